@@ -29,10 +29,12 @@ func startDriftNode(t *testing.T, c *container.Container, document string) drift
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { systemd.Close() })
 	if err := systemd.Reload(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log(c.Command(t, "journalctl", "--no-pager", "-u", "loam-agent", "-n", "60"))
@@ -41,6 +43,7 @@ func startDriftNode(t *testing.T, c *container.Container, document string) drift
 	if err := systemd.Start(t.Context(), "loam-agent.service"); err != nil {
 		t.Fatal(err)
 	}
+
 	n.screen.await(t, c, func(s status.Status) bool { return s.Phase == status.Applied })
 	return n
 }
@@ -75,7 +78,9 @@ const repairTime = 2 * time.Second
 
 // TestWhatManagedPathsLeadThroughIsRepaired takes away, one after the other, what
 // a managed link needs to lead to its content.
-func TestWhatManagedPathsLeadThroughIsRepaired(t *testing.T) { container.Run(t, whatPathsLeadThrough) }
+func TestWhatManagedPathsLeadThroughIsRepaired(t *testing.T) {
+	container.Run(t, whatPathsLeadThrough)
+}
 
 func whatPathsLeadThrough(t *testing.T, c *container.Container) {
 	n := startDriftNode(t, c, document1)
@@ -99,9 +104,11 @@ func whatPathsLeadThrough(t *testing.T, c *container.Container) {
 			t.Fatalf("%s: %s", tt.what, out)
 		}
 		within(t, repairTime, tt.what, func() bool {
-			return n.Command(t, "cat", "/etc/app/app.conf") == "one\n" && n.status(t).Drift.Repaired > before.Drift.Repaired
+			return n.Command(t, "cat", "/etc/app/app.conf") == "one\n" &&
+				n.status(t).Drift.Repaired > before.Drift.Repaired
 		})
-		if s := n.status(t); s.Phase != status.Applied || s.Generation != before.Generation || s.Units[0].InvocationID != before.Units[0].InvocationID {
+		if s := n.status(t); s.Phase != status.Applied || s.Generation != before.Generation ||
+			s.Units[0].InvocationID != before.Units[0].InvocationID {
 			t.Errorf("%s: %+v, error %+v", tt.what, s, s.Error)
 		}
 	}
@@ -109,7 +116,9 @@ func whatPathsLeadThrough(t *testing.T, c *container.Container) {
 
 // TestPathThatIsMountedOverDoesNotHoldUpAChange: such a path cannot be replaced,
 // which the status says; a change of another is applied, proves itself and stays.
-func TestPathThatIsMountedOverDoesNotHoldUpAChange(t *testing.T) { container.Run(t, pathMountedOver) }
+func TestPathThatIsMountedOverDoesNotHoldUpAChange(t *testing.T) {
+	container.Run(t, pathMountedOver)
+}
 
 func pathMountedOver(t *testing.T, c *container.Container) {
 	const file = "  - path: /var/lib/q/file\n    content: {inline: {data: x}}\n  units:\n"
@@ -124,15 +133,26 @@ func pathMountedOver(t *testing.T, c *container.Container) {
 		e := n.status(t).Error
 		return e != nil && strings.Contains(e.Problem, "/var/lib/q/file")
 	})
-	within(t, repairTime, "another path is repaired", func() bool { return n.Command(t, "cat", "/etc/app/app.conf") == "one\n" })
+	within(
+		t,
+		repairTime,
+		"another path is repaired",
+		func() bool { return n.Command(t, "cat", "/etc/app/app.conf") == "one\n" },
+	)
 
 	write(t, n.root, "srv/config.yaml", strings.Replace(document, "one", "two", 1))
-	within(t, repairTime, "a change is applied", func() bool { return n.Command(t, "cat", "/etc/app/app.conf") == "two\n" })
+	within(
+		t,
+		repairTime,
+		"a change is applied",
+		func() bool { return n.Command(t, "cat", "/etc/app/app.conf") == "two\n" },
+	)
 	within(t, 20*time.Second, "it has proven itself", func() bool {
 		_, err := os.Stat(filepath.Join(n.Root, "var/lib/loam/journal.json"))
 		return os.IsNotExist(err)
 	})
-	if s := n.status(t); n.Command(t, "cat", "/etc/app/app.conf") != "two\n" || s.Error == nil || !strings.Contains(s.Error.Problem, "/var/lib/q/file") {
+	if s := n.status(t); n.Command(t, "cat", "/etc/app/app.conf") != "two\n" || s.Error == nil ||
+		!strings.Contains(s.Error.Problem, "/var/lib/q/file") {
 		t.Errorf("%+v, error %+v", s, s.Error)
 	}
 	if _, err := os.Stat(filepath.Join(n.Root, "var/lib/loam/held.json")); !os.IsNotExist(err) {

@@ -4,15 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"slices"
+	"strings"
 
 	"go.uber.org/zap"
 
 	"github.com/loam-os/loam/agent/drive"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/uevent"
+	"github.com/loam-os/loam/agent/volume"
+	"github.com/loam-os/loam/hint"
 )
 
-// ErrDrives means that the drives which machine.yaml may be on are others: the agent ends, to be started again by what is on them.
+// ErrDrives means that the drives which machine.yaml may be on are others: the
+// agent ends, to be started again by what is on them.
 var ErrDrives = errors.New("another drive that machine.yaml may be on")
 
 // Drives are the drives that machine.yaml may be on.
@@ -20,24 +26,70 @@ type Drives struct {
 	// asked says that no place before them has one; known is how many there were then.
 	asked bool
 	known int
+	// found are the drives that were there.
+	found []source.Drive
+	// accepted is the document that made the node what it is, nil before the first.
+	accepted *source.Accepted
+}
+
+// configDrive implements [source.Drive].
+type configDrive struct{ drive.Drive }
+
+func (d configDrive) Serial() string {
+	return volume.Machine{Root: os.DirFS("/")}.Serial(d.Disk)
 }
 
 func (d *Drives) list() ([]source.Drive, error) {
 	found, err := drive.Find(source.DriveLabels...)
-	d.asked, d.known = true, len(found)
 	list := make([]source.Drive, len(found))
 	for i, one := range found {
-		list[i] = one
+		list[i] = configDrive{one}
 	}
-	return list, err
+
+	d.asked = true
+	d.known = len(found)
+	d.found = list
+	return slices.Clone(list), err
 }
 
-// others reports whether it matters that there are now that many. A drive that was read and is taken away does not: the node goes on as it is.
+// ignored returns a warning about the drives that do not count beside the accepted
+// document, nil if there are none. read is what the node was configured by now.
+func (d *Drives) ignored(read source.Document) error {
+	if d.accepted == nil {
+		return nil
+	}
+
+	var names []string
+	for _, one := range d.found {
+		if !strings.HasSuffix(read.Name, " of "+one.String()) {
+			names = append(names, one.String())
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+
+	return hint.With(
+		fmt.Errorf(
+			"ignored %s: this node has had its machine.yaml from another place, or from a "+
+				"drive without a serial number",
+			strings.Join(names, ", "),
+		),
+		"detach it; to give the node another machine.yaml: loam reset",
+	)
+}
+
+// others reports whether it matters that there are now that many. A drive that
+// was read and is taken away does not: the node goes on as it is.
 func (d *Drives) others(now int) bool { return now > d.known || d.known > 1 && now < d.known }
 
-// watchDrives ends the agent's life when drives come that it has to know of. Nothing waits for drives that appear late, or not at all.
+// watched reports whether a drive that appears can still give the node its first document.
+func (d *Drives) watched() bool { return d != nil && d.asked && d.accepted == nil }
+
+// watchDrives ends the agent's life when drives come that it has to know of.
+// Nothing waits for drives that appear late, or not at all.
 func (env Env) watchDrives(ctx context.Context, end context.CancelCauseFunc) {
-	if env.Drives == nil || !env.Drives.asked {
+	if !env.Drives.watched() {
 		return
 	}
 	if err := awaitDrives(ctx, env.Drives); errors.Is(err, ErrDrives) {
@@ -54,8 +106,9 @@ func awaitDrives(ctx context.Context, drives *Drives) error {
 		return err
 	}
 	defer events.Close()
+
 	for {
-		found, _ := drive.Find(source.DriveLabels...) // One that cannot be read now may be when it says so.
+		found, _ := drive.Find(source.DriveLabels...) // An unreadable drive may become readable: its event says so.
 		if drives.others(len(found)) {
 			return fmt.Errorf("%w: %d, not %d", ErrDrives, len(found), drives.known)
 		}

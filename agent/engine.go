@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/generation"
@@ -60,12 +58,12 @@ func bootID() (string, error) {
 // lock makes this process the only one that changes the node, until the file is
 // closed.
 func lock(state *os.Root) (*os.File, error) {
-	f, err := state.OpenFile("lock", os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
+	f, err := durable.TryLock(state, "lock")
+	switch {
+	case errors.Is(err, durable.ErrLocked):
+		return nil, fmt.Errorf("lock the state of the node: another agent has it: %w", err)
+	case err != nil:
 		return nil, fmt.Errorf("lock the state of the node: %w", err)
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("lock the state of the node: another agent has it: %w", err), f.Close())
 	}
 	return f, nil
 }

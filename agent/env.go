@@ -22,7 +22,7 @@ type Env struct {
 	Credentials string
 	// Drives are those that machine.yaml may be on; nil if none are looked for.
 	Drives *Drives
-	// Metrics is the address they are served at, Health that of the agent's own, "" for
+	// Metrics is the address of the metrics, Health of the health check, "" for
 	// nowhere.
 	Metrics, Health string
 	// Consoles are where the status is shown; nil for nowhere.
@@ -42,8 +42,18 @@ func NodeEnv(log *zap.Logger) Env {
 	if err != nil {
 		log.Warn("no status on a console", zap.Error(err))
 	}
+
 	return Env{
-		Root: "/", Socket: unit.PrivateSocket, Credentials: os.Getenv("CREDENTIALS_DIRECTORY"), Drives: &Drives{}, Consoles: consoles, Metrics: metrics.Address, Health: metrics.HealthAddress,
-		Uptime: Uptime, Now: time.Now, SetHostname: func(name string) error { return unix.Sethostname([]byte(name)) }, Log: log,
+		Root:        "/",
+		Socket:      unit.PrivateSocket,
+		Credentials: os.Getenv("CREDENTIALS_DIRECTORY"),
+		Drives:      &Drives{},
+		Consoles:    consoles,
+		Metrics:     metrics.Address,
+		Health:      metrics.HealthAddress,
+		Uptime:      Uptime,
+		Now:         time.Now,
+		SetHostname: func(name string) error { return unix.Sethostname([]byte(name)) },
+		Log:         log,
 	}
 }

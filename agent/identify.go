@@ -16,14 +16,21 @@ import (
 	"github.com/loam-os/loam/agent/initial"
 	"github.com/loam-os/loam/agent/loop"
 	"github.com/loam-os/loam/agent/machine"
+	"github.com/loam-os/loam/agent/reset"
 	"github.com/loam-os/loam/agent/source"
 )
 
-// identify finds machine.yaml and has the node be what that says. One that is wrong leaves
-// the node as it is and is the error that the status shows.
+// identify finds machine.yaml and makes the node what it says. A wrong one
+// leaves the node as it is; the status shows the error.
 func (n *node) identify(ctx context.Context) {
 	places := n.places()
-	m, text, err := n.findMachine(ctx, places)
+	m, doc, err := n.findMachine(ctx, places)
+	if n.Drives != nil {
+		if err := n.Drives.ignored(doc); err != nil {
+			n.warn(err)
+		}
+	}
+
 	switch {
 	case errors.Is(err, source.ErrNone):
 		n.applyNetwork(ctx, nil)
@@ -34,13 +41,30 @@ func (n *node) identify(ctx context.Context) {
 	default:
 		n.machine = m
 		n.applyNetwork(ctx, &m.Network)
-		if n.name() && !n.inReset(text) {
+		if n.name() && !n.inReset(doc.Text) {
+			n.accept(doc, places.Accepted)
 			n.configure(ctx, places)
 		}
 	}
 }
 
-// inReset reports whether the node is in a reset, which another machine.yaml may end.
+// accept records the document, so that no other drive counts from now on. before is
+// the record so far.
+func (n *node) accept(doc source.Document, before *source.Accepted) {
+	now := source.Accept(doc)
+	if n.Drives != nil {
+		n.Drives.accepted = &now
+	}
+	if before != nil && *before == now {
+		return
+	}
+	if err := durable.New(n.root, nil).WriteJSON(reset.AcceptedName, now, 0o600); err != nil {
+		n.warn(fmt.Errorf("record where machine.yaml is from: %w", err))
+	}
+}
+
+// inReset reports whether the node is in a reset, which another machine.yaml
+// may end.
 func (n *node) inReset(text []byte) bool {
 	in, err := n.reset.Observe(text)
 	if err != nil {
@@ -49,12 +73,14 @@ func (n *node) inReset(text []byte) bool {
 	return in
 }
 
-// configure takes from machine.yaml where the configuration and what it refers to come
-// from, which data volume the node has, and which cluster it is part of.
+// configure takes from machine.yaml where the configuration and what it refers
+// to come from, which data volume the node has, and which cluster it is part
+// of.
 func (n *node) configure(ctx context.Context, places source.Env) {
 	if n.machine.Contents.Directory != nil {
 		n.status.Contents = n.machine.Contents.Directory.Path
 	}
+
 	n.placeFiles()
 	n.source = source.New(n.machine.Source, places)
 	config, token, joins, err := clusterOf(n.machine.Source, n.root)
@@ -71,10 +97,14 @@ func (n *node) configure(ctx context.Context, places source.Env) {
 	}
 }
 
-// placeFiles writes the files that machine.yaml has for a machine which has not joined its
-// cluster yet.
+// placeFiles writes the files that machine.yaml has for a machine which has not
+// joined its cluster yet.
 func (n *node) placeFiles() {
-	wrote, err := initial.Place(durable.New(n.root, nil), n.machine.Files, cluster.Joined(n.root, n.Now()))
+	wrote, err := initial.Place(
+		durable.New(n.root, nil),
+		n.machine.Files,
+		cluster.Joined(n.root, n.Now()),
+	)
 	if err != nil {
 		n.warn(err)
 	}
@@ -83,7 +113,8 @@ func (n *node) placeFiles() {
 	}
 }
 
-// firmwareConfig is where the kernel shows the files of QEMU's fw_cfg. systemd loads the module before it starts any unit.
+// firmwareConfig is where the kernel shows the files of QEMU's fw_cfg. systemd
+// loads the module before it starts any unit.
 const firmwareConfig = "sys/firmware/qemu_fw_cfg/by_name"
 
 // places are where machine.yaml may be.
@@ -92,9 +123,17 @@ func (n *node) places() source.Env {
 	if err != nil {
 		n.Log.Warn("read the kernel command line", zap.Error(err))
 	}
-	places := source.Env{Cmdline: string(cmdline), Credentials: n.Credentials, Given: filepath.Join(n.Root, source.RunPath), FirmwareConfig: filepath.Join(n.Root, firmwareConfig)}
+
+	places := source.Env{
+		Cmdline:        string(cmdline),
+		Credentials:    n.Credentials,
+		Given:          filepath.Join(n.Root, source.RunPath),
+		FirmwareConfig: filepath.Join(n.Root, firmwareConfig),
+	}
+	places.Accepted = n.accepted()
 	if n.Drives != nil {
 		places.Drives = n.Drives.list
+		n.Drives.accepted = places.Accepted
 	}
 	if n.record.ESP != "" {
 		places.ESP = source.Partition{Device: n.record.ESP}
@@ -102,32 +141,50 @@ func (n *node) places() source.Env {
 	return places
 }
 
-// findMachine reads machine.yaml, and has its text too; source.ErrNone if there is
-// none.
-func (n *node) findMachine(ctx context.Context, places source.Env) (machine.Machine, []byte, error) {
+// accepted reads the record of the document that made the node what it is, nil if there
+// is none. A damaged record counts as one whose drive is not known.
+func (n *node) accepted() *source.Accepted {
+	var a source.Accepted
+	found, err := durable.ReadJSON(n.root.FS(), reset.AcceptedName, &a)
+	if err != nil {
+		n.warn(fmt.Errorf("read where machine.yaml is from: %w", err))
+		return &source.Accepted{}
+	}
+	if !found {
+		return nil
+	}
+	return &a
+}
+
+// findMachine reads machine.yaml; source.ErrNone if there is none.
+func (n *node) findMachine(
+	ctx context.Context,
+	places source.Env,
+) (machine.Machine, source.Document, error) {
 	doc, err := source.Find(ctx, places)
 	if err != nil {
-		return machine.Machine{}, nil, err
+		return machine.Machine{}, doc, err
 	}
 	n.status.Machine = doc.Name
 	m, err := machine.Decode(doc.Name, doc.Text)
 	if err == nil && m.Hostname == "" && m.HostnameFrom == "" {
 		m.Hostname, err = givenName(doc, m)
 	}
-	return m, doc.Text, err
+	return m, doc, err
 }
 
-// givenName is the host name of a machine whose machine.yaml says none: that of the drive
-// which it is on or, without one, the name that Gardener has for the machine; "" if
-// neither is there.
+// givenName is the host name of a machine whose machine.yaml sets none: the name
+// on the drive with machine.yaml, or else the name that Gardener has for the
+// machine; "" if both are absent.
 func givenName(doc source.Document, m machine.Machine) (string, error) {
 	name := cmp.Or(doc.Hostname, m.MachineName())
 	if name != "" && !hostname.Valid(name) {
 		return "", document.Errors{{
-			File:    doc.Name,
-			Path:    "hostname",
-			Problem: fmt.Sprintf("the machine is called %s, which is not a host name", document.Quote(name)),
-			Hint:    "write hostname: it goes before the names that a drive or Gardener gives",
+			File: doc.Name,
+			Path: "hostname",
+			Problem: fmt.Sprintf("the machine is called %s, which is not a host name",
+				document.Quote(name)),
+			Hint: "write hostname: it goes before the names that a drive or Gardener gives",
 		}}
 	}
 	return name, nil

@@ -15,6 +15,9 @@ import (
 	"github.com/loam-os/loam/agent/reset"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/volume"
+	"github.com/loam-os/loam/agent/volume/manager"
+	"github.com/loam-os/loam/test/diskless"
+	"github.com/loam-os/loam/test/files"
 )
 
 // identified is what machine.yaml has made of a node. Source is the type of what it
@@ -25,7 +28,8 @@ type identified struct {
 	Nameless, Reset                                  bool
 }
 
-// TestWhatMachineYAMLMakesOfANode: only one that is right, of a node that has a name and is in no reset, says what the node follows.
+// TestWhatMachineYAMLMakesOfANode: only one that is right, of a node that has a
+// name and is in no reset, says what the node follows.
 func TestWhatMachineYAMLMakesOfANode(t *testing.T) {
 	const (
 		head     = "apiVersion: loam.dev/v1alpha1\nkind: Machine\n"
@@ -49,33 +53,91 @@ func TestWhatMachineYAMLMakesOfANode(t *testing.T) {
 		want             identified
 	}{
 		{name: "none"},
-		{name: "one that is wrong", machine: named + file + "sorce: {}\n", want: identified{Error: "unknown field"}},
-		{name: "a file", machine: named + file, want: identified{Hostname: "node-1", Source: "source.File"}},
-		{name: "contents", machine: head + "contents: {directory: {path: /srv}}\n", want: identified{Source: "source.none", Contents: "/srv"}},
-		{name: "a name that is still to come", machine: head + "hostnameFrom: dhcp\n" + file, want: identified{Nameless: true, Warnings: 1}},
-		{name: "a reset under way", machine: named + file, reset: undone, want: identified{Hostname: "node-1", Reset: true}},
-		{name: "a reset that another one ends", machine: named + file, reset: done, want: identified{Hostname: "node-1", Source: "source.File"}},
-		{name: "a damaged record of a reset", machine: named + file, reset: "{", want: identified{Hostname: "node-1", Reset: true, Warnings: 1}},
-		{name: "a cluster", machine: named + gardener + claim, nodeAgent: nodes, want: identified{Hostname: "node-1", Source: "*cluster.Cluster", Server: "https://api", Claim: "S1"}},
+		{
+			name:    "a wrong one",
+			machine: named + file + "sorce: {}\n",
+			want:    identified{Error: "unknown field"},
+		},
+		{
+			name:    "a file",
+			machine: named + file,
+			want:    identified{Hostname: "node-1", Source: "source.File"},
+		},
+		{
+			name:    "contents",
+			machine: head + "contents: {directory: {path: /srv}}\n",
+			want:    identified{Source: "source.none", Contents: "/srv"},
+		},
+		{
+			name:    "a name that is still to come",
+			machine: head + "hostnameFrom: dhcp\n" + file,
+			want:    identified{Nameless: true, Warnings: 1},
+		},
+		{
+			name:    "a reset under way",
+			machine: named + file,
+			reset:   undone,
+			want:    identified{Hostname: "node-1", Reset: true},
+		},
+		{
+			name:    "a reset that another one ends",
+			machine: named + file,
+			reset:   done,
+			want:    identified{Hostname: "node-1", Source: "source.File"},
+		},
+		{
+			name:    "a damaged record of a reset",
+			machine: named + file,
+			reset:   "{",
+			want:    identified{Hostname: "node-1", Reset: true, Warnings: 1},
+		},
+		{
+			name:      "a cluster",
+			machine:   named + gardener + claim,
+			nodeAgent: nodes,
+			want: identified{
+				Hostname: "node-1",
+				Source:   "*cluster.Cluster",
+				Server:   "https://api",
+				Claim:    "S1",
+			},
+		},
 		{
 			name: "Gardener's user data", machine: head + userData,
-			want: identified{Hostname: "machine-1", Source: "*cluster.Cluster", Server: "https://user-data"},
+			want: identified{
+				Hostname: "machine-1",
+				Source:   "*cluster.Cluster",
+				Server:   "https://user-data",
+			},
 		},
 		{
 			name: "Gardener's user data that says a name", machine: named + userData,
-			want: identified{Hostname: "node-1", Source: "*cluster.Cluster", Server: "https://user-data"},
+			want: identified{
+				Hostname: "node-1",
+				Source:   "*cluster.Cluster",
+				Server:   "https://user-data",
+			},
 		},
 		{
-			name: "Gardener's user data with a machine that nothing can be called after", machine: head + strings.Replace(userData, "machine-1", "Machine 1", 1),
-			want: identified{Error: `the machine is called "Machine 1", which is not a host name`},
+			name:    "Gardener's user data with a machine that nothing can be called after",
+			machine: head + strings.Replace(userData, "machine-1", "Machine 1", 1),
+			want:    identified{Error: `the machine is called "Machine 1", which is not a host name`},
 		},
 		{
-			name: "Gardener's user data, and a reset under way", machine: named + userData, reset: undone,
-			want: identified{Hostname: "node-1", Reset: true},
+			name:    "Gardener's user data, and a reset under way",
+			machine: named + userData,
+			reset:   undone,
+			want:    identified{Hostname: "node-1", Reset: true},
 		},
 		{
-			name: "a cluster that nothing is known of, and a disk", machine: named + gardener + claim,
-			want: identified{Hostname: "node-1", Source: "source.none", Claim: "S1", Error: "find the node agent's configuration: /var/lib/gardener-node-agent has no config-<version>.yaml: file does not exist"},
+			name:    "a cluster that nothing is known of, and a disk",
+			machine: named + gardener + claim,
+			want: identified{
+				Hostname: "node-1",
+				Source:   "source.none",
+				Claim:    "S1",
+				Error:    "find the node agent's configuration: /var/lib/gardener-node-agent has no config-<version>.yaml: file does not exist",
+			},
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -85,9 +147,10 @@ func TestWhatMachineYAMLMakesOfANode(t *testing.T) {
 				"var/lib/gardener-node-agent/config-v1.1.0.yaml": test.nodeAgent, "var/lib/gardener-node-agent/cluster-ca.crt": test.nodeAgent,
 			} {
 				if text != "" {
-					writeText(t, filepath.Join(n.Root, name), text)
+					files.Write(t, filepath.Join(n.Root, name), text)
 				}
 			}
+
 			n.reset = n.newReset()
 			n.identify(t.Context())
 			if diff := cmp.Diff(test.want, n.identified(t)); diff != "" {
@@ -100,10 +163,17 @@ func TestWhatMachineYAMLMakesOfANode(t *testing.T) {
 // unidentified is a node without any disk or machine.yaml.
 func unidentified(t *testing.T) *node {
 	t.Helper()
-	data := diskless(t)
+	data := manager.New(diskless.Node(t), zap.NewNop())
 	return &node{
-		Env:  Env{Root: data.Path, SetHostname: func(string) error { return nil }, Now: time.Now, Log: zap.NewNop()},
-		root: data.Dir.Root(), data: data, engine: &apply.Executor{State: durable.New(data.Dir.Root(), nil)},
+		Env: Env{
+			Root:        data.Path,
+			SetHostname: func(string) error { return nil },
+			Now:         time.Now,
+			Log:         zap.NewNop(),
+		},
+		root:   data.Dir.Root(),
+		data:   data,
+		engine: &apply.Executor{State: durable.New(data.Dir.Root(), nil)},
 	}
 }
 
@@ -113,6 +183,7 @@ func (n *node) identified(t *testing.T) identified {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	i := identified{
 		Hostname: n.status.Hostname, Contents: n.status.Contents, Claim: record.Claim.Serial,
 		Warnings: len(n.status.Warnings), Nameless: n.nameless, Reset: n.reset.Active(),
@@ -126,5 +197,6 @@ func (n *node) identified(t *testing.T) identified {
 	if n.status.Error != nil {
 		i.Error = n.status.Error.Problem
 	}
+
 	return i
 }

@@ -3,6 +3,7 @@ package agent
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"crypto/x509"
 	"math/rand/v2"
 	"net"
@@ -15,6 +16,7 @@ import (
 	"github.com/loam-os/loam/agent/cluster"
 	"github.com/loam-os/loam/agent/liveness"
 	"github.com/loam-os/loam/agent/machine"
+	"github.com/loam-os/loam/hint"
 )
 
 // agentCA is where a configuration may bring certificate authorities of the API
@@ -23,7 +25,10 @@ import (
 const agentCA = "var/lib/gardener-node-agent/cluster-ca.crt"
 
 // clusterOf is the cluster that machine.yaml names; false if it names none.
-func clusterOf(m machine.Source, root *os.Root) (c cluster.Config, token string, ok bool, err error) {
+func clusterOf(
+	m machine.Source,
+	root *os.Root,
+) (c cluster.Config, token string, ok bool, err error) {
 	switch {
 	case m.NodeAgent != nil:
 		dir := cmp.Or(m.NodeAgent.Directory, cluster.Directory)
@@ -35,16 +40,24 @@ func clusterOf(m machine.Source, root *os.Root) (c cluster.Config, token string,
 	case m.Cluster == nil:
 		return c, "", false, nil
 	}
+
 	from := m.Cluster
 	c = cluster.Config{
-		Server: from.Server, CA: []byte(from.CA), SecretName: from.Secret, Machine: from.Machine, Zone: from.Zone, KubernetesVersion: from.KubernetesVersion,
+		Server:            from.Server,
+		CA:                []byte(from.CA),
+		SecretName:        from.Secret,
+		Machine:           from.Machine,
+		Zone:              from.Zone,
+		KubernetesVersion: from.KubernetesVersion,
 	}
 	if more, err := root.ReadFile(agentCA); err == nil {
 		c.CA = both(c.CA, more)
 	}
+
 	for _, t := range from.Tokens {
 		c.Tokens = append(c.Tokens, cluster.Token(t))
 	}
+
 	return c, from.BootstrapToken, true, nil
 }
 
@@ -69,19 +82,30 @@ func (n *node) join(config cluster.Config, token string) {
 	if err != nil {
 		n.Log.Error("join", zap.Error(err))
 	}
+
 	n.cluster = cluster.New(complete(config), cluster.Env{
-		Root: n.root, Token: token, Restart: n.requests.Restart, Kubelet: liveness.Kubelet(liveness.KubeletAddress),
+		Root:  n.root,
+		Token: token,
+		Restart: func(ctx context.Context, units []string) error {
+			return hint.InText(n.requests.Restart(ctx, units))
+		},
+		Kubelet: liveness.Kubelet(liveness.KubeletAddress),
 		Reload: func() (cluster.Config, error) {
 			c, _, _, err := clusterOf(n.machine.Source, n.root)
 			return complete(c), err
 		},
-		BootID: id, Addresses: addresses, Now: n.Now, Uptime: n.Uptime, Part: rand.Float64, Log: n.Log,
+		BootID:    id,
+		Addresses: addresses,
+		Now:       n.Now,
+		Uptime:    n.Uptime,
+		Part:      rand.Float64,
+		Log:       n.Log,
 	})
 	n.source, n.tokens = n.cluster, config.Tokens
 	n.status.Warnings = append(n.status.Warnings, config.Warnings...)
 }
 
-// addresses are those of the node's interfaces.
+// addresses returns the addresses of the node's interfaces.
 func addresses() ([]netip.Addr, error) {
 	all, err := net.InterfaceAddrs()
 	var ips []netip.Addr

@@ -23,7 +23,12 @@ func authority(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true}
+
+	template := &x509.Certificate{
+		SerialNumber:          big.NewInt(1),
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
 		t.Fatal(err)
@@ -53,12 +58,17 @@ func TestAuthoritiesOfMachineYAMLAndOfTheConfiguration(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+
 			root, err := os.OpenRoot(dir)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer root.Close()
-			c, _, _, err := clusterOf(machine.Source{Cluster: &machine.Cluster{CA: test.machine}}, root)
+
+			c, _, _, err := clusterOf(
+				machine.Source{Cluster: &machine.Cluster{CA: test.machine}},
+				root,
+			)
 			if diff := cmp.Diff(test.want, string(c.CA)); diff != "" || err != nil {
 				t.Errorf("%v (-want +got):\n%s", err, diff)
 			}

@@ -31,31 +31,49 @@ type loopNode struct {
 
 // agent is the loop of a node that p asks.
 func (w *loopNode) agent(p operator, end func(why error)) *loop.Loop {
-	start := time.Now()
 	a := &loop.Loop{
-		Engine: w,
-		Units:  noUnits{w.units},
-		Decode: func(context.Context, source.Document) (config.Desired, error) {
-			return config.Desired{Files: []config.File{{Path: "/etc/a", Content: config.Text("one")}}}, nil
-		},
+		Engine:   w,
+		Units:    noUnits{w.units},
+		Decoder:  w,
+		Host:     testHost{loopNode: w, start: time.Now(), end: end},
 		Reset:    p.reset,
-		End:      end,
 		Requests: p.Requests,
 		Status:   status.Status{Reset: p.reset.Status()},
-		Publish: func(s status.Status, news bool) {
-			w.shown = append(w.shown, s)
-			if news {
-				w.news = append(w.news, s.Phase)
-			}
-		},
-		Ready: func() error { return nil },
-		Now:   func() time.Duration { return time.Since(start) + time.Second },
-		Log:   zap.NewNop(),
+		Log:      zap.NewNop(),
 	}
 	if a.Status.Reset == nil {
 		a.Source = w
 	}
 	return a
+}
+
+// Decode implements [loop.Decoder]: every document asks for the same file.
+func (w *loopNode) Decode(context.Context, source.Document) (config.Desired, error) {
+	return config.Desired{
+		Files: []config.File{{Path: "/etc/a", Content: config.Text("one")}},
+	}, nil
+}
+
+// testHost implements [loop.Host].
+type testHost struct {
+	*loopNode
+	start time.Time
+	end   func(why error)
+}
+
+func (testHost) Ready() error                              { return nil }
+func (testHost) Alive() error                              { return nil }
+func (testHost) Reach(context.Context, config.Probe) error { return nil }
+func (testHost) Proven(context.Context)                    {}
+func (h testHost) End(why error)                           { h.end(why) }
+
+func (h testHost) Uptime() time.Duration { return time.Since(h.start) + time.Second }
+
+func (h testHost) Publish(s status.Status, news bool) {
+	h.shown = append(h.shown, s)
+	if news {
+		h.news = append(h.news, s.Phase)
+	}
 }
 
 func (w *loopNode) last() status.Status { return w.shown[len(w.shown)-1] }

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// dhcpSite names who asks.
+	// dhcpSite names every client.
 	dhcpSite = "[Match]\nName=peer\n[Network]\nAddress=198.51.100.1/24\nDHCPServer=yes\n[DHCPServer]\nPersistLeases=no\nSendOption=12:string:Node-7.Site\n"
 
 	nameless = "apiVersion: loam.dev/v1alpha1\nkind: Machine\nhostnameFrom: dhcp\nsource: {file: {path: /srv/config.yaml}}\n"
@@ -24,8 +24,8 @@ const (
 	credential = "etc/credstore/loam.machine"
 )
 
-// TestNetworkOfTheNode walks through a node's boots: the image's networkd, its agent, a DHCP server at the other end
-// of a wire.
+// TestNetworkOfTheNode walks through a node's boots: the image's networkd, its
+// agent, a DHCP server at the other end of a wire.
 func TestNetworkOfTheNode(t *testing.T) { container.Run(t, networkOfTheNode) }
 
 // networked is a node on a wire.
@@ -41,15 +41,38 @@ func networkOfTheNode(t *testing.T, c *container.Container) {
 	c.Command(t, "systemctl", "stop", "loam-agent") // The image's, which has no program here.
 	install(t, n.root)
 	write(t, n.root, "srv/active", "none\n")
-	write(t, n.root, "usr/lib/systemd/system/loam-agent.service", strings.Replace(agentUnit, "[Unit]\n", "[Unit]\nBefore=systemd-networkd.service\nStartLimitIntervalSec=0\n", 1))
+	write(
+		t,
+		n.root,
+		"usr/lib/systemd/system/loam-agent.service",
+		strings.Replace(
+			agentUnit,
+			"[Unit]\n",
+			"[Unit]\nBefore=systemd-networkd.service\nStartLimitIntervalSec=0\n",
+			1,
+		),
+	)
 	var err error
-	if n.systemd, err = unit.Connect(t.Context(), c.Socket); err != nil {
+	n.systemd, err = unit.Connect(t.Context(), c.Socket)
+	if err != nil {
 		t.Fatal(err)
 	}
 	defer n.systemd.Close()
 	defer func() {
 		if t.Failed() {
-			t.Log(c.Command(t, "journalctl", "--no-pager", "-u", "loam-agent", "-u", "systemd-networkd", "-u", "site", "-n", "80"))
+			t.Log(c.Command(
+				t,
+				"journalctl",
+				"--no-pager",
+				"-u",
+				"loam-agent",
+				"-u",
+				"systemd-networkd",
+				"-u",
+				"site",
+				"-n",
+				"80",
+			))
 		}
 	}()
 	c.Wire(t, dhcpSite)
@@ -60,11 +83,14 @@ func networkOfTheNode(t *testing.T, c *container.Container) {
 	write(t, n.root, credential, nameless+byDHCP)
 	n.start("loam-agent.service")
 	n.await("it waits for a name, and follows no configuration", func(s status.Status) bool {
-		return s.Network != nil && s.Network.From == status.NetworkOfMachine && s.Phase == status.Waiting && strings.Contains(strings.Join(s.Warnings, " "), "waits for one")
+		return s.Network != nil && s.Network.From == status.NetworkOfMachine &&
+			s.Phase == status.Waiting &&
+			strings.Contains(strings.Join(s.Warnings, " "), "waits for one")
 	})
 	n.start(networkd.Unit)
 	n.await("it has the name that the server says, and its configuration", func(s status.Status) bool {
-		return s.Hostname == "node-7.site" && s.Phase == status.Applied && len(s.Warnings) == 0 && n.has(s, "198.51.100.")
+		return s.Hostname == "node-7.site" && s.Phase == status.Applied && len(s.Warnings) == 0 &&
+			n.has(s, "198.51.100.")
 	})
 
 	write(t, n.root, "srv/peer.network", strings.Replace(dhcpSite, "Node-7", "Node-8", 1))
@@ -73,7 +99,10 @@ func networkOfTheNode(t *testing.T, c *container.Container) {
 		return slices.Equal(networkd.Hostnames(n.root.FS()), []string{"Node-8.Site"})
 	})
 	n.restart("loam-agent.service")
-	n.await("the name that was taken stays", func(s status.Status) bool { return s.Hostname == "node-7.site" && s.Phase == status.Applied })
+	n.await("the name that was taken stays", func(s status.Status) bool {
+		return s.Hostname == "node-7.site" &&
+			s.Phase == status.Applied
+	})
 
 	write(t, n.root, credential, nameless+byHand)
 	n.restart("loam-agent.service")
@@ -82,23 +111,28 @@ func networkOfTheNode(t *testing.T, c *container.Container) {
 	})
 	n.boot()
 	n.await("and is there then", func(s status.Status) bool {
-		return !s.Network.Next && s.Network.From == status.NetworkOfMachine && n.has(s, "192.0.2.10/24")
+		return !s.Network.Next && s.Network.From == status.NetworkOfMachine &&
+			n.has(s, "192.0.2.10/24")
 	})
 
 	write(t, n.root, credential, nameless+strings.Replace(byHand, "/24", "/33", 1))
 	n.boot()
 	n.await("a document that is wrong changes nothing", func(s status.Status) bool {
-		return s.Error != nil && s.Error.Path == "network.interfaces[0].addresses[0]" && s.Network.From == status.NetworkKept && n.has(s, "192.0.2.10/24")
+		return s.Error != nil && s.Error.Path == "network.interfaces[0].addresses[0]" &&
+			s.Network.From == status.NetworkKept && n.has(s, "192.0.2.10/24")
 	})
 	n.remove(credential)
 	n.boot()
-	n.await("nor does one that is gone", func(s status.Status) bool {
+	n.await("nor does a server that is gone", func(s status.Status) bool {
 		return s.Machine == "" && s.Network.From == status.NetworkKept && n.has(s, "192.0.2.10/24")
 	})
 
 	n.remove(networkd.Record)
 	n.boot()
-	n.await("a node that never had one has the image's", func(s status.Status) bool { return s.Machine == "" && s.Network.From == status.NetworkOfImage })
+	n.await("a node that never had one has the image's", func(s status.Status) bool {
+		return s.Machine == "" &&
+			s.Network.From == status.NetworkOfImage
+	})
 	write(t, n.root, credential, nameless+byHand)
 	n.restart("loam-agent.service")
 	n.await("of a node that has a configuration, the first document of a boot cuts nothing off", func(s status.Status) bool {
@@ -108,17 +142,24 @@ func networkOfTheNode(t *testing.T, c *container.Container) {
 	n.remove(networkd.Record)
 	n.Command(t, "rm", "-r", "/var/lib/loam/os", "/var/lib/loam/generations")
 	n.boot()
-	n.await("a node without any has the image's", func(s status.Status) bool { return s.Machine == "" && s.Network.From == status.NetworkOfImage })
+	n.await("a node without any has the image's", func(s status.Status) bool {
+		return s.Machine == "" &&
+			s.Network.From == status.NetworkOfImage
+	})
 	write(t, n.root, credential, nameless+byHand)
 	n.restart("loam-agent.service")
 	n.await("of one without, it counts at once", func(s status.Status) bool {
-		return !s.Network.Next && s.Network.From == status.NetworkOfMachine && n.has(s, "192.0.2.10/24")
+		return !s.Network.Next && s.Network.From == status.NetworkOfMachine &&
+			n.has(s, "192.0.2.10/24")
 	})
 
 	before := n.networkd()
 	write(t, n.root, "run/loam/network-unread", "")
 	n.restart("loam-agent.service")
-	n.await("what an agent that died had put is read", func(status.Status) bool { return n.networkd() != before && !networkd.Unread(n.root) })
+	n.await("what an agent that died had put is read", func(status.Status) bool {
+		return n.networkd() != before &&
+			!networkd.Unread(n.root)
+	})
 }
 
 // networkd names the run of networkd.
@@ -131,10 +172,16 @@ func (n networked) networkd() string {
 	return states[0].InvocationID
 }
 
-// boot is what matters here of a boot, without /init: /run is new, and the agent comes before networkd.
+// boot is what matters here of a boot, without /init: /run is new, and the
+// agent comes before networkd.
 func (n networked) boot() {
 	n.t.Helper()
-	n.Command(n.t, "sh", "-c", "systemctl stop systemd-networkd.socket systemd-networkd loam-agent; systemctl reset-failed; rm -rf /run/loam/network /run/loam/status.json /run/systemd/network /run/systemd/netif/*; ip addr flush dev wire0; ip link set wire0 down")
+	n.Command(
+		n.t,
+		"sh",
+		"-c",
+		"systemctl stop systemd-networkd.socket systemd-networkd loam-agent; systemctl reset-failed; rm -rf /run/loam/network /run/loam/status.json /run/systemd/network /run/systemd/netif/*; ip addr flush dev wire0; ip link set wire0 down",
+	)
 	n.start("loam-agent.service")
 	n.start(networkd.Unit)
 }
@@ -163,7 +210,11 @@ func (n networked) remove(name string) {
 // has reports whether an interface has an address that begins so.
 func (n networked) has(s status.Status, address string) bool {
 	return slices.ContainsFunc(s.Network.Interfaces, func(i status.Interface) bool {
-		return i.As == "lan" && slices.ContainsFunc(i.Addresses, func(a string) bool { return strings.HasPrefix(a, address) })
+		return i.As == "lan" &&
+			slices.ContainsFunc(
+				i.Addresses,
+				func(a string) bool { return strings.HasPrefix(a, address) },
+			)
 	})
 }
 
@@ -172,7 +223,8 @@ func (n networked) await(what string, right func(status.Status) bool) {
 	n.t.Helper()
 	var now status.Status
 	for start, tick := time.Now(), time.Tick(50*time.Millisecond); ; <-tick {
-		if now = saidBefore(n.root); now.Phase != "" && right(now) {
+		now = saidBefore(n.root)
+		if now.Phase != "" && right(now) {
 			return
 		}
 		if time.Since(start) > 30*time.Second {

@@ -14,20 +14,21 @@ import (
 	"github.com/loam-os/loam/agent/loop"
 	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/networkd/watch"
-	"github.com/loam-os/loam/agent/probe"
 	"github.com/loam-os/loam/agent/reset"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/unit"
 	"github.com/loam-os/loam/agent/upgrade"
 	"github.com/loam-os/loam/agent/volume/manager"
+	"github.com/loam-os/loam/hint"
 )
 
 // node is the node in one life of the agent: what is open of it, who it is, and what
 // goes on there beside the loop.
 type node struct {
 	Env
-	// root is the root directory, image that of the image without anything mounted over it.
+	// root is the root directory of the node. image is the root directory of the
+	// image, without anything mounted over it.
 	root, image *os.Root
 	systemd     *unit.Systemd
 	// record is what /init left.
@@ -44,7 +45,7 @@ type node struct {
 
 	// status is what is known of the node before its loop begins.
 	status status.Status
-	// machine is machine.yaml, zero without one that is right.
+	// machine is machine.yaml, zero if it is absent or wrong.
 	machine machine.Machine
 	// nameless says that the name which it asks for is still to come.
 	nameless bool
@@ -52,7 +53,7 @@ type node struct {
 	// source is nil if the node has no configuration to follow, cluster if it is part of none.
 	source  source.Source
 	cluster *cluster.Cluster
-	// tokens are those that machine.yaml has synced.
+	// tokens are the tokens that machine.yaml has synced.
 	tokens []cluster.Token
 	// upgrades is nil where no other system can be brought.
 	upgrades *upgrade.Service
@@ -60,9 +61,9 @@ type node struct {
 	others sync.WaitGroup
 }
 
-// warn has a person see an error that the node lives with.
+// warn shows operators an error that the node lives with.
 func (n *node) warn(err error) {
-	n.status.Warnings = append(n.status.Warnings, err.Error())
+	n.status.Warnings = append(n.status.Warnings, hint.Line(err))
 }
 
 // agent is the loop of the node. end ends it.
@@ -73,24 +74,19 @@ func (n *node) agent(end context.CancelCauseFunc) *loop.Loop {
 		Units:       n.systemd,
 		Jobs:        n.jobs,
 		Source:      n.source,
-		Decode:      n.decoder(pulled).Decode,
-		Reach:       probe.Reach,
+		Decoder:     n.decoder(pulled),
+		Host:        host{node: n, pulled: pulled, end: end},
 		Root:        n.Root,
 		Drift:       n.managed,
 		Contents:    n.contents.Events(),
 		Volumes:     n.data.Changed(),
 		Reset:       n.reset,
-		End:         end,
 		Requests:    n.requests,
 		Queries:     n.queries,
-		Proven:      func(ctx context.Context) { pulled.Release(ctx, n.Log) },
 		DebugShells: n.machine.DebugShell,
 		Status:      n.status,
-		Publish:     n.publish,
-		Ready:       unit.Ready,
 		Steady:      steady,
 		Limit:       limit,
-		Now:         n.Uptime,
 		Log:         n.Log,
 	}
 

@@ -11,6 +11,7 @@ import (
 	"github.com/loam-os/loam/agent/loop"
 	"github.com/loam-os/loam/agent/reset"
 	"github.com/loam-os/loam/agent/upgrade"
+	"github.com/loam-os/loam/hint"
 )
 
 // operator implements [control.Node] for an agent that runs on a node.
@@ -24,19 +25,19 @@ type operator struct {
 // Upgrade implements [control.Node].
 func (o operator) Upgrade(ctx context.Context, r control.UpgradeRequest) (control.Outcome, error) {
 	if o.upgrades == nil {
-		return control.Outcome{}, errors.New("this node cannot be upgraded\n" +
-			"hint: it was not started from a disk of its own; see `loam status`")
+		return control.Outcome{}, hint.With(errors.New("this node cannot be upgraded"),
+			"it was not started from a disk of its own; see `loam status`")
 	}
 
-	wish := upgrade.Options{
+	options := upgrade.Options{
 		Ref:    r.From,
 		Again:  r.Again,
 		Now:    r.Now,
 		AtOnce: r.Now || r.Back || r.Drill != "",
 		Stay:   r.Stay,
 	}
-	version, err := o.upgrades.Ask(ctx, upgrade.Request{
-		Options:  wish,
+	version, err := o.upgrades.Handle(ctx, upgrade.Request{
+		Options:  options,
 		Version:  r.Version,
 		Permit:   r.Permit,
 		Plan:     r.Plan,
@@ -45,7 +46,7 @@ func (o operator) Upgrade(ctx context.Context, r control.UpgradeRequest) (contro
 	})
 
 	outcome := control.Outcome{Result: control.Armed, Version: version}
-	if opens := o.upgrades.Opens(wish); !opens.IsZero() && !r.Stay {
+	if opens := o.upgrades.Opens(options); !opens.IsZero() && !r.Stay {
 		outcome.Reason = opens.Format(" on Mon at 15:04 MST")
 	}
 	return outcome, err

@@ -4,23 +4,8 @@ import (
 	"os"
 	"strings"
 
-	"go.uber.org/zap"
-
-	"github.com/loam-os/loam/agent/durable"
-	"github.com/loam-os/loam/agent/metrics"
 	"github.com/loam-os/loam/agent/status"
 )
-
-// publish writes the status for `loam status` and shows news on the consoles.
-func (n *node) publish(s status.Status, news bool) {
-	s.AgentRSS = metrics.Resident()
-	if err := status.Write(durable.New(n.root, nil), s); err != nil {
-		n.Log.Error("write the status", zap.Error(err))
-	}
-	if news && n.Consoles != nil {
-		n.Consoles.Show(s)
-	}
-}
 
 // remember keeps from an earlier run of the agent in this boot when its
 // generation was applied, so that it is not announced again.
@@ -38,8 +23,8 @@ func (n *node) remember() {
 	}
 }
 
-// saidBefore is the status that an earlier run of the agent in this boot left, the zero
-// Status if none did.
+// saidBefore is the status that an earlier run of the agent in this boot left,
+// the zero Status if none did.
 func saidBefore(root *os.Root) status.Status {
 	text, err := root.ReadFile(strings.TrimPrefix(status.Path, "/"))
 	if err != nil {

@@ -35,9 +35,15 @@ func resetUnderSystemd(t *testing.T, c *container.Container) {
 	write(t, root, "var/lib/kubelet/pki/kubelet-client-current.pem", "secret")
 	write(t, root, "srv/volume/data", "of a pod")
 	// As on a node, what the agent places in /etc is not the image's.
-	c.Command(t, "sh", "-c", "mkdir -p /run/etc/upper /run/etc/work && mount -t overlay -o lowerdir=/etc,upperdir=/run/etc/upper,workdir=/run/etc/work etc /etc")
+	c.Command(
+		t,
+		"sh",
+		"-c",
+		"mkdir -p /run/etc/upper /run/etc/work && mount -t overlay -o lowerdir=/etc,upperdir=/run/etc/upper,workdir=/run/etc/work etc /etc",
+	)
 	c.Command(t, "mount", "--bind", "/srv/volume", "/var/lib/kubelet/pods/a/volume")
-	if text, err := root.ReadFile("var/lib/kubelet/pods/a/volume/data"); err != nil || string(text) != "of a pod" {
+	if text, err := root.ReadFile("var/lib/kubelet/pods/a/volume/data"); err != nil ||
+		string(text) != "of a pod" {
 		t.Fatalf("mounted: %q %v", text, err)
 	}
 	screen := newScreen(t, c)
@@ -54,26 +60,39 @@ func resetUnderSystemd(t *testing.T, c *container.Container) {
 			t.Log(c.Command(t, "journalctl", "--no-pager", "-u", "loam-agent", "-n", "60"))
 		}
 	}()
-	screen.await(t, c, func(s status.Status) bool { return s.Phase == status.Applied && len(s.DebugShells) == 1 })
+	screen.await(t, c, func(s status.Status) bool {
+		return s.Phase == status.Applied &&
+			len(s.DebugShells) == 1
+	})
 
 	client := control.Client{Socket: c.Root + control.Socket}
 	if o, err := client.Reset(t.Context()); err != nil || o.Result != control.Reset {
 		t.Fatalf("%+v %v", o, err)
 	}
-	after := screen.await(t, c, func(s status.Status) bool { return s.Reset != nil && s.Reset.Done })
+	after := screen.await(t, c, func(s status.Status) bool {
+		return s.Reset != nil &&
+			s.Reset.Done
+	})
 	t.Logf("\n%s", after.Table(79, 0))
 	isReset(t, root, systemd)
 	if err := systemd.Restart(t.Context(), "loam-agent.service"); err != nil {
 		t.Fatal(err)
 	}
 	write(t, root, "srv/config.yaml", strings.Replace(document, "one", "two", 1))
-	screen.await(t, c, func(s status.Status) bool { return s.Reset != nil && s.Reset.Done && s.Generation == "" })
+	screen.await(t, c, func(s status.Status) bool {
+		return s.Reset != nil && s.Reset.Done &&
+			s.Generation == ""
+	})
 	isReset(t, root, systemd)
 
-	if o, err := client.Apply(t.Context(), control.ApplyRequest{}); err != nil || o.Generation == "" {
+	if o, err := client.Apply(t.Context(), control.ApplyRequest{}); err != nil ||
+		o.Generation == "" {
 		t.Errorf("apply: %+v %v", o, err)
 	}
-	again := screen.await(t, c, func(s status.Status) bool { return s.Phase == status.Applied && s.Reset == nil })
+	again := screen.await(t, c, func(s status.Status) bool {
+		return s.Phase == status.Applied &&
+			s.Reset == nil
+	})
 	if again.Generation[:7] != "000001-" || len(again.Units) != 3 {
 		t.Errorf("followed again: %+v", again)
 	}
@@ -81,15 +100,20 @@ func resetUnderSystemd(t *testing.T, c *container.Container) {
 
 func isReset(t *testing.T, root *os.Root, systemd *unit.Systemd) {
 	t.Helper()
-	states, err := systemd.Show(t.Context(), []string{"app.service", "other.service", "kubelet.service"})
+	states, err := systemd.Show(
+		t.Context(),
+		[]string{"app.service", "other.service", "kubelet.service"},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, s := range states {
 		if s.Load != "not-found" || s.Running() {
 			t.Errorf("%+v", s)
 		}
 	}
+
 	for _, name := range []string{
 		"etc/app", "etc/systemd/system/app.service", "var/lib/gardener-node-agent/credentials", "var/lib/kubelet/pki", "var/lib/kubelet/pods", "var/lib/loam/os",
 	} {
@@ -97,6 +121,7 @@ func isReset(t *testing.T, root *os.Root, systemd *unit.Systemd) {
 			t.Errorf("%s is still there: %v", name, err)
 		}
 	}
+
 	if text, err := root.ReadFile("srv/volume/data"); err != nil || string(text) != "of a pod" {
 		t.Errorf("what was mounted has %q: %v", text, err)
 	}

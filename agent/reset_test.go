@@ -24,6 +24,7 @@ import (
 	"github.com/loam-os/loam/agent/reset"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/unit"
+	"github.com/loam-os/loam/test/files"
 )
 
 // resetNode is what a reset finds: a root directory, and a log of what it did.
@@ -43,17 +44,23 @@ func newResetNode(t *testing.T) *resetNode {
 	t.Helper()
 	dir := t.TempDir()
 	for _, name := range []string{
-		"var/lib/loam/machine-id", "var/lib/loam/inplace.json", "var/lib/gardener-node-agent/credentials/kubeconfig", "var/lib/kubelet/pki/kubelet-client-current.pem",
+		"var/lib/loam/machine-id", "var/lib/loam/inplace.json", "var/lib/loam/machine.json", "var/lib/gardener-node-agent/credentials/kubeconfig", "var/lib/kubelet/pki/kubelet-client-current.pem",
 		"var/lib/kubelet/pods/a/etc-hosts", "srv/token", "srv/other", "run/containerd/containerd.sock",
 	} {
-		writeText(t, filepath.Join(dir, name), "x")
+		files.Write(t, filepath.Join(dir, name), "x")
 	}
+
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { root.Close() })
-	return &resetNode{root: root, fails: map[string]error{}, mounts: []string{filepath.Join(dir, "var/lib/kubelet/pods/a/token")}}
+	return &resetNode{
+		root:   root,
+		fails:  map[string]error{},
+		mounts: []string{filepath.Join(dir, "var/lib/kubelet/pods/a/token")},
+	}
 }
 
 func (n *resetNode) step(name string) error {
@@ -99,8 +106,15 @@ func (n *resetNode) Unmount(_ context.Context, point string) error {
 func (n *resetNode) reset(t *testing.T, machineYAML string) *reset.Reset {
 	t.Helper()
 	r, err := reset.Open(reset.Env{
-		Engine: n, Units: n, Pods: func(context.Context) error { return n.step("pods") }, Mounts: n, Tokens: n, Root: n.root.Name(), Node: durable.New(n.root, n.hook),
-		Now: time.Now, JobTimeout: jobWait,
+		Engine:     n,
+		Units:      n,
+		Pods:       func(context.Context) error { return n.step("pods") },
+		Mounts:     n,
+		Tokens:     n,
+		Root:       n.root.Name(),
+		Node:       durable.New(n.root, n.hook),
+		Now:        time.Now,
+		JobTimeout: jobWait,
 	})
 	if err != nil {
 		t.Log(err)
@@ -108,11 +122,16 @@ func (n *resetNode) reset(t *testing.T, machineYAML string) *reset.Reset {
 	if _, err := r.Observe([]byte(machineYAML)); err != nil {
 		t.Fatal(err)
 	}
+
 	return r
 }
 
 // start is a life of the agent in a bubble, up to the end of step.
-func (n *resetNode) start(t *testing.T, machineYAML string, step func(t *testing.T, w *loopNode, p operator)) {
+func (n *resetNode) start(
+	t *testing.T,
+	machineYAML string,
+	step func(t *testing.T, w *loopNode, p operator),
+) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		n.ended = nil
@@ -128,6 +147,7 @@ func (n *resetNode) start(t *testing.T, machineYAML string, step func(t *testing
 			p.goOn(ctx, a.Log)
 			synctest.Wait()
 		}
+
 		step(t, w, p)
 		time.Sleep(time.Second)
 		synctest.Wait()
@@ -164,6 +184,7 @@ func (n *resetNode) record(t *testing.T) *resetRecord {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+
 	r := &resetRecord{}
 	if err == nil {
 		err = json.Unmarshal(text, r)
@@ -181,7 +202,7 @@ func (n *resetNode) isForgotten(t *testing.T) {
 		"run", "run/containerd", "run/containerd/containerd.sock", "srv", "srv/other",
 		"var", "var/lib", "var/lib/gardener-node-agent", "var/lib/kubelet", "var/lib/loam", "var/lib/loam/machine-id", "var/lib/loam/reset.json",
 	}
-	if diff := cmp.Diff(want, treeOf(t, n.root.Name())); diff != "" {
+	if diff := cmp.Diff(want, files.Names(t, n.root.Name())); diff != "" {
 		t.Errorf("the node has (-want +got):\n%s", diff)
 	}
 }
@@ -191,9 +212,11 @@ var inOrder = []string{"stop kubelet.service", "pods", "engine", "unmount token"
 func TestResetIsTheWorkOfTheNextStart(t *testing.T) {
 	n := newResetNode(t)
 	n.begin(t)
-	if r := n.record(t); r == nil || r.Done || !slices.Equal(r.Tokens, []string{"/srv/token"}) || len(n.did) > 0 {
+	if r := n.record(t); r == nil || r.Done || !slices.Equal(r.Tokens, []string{"/srv/token"}) ||
+		len(n.did) > 0 {
 		t.Fatalf("record %+v, done %v", r, n.did)
 	}
+
 	n.start(t, "a", func(t *testing.T, w *loopNode, p operator) {
 		// Who asked the agent before gets the answer of this one.
 		if o, err := p.Reset(t.Context()); err != nil || o.Result != control.Reset {
@@ -202,7 +225,8 @@ func TestResetIsTheWorkOfTheNextStart(t *testing.T) {
 		if diff := cmp.Diff(inOrder, n.did); diff != "" {
 			t.Errorf("did (-want +got):\n%s", diff)
 		}
-		if s := w.last(); s.Reset == nil || !s.Reset.Done || s.Phase != status.Waiting || s.Error != nil {
+		if s := w.last(); s.Reset == nil || !s.Reset.Done || s.Phase != status.Waiting ||
+			s.Error != nil {
 			t.Errorf("status %+v", s)
 		}
 		if len(w.news) == 0 || w.news[len(w.news)-1] != status.Waiting {
@@ -216,9 +240,11 @@ func TestResetIsTheWorkOfTheNextStart(t *testing.T) {
 		}
 	})
 	n.isForgotten(t)
+
 	// Once more on purpose does it all again.
 	n.start(t, "a", func(t *testing.T, _ *loopNode, p operator) {
-		if _, err := p.Reset(t.Context()); err != nil || !slices.Equal(n.did[len(n.did)-2:], []string{"pods", "engine"}) {
+		if _, err := p.Reset(t.Context()); err != nil ||
+			!slices.Equal(n.did[len(n.did)-2:], []string{"pods", "engine"}) {
 			t.Errorf("%v %v", n.did, err)
 		}
 	})
@@ -228,15 +254,25 @@ func TestResetWhoseStepFailsGoesOnWithTheNextStart(t *testing.T) {
 	for _, tt := range []struct {
 		step string
 		err  error
-		// done is one that is over all the same.
+		// done says that the reset is over all the same.
 		done bool
 		// rest is what is done besides.
 		rest []string
 	}{
 		{step: "stop kubelet.service", err: errors.New("timeout"), rest: inOrder},
-		{step: "pods", err: errors.New("no containerd"), done: true, rest: inOrder},
+		{
+			step: "pods",
+			err:  errors.New("no containerd"),
+			done: true,
+			rest: inOrder,
+		},
 		{step: "engine", err: fmt.Errorf("%w: stop a.service", apply.ErrUnfinished), rest: inOrder},
-		{step: "engine", err: errors.New("restart containerd.service"), done: true, rest: inOrder},
+		{
+			step: "engine",
+			err:  errors.New("restart containerd.service"),
+			done: true,
+			rest: inOrder,
+		},
 		{step: "unmount token", err: errors.New("device or resource busy"), rest: inOrder},
 	} {
 		t.Run(tt.step+": "+tt.err.Error(), func(t *testing.T) {
@@ -250,16 +286,19 @@ func TestResetWhoseStepFailsGoesOnWithTheNextStart(t *testing.T) {
 				if s := w.last(); s.Reset.Done != tt.done || (s.Phase == status.Failed) == tt.done {
 					t.Errorf("status %+v, error %+v", s.Reset, s.Error)
 				}
-				if _, err := p.Reset(t.Context()); err == nil || !strings.Contains(err.Error(), tt.err.Error()) {
+				if _, err := p.Reset(t.Context()); err == nil ||
+					!strings.Contains(err.Error(), tt.err.Error()) {
 					t.Errorf("the answer is %v", err)
 				}
-				if _, err := p.Apply(t.Context(), control.ApplyRequest{}); !tt.done && !errors.Is(err, loop.ErrNotReset) {
+				if _, err := p.Apply(t.Context(), control.ApplyRequest{}); !tt.done &&
+					!errors.Is(err, loop.ErrNotReset) {
 					t.Errorf("apply: %v", err)
 				}
 			})
 			if tt.done {
 				return
 			}
+
 			delete(n.fails, tt.step)
 			n.start(t, "a", func(t *testing.T, _ *loopNode, p operator) {
 				if _, err := p.Reset(t.Context()); err != nil {
@@ -275,7 +314,7 @@ func TestResetWhoseStepFailsGoesOnWithTheNextStart(t *testing.T) {
 // other one, in the agent that is asked and in that which carries it out.
 func TestResetThatIsCutOffGoesOn(t *testing.T) {
 	errPower := errors.New("power cut")
-	for k, whole := 0, false; !whole; k++ {
+	for k, complete := 0, false; !complete; k++ {
 		n := newResetNode(t)
 		left := k
 		cut := func() error {
@@ -291,7 +330,7 @@ func TestResetThatIsCutOffGoesOn(t *testing.T) {
 			r = n.reset(t, "a")
 			err = r.Run(t.Context())
 		}
-		whole = err == nil
+		complete = err == nil
 		n.hook = nil
 		record := n.record(t)
 		if record == nil { // Nothing was asked yet.
@@ -332,7 +371,7 @@ func TestApplyEndsAReset(t *testing.T) {
 }
 
 func TestMachineYAMLEndsAReset(t *testing.T) {
-	t.Run("one that is another", func(t *testing.T) {
+	t.Run("another machine.yaml", func(t *testing.T) {
 		n := newResetNode(t)
 		n.begin(t)
 		n.start(t, "a", func(*testing.T, *loopNode, operator) {})
@@ -342,7 +381,7 @@ func TestMachineYAMLEndsAReset(t *testing.T) {
 			}
 		})
 	})
-	t.Run("one that came before the reset was done", func(t *testing.T) {
+	t.Run("a machine.yaml that came before the reset was done", func(t *testing.T) {
 		n := newResetNode(t)
 		n.begin(t)
 		n.start(t, "b", func(t *testing.T, w *loopNode, _ operator) {
@@ -358,7 +397,7 @@ func TestMachineYAMLEndsAReset(t *testing.T) {
 
 func TestDamagedRecordOfAResetIsAReset(t *testing.T) {
 	n := newResetNode(t)
-	writeText(t, filepath.Join(n.root.Name(), reset.RecordName), `{"at":`)
+	files.Write(t, filepath.Join(n.root.Name(), reset.RecordName), `{"at":`)
 	n.start(t, "", func(t *testing.T, w *loopNode, p operator) {
 		if len(n.did) > 0 || len(w.did) > 0 || w.last().Reset == nil {
 			t.Errorf("it did %v, %v; status %+v", n.did, w.did, w.last())
@@ -375,27 +414,4 @@ func TestVolumeOfTheKubeletIsEmptiedWhileItIsMounted(t *testing.T) {
 		t.Errorf("did %v, want %v", n.did, want)
 	}
 	n.isForgotten(t)
-}
-
-func writeText(t *testing.T, name, text string) {
-	t.Helper()
-	if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o600)); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// treeOf is all that is beneath dir.
-func treeOf(t *testing.T, dir string) []string {
-	t.Helper()
-	var names []string
-	err := fs.WalkDir(os.DirFS(dir), ".", func(name string, _ fs.DirEntry, err error) error {
-		if name != "." {
-			names = append(names, name)
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return names
 }

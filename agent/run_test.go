@@ -40,7 +40,8 @@ func runAgent() error {
 		return err
 	}
 	env := NodeEnv(log)
-	if env.Consoles, err = console.Open("/srv", "/srv/active"); err != nil {
+	env.Consoles, err = console.Open("/srv", "/srv/active")
+	if err != nil {
 		return err
 	}
 	return Run(context.Background(), env)
@@ -113,14 +114,21 @@ func underSystemd(t *testing.T, c *container.Container) {
 	if err := systemd.Start(t.Context(), "loam-agent.service"); err != nil {
 		t.Fatal(err)
 	}
-	first := screen.await(t, c, func(s status.Status) bool { return s.Phase == status.Applied && len(s.DebugShells) == 1 })
-	if first.Hostname != "node-1" || first.Files != 3 || len(first.Units) != 2 || first.ImageVersion != "0.1.0" {
+	first := screen.await(t, c, func(s status.Status) bool {
+		return s.Phase == status.Applied &&
+			len(s.DebugShells) == 1
+	})
+	if first.Hostname != "node-1" || first.Files != 3 || len(first.Units) != 2 ||
+		first.ImageVersion != "0.1.0" {
 		t.Errorf("first status: %+v", first)
 	}
 	t.Logf("\n%s%s", first.Table(79, 0), first.AppliedLine())
 
 	write(t, root, "srv/config.yaml", strings.Replace(document1, "one", "two", 1))
-	second := screen.await(t, c, func(s status.Status) bool { return s.Phase == status.Applied && s.Digest != first.Digest })
+	second := screen.await(t, c, func(s status.Status) bool {
+		return s.Phase == status.Applied &&
+			s.Digest != first.Digest
+	})
 	if second.Units[0].InvocationID == first.Units[0].InvocationID {
 		t.Error("app.service reads a changed file and was not restarted")
 	}
@@ -143,8 +151,13 @@ func underSystemd(t *testing.T, c *container.Container) {
 	if err := systemd.Restart(t.Context(), "loam-agent.service"); err != nil {
 		t.Fatal(err)
 	}
-	third := screen.await(t, c, func(s status.Status) bool { return s.Phase == status.Applied && len(s.DebugShells) == 1 })
-	if third.Generation != bad.Generation || third.Units[0].InvocationID != bad.Units[0].InvocationID || third.AppliedAt != bad.AppliedAt {
+	third := screen.await(t, c, func(s status.Status) bool {
+		return s.Phase == status.Applied &&
+			len(s.DebugShells) == 1
+	})
+	if third.Generation != bad.Generation ||
+		third.Units[0].InvocationID != bad.Units[0].InvocationID ||
+		third.AppliedAt != bad.AppliedAt {
 		t.Errorf("after a restart without a source: %+v, before %+v", third, bad)
 	}
 }
@@ -157,6 +170,7 @@ func behindItsBack(t *testing.T, c *container.Container, root *os.Root, screen s
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	conf := func() string {
 		text, _ := root.ReadFile(current[1:] + "/root/etc/app/secret")
 		return string(text)
@@ -164,26 +178,52 @@ func behindItsBack(t *testing.T, c *container.Container, root *os.Root, screen s
 	if err := root.MkdirAll("srv/contents/secrets/app", 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	write(t, root, "srv/contents/secrets/app/key", "secret 1")
-	write(t, root, "srv/config.yaml", strings.Replace(document1, "  units:\n", "  - path: /etc/app/secret\n    content: {secretRef: {name: app, dataKey: key}}\n  units:\n", 1))
-	screen.await(t, c, func(s status.Status) bool { return s.Phase == status.Applied && conf() == "secret 1" })
+	write(
+		t,
+		root,
+		"srv/config.yaml",
+		strings.Replace(
+			document1,
+			"  units:\n",
+			"  - path: /etc/app/secret\n    content: {secretRef: {name: app, dataKey: key}}\n  units:\n",
+			1,
+		),
+	)
+	screen.await(t, c, func(s status.Status) bool {
+		return s.Phase == status.Applied &&
+			conf() == "secret 1"
+	})
 	write(t, root, "srv/contents/secrets/app/key", "secret 2")
-	before := screen.await(t, c, func(s status.Status) bool { return s.Phase == status.Applied && conf() == "secret 2" })
+	before := screen.await(t, c, func(s status.Status) bool {
+		return s.Phase == status.Applied &&
+			conf() == "secret 2"
+	})
 	if before.Drift.Repaired != 0 {
 		t.Errorf("its own changes count as drift: %+v", before.Drift)
 	}
 	if err := root.Remove("etc/app/app.conf"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a link that was removed", func() bool { _, err := root.Readlink("etc/app/app.conf"); return err == nil })
+
+	eventually(
+		t,
+		"a link that was removed",
+		func() bool { _, err := root.Readlink("etc/app/app.conf"); return err == nil },
+	)
 	// Without the read-only view of a booted image, a write through a link
 	// reaches the store.
 	if err := root.WriteFile(current[1:]+"/root/etc/app/secret", []byte("drift"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	eventually(t, "content that was written over", func() bool { return conf() == "secret 2" })
 	write(t, root, "srv/config.yaml", document1)
-	screen.await(t, c, func(s status.Status) bool { return s.Phase == status.Applied && conf() == "" && s.Drift.Repaired == 2 })
+	screen.await(t, c, func(s status.Status) bool {
+		return s.Phase == status.Applied &&
+			conf() == "" && s.Drift.Repaired == 2
+	})
 }
 
 // eventually waits for what the agent does in its own time.
@@ -206,22 +246,30 @@ func install(t *testing.T, root *os.Root) {
 		t.Fatal(err)
 	}
 	defer self.Close()
+
 	program, err := root.OpenFile("usr/bin/agent.test", os.O_CREATE|os.O_WRONLY, 0o755)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer program.Close()
+
 	if _, err := io.Copy(program, self); err != nil {
 		t.Fatal(err)
 	}
 	if err := root.MkdirAll("etc/credstore", 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	write(t, root, "usr/lib/os-release", "IMAGE_ID=loam-node-os\nIMAGE_VERSION=\"0.1.0\"\n")
 	write(t, root, "etc/credstore/loam.machine", machineYAML)
 	write(t, root, "srv/config.yaml", document1)
 	write(t, root, "usr/lib/systemd/system/loam-agent.service", agentUnit)
-	write(t, root, "usr/lib/systemd/system/loam-debug-shell@.service", "[Service]\nExecStart=sleep infinity\n")
+	write(
+		t,
+		root,
+		"usr/lib/systemd/system/loam-debug-shell@.service",
+		"[Service]\nExecStart=sleep infinity\n",
+	)
 }
 
 func write(t *testing.T, root *os.Root, name, text string) {
@@ -243,10 +291,12 @@ func newScreen(t *testing.T, c *container.Container) screen {
 	if err := unix.Mkfifo(name, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	f, err := os.OpenFile(name, os.O_RDWR, 0) // with a writer of its own, it does not end
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { f.Close() })
 	if err := f.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
@@ -255,7 +305,11 @@ func newScreen(t *testing.T, c *container.Container) screen {
 }
 
 // await reads the console until the status it tells of is wanted.
-func (s screen) await(t *testing.T, c *container.Container, wanted func(status.Status) bool) status.Status {
+func (s screen) await(
+	t *testing.T,
+	c *container.Container,
+	wanted func(status.Status) bool,
+) status.Status {
 	t.Helper()
 	var now status.Status
 	for s.Scan() {
@@ -263,13 +317,15 @@ func (s screen) await(t *testing.T, c *container.Container, wanted func(status.S
 		if err != nil {
 			t.Fatal(err)
 		}
-		if now, err = status.Parse(text); err != nil {
+		now, err = status.Parse(text)
+		if err != nil {
 			t.Fatal(err)
 		}
 		if wanted(now) {
 			return now
 		}
 	}
+
 	t.Fatalf("the status stays %+v, error %+v", now, now.Error)
 	return now
 }

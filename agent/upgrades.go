@@ -21,6 +21,7 @@ import (
 	"github.com/loam-os/loam/agent/window"
 	"github.com/loam-os/loam/firmware/bootentry"
 	"github.com/loam-os/loam/firmware/loader"
+	"github.com/loam-os/loam/hint"
 )
 
 const (
@@ -114,9 +115,12 @@ func (n *node) newUpgrades(u *upgrade.Upgrader, restarts window.Window, trial *u
 	})
 
 	if n.cluster != nil {
-		n.cluster.Upgrade = func(ctx context.Context, version string) error {
-			_, err := s.Ask(ctx, upgrade.Request{Options: upgrade.Options{AtOnce: true}, Version: version})
-			return err
+		n.cluster.Env.Upgrade = func(ctx context.Context, version string) error {
+			_, err := s.Handle(ctx, upgrade.Request{
+				Options: upgrade.Options{AtOnce: true},
+				Version: version,
+			})
+			return hint.InText(err)
 		}
 	}
 	return s
@@ -140,7 +144,7 @@ func (u upgradeNode) Health(ctx context.Context) upgrade.Health {
 
 // HandOver implements [upgrade.Node].
 func (u upgradeNode) HandOver(version string, keepOwn bool) error {
-	return u.n.engine.Carry(version, keepOwn)
+	return u.n.engine.HandOver(version, keepOwn)
 }
 
 // Loader implements [upgrade.Node].

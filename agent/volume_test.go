@@ -2,8 +2,6 @@ package agent
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -11,41 +9,15 @@ import (
 
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/config"
-	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/volume"
 	"github.com/loam-os/loam/agent/volume/manager"
+	"github.com/loam-os/loam/test/diskless"
 )
 
 const gib = 1 << 30
-
-// diskless is a node without any disk.
-func diskless(t *testing.T) *manager.Manager {
-	t.Helper()
-	dir := t.TempDir()
-	for _, name := range []string{"sys/block", "proc/self", "var/lib/loam", "run/loam"} {
-		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.WriteFile(filepath.Join(dir, "proc/self/mountinfo"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { root.Close() })
-	node := volume.Node{
-		Machine: volume.Machine{Root: os.DirFS(dir)},
-		Dir:     durable.New(root, nil),
-		Path:    dir,
-		InUse:   func(context.Context) bool { return false },
-	}
-	return manager.New(node, zap.NewNop())
-}
 
 // applying is an engine that counts.
 type applying struct {
@@ -87,7 +59,7 @@ func TestAConfigurationWaitsForTheVolumeThatItClaims(t *testing.T) {
 		{name: "what is no YAML", desired: file(agentFile, "\t{"), err: "config-v1.150.0.yaml:1: document: not YAML"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			d, engine := diskless(t), &applying{}
+			d, engine := manager.New(diskless.Node(t), zap.NewNop()), &applying{}
 			d.InUse = func(context.Context) bool { return test.used }
 			if test.own {
 				if err := d.Configure(t.Context(), machine.DataVolume{Disk: machine.Disk{Serial: "S1"}}, 0); err != nil {
@@ -111,7 +83,15 @@ func TestTheStatusSaysWhatIsWrongWithAVolume(t *testing.T) {
 	if got := (&status.Volume{Problem: "no disk at all"}).Fault(); got.Problem != "no disk at all" || got.Hint != "" {
 		t.Errorf("%+v", got)
 	}
-	got := (&status.Volume{Problem: "no data volume: why (claimed: serial \"S1\")\n  /dev/sdb: …\nhint: write it"}).Fault()
+	gone := (&status.Volume{Problem: "gone", Hint: "plug it in"}).Fault()
+	if gone.Problem != "gone" || gone.Hint != "plug it in" {
+		t.Errorf("%+v", gone)
+	}
+
+	got := (&status.Volume{
+		Problem: "no data volume: why (claimed: serial \"S1\")\n  /dev/sdb: …",
+		Hint:    "write it",
+	}).Fault()
 	if got.Problem != `no data volume: why (claimed: serial "S1")` || !strings.HasPrefix(got.Hint, "loam disks") {
 		t.Errorf("%+v", got)
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/loam-os/loam/agent/networkd/watch"
 )
 
-// name gives the node the host name of machine.yaml, and reports whether there is one.
-// Without the name that hostnameFrom asks for, the node is not configured and joins
-// no cluster.
+// name gives the node the host name of machine.yaml, and reports whether there
+// is one. Without the name that hostnameFrom asks for, the node is not
+// configured and joins no cluster.
 func (n *node) name() bool {
 	name, err := nodename.Choose(n.machine, n.root)
 	if name != "" {
@@ -47,8 +47,8 @@ func (n *node) setHostname(name string) error {
 	return nil
 }
 
-// awaitName names the node as soon as hostnameFrom gives a name. That is a change of
-// the host name, which ends the agent (watchHostname).
+// awaitName names the node as soon as hostnameFrom gives a name. That is a
+// change of the host name, which ends the agent (watchHostname).
 func (n *node) awaitName(ctx context.Context) {
 	changes, err := watch.Changes(ctx, n.Root)
 	if err != nil {
@@ -70,7 +70,8 @@ func (n *node) awaitName(ctx context.Context) {
 	}
 }
 
-// watchHostname ends the agent when the host name changes: it starts again as that node.
+// watchHostname ends the agent when the host name changes: it starts again as
+// that node.
 func (env Env) watchHostname(ctx context.Context, end context.CancelCauseFunc) {
 	name, err := os.Hostname()
 	if err == nil {

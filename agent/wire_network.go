@@ -10,9 +10,9 @@ import (
 	"github.com/loam-os/loam/agent/networkd/watch"
 )
 
-// applyNetwork gives networkd the network of machine.yaml, or the recorded one if want
-// is nil. A node is fresh if it runs no generation and no earlier run of the agent in
-// this boot had a machine.yaml.
+// applyNetwork gives networkd the network of machine.yaml, or the recorded one
+// if want is nil. A node is fresh if it runs no generation and no earlier run
+// of the agent in this boot had a machine.yaml.
 func (n *node) applyNetwork(ctx context.Context, want *network.Config) {
 	n.network = watch.New(n.root, n.systemd)
 

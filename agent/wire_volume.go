@@ -13,15 +13,15 @@ type dataVolume interface {
 	Request(ctx context.Context, size int64) error
 }
 
-// claimingEngine makes the data volume that a configuration asks for before it applies
-// the configuration, so that the kubelet finds the volume.
+// claimingEngine makes the data volume that a configuration asks for before it
+// applies the configuration, so that the kubelet finds the volume.
 type claimingEngine struct {
 	Engine
 	volume dataVolume
 }
 
-// Apply implements [Engine]. A node whose volume cannot be made is not configured: an
-// operator has to say which disk to use.
+// Apply implements [Engine]. A node whose volume cannot be made is not
+// configured: an operator has to say which disk to use.
 func (e claimingEngine) Apply(ctx context.Context, r apply.Request) (generation.Manifest, error) {
 	size, err := cluster.DataVolumeSize(r.Desired)
 	if err == nil {

@@ -83,11 +83,18 @@ func (p Plan) WithRootHash(root [32]byte) (Plan, error) {
 // which a system that runs from memory may install.
 func (p Plan) WithDisk(sum string) Plan {
 	p.LiveCmdline = p.live(sum, "network")
+	if p.Spec.NetworkWipe {
+		p.LiveCmdline += " loam.wipe=network"
+	}
 	return p
 }
 
-// live is the command line of a system that gets itself and the packed disk
-// image from somewhere (agent/live).
+// InstallerCmdline returns the command line of a USB installer, which has the
+// packed disk image with the SHA-256, in hex.
+func (p Plan) InstallerCmdline(sum string) string { return p.live(sum, "stick") }
+
+// live returns the command line of a system that gets itself and the packed disk
+// image from the network or a stick (agent/live).
 func (p Plan) live(sum, from string) string {
 	return p.Cmdline + " loam.from=" + from + " loam.disk=sha256:" + sum
 }
@@ -106,8 +113,8 @@ func cmdline(arch string, root [32]byte) string {
 	)
 }
 
-// slot finds the partition of slot A with that role.
-func (p Plan) slot(role partitions.Role) gpt.Partition {
+// Slot returns the partition of slot A with the role.
+func (p Plan) Slot(role partitions.Role) gpt.Partition {
 	return p.first(partitions.TypeUUID(role, p.Spec.Arch))
 }
 
@@ -126,8 +133,8 @@ func (p Plan) Base() string {
 		p.Spec.Release.ImageID, p.Spec.Release.Version, bootentry.Arch(p.Spec.Arch))
 }
 
-// about is what an update bundle says of the system.
-func (p Plan) about() bundle.Sources {
+// About returns what an update bundle says about the system.
+func (p Plan) About() bundle.Sources {
 	s := p.Spec
 	return bundle.Sources{
 		ImageID:  s.Release.ImageID,
@@ -142,31 +149,40 @@ func (p Plan) about() bundle.Sources {
 func (p Plan) Images() []string {
 	var names []string
 	for _, suffix := range []string{
-		".raw", ".raw.zst", ".qcow2", ".root", ".verity", ".efi", packSuffix, indexSuffix,
-		pxeSuffix, kernelSuffix, initrdSuffix, stickSuffix, stickSuffix + ".zst", sbomSuffix,
+		".raw", ".raw.zst", ".qcow2", ".root", ".verity", ".efi", PackSuffix, IndexSuffix,
+		PXESuffix, KernelSuffix, InitrdSuffix, InstallerSuffix, InstallerSuffix + ".zst",
+		SBOMSuffix,
 	} {
 		names = append(names, p.Base()+suffix)
 	}
 	return names
 }
 
-// Suffixes of the PXE set (a UKI for UEFI, kernel and initramfs for iPXE), and
-// of the installer's stick.
+// Suffixes of the update bundle: the pack has the chunks of root, verity tree
+// and UKI, the index names them. A repository adds the security epoch, and signs
+// the index.
 const (
-	pxeSuffix    = ".pxe.efi"
-	kernelSuffix = ".vmlinuz"
-	initrdSuffix = ".initrd"
-	stickSuffix  = ".usb.raw"
+	PackSuffix  = ".pack"
+	IndexSuffix = ".index.json"
+)
+
+// Suffixes of the PXE set (a UKI for UEFI, kernel and initramfs for iPXE), and
+// of the USB installer.
+const (
+	PXESuffix       = ".pxe.efi"
+	KernelSuffix    = ".vmlinuz"
+	InitrdSuffix    = ".initrd"
+	InstallerSuffix = ".usb.raw"
 )
 
 // Suffixes of the signature of the root hash, and of the SPDX document about
 // the content of the image.
 const (
-	sigSuffix  = ".verity-sig"
-	sbomSuffix = ".spdx.json"
+	SignatureSuffix = ".verity-sig"
+	SBOMSuffix      = ".spdx.json"
 )
 
-// Names of the outputs that tell about the others.
+// Names of the outputs that describe the others.
 const (
 	ManifestName = "manifest.json"
 	SumsName     = "SHA256SUMS"

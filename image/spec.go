@@ -18,6 +18,10 @@ type Spec struct {
 	// 4096 bytes.
 	SectorSize int
 	Release    Release
+
+	// NetworkWipe lets a machine.yaml from the network overwrite a disk: it is
+	// not authenticated.
+	NetworkWipe bool
 }
 
 // Release is what the file os-release says: the only place of a version.
@@ -43,13 +47,13 @@ func ParseRelease(text []byte) (Release, error) {
 
 // Architectures, profiles and sector sizes that can be built.
 func Architectures() []string { return []string{"amd64", "arm64"} }
-func Profiles() []string      { return []string{"cloud", metal} }
+func Profiles() []string      { return []string{"cloud", Metal} }
 func SectorSizes() []int      { return []int{512, 4096} }
 
-// metal is the profile for machines that need firmware.
-const metal = "metal"
+// Metal is the profile for machines that need firmware.
+const Metal = "metal"
 
-// Validate reports what cannot be built, with the choice there is.
+// Validate returns an error for what cannot be built. It names the choices.
 func (s Spec) Validate() error {
 	if !slices.Contains(Architectures(), s.Arch) {
 		return fmt.Errorf("architecture %q: unknown\nhint: %s",

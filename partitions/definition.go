@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/loam-os/loam/hint"
 )
 
 //go:embed *.conf
@@ -64,8 +66,8 @@ func Parse(name string, text []byte) (Definition, error) {
 		if line[0] == '[' {
 			section = line
 			if section != "[Partition]" {
-				return Definition{}, fmt.Errorf("%s: section %s\n"+
-					"hint: the one section is [Partition]", at, line)
+				return Definition{}, hint.With(fmt.Errorf("%s: section %s", at, line),
+					"the one section is [Partition]")
 			}
 			continue
 		}
@@ -76,8 +78,8 @@ func Parse(name string, text []byte) (Definition, error) {
 
 		switch {
 		case section == "":
-			return Definition{}, fmt.Errorf("%s: %q before a section\nhint: begin with [Partition]",
-				at, line)
+			return Definition{}, hint.With(fmt.Errorf("%s: %q before a section", at, line),
+				"begin with [Partition]")
 		case !ok:
 			return Definition{}, fmt.Errorf("%s: %q: no '='", at, line)
 		case slices.Contains(seen, key):
@@ -107,9 +109,10 @@ func (d Definition) check() error {
 	case d.SizeMin == 0:
 		return fmt.Errorf("no SizeMinBytes=")
 	case d.SizeMax != 0 && d.SizeMax != d.SizeMin:
-		return fmt.Errorf("SizeMaxBytes=%d is not SizeMinBytes=%d\n"+
-			"hint: give both the same size, or no SizeMaxBytes= for what is left",
-			d.SizeMax, d.SizeMin)
+		return hint.With(
+			fmt.Errorf("SizeMaxBytes=%d is not SizeMinBytes=%d", d.SizeMax, d.SizeMin),
+			"give both the same size, or no SizeMaxBytes= for what is left",
+		)
 	}
 	return nil
 }

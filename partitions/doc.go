@@ -3,6 +3,11 @@
 // table that follows from them. Types and UUIDs are those of the Discoverable
 // Partitions Specification (DPS).
 //
+//	*.conf --Definitions--> []Definition --+
+//	                                       +--Place--> gpt.Table
+//	root hash, version, size --> Params ---+
+//	gpt.Table --Slots--> two Slots: Empty, Seal, Holds
+//
 // # The disk
 //
 // The layout is an EFI system partition (ESP, 1 GiB); the signature of the root
@@ -12,7 +17,9 @@
 //
 // The UUID of a root partition is the first half of the verity root hash, the
 // UUID of its verity partition the second half. The remaining UUIDs are derived
-// from the root hash, so two builds of the same inputs are the same bytes.
+// from the root hash, so two builds of the same inputs are the same bytes. An
+// installation replaces the UUIDs of disk, ESP and state partition by its own
+// ([Identity]), so a copy of the published image cannot pass for it.
 //
 // An image is for disks with sectors of 512 bytes, or of 4096 (loamctl build
 // --sector-size). Partition table and FAT are written in the disk's own

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/partitions/gpt"
 )
 
@@ -224,7 +225,7 @@ func TestPlaceRefuses(t *testing.T) {
 			tc.change(&p)
 			_, err := Place(definitions(t), p)
 			if err == nil ||
-				!strings.Contains(err.Error(), tc.err) {
+				!strings.Contains(hint.Text(err), tc.err) {
 				t.Errorf("error %v, want %q", err, tc.err)
 			}
 		})
@@ -256,7 +257,7 @@ func TestParse(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			got, err := Parse("x.conf", []byte(tc.text))
 			if tc.err != "" {
-				if err == nil || !strings.Contains(err.Error(), tc.err) {
+				if err == nil || !strings.Contains(hint.Text(err), tc.err) {
 					t.Errorf("error %v, want %q", err, tc.err)
 				}
 				return

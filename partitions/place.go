@@ -99,7 +99,10 @@ func attributes(d Definition) (bits uint64) {
 func derive(rootHash [32]byte, purpose string) uuid.UUID {
 	sum := sha256.Sum256(append(rootHash[:], purpose...))
 	u := uuid.UUID(sum[:16])
-	u[6] = u[6]&0x0f | 0x80
+	u[6] = u[6]&0x0f | derived<<4
 	u[8] = u[8]&0x3f | 0x80
 	return u
 }
+
+// derived is the version of UUIDs that derive makes.
+const derived = 8

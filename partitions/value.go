@@ -1,10 +1,13 @@
 package partitions
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/loam-os/loam/hint"
 )
 
 // set takes one assignment.
@@ -27,9 +30,9 @@ func (d *Definition) set(key, value string) (err error) {
 	case "GrowFileSystem":
 		d.GrowFileSystem, err = parseBool(value)
 	default:
-		return fmt.Errorf("unknown key %s\n"+
-			"hint: known are Type, Label, Format, SizeMinBytes, SizeMaxBytes, ReadOnly, NoAuto, "+
-			"GrowFileSystem", key)
+		return hint.With(fmt.Errorf("unknown key %s", key),
+			"known are Type, Label, Format, SizeMinBytes, SizeMaxBytes, ReadOnly, "+
+				"NoAuto, GrowFileSystem")
 	}
 
 	if err != nil {
@@ -41,7 +44,7 @@ func (d *Definition) set(key, value string) (err error) {
 func parseRole(s string) (Role, error) {
 	known := []Role{ESP, Root, RootVerity, RootVeritySig, State}
 	if !slices.Contains(known, Role(s)) {
-		return "", fmt.Errorf("unknown type\nhint: known are %q", known)
+		return "", hint.With(errors.New("unknown type"), "known are %q", known)
 	}
 	return Role(s), nil
 }

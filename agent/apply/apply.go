@@ -12,6 +12,7 @@ import (
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/health"
 	"github.com/loam-os/loam/agent/plan"
+	"github.com/loam-os/loam/hint"
 )
 
 // Units is systemd, as far as the executor uses it. Start, Stop, Restart and
@@ -100,6 +101,10 @@ func (e *Executor) Plan(ctx context.Context, d config.Desired, source string) (p
 type Request struct {
 	Desired config.Desired
 
+	// Digest is the digest of Desired, if the caller has it; making it takes
+	// time.
+	Digest string
+
 	// Source names the document, for people.
 	Source string
 
@@ -108,23 +113,32 @@ type Request struct {
 	Try time.Duration
 }
 
+func (r Request) digest() string {
+	if r.Digest == "" {
+		return r.Desired.Digest()
+	}
+	return r.Digest
+}
+
 // ErrNothingBefore means that a change cannot be tried, because the node has no
 // earlier configuration to go back to.
-var ErrNothingBefore = errors.New("the node has no configuration yet that it could go back to; " +
-	"hint: apply it without --try")
+var ErrNothingBefore = hint.With(
+	errors.New("the node has no configuration yet that it could go back to"),
+	"apply it without --try",
+)
 
 // Apply makes the configuration of r the current generation. It first completes
 // a change that was cut off. After an error before the flip, the node is as it
 // was. An error in placing files is undone. If systemd cannot start, stop or
 // restart a unit, Apply does all the rest and returns a *unit.JobError with the
-// name of the unit; the generation stays until Judge and Settle have decided.
+// name of the unit; the generation stays until Judge and Conclude have decided.
 func (e *Executor) Apply(ctx context.Context, r Request) (generation.Manifest, error) {
 	before, err := e.changes().finishPending(ctx)
 	if err != nil {
 		return generation.Manifest{}, err
 	}
 
-	c, err := e.planner().change(ctx, r.Desired, r.Source)
+	c, err := e.planner().change(ctx, r)
 	if err != nil {
 		return generation.Manifest{}, err
 	}
@@ -163,8 +177,8 @@ func unfinished(err error) error {
 
 // Tidy prunes generations if there are many. It is called after each change,
 // and a series of changes must not pay for the deletions of the one before: a
-// verdict prunes anyway, and ext4 is slow to make an inode in a directory from
-// which many were deleted within the last minute (recently_deleted in
+// verdict prunes anyway, and an ext4 without a journal is slow to make an inode
+// where many were deleted within the last minutes (find_inode_bit in
 // fs/ext4/ialloc.c).
 func (e *Executor) Tidy() error {
 	n, err := e.store().Len()

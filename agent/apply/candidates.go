@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/loam-os/loam/agent/generation"
+	"github.com/loam-os/loam/hint"
 )
 
 // candidates chooses among the generations in the store the one to go back to.
@@ -23,7 +24,7 @@ func (c candidates) load(name string) (generation.Manifest, error) {
 		return generation.Manifest{}, nil
 	}
 	m, err := c.store.Load(name)
-	if errors.Is(err, generation.ErrTorn) {
+	if errors.Is(err, generation.ErrIncomplete) {
 		return generation.Manifest{}, nil
 	}
 	return m, err
@@ -107,9 +108,8 @@ func (c candidates) earlier(
 		return generation.Manifest{}, fmt.Errorf("no generation before %s", have.Name())
 	}
 
-	return generation.Manifest{}, fmt.Errorf(
-		"generation %s: not on this node; hint: `loam history` lists them", name,
-	)
+	return generation.Manifest{}, hint.With(fmt.Errorf("generation %s: not on this node", name),
+		"`loam history` lists them")
 }
 
 func (c candidates) usable(have, m generation.Manifest) error {

@@ -32,7 +32,7 @@
 //
 // # How a value flows
 //
-//	Request -> Planner -> change -> changes -> Judge -> Settle -> Record
+//	Request -> Planner -> change -> changes -> Judge -> Conclude -> Record
 //	                                |     |
 //	                              files units
 //

@@ -329,7 +329,7 @@ func (f files) removeStale(current generation.Manifest) ([]string, error) {
 // one.
 func (f files) removeOther(osVersion string, current generation.Manifest) ([]string, error) {
 	other, ok, err := f.store.Current(osVersion)
-	if errors.Is(err, generation.ErrTorn) || err == nil && !ok {
+	if errors.Is(err, generation.ErrIncomplete) || err == nil && !ok {
 		return nil, nil
 	}
 	if err != nil {

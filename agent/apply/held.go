@@ -1,13 +1,14 @@
 package apply
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/loam-os/loam/agent/durable"
 )
 
 // Held is a configuration that is not applied by itself any more.
@@ -32,20 +33,14 @@ const (
 // list that cannot be decoded counts as empty: a bad configuration that is
 // tried again fails again.
 func HeldList(state fs.FS) ([]Held, error) {
-	text, err := fs.ReadFile(state, heldName)
-	if errors.Is(err, fs.ErrNotExist) {
+	var all []Held
+	_, err := durable.ReadJSON(state, heldName, &all)
+	switch {
+	case errors.Is(err, durable.ErrCorrupt):
 		return nil, nil
-	}
-
-	if err != nil {
+	case err != nil:
 		return nil, fmt.Errorf("read what is held: %w", err)
 	}
-
-	var all []Held
-	if json.Unmarshal(text, &all) != nil {
-		return nil, nil
-	}
-
 	return all, nil
 }
 
@@ -87,15 +82,7 @@ func (l Ledger) writeHeld(digest string, h *Held) error {
 		return nil
 	}
 
-	text, err := json.Marshal(all[max(0, len(all)-heldKept):])
-	if err != nil {
-		return fmt.Errorf("write what is held: %w", err)
-	}
-	if _, err := l.State.WriteFile(heldName, append(text, '\n'), 0o644); err != nil {
-		return fmt.Errorf("write what is held: %w", err)
-	}
-
-	return nil
+	return l.State.WriteJSON(heldName, all[max(0, len(all)-heldKept):], 0o644)
 }
 
 // digestOf returns the digest in the name of a generation.

@@ -2,10 +2,8 @@ package apply
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"slices"
 
@@ -14,7 +12,7 @@ import (
 )
 
 // owed lists the units of a generation that have not started or restarted yet,
-// as a change asked. It is durable: a reboot does not settle the debt.
+// as a change asked. It is durable: a reboot does not clear it.
 type owed struct {
 	Generation string   `json:"generation"`
 	Units      []string `json:"units"`
@@ -116,14 +114,13 @@ func (o owedUnits) read() error {
 		return nil
 	}
 
-	text, err := fs.ReadFile(o.state.Root().FS(), owedName)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("read the units that are owed: %w", err)
-	}
-
 	var on owed
-	if json.Unmarshal(text, &on) != nil {
+	_, err := durable.ReadJSON(o.state.Root().FS(), owedName, &on)
+	switch {
+	case errors.Is(err, durable.ErrCorrupt):
 		on = owed{}
+	case err != nil:
+		return fmt.Errorf("read the units that are owed: %w", err)
 	}
 
 	on.known = true
@@ -144,14 +141,5 @@ func (o owedUnits) write(next owed) error {
 		return o.state.Remove(owedName)
 	}
 
-	text, err := json.Marshal(next)
-	if err == nil {
-		_, err = o.state.WriteFile(owedName, append(text, '\n'), 0o644)
-	}
-
-	if err != nil {
-		return fmt.Errorf("write the units that are owed: %w", err)
-	}
-
-	return nil
+	return o.state.WriteJSON(owedName, next, 0o644)
 }

@@ -141,7 +141,7 @@ func TestNextConfigurationOwesNothingOfTheLast(t *testing.T) {
 		next config.Desired
 		want []string
 	}{
-		{"with the unit mended", both(sleeper), nil},
+		{"with the unit repaired", both(sleeper), nil},
 		{"with the unit stopped", unitsOf(ownUnit("a.service", sleeper), config.Unit{
 			Name:    "new.service",
 			Content: text(crasher),

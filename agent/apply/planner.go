@@ -36,7 +36,7 @@ type Planner struct {
 
 // Plan returns what Apply would do.
 func (p Planner) Plan(ctx context.Context, d config.Desired, source string) (plan.Plan, error) {
-	c, err := p.change(ctx, d, source)
+	c, err := p.change(ctx, Request{Desired: d, Source: source})
 	return c.plan, err
 }
 
@@ -49,8 +49,9 @@ type change struct {
 	states []unit.State
 }
 
-// change observes the node and decides on the change to d.
-func (p Planner) change(ctx context.Context, d config.Desired, source string) (change, error) {
+// change observes the node and decides on the change that r asks for.
+func (p Planner) change(ctx context.Context, r Request) (change, error) {
+	d := r.Desired
 	vendor, err := p.Catalog.Read(d)
 	if err != nil {
 		return change{}, err
@@ -62,7 +63,7 @@ func (p Planner) change(ctx context.Context, d config.Desired, source string) (c
 	}
 
 	have, _, err := p.State.Current(p.OSVersion)
-	if err != nil && !errors.Is(err, generation.ErrTorn) {
+	if err != nil && !errors.Is(err, generation.ErrIncomplete) {
 		return change{}, err
 	}
 
@@ -82,9 +83,9 @@ func (p Planner) change(ctx context.Context, d config.Desired, source string) (c
 
 	c, err := p.between(ctx, have, generation.Manifest{
 		Number:    number,
-		Digest:    d.Digest(),
+		Digest:    r.digest(),
 		OSVersion: p.OSVersion,
-		Source:    source,
+		Source:    r.Source,
 		Entries:   tree.Entries,
 		Units:     tree.Units,
 		Dirs:      dirs,

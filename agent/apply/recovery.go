@@ -101,7 +101,7 @@ func (cs changes) observe() (situation, error) {
 	}
 
 	current, _, err := cs.running.current()
-	corrupt := errors.Is(err, generation.ErrTorn)
+	corrupt := errors.Is(err, generation.ErrIncomplete)
 	if err != nil && !corrupt {
 		return situation{}, err
 	}

@@ -48,7 +48,7 @@ func (e *Executor) Reset(ctx context.Context) error {
 // can be read.
 func (e *Executor) everything() (ran, all []generation.Manifest, err error) {
 	current, _, err := e.Current()
-	if err != nil && !errors.Is(err, generation.ErrTorn) {
+	if err != nil && !errors.Is(err, generation.ErrIncomplete) {
 		return nil, nil, err
 	}
 

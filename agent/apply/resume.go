@@ -11,6 +11,7 @@ import (
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/plan"
+	"github.com/loam-os/loam/hint"
 )
 
 // Resumed is what Resume has done.
@@ -21,8 +22,8 @@ type Resumed struct {
 	Repaired []string
 	// Drift says which paths are not, and cannot be had.
 	Drift error
-	// Mended names the generation that replaced a corrupt or lost one.
-	Mended string
+	// Replacement names the generation that replaced a corrupt or lost one.
+	Replacement string
 }
 
 // Resume ends a change that was cut off. The node then runs exactly the current
@@ -36,7 +37,7 @@ func (e *Executor) Resume(ctx context.Context) (Resumed, error) {
 
 	var r Resumed
 	if found.lost() {
-		r.Mended, err = e.changes().replaceCurrent(ctx, found)
+		r.Replacement, err = e.changes().replaceCurrent(ctx, found)
 		if err != nil {
 			return r, err
 		}
@@ -47,7 +48,7 @@ func (e *Executor) Resume(ctx context.Context) (Resumed, error) {
 			return r, err
 		}
 		if found.corrupt {
-			return r, fmt.Errorf("replace the current generation: %w", generation.ErrTorn)
+			return r, fmt.Errorf("replace the current generation: %w", generation.ErrIncomplete)
 		}
 	}
 
@@ -152,7 +153,7 @@ func (cs changes) completeOrRevert(ctx context.Context, j generation.Journal, r 
 	if j.Good == "" || r.step == stepRevert || !errors.As(err, new(*placeError)) {
 		return err
 	}
-	if _, revertErr := cs.revert(ctx, j, err.Error()); revertErr != nil {
+	if _, revertErr := cs.revert(ctx, j, hint.Line(err)); revertErr != nil {
 		return errors.Join(err, revertErr)
 	}
 	return nil
@@ -333,25 +334,25 @@ func (e *Executor) Repair(
 		return repaired, err
 	}
 
-	mended, mendErr := e.files().repairStored(m, paths, content)
+	stored, storeErr := e.files().repairStored(m, paths, content)
 	placed, placeErr := e.files().repair(m, paths)
-	repaired = slices.Concat(repaired, mended, placed)
+	repaired = slices.Concat(repaired, stored, placed)
 
-	return repaired, errors.Join(mendErr, placeErr, e.units().reloadFor(ctx, repaired))
+	return repaired, errors.Join(storeErr, placeErr, e.units().reloadFor(ctx, repaired))
 }
 
 // restoreCurrent restores the current generation if something removed the link
 // to it, or its link to its files.
 func (e *Executor) restoreCurrent(content map[string]config.Content) ([]string, error) {
 	_, ok, err := e.Current()
-	if ok || e.last.Name() == "" || err != nil && !errors.Is(err, generation.ErrTorn) {
+	if ok || e.last.Name() == "" || err != nil && !errors.Is(err, generation.ErrIncomplete) {
 		return nil, err
 	}
 
 	repaired := path.Join("os", e.OSVersion, "current")
-	if _, err := e.store().Load(e.last.Name()); errors.Is(err, generation.ErrTorn) {
+	if _, err := e.store().Load(e.last.Name()); errors.Is(err, generation.ErrIncomplete) {
 		repaired = path.Join("generations", e.last.Name(), "root")
-		err := e.store().Mend(e.last, e.files().sources(e.store().Damaged(e.last), content))
+		err := e.store().Repair(e.last, e.files().sources(e.store().Damaged(e.last), content))
 		if err != nil {
 			return nil, err
 		}

@@ -47,7 +47,7 @@ func goOn(t *testing.T, e *apply.Executor) {
 
 	v, err := e.Judge(t.Context())
 	if err == nil && v.Word == health.Bad {
-		_, err = e.Settle(t.Context(), v)
+		_, err = e.Conclude(t.Context(), v)
 	}
 
 	if err != nil {
@@ -77,7 +77,7 @@ func TestWayBackGoesOnOnceThereIsRoom(t *testing.T) {
 			}
 
 			d.refuses = refuses
-			if _, err := e.Settle(t.Context(), v); !errors.Is(err, apply.ErrUnfinished) ||
+			if _, err := e.Conclude(t.Context(), v); !errors.Is(err, apply.ErrUnfinished) ||
 				!errors.Is(err, syscall.ENOSPC) {
 				t.Errorf("without room: %v", err)
 			}

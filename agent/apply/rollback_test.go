@@ -72,7 +72,7 @@ func TestGenerationsDoNotPileUp(t *testing.T) {
 				continue
 			}
 
-			_, err := e.Settle(t.Context(), health.Verdict{Word: health.Bad, Reason: "of the test"})
+			_, err := e.Conclude(t.Context(), health.Verdict{Word: health.Bad, Reason: "of the test"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -103,7 +103,7 @@ func TestTryWithNothingBeforeIsRefused(t *testing.T) {
 }
 
 // TestTryOfAnotherBootEnds, where /init has not ended it already: the deadline
-// is of a clock that starts at zero with each boot.
+// comes from a clock that starts at zero with each boot.
 func TestTryOfAnotherBootEnds(t *testing.T) {
 	n, _ := fakeNode(t)
 	n.clock.Store(240 * time.Hour)

@@ -18,6 +18,7 @@ import (
 	"github.com/loam-os/loam/agent/health"
 	"github.com/loam-os/loam/agent/unit"
 	"github.com/loam-os/loam/test/container"
+	"github.com/loam-os/loam/test/executor"
 )
 
 // node is a root directory with a systemd, real or not.
@@ -42,7 +43,7 @@ func accept(t *testing.T, e *apply.Executor) {
 	if err != nil || v.Word != health.Good {
 		t.Fatalf("verdict %+v %v", v, err)
 	}
-	if _, err := e.Settle(t.Context(), v); err != nil {
+	if _, err := e.Conclude(t.Context(), v); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -50,29 +51,13 @@ func accept(t *testing.T, e *apply.Executor) {
 // executor makes an executor, with hook before each durable step.
 func (n node) executor(t *testing.T, hook durable.Hook) *apply.Executor {
 	t.Helper()
-	if err := n.root.MkdirAll("var/lib/loam", 0o755); err != nil {
-		t.Fatal(err)
-	}
-
-	state, err := n.root.OpenRoot("var/lib/loam")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { state.Close() })
-
-	return &apply.Executor{
-		State:     durable.New(state, hook),
-		Node:      durable.New(n.root, hook),
-		Image:     n.image.FS(),
-		Units:     n.units,
-		OSVersion: "0.1.0",
-		BootID:    "boot-1",
-		JobWait:   time.Minute,
-		Steady:    0,
-		Limit:     time.Minute,
-		Now:       func() time.Time { return time.Unix(0, 0) },
-		Uptime:    func() time.Duration { return n.clock.Load().(time.Duration) },
-	}
+	return executor.Node{
+		Root:   n.root,
+		Image:  n.image,
+		Units:  n.units,
+		Uptime: func() time.Duration { return n.clock.Load().(time.Duration) },
+		Hook:   hook,
+	}.Start(t)
 }
 
 func fakeNode(t *testing.T) (node, *fakeSystemd) {

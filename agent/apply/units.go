@@ -2,7 +2,6 @@ package apply
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -47,19 +46,15 @@ func doneName(a plan.Action) string { return string(a.Verb) + " " + a.Unit }
 // as no progress: doing an action again does no harm.
 func (u units) progressOf(j generation.Journal) progress {
 	var p progress
-	text, err := u.node.Root().ReadFile(progressName)
-	if err != nil || json.Unmarshal(text, &p) != nil || p.To != j.To || p.BootID != u.bootID {
+	_, err := durable.ReadJSON(u.node.Root().FS(), progressName, &p)
+	if err != nil || p.To != j.To || p.BootID != u.bootID {
 		return progress{To: j.To, BootID: u.bootID}
 	}
 	return p
 }
 
 func (u units) writeProgress(p progress) error {
-	text, err := json.Marshal(p)
-	if err != nil {
-		return fmt.Errorf("write the progress: %w", err)
-	}
-	return u.node.WriteVolatile(progressName, text, 0o644)
+	return u.node.WriteVolatileJSON(progressName, p, 0o644)
 }
 
 // run does the actions stage by stage, and records the ones it has done, so

@@ -23,7 +23,7 @@ func (e *Executor) Pending() (Pending, bool, error) {
 	return Pending{j, e.gate != nil}, ok, err
 }
 
-// Judge observes the units of the watched change. Settle carries out the
+// Judge observes the units of the watched change. Conclude carries out the
 // verdict. If no change is watched, the verdict is zero.
 func (e *Executor) Judge(ctx context.Context) (health.Verdict, error) {
 	if e.gate == nil {
@@ -70,9 +70,9 @@ func (e *Executor) judgeTry(j generation.Journal, v health.Verdict) health.Verdi
 	return v
 }
 
-// Settle carries out a verdict: a good change stays, and a bad one is reverted.
+// Conclude carries out a verdict: a good change stays, and a bad one is reverted.
 // It returns the generation that the node then runs.
-func (e *Executor) Settle(ctx context.Context, v health.Verdict) (generation.Manifest, error) {
+func (e *Executor) Conclude(ctx context.Context, v health.Verdict) (generation.Manifest, error) {
 	j, ok, err := e.store().Journal()
 	if err != nil || !ok {
 		return generation.Manifest{}, err
@@ -89,7 +89,7 @@ func (e *Executor) Settle(ctx context.Context, v health.Verdict) (generation.Man
 		return m, unfinished(e.changes().prune())
 	}
 
-	return generation.Manifest{}, fmt.Errorf("settle generation %s: no verdict", j.To)
+	return generation.Manifest{}, fmt.Errorf("conclude generation %s: no verdict", j.To)
 }
 
 // ErrNothingToConfirm means that no change waits to be confirmed.

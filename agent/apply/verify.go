@@ -40,7 +40,7 @@ func (e *Executor) Verify(
 	ctx context.Context, content map[string]config.Content, repair bool,
 ) (Verified, error) {
 	current, _, err := e.Current()
-	if err != nil && !errors.Is(err, generation.ErrTorn) {
+	if err != nil && !errors.Is(err, generation.ErrIncomplete) {
 		return Verified{}, err
 	}
 
@@ -104,7 +104,7 @@ func (f files) verifyStored(
 
 	var repairErr error
 	if repair {
-		repairErr = f.store.Mend(m, f.sources(damaged, content))
+		repairErr = f.store.Repair(m, f.sources(damaged, content))
 	}
 
 	left := f.store.Damaged(m)
@@ -200,5 +200,5 @@ func (f files) repairStored(
 		return nil, nil
 	}
 
-	return ways, f.store.Mend(m, f.sources(damaged, content))
+	return ways, f.store.Repair(m, f.sources(damaged, content))
 }

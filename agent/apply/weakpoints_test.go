@@ -29,7 +29,7 @@ func verdict(t *testing.T, e *apply.Executor) health.Verdict {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.Settle(t.Context(), v); err != nil {
+	if _, err := e.Conclude(t.Context(), v); err != nil {
 		t.Fatal(err)
 	}
 	return v

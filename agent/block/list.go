@@ -3,6 +3,7 @@ package block
 import (
 	"io/fs"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -94,6 +95,11 @@ type Disk struct {
 	// Hidden means that the disk is one path to a disk with several, and has no
 	// device node.
 	Hidden bool
+
+	// Network names the protocol over which another machine serves the disk:
+	// iSCSI, Fibre Channel, or the transport of NVMe over fabrics. It is "" for a
+	// disk of this machine, and for one that the hypervisor attaches.
+	Network string
 }
 
 // List reads all block devices of the machine with the root directory root, in
@@ -132,7 +138,40 @@ func read(root fs.FS, name, target string) Disk {
 		Removable:  number(root, dir, "removable") == 1 || onUSB(target),
 		ReadOnly:   number(root, dir, "ro") == 1,
 		Hidden:     number(root, dir, "hidden") == 1,
+		Network:    network(root, name, target),
 	}
+}
+
+var (
+	// session is in the path of a disk of scsi_transport_iscsi, remotePort in
+	// the path of a disk of scsi_transport_fc.
+	session    = regexp.MustCompile(`/session\d+/`)
+	remotePort = regexp.MustCompile(`/rport-\d+:`)
+)
+
+// network returns Disk.Network.
+func network(root fs.FS, name, target string) string {
+	switch {
+	case session.MatchString(target):
+		return "iSCSI"
+	case remotePort.MatchString(target):
+		return "Fibre Channel"
+	case !strings.HasPrefix(name, "nvme"):
+		return ""
+	}
+
+	// A disk is below its controller or, if several lead to it, below the
+	// subsystem, which has links to the controllers.
+	dir := path.Dir(path.Join("sys/block", target))
+	transports, _ := fs.Glob(root, path.Join(dir, "nvme*/transport"))
+	for _, file := range append(transports, path.Join(dir, "transport")) {
+		text, err := fs.ReadFile(root, file)
+		if t := strings.TrimSpace(string(text)); err == nil && t != "pcie" && t != "apple-nvme" {
+			return "NVMe over " + t
+		}
+	}
+
+	return ""
 }
 
 // target returns the directory of a disk's device, to which its entry in

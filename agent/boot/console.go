@@ -1,7 +1,6 @@
 package boot
 
 import (
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -9,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/loam-os/loam/hint"
 )
 
 // Console writes to the kernel log and to every console the kernel uses.
@@ -18,15 +19,16 @@ type Console struct{ dev, active string }
 // the file active (/sys/class/tty/console/active).
 func NewConsole(dev, active string) *Console { return &Console{dev, active} }
 
-// Log writes a line to the kernel log only.
+// Log writes a message to the kernel log only. The hints of errors follow it.
 func (c *Console) Log(format string, args ...any) {
-	c.write("kmsg", "<6>loam: "+fmt.Sprintf(format, args...)+"\n")
+	c.write("kmsg", "<6>loam: "+hint.Sprintf(format, args...)+"\n")
 }
 
-// Say writes a line to the kernel log and shows it on every console.
+// Say writes a message to the kernel log and shows it on every console. The hints
+// of errors follow it.
 func (c *Console) Say(format string, args ...any) {
 	c.Log(format, args...)
-	text := "loam: " + strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "\n      ") + "\n"
+	text := "loam: " + strings.ReplaceAll(hint.Sprintf(format, args...), "\n", "\n      ") + "\n"
 	for _, name := range c.names() {
 		c.write(name, strings.ReplaceAll(text, "\n", "\r\n"))
 	}

@@ -5,12 +5,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/google/uuid"
 
 	"github.com/loam-os/loam/agent/cmdline"
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/partitions"
 	"github.com/loam-os/loam/partitions/gpt"
 	"github.com/loam-os/loam/partitions/verity"
@@ -24,12 +24,12 @@ type Decision struct {
 	RootHash string `json:"rootHash"`
 	Disk     string `json:"disk"`
 
-	// Removable means that a fixed disk, if one appears, may be the better
-	// choice.
-	Removable bool   `json:"removable,omitempty"`
-	Root      string `json:"root"`
-	Verity    string `json:"verity"`
-	ESP       string `json:"esp,omitempty"`
+	// Unsure means that nothing proves that the machine was started from this
+	// disk: another one that appears soon may be the right one.
+	Unsure bool   `json:"unsure,omitempty"`
+	Root   string `json:"root"`
+	Verity string `json:"verity"`
+	ESP    string `json:"esp,omitempty"`
 
 	// Target is the dm-verity line; TargetLength is in sectors of 512 bytes.
 	Target       string `json:"target"`
@@ -68,13 +68,18 @@ type State struct {
 	Start int64 `json:"start"`
 	Size  int64 `json:"size"`
 
-	// Mend asks for the repair of a corrupt superblock.
-	Mend bool `json:"mend,omitempty"`
+	// Repair asks for the repair of a corrupt superblock.
+	Repair bool `json:"repair,omitempty"`
 
 	// Format asks for a new file system, Grow for a file system as large as the
 	// partition.
 	Format bool `json:"format,omitempty"`
 	Grow   bool `json:"grow,omitempty"`
+
+	// ESP is the UUID of the ESP, which the firmware's boot options are renewed
+	// to if they have the UUID of the image. It is the nil UUID after the first
+	// boot.
+	ESP uuid.UUID `json:"esp,omitzero"`
 }
 
 // ErrNotThere says that no disk seen so far has the slot: more may appear.
@@ -92,8 +97,8 @@ type candidate struct {
 }
 
 // Decide chooses the slot and says what to do with the state partition. Errors
-// name what is missing. After ErrNotThere, the caller should wait for more
-// disks.
+// name what is missing. After ErrNotThere and ErrOtherDisk, the caller should
+// wait for more disks.
 func Decide(f Facts) (Decision, error) {
 	hash, err := rootHash(f.Cmdline)
 	if err != nil {
@@ -106,13 +111,20 @@ func Decide(f Facts) (Decision, error) {
 			hash[:6], ErrNotThere, seen(f.Disks))
 	}
 
-	chosen, warnings := choose(found, f.LoaderPartition)
+	chosen, unsure, err := choose(found, f)
+	if err != nil {
+		return Decision{}, fmt.Errorf("root hash %x…: %w", hash[:6], err)
+	}
+
 	d := Decision{
-		Slot:      chosen.slot,
-		RootHash:  hex.EncodeToString(hash[:]),
-		Disk:      chosen.disk.Device,
-		Removable: chosen.disk.Removable,
-		Warnings:  warnings,
+		Slot:     chosen.slot,
+		RootHash: hex.EncodeToString(hash[:]),
+		Disk:     chosen.disk.Device,
+		Unsure:   unsure,
+	}
+	if copies := others(found, chosen); copies != "" {
+		d.Warnings = append(d.Warnings, fmt.Sprintf("ignored the copy of the system on %s: "+
+			"the machine was started from %s", copies, d.Disk))
 	}
 	if err := d.mapping(chosen, hash); err != nil {
 		return Decision{}, err
@@ -128,7 +140,7 @@ func Decide(f Facts) (Decision, error) {
 		d.OtherLoader = f.LoaderPartition != uuid.Nil && f.LoaderPartition != p.UUID
 	}
 
-	d.State, err = state(chosen.disk, partitions.TypeUUID(partitions.State, f.Arch))
+	d.State, err = state(chosen.disk, f)
 	if err != nil {
 		return Decision{}, fmt.Errorf("disk %s: %w", chosen.disk.Device, err)
 	}
@@ -139,8 +151,8 @@ func Decide(f Facts) (Decision, error) {
 func rootHash(text string) (hash [32]byte, err error) {
 	value, ok := cmdline.Parse(text).Get("roothash")
 	if !ok {
-		return hash, errors.New("kernel command line has no roothash=\n" +
-			"hint: the UKI carries it; was the kernel started without one?")
+		return hash, hint.With(errors.New("kernel command line has no roothash="),
+			"the UKI carries it; was the kernel started without one?")
 	}
 
 	hash, err = verity.ParseRootHash(value)
@@ -187,43 +199,6 @@ func slotOf(t *gpt.Table, arch string, index int) string {
 	return "a"
 }
 
-// choose prefers a disk whose verity tree can be read, then the disk that the
-// loader came from, then a disk that is not removable: after flashing, the USB
-// installer is often still plugged in. Disks flashed from one image are clones,
-// and all look like the loader's.
-func choose(found []candidate, loader uuid.UUID) (candidate, []string) {
-	rank := func(c candidate) int {
-		r := 0
-		if c.disk.Contents[c.verity].Verity == nil {
-			r += 4
-		}
-		if loader != uuid.Nil && byUUID(c.disk.Table, loader) == 0 {
-			r += 2
-		}
-		if c.disk.Removable {
-			r++
-		}
-
-		return r
-	}
-
-	slices.SortStableFunc(found, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.disk.Device, b.disk.Device))
-	})
-
-	if len(found) == 1 {
-		return found[0], nil
-	}
-
-	var names []string
-	for _, c := range found {
-		names = append(names, c.disk.Device)
-	}
-
-	return found[0], []string{fmt.Sprintf("%s carry the same system; running from %s",
-		strings.Join(names, " and "), names[0])}
-}
-
 func (d *Decision) mapping(c candidate, hash [32]byte) error {
 	root := c.disk.Contents[c.root]
 	ver := c.disk.Contents[c.verity]
@@ -262,8 +237,11 @@ func byType(d Disk, kind uuid.UUID) (gpt.Partition, bool) {
 
 // state decides what to do with the state partition. It is formatted only if it
 // is surely empty. Unknown content stops the boot, with an error that names it.
-func state(d Disk, kind uuid.UUID) (State, error) {
-	p, ok := byType(d, kind)
+//
+// The disk gets its own identity before its state partition is formatted, so
+// the first boot that is not cut off completes both.
+func state(d Disk, f Facts) (State, error) {
+	p, ok := byType(d, partitions.TypeUUID(partitions.State, f.Arch))
 	if !ok {
 		return State{}, errors.New("no state partition (type var)")
 	}
@@ -280,9 +258,19 @@ func state(d Disk, kind uuid.UUID) (State, error) {
 		Size:   p.Size,
 	}
 
-	if grown, changed := d.Table.Grow(d.Size); (changed || d.Damage != "") && !d.ReadOnly {
-		s.Table = &grown
-		s.Size = grown.Partition(p.Index).Size
+	table, changed := d.Table.Grow(d.Size)
+	if c.Filesystem == FilesystemEmpty {
+		if partitions.Public(table.DiskGUID) && !d.ReadOnly {
+			table = f.Identity.Give(table)
+			changed = true
+		}
+		if esp, ok := byType(d, partitions.TypeUUID(partitions.ESP, f.Arch)); ok {
+			s.ESP = table.Partition(esp.Index).UUID
+		}
+	}
+	if (changed || d.Damage != "") && !d.ReadOnly {
+		s.Table = &table
+		s.Size = table.Partition(p.Index).Size
 	}
 
 	switch c.Filesystem {
@@ -290,13 +278,17 @@ func state(d Disk, kind uuid.UUID) (State, error) {
 		s.Format = true
 		s.Grow = true
 	case FilesystemExt4, FilesystemCorrupt:
-		s.Mend = c.Filesystem == FilesystemCorrupt
+		s.Repair = c.Filesystem == FilesystemCorrupt
 		const slack = 1 << 20 // ext4 leaves a tail too short for a block group
 		s.Grow = s.Size-c.FilesystemSize >= slack
 	default:
-		return State{}, fmt.Errorf("state partition %s: holds unknown data (%s)\n"+
-			"hint: if nothing on it is needed, zero its first MiB from another system", c.Device,
-			cmp.Or(c.Problem, "unknown content"))
+		return State{}, hint.With(
+			fmt.Errorf(
+				"state partition %s: holds unknown data (%s)",
+				c.Device, cmp.Or(c.Problem, "unknown content"),
+			),
+			"if nothing on it is needed, zero its first MiB from another system",
+		)
 	}
 
 	return s, nil

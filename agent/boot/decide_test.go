@@ -104,15 +104,35 @@ func with(f Facts, index int, change func(*Content)) Facts {
 	return f
 }
 
-// stick is a removable copy of the machine's disk.
-func stick(f Facts, name string) Facts {
+// own is what a disk gets that has no identity.
+var own = partitions.Identity{
+	Disk:  uuid.UUID{6: 0x40, 15: 21},
+	ESP:   uuid.UUID{6: 0x40, 15: 22},
+	State: uuid.UUID{6: 0x40, 15: 23},
+}
+
+// image gives the first disk the public UUIDs of an image.
+func image(f Facts) Facts {
+	table := partitions.Identity{
+		Disk:  uuid.UUID{6: 0x80, 15: 11},
+		ESP:   uuid.UUID{6: 0x80, 15: 12},
+		State: uuid.UUID{6: 0x80, 15: 13},
+	}.Give(*f.Disks[0].Table)
+	f.Disks[0].Table = &table
+	f.Identity = own
+
+	return f
+}
+
+// twin adds a copy of the first disk, before it.
+func twin(f Facts, name string) Facts {
 	d := f.Disks[0]
+	old := d.Device
 	d.Device = name
-	d.Removable = true
 
 	d.Contents = map[int]Content{}
 	for i, c := range f.Disks[0].Contents {
-		c.Device = name + strings.TrimPrefix(c.Device, "/dev/vda")
+		c.Device = name + strings.TrimPrefix(c.Device, old)
 		d.Contents[i] = c
 	}
 
@@ -185,7 +205,7 @@ func TestDecide(t *testing.T) {
 			name:  "a state partition with a corrupt superblock is repaired, not formatted",
 			facts: with(machine(), 6, func(c *Content) { c.Filesystem = FilesystemCorrupt }),
 			check: func(d Decision) string {
-				return cmp.Diff([]bool{true, false}, []bool{d.State.Mend, d.State.Format})
+				return cmp.Diff([]bool{true, false}, []bool{d.State.Repair, d.State.Format})
 			},
 		},
 		{
@@ -227,43 +247,44 @@ func TestDecide(t *testing.T) {
 			},
 		},
 		{
-			name:  "a fixed disk goes before a stick with the same system",
-			facts: stick(machine(), "/dev/sda"),
+			name: "a system on a stick says that it may not be the right one",
+			facts: func() Facts {
+				f := twin(machine(), "/dev/sda")
+				f.Disks = f.Disks[:1]
+				f.Disks[0].Removable = true
+				return f
+			}(),
 			check: func(d Decision) string {
-				return cmp.Diff("/dev/vda3 1", d.Root+" "+string(rune('0'+len(d.Warnings))))
+				return cmp.Diff("/dev/sda3 true", fmt.Sprint(d.Root, " ", d.Unsure))
 			},
 		},
 		{
-			name: "the disk of the loader goes before all others",
-			facts: func() Facts {
-				f := stick(machine(), "/dev/sda")
-				own := *f.Disks[1].Table
-				own.Partitions = append([]gpt.Partition(nil), own.Partitions...)
-				own.Partitions[0].UUID = uuid.UUID{15: 99}
-				f.Disks[0].Table = &own
-				f.LoaderPartition = uuid.UUID{15: 99}
-
-				return f
-			}(),
-			check: func(d Decision) string { return cmp.Diff("/dev/sda3", d.Root) },
-		},
-		{
-			name: "a disk without its verity tree goes last",
-			facts: func() Facts {
-				f := stick(machine(), "/dev/sda")
-				return with(f, 2, func(c *Content) { c.Verity = nil })
-			}(),
-			check: func(d Decision) string { return cmp.Diff("/dev/vda3", d.Root) },
-		},
-		{
-			name: "a system on a stick says that it may not be the best",
-			facts: func() Facts {
-				f := stick(machine(), "/dev/sda")
-				f.Disks = f.Disks[:1]
-				return f
-			}(),
+			name: "the first boot gives the disk its own identity",
+			facts: with(image(machine()), 6,
+				func(c *Content) { c.Filesystem = FilesystemEmpty }),
 			check: func(d Decision) string {
-				return cmp.Diff("/dev/sda3 true", fmt.Sprint(d.Root, " ", d.Removable))
+				want, _ := image(machine()).Disks[0].Table.Grow(4 * gib)
+				want.DiskGUID = own.Disk
+				want.Partitions[0].UUID = own.ESP
+				want.Partitions[5].UUID = own.State
+				return cmp.Diff(&want, d.State.Table) + cmp.Diff(own.ESP, d.State.ESP)
+			},
+		},
+		{
+			name:  "the first boot of a disk that was flashed keeps its identity",
+			facts: with(machine(), 6, func(c *Content) { c.Filesystem = FilesystemEmpty }),
+			check: func(d Decision) string {
+				want, _ := machine().Disks[0].Table.Grow(4 * gib)
+				return cmp.Diff(&want, d.State.Table) +
+					cmp.Diff(want.Partitions[0].UUID, d.State.ESP)
+			},
+		},
+		{
+			name:  "a disk in use keeps the identity of the image",
+			facts: image(machine()),
+			check: func(d Decision) string {
+				return cmp.Diff(image(machine()).Disks[0].Table.DiskGUID, d.State.Table.DiskGUID) +
+					cmp.Diff(uuid.Nil, d.State.ESP)
 			},
 		},
 		{

@@ -16,14 +16,17 @@
 //     of the kernel say when to look again. Nothing polls, and no slow
 //     controller delays a boot whose disk is elsewhere.
 //  2. Find the root and verity partitions by the root hash on the kernel's
-//     command line. If several disks carry it, a disk that cannot be unplugged
-//     goes first, and a system on a stick waits 5 s for such a disk. (Disks
-//     flashed from one image are clones, so the loader's hint rarely tells them
-//     apart.)
+//     command line. The root hash is public, so another disk may carry a copy
+//     of the system. The disk that the machine was started from has the
+//     partition that the boot loader names or, where two have it, is where the
+//     firmware's boot option leads. Without an answer, two disks are an error.
 //  3. Map dm-verity with restart_on_corruption, and mount the root read-only.
 //  4. Prepare the state partition: grow table and partition to the disk; format
 //     it only if it holds nothing but zeros or our mark; mount it; grow its
-//     file system online.
+//     file system online. At the first boot of an image that was copied to the
+//     disk, give disk, ESP and state partition UUIDs of their own, and renew
+//     the firmware's boot options that name the old ones. A disk that loamctl
+//     flash or an installation wrote has them already.
 //  5. Mount /etc: the image's directory under an overlay that is new at each
 //     boot, with machine ID and host name from the state partition, and the
 //     current generation placed in it before systemd starts.

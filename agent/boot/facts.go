@@ -3,6 +3,8 @@ package boot
 import (
 	"github.com/google/uuid"
 
+	"github.com/loam-os/loam/firmware/loadoption"
+	"github.com/loam-os/loam/partitions"
 	"github.com/loam-os/loam/partitions/gpt"
 	"github.com/loam-os/loam/partitions/verity"
 )
@@ -18,15 +20,26 @@ type Facts struct {
 	// LoaderPartition is the partition UUID of the ESP that the loader came
 	// from (EFI variable LoaderDevicePartUUID), or the nil UUID if unset.
 	LoaderPartition uuid.UUID `json:"loaderPartition"`
-	Disks           []Disk    `json:"disks"`
+
+	// BootOption is what the firmware started (EFI variables BootCurrent and
+	// Boot####), or the zero Location if unknown.
+	BootOption loadoption.Location `json:"bootOption,omitzero"`
+
+	// Identity is random. A disk gets it that has none of its own.
+	Identity partitions.Identity `json:"identity,omitzero"`
+	Disks    []Disk              `json:"disks"`
 }
 
 // Disk is a whole block device. Size and SectorSize are in bytes.
 type Disk struct {
 	// Device is its node, such as /dev/vda.
-	Device     string `json:"device"`
-	Size       int64  `json:"size"`
-	SectorSize int    `json:"sectorSize"`
+	Device string `json:"device"`
+
+	// Hardware is the way to it, as in BootOption; nil if unknown.
+	Hardware []string `json:"hardware,omitempty"`
+
+	Size       int64 `json:"size"`
+	SectorSize int   `json:"sectorSize"`
 
 	// Removable is also true for a disk on USB.
 	Removable bool `json:"removable,omitempty"`

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/loam-os/loam/agent/uevent"
+	"github.com/loam-os/loam/hint"
 )
 
 // Init is the right to act on the machine's mounts and disks. Only BecomeInit
@@ -71,8 +72,10 @@ func AsInit(main func(*Init) error) error {
 // some kernels, a tmpfs.
 func mayAct(pid int, fsType int64) error {
 	if pid != 1 || (fsType != unix.RAMFS_MAGIC && fsType != unix.TMPFS_MAGIC) {
-		return fmt.Errorf("%w (PID %d, root file system type %#x)\n"+
-			"hint: `loam boot --facts FILE` decides without acting", ErrNotInit, pid, fsType)
+		return hint.With(
+			fmt.Errorf("%w (PID %d, root file system type %#x)", ErrNotInit, pid, fsType),
+			"`loam boot --facts FILE` decides without acting",
+		)
 	}
 	return nil
 }

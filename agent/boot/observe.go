@@ -2,9 +2,11 @@ package boot
 
 import (
 	"bytes"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/loam-os/loam/agent/block"
 	"github.com/loam-os/loam/firmware/efivar"
+	"github.com/loam-os/loam/firmware/loadoption"
 	"github.com/loam-os/loam/partitions"
 	"github.com/loam-os/loam/partitions/ext4"
 	"github.com/loam-os/loam/partitions/gpt"
@@ -21,13 +24,18 @@ import (
 )
 
 // noSystem are the kinds of devices that cannot hold a system: drives whose
-// medium can be missing, and what the kernel makes of memory, files or disks.
+// medium can be missing, what the kernel makes of memory, files or disks, and
+// disks of the network that no firmware starts from.
 var noSystem = []block.Kind{
 	block.RAM,
 	block.ZRAM,
 	block.Loop,
 	block.Mapped,
 	block.RAID,
+	block.ZVol,
+	block.NBD,
+	block.RBD,
+	block.DRBD,
 	block.Optical,
 	block.Floppy,
 }
@@ -40,10 +48,18 @@ func Observe() (Facts, error) {
 		return Facts{}, fmt.Errorf("read kernel command line: %w", err)
 	}
 
+	id, err := partitions.NewIdentity(rand.Reader)
+	if err != nil {
+		return Facts{}, err
+	}
+
+	sys := os.DirFS("/sys")
 	f := Facts{
 		Arch:            runtime.GOARCH,
 		Cmdline:         strings.TrimSpace(string(text)),
-		LoaderPartition: loaderPartition(),
+		LoaderPartition: loaderPartition(sys),
+		BootOption:      bootOption(sys),
+		Identity:        id,
 	}
 
 	disks, err := block.List(os.DirFS("/"), noSystem...)
@@ -61,9 +77,9 @@ func Observe() (Facts, error) {
 }
 
 // loaderPartition returns the EFI variable LoaderDevicePartUUID (Boot Loader
-// Interface). It is a hint only.
-func loaderPartition() uuid.UUID {
-	value, err := efivar.Read(os.DirFS("/sys"), "LoaderDevicePartUUID", efivar.Loader)
+// Interface).
+func loaderPartition(sys fs.FS) uuid.UUID {
+	value, err := efivar.Read(sys, "LoaderDevicePartUUID", efivar.Loader)
 	if err != nil {
 		return uuid.Nil
 	}
@@ -74,10 +90,29 @@ func loaderPartition() uuid.UUID {
 	return id
 }
 
+// bootOption returns the boot option that the firmware started (UEFI 2.10,
+// 3.3).
+func bootOption(sys fs.FS) loadoption.Location {
+	current, err := efivar.Read(sys, "BootCurrent", efivar.Global)
+	if err != nil || len(current) < 2 {
+		return loadoption.Location{}
+	}
+	option, err := efivar.Read(sys, loadoption.Name(loadoption.ParseOrder(current)[0]), efivar.Global)
+	if err != nil {
+		return loadoption.Location{}
+	}
+	l, err := loadoption.Locate(option)
+	if err != nil {
+		return loadoption.Location{}
+	}
+	return l
+}
+
 // observeDisk reads the partition table of a disk and what its partitions hold.
 func observeDisk(b block.Disk) Disk {
 	d := Disk{
 		Device:     block.Node(b.Name),
+		Hardware:   block.Hardware(os.DirFS("/"), b.Name),
 		Size:       b.Size,
 		SectorSize: b.SectorSize,
 		Removable:  b.Removable,
@@ -153,7 +188,7 @@ func (c *Content) observeFilesystem(r io.ReaderAt) {
 		return
 	}
 
-	if sb, _, err := ext4.Mended(r); err == nil {
+	if sb, _, err := ext4.Repaired(r); err == nil {
 		c.Filesystem = FilesystemCorrupt
 		c.FilesystemSize = sb.Size()
 		return

@@ -18,6 +18,7 @@ import (
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/uevent"
 	"github.com/loam-os/loam/firmware/osrelease"
+	"github.com/loam-os/loam/hint"
 )
 
 const (
@@ -26,9 +27,9 @@ const (
 	// diskTimeout is how long disks may take to appear: slow USB bridges need
 	// most of it.
 	diskTimeout = 60 * time.Second
-	// removableDelay is how long a system on a removable disk waits for a fixed
-	// disk that has it, too.
-	removableDelay = 5 * time.Second
+	// unsureDelay is how long to wait for another disk if nothing proves that
+	// the disk with the system is the one that the machine was started from.
+	unsureDelay = 5 * time.Second
 	// mapping is the name of the verity device.
 	mapping = "root"
 )
@@ -120,13 +121,13 @@ func (i *Init) Run(d Decision) error {
 
 	gen, err := buildEtc(sysroot, version)
 	if errors.Is(err, errGeneration) {
-		d.Warnings = append(d.Warnings, err.Error())
+		d.Warnings = append(d.Warnings, hint.Text(err))
 	} else if err != nil {
 		return err
 	}
 
 	if err := putNetwork(sysroot, "/"); err != nil {
-		d.Warnings = append(d.Warnings, err.Error())
+		d.Warnings = append(d.Warnings, hint.Text(err))
 	}
 
 	i.Done("build /etc")
@@ -155,18 +156,18 @@ func (i *Init) find() (Decision, error) {
 		}
 
 		d, err := Decide(facts)
-		if err == nil && d.Removable && i.Await(started.Add(removableDelay)) {
+		if err == nil && d.Unsure && i.Await(started.Add(unsureDelay)) {
 			continue
 		}
 
-		if !errors.Is(err, ErrNotThere) {
+		if !errors.Is(err, ErrNotThere) && !errors.Is(err, ErrOtherDisk) {
 			return d, err
 		}
 
 		if !i.Await(deadline) {
-			return Decision{}, fmt.Errorf("%w\n"+
-				"hint: waited %s for it; is the disk plugged in, "+
-				"and is it the one that was flashed?", err, diskTimeout)
+			return Decision{}, hint.With(err,
+				"waited %s for it; is the disk plugged in, "+
+					"and is it the disk that was flashed?", diskTimeout)
 		}
 	}
 }
@@ -178,7 +179,7 @@ func (i *Init) mountRoot(d Decision) error {
 	}
 	root := mount{source: dev, target: sysroot, fstype: "erofs", flags: unix.MS_RDONLY}
 	if err := root.apply(); err != nil {
-		return fmt.Errorf("%w\nhint: the first block of the root file system may be damaged", err)
+		return hint.With(err, "the first block of the root file system may be damaged")
 	}
 	return nil
 }
@@ -226,7 +227,7 @@ func (i *Init) mountState(d *Decision) error {
 		}
 		i.console.Say("%v", err)
 		d.Warnings = append(d.Warnings,
-			fmt.Sprintf("the state of the node is in memory, and lost with a restart: %v", err))
+			hint.Sprintf("the state of the node is in memory, and lost with a restart: %v", err))
 		d.State = State{}
 	}
 	return mount{
@@ -242,7 +243,7 @@ func (i *Init) mountState(d *Decision) error {
 // is smaller than it could be, but that must not stop the boot.
 func (i *Init) mountStateDisk(d *Decision) error {
 	target := sysroot + "/var"
-	if err := i.prepare(d.Disk, d.State); err != nil {
+	if err := i.prepare(d); err != nil {
 		return err
 	}
 
@@ -259,7 +260,7 @@ func (i *Init) mountStateDisk(d *Decision) error {
 
 	if d.State.Grow {
 		if err := growFilesystem(target, d.State.Size); err != nil {
-			d.Warnings = append(d.Warnings, err.Error())
+			d.Warnings = append(d.Warnings, hint.Text(err))
 		}
 	}
 

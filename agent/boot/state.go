@@ -10,23 +10,37 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/loam-os/loam/agent/block"
+	"github.com/loam-os/loam/firmware/efivar"
+	"github.com/loam-os/loam/firmware/loadoption"
+	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/partitions"
 	"github.com/loam-os/loam/partitions/ext4"
+	"github.com/loam-os/loam/partitions/verity"
 )
 
 // TemplatePath is the empty file system in the initramfs (ext4.Template).
 const TemplatePath = "/state.ext4"
 
-// prepare writes the grown partition table and formats, as decided.
-func (i *Init) prepare(disk string, s State) error {
+// prepare writes the partition table and formats, as decided.
+func (i *Init) prepare(d *Decision) error {
+	s := d.State
 	if s.Table != nil {
-		if err := growPartition(disk, s); err != nil {
+		if err := growPartition(d.Disk, s); err != nil {
 			return err
 		}
-		i.console.Log("partition table of %s written: state partition is %d MiB", disk, s.Size>>20)
+		i.console.Log("partition table of %s written: disk %s, state partition of %d MiB",
+			d.Disk, s.Table.DiskGUID, s.Size>>20)
 	}
 
-	if s.Mend {
-		if err := mend(s.Device); err != nil {
+	// The disk still has its name \EFI\BOOT, so this is best effort.
+	if s.ESP != uuid.Nil {
+		if err := renewOptions("/sys", d.RootHash, s.ESP); err != nil {
+			d.Warnings = append(d.Warnings, hint.Text(err))
+		}
+	}
+
+	if s.Repair {
+		if err := repairSuperblock(s.Device); err != nil {
 			return fmt.Errorf("repair state partition %s: %w", s.Device, err)
 		}
 		i.console.Log("state partition %s: repaired the superblock after a power cut",
@@ -70,12 +84,39 @@ func growPartition(disk string, s State) error {
 	return nil
 }
 
-func mend(device string) error {
+// renewOptions gives the firmware's boot options that start the ESP of the image
+// the UUID of the ESP of this disk. sys is the directory of sysfs.
+func renewOptions(sys, rootHash string, esp uuid.UUID) error {
+	hash, err := verity.ParseRootHash(rootHash)
+	if err != nil {
+		return err
+	}
+
+	options, err := loadoption.List(os.DirFS(sys))
+	if err != nil {
+		return err
+	}
+
+	for number, option := range options {
+		renewed, ok := loadoption.Renew(option, partitions.ImageESP(hash), esp)
+		if !ok {
+			continue
+		}
+		err := efivar.Write(sys, loadoption.Name(number), efivar.Global, renewed)
+		if err != nil {
+			return fmt.Errorf("renew the firmware's boot option: %w", err)
+		}
+	}
+
+	return nil
+}
+
+func repairSuperblock(device string) error {
 	f, err := os.OpenFile(device, os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
-	return errors.Join(ext4.Mend(f), f.Sync(), f.Close())
+	return errors.Join(ext4.Repair(f), f.Sync(), f.Close())
 }
 
 // format writes the template. The first block makes it a file system and is

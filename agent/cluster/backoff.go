@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"context"
 	"errors"
 	"time"
 
@@ -46,28 +45,6 @@ func nextHold(before time.Duration, err error, refused bool) time.Duration {
 		return nextPause(before, maxHold)
 	}
 	return 0
-}
-
-// pauseFor waits for d and reports whether it ended early because the node's
-// bootstrap token is no longer token.
-func (c *Cluster) pauseFor(ctx context.Context, d time.Duration, token string) bool {
-	end := time.NewTimer(d)
-	defer end.Stop()
-	tick := time.NewTicker(retryStep)
-	defer tick.Stop()
-
-	for {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-end.C:
-			return false
-		case <-tick.C:
-			if now, err := c.store().token(); err == nil && now != token {
-				return true
-			}
-		}
-	}
 }
 
 // rejection is the backoff of one part of a step whose requests the API server

@@ -8,61 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"go.uber.org/zap"
-	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
-
-// A role that an administrator removed does not come back because a thousand
-// nodes ask for it every second.
-func TestForbiddenRequestsAreRetriedWithBackoff(t *testing.T) {
-	server := &leaseServer{forbids: true}
-	uptime := time.Duration(0)
-	s := newRolloutSession(t, server, &uptime)
-	s.Now = func() time.Time { return noon.Add(uptime) }
-	s.Part = func() float64 { return 0.5 }
-	s.Log = zap.NewNop()
-	s.pending = nil
-	s.node = &core.Node{ObjectMeta: meta.ObjectMeta{Name: "node-1"}}
-
-	// asked runs one step a second and returns the seconds that had a request.
-	asked := func(seconds int) (at []int) {
-		for i := range seconds {
-			before := server.requests
-			s.step(t.Context())
-			if server.requests > before {
-				at = append(at, i)
-			}
-			uptime += time.Second
-		}
-		return at
-	}
-	if diff := cmp.Diff([]int{0, 1, 3, 7, 15, 31, 63, 103, 143, 183}, asked(200)); diff != "" {
-		t.Errorf("while it is forbidden (-want +got):\n%s", diff)
-	}
-
-	if problem := s.Link().Problem; problem == "" {
-		t.Error("the problem is not shown while nothing is asked for")
-	}
-
-	server.forbids = false
-	asked(40)
-
-	if problem := s.Link().Problem; server.lease == nil || problem != "" {
-		t.Errorf("once it is allowed: Lease %v, problem %q", server.lease, problem)
-	}
-
-	server.forbids = true
-	for len(asked(1)) == 0 {
-	}
-
-	if diff := cmp.Diff([]int{0, 2, 6}, asked(10)); diff != "" {
-		t.Errorf("once it is forbidden again (-want +got):\n%s", diff)
-	}
-}
 
 func TestPauseBetweenJoinAttempts(t *testing.T) {
 	group := schema.GroupResource{Resource: "certificatesigningrequests"}
@@ -120,7 +68,7 @@ func TestNewTokenIsTriedAtOnce(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			k, dir := newTestStore(t)
 			place(t, dir, tokenName, "old")
-			c := New(Config{}, Env{Root: k.dir.Root(), Now: time.Now})
+			j := joiner{Env{Root: k.dir.Root()}}
 			synctest.Test(t, func(t *testing.T) {
 				begin := time.Now()
 				time.AfterFunc(10*time.Second-time.Millisecond, func() {
@@ -129,7 +77,7 @@ func TestNewTokenIsTriedAtOnce(t *testing.T) {
 						t.Error(err)
 					}
 				})
-				if got := c.pauseFor(t.Context(), 40*time.Second, "old"); got != tt.want {
+				if got := j.pauseFor(t.Context(), 40*time.Second, "old"); got != tt.want {
 					t.Errorf("another token: %v", got)
 				}
 				if waited := time.Since(begin); waited != tt.waits {

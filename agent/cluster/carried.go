@@ -1,7 +1,7 @@
 package cluster
 
 import (
-	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -175,50 +175,55 @@ type carried struct {
 	// generation is the generation that was read, valid if isRead.
 	generation string
 	isRead     bool
+
 	// failed is the last read error, "" for none. It is logged once.
 	failed string
+
 	tokens []Token
+
 	// kubernetesVersion is a valid label value, "" if unset.
 	kubernetesVersion string
 }
 
-// readCarried reads what the running configuration carries, once for each
+// isDue reports whether to read what another generation carries.
+func (c carried) isDue(generation string) bool { return !c.isRead || c.generation != generation }
+
+// carriedController reads what the running configuration carries, once for each
 // generation. After an error the next step tries again; until then the values
 // of the previous generation apply.
-func (s *session) readCarried() {
-	c := &s.carried
-	if c.isRead && c.generation == s.status.Generation {
-		return
-	}
-
-	read, err := readCarried(s.Root.FS())
-	if err != nil {
-		if err.Error() != c.failed {
-			s.Log.Error("read the node agent's configuration", zap.Error(err))
-		}
-		c.failed = err.Error()
-		return
-	}
-
-	c.isRead = true
-	c.generation = s.status.Generation
-	c.failed = ""
-	c.tokens = tokensOf(read)
-
-	c.kubernetesVersion = read.Controllers.OperatingSystemConfig.KubernetesVersion
-	if wrong := validation.IsValidLabelValue(c.kubernetesVersion); len(wrong) > 0 {
-		s.Log.Error("the Kubernetes version is not a valid label value",
-			zap.String("version", c.kubernetesVersion))
-		c.kubernetesVersion = ""
-	}
+type carriedController struct {
+	root fs.FS
+	log  *zap.Logger
 }
 
-// labelled returns Config with the Kubernetes version that the configuration
-// carries, if any.
-func (s *session) labelled() Config {
-	c := s.Config
-	c.KubernetesVersion = cmp.Or(s.carried.kubernetesVersion, c.KubernetesVersion)
-	return c
+func (c *carriedController) step(_ context.Context, w *world) (outcome, error) {
+	if !w.carried.isDue(w.status.Generation) {
+		return outcome{}, nil
+	}
+
+	read, err := readCarried(c.root)
+	if err != nil {
+		if err.Error() != w.carried.failed {
+			c.log.Error("read the node agent's configuration", zap.Error(err))
+		}
+		w.carried.failed = err.Error()
+		return outcome{}, nil
+	}
+
+	version := read.Controllers.OperatingSystemConfig.KubernetesVersion
+	if wrong := validation.IsValidLabelValue(version); len(wrong) > 0 {
+		c.log.Error("the Kubernetes version is not a valid label value",
+			zap.String("version", version))
+		version = ""
+	}
+
+	w.carried = carried{
+		generation:        w.status.Generation,
+		isRead:            true,
+		tokens:            tokensOf(read),
+		kubernetesVersion: version,
+	}
+	return outcome{}, nil
 }
 
 // CarriedTokens returns the token syncs that the newest configuration on the

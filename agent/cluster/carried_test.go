@@ -4,7 +4,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
@@ -61,33 +60,40 @@ func TestLargeConfigurationIsNotRead(t *testing.T) {
 func TestUnreadableConfigurationIsReadAgain(t *testing.T) {
 	k, dir := newTestStore(t)
 	core, logs := observer.New(zap.ErrorLevel)
-	env := Env{Root: k.dir.Root(), Now: time.Now, Log: zap.New(core)}
-	s := &session{Cluster: New(Config{}, env)}
-	s.status.Generation = "000001-0123456789ab"
+	c := carriedController{root: k.dir.Root().FS(), log: zap.New(core)}
 	const name = "var/lib/gardener-node-agent/config-v1.150.0.yaml"
 	want := []Token{{"gardener-valitail", "/var/lib/valitail/auth-token"}}
 
-	place(t, dir, name, "kind: Broken")
-	s.readCarried()
-	s.readCarried()
+	var w world
+	step := func() {
+		t.Helper()
+		if _, err := c.step(t.Context(), &w); err != nil {
+			t.Fatal(err)
+		}
+	}
 
-	if s.carried.tokens != nil || logs.Len() != 1 {
-		t.Errorf("tokens %v, %d errors", s.carried.tokens, logs.Len())
+	w.status.Generation = "000001-0123456789ab"
+	place(t, dir, name, "kind: Broken")
+	step()
+	step()
+
+	if w.carried.tokens != nil || logs.Len() != 1 {
+		t.Errorf("tokens %v, %d errors", w.carried.tokens, logs.Len())
 	}
 
 	place(t, dir, name, nodeAgentText)
-	s.readCarried()
+	step()
 
-	if diff := cmp.Diff(want, s.carried.tokens); diff != "" {
+	if diff := cmp.Diff(want, w.carried.tokens); diff != "" {
 		t.Errorf("tokens (-want +got):\n%s", diff)
 	}
 
 	place(t, dir, name, "kind: Broken")
-	s.readCarried() // This generation was read already.
-	s.status.Generation = "000002-0123456789ab"
-	s.readCarried()
+	step() // This generation was read already.
+	w.status.Generation = "000002-0123456789ab"
+	step()
 
-	if diff := cmp.Diff(want, s.carried.tokens); diff != "" || logs.Len() != 2 {
+	if diff := cmp.Diff(want, w.carried.tokens); diff != "" || logs.Len() != 2 {
 		t.Errorf("%d errors, tokens (-want +got):\n%s", logs.Len(), diff)
 	}
 }

@@ -1,9 +1,6 @@
 package cluster
 
-import (
-	"strings"
-	"time"
-)
+import "strings"
 
 // Config is what a node needs to belong to a cluster.
 type Config struct {
@@ -56,13 +53,6 @@ const (
 	roleLabel         = "node-role.kubernetes.io/"
 	zoneLabel         = "topology.kubernetes.io/zone"
 	hostnameLabel     = "kubernetes.io/hostname"
-)
-
-// leasePrefix and the Node's name make the name of the agent's Lease.
-const (
-	leasePrefix = "gardener-node-agent-"
-	leaseRenew  = 10 * time.Second
-	leaseTerm   = 40 * time.Second
 )
 
 // commonName is the common name of the node's certificate.

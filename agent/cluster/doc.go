@@ -11,14 +11,58 @@
 // time. A certificate that expired while the node was off is replaced with a
 // token that an operator brings.
 //
+// # One step
+//
+//	other goroutines              the goroutine of Run
+//
+//	Report, Event  --inbox-->  session  <--posted--  watches, background jobs
+//	                              |
+//	                              | what has changed
+//	                              v
+//	            +------------>  world   Node, Secret, status, clocks
+//	            |                 |
+//	            | what it has     | a copy
+//	            | changed         v
+//	            |               decide  pure: one for each controller
+//	            |                 |
+//	            |                 | action, outcome
+//	            |                 v
+//	            +------------    step   one request, file or unit
+//
+// An event changes the [world]. Then each [controller] runs a step: it decides
+// on a copy of the world, by a function without I/O, does what it has decided,
+// and puts the result into the world, where the next one sees it. It does not
+// know the session, and says in its [outcome] when the next step is due and what
+// the report of the Node waits for. Each has a file, with a table of its
+// decisions in the test beside it. In their order:
+//
+//	carried.go     read what the configuration carries for the node agent
+//	tokens.go      write tokens to their files
+//	secrets.go     watch the Secrets of tokens and references
+//	lease.go       renew the Lease that shows that the agent is alive
+//	endpoint.go    follow the address of the API server
+//	release.go     give the node its pending configuration: delay, drain, turn
+//	update.go      update the node in place
+//	readiness.go   wait for the static pods of the configuration
+//	report.go      write labels, annotations, conditions and Events of the Node
+//	baseline.go    record what later updates in place are compared with
+//	addresses.go   restore an address that the Node lost
+//	restart.go     restart the units that the Node's annotation names
+//	rollout.go     keep the Lease of a serial rollout
+//	renewal.go     renew the certificate
+//
+// The types say which goroutine may touch what. A [Cluster] has only what
+// several may use. What outlives a session is [memory], a variable of Run, so a
+// new certificate loses neither the rollout nor the delay. Everything else is in
+// the [session] and the controllers that it makes, and ends with it. A job in
+// the background gets copies, and posts its result to Run's goroutine.
+//
 // # Watches
 //
 // Only single objects are watched: the Secret, the Node, the Lease of the
 // rollout, the Secrets of tokens, and the Secrets that the configuration refers
 // to. The Node is watched by its host name label until its name is known,
 // because an API server counts a watch by label for every write of any Node.
-// One goroutine, the session, owns the cache and decides. The cache outlives
-// the session, so a new certificate loses neither the rollout nor the delay.
 //
 // A new configuration is released at once, after the delay, or one node after
 // the other, as Gardener's annotations ask, and the loop reads it like any

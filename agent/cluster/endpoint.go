@@ -10,9 +10,16 @@ import (
 	"go.uber.org/zap"
 )
 
+// endpointTimeout is how long a new address of the API server has to answer. A
+// configuration with a wrong address must not block the one that corrects it.
+const endpointTimeout = 30 * time.Second
+
+var errNoAuthority = errors.New("the certificate authorities of the API server are not PEM " +
+	"certificates")
+
 // endpoint is the state of a change of the API server's address.
 type endpoint struct {
-	// generation is the generation from which Config was last read.
+	// generation is the generation from which the address was last read.
 	generation string
 
 	// before is the previous Config while the new one, set at the time at, has
@@ -21,46 +28,88 @@ type endpoint struct {
 	at     time.Time
 }
 
-// endpointTimeout is how long a new address of the API server has to answer. A
-// configuration with a wrong address must not block the one that corrects it.
-const endpointTimeout = 30 * time.Second
+// endpointAction is what to do about the API server's address.
+type endpointAction string
 
-var errNoAuthority = errors.New("the certificate authorities of the API server are not PEM " +
-	"certificates")
+const (
+	endpointKeep   endpointAction = "keep"
+	endpointRevert endpointAction = "revert" // The new one does not answer.
+	endpointReload endpointAction = "reload" // Another configuration is applied.
+)
 
-// reload reads Config again once a configuration is applied. If the connection
-// changes, a new session begins.
-func (s *session) reload(context.Context) error {
-	r := &s.Cluster.endpoint
-	if r.before != nil && !s.Now().Before(r.at.Add(endpointTimeout)) {
-		s.revertEndpoint()
-		s.finished = true
-		return nil
+// next decides what to do about the address.
+func (e endpoint) next(w world) endpointAction {
+	switch {
+	case e.before != nil && !w.now.Before(e.at.Add(endpointTimeout)):
+		return endpointRevert
+	case w.status.IsApplied() && w.status.Generation != e.generation:
+		return endpointReload
+	}
+	return endpointKeep
+}
+
+// answered records that the API server answers at its address.
+func (e *endpoint) answered() { e.before = nil }
+
+// revert returns to the previous address if the new one does not answer. The
+// new one is tried again if the previous one does not answer either.
+func (e *endpoint) revert(w *world, now time.Time, log *zap.Logger) {
+	if e.before == nil {
+		return
 	}
 
-	if s.Reload == nil || !s.status.IsApplied() || s.status.Generation == r.generation {
-		return nil
+	log.Error("the API server does not answer at its new address: back to the previous one",
+		zap.String("server", e.before.Server))
+	failed := w.config
+	w.config = *e.before
+	e.before = &failed
+	e.at = now
+}
+
+// endpointController follows the address of the API server in the applied
+// configuration. If the connection changes, a new session begins.
+type endpointController struct {
+	endpoint *endpoint
+	reload   func() (Config, error)
+	log      *zap.Logger
+}
+
+func (c *endpointController) step(_ context.Context, w *world) (outcome, error) {
+	e := c.endpoint
+	switch e.next(*w) {
+	case endpointRevert:
+		e.revert(w, w.now, c.log)
+		w.ending = true
+		return outcome{}, nil
+	case endpointKeep:
+		return outcome{}, nil
 	}
 
-	r.generation = s.status.Generation
-	config, err := s.Reload()
+	if c.reload == nil {
+		return outcome{}, nil
+	}
+
+	e.generation = w.status.Generation
+	config, err := c.reload()
 	if err == nil && !x509.NewCertPool().AppendCertsFromPEM(config.CA) {
 		err = errNoAuthority
 	}
-
-	switch {
-	case err != nil:
-		s.Log.Error("read the address of the API server", zap.Error(err))
-	case reflect.DeepEqual(config.connection(), s.connection()):
-		s.setConfig(config)
-	default:
-		s.Log.Info("the connection to the API server changes", zap.String("server", config.Server))
-		before := s.Config
-		r.before, r.at, s.finished = &before, s.Now(), true
-		s.setConfig(config)
+	if err != nil {
+		c.log.Error("read the address of the API server", zap.Error(err))
+		return outcome{}, nil
 	}
 
-	return nil
+	before := w.config
+	w.config = config
+	if reflect.DeepEqual(config.connection(), before.connection()) {
+		return outcome{}, nil
+	}
+
+	c.log.Info("the connection to the API server changes", zap.String("server", config.Server))
+	e.before = &before
+	e.at = w.now
+	w.ending = true
+	return outcome{}, nil
 }
 
 // connection returns the fields of c that need a new session when they change.
@@ -72,28 +121,4 @@ func (c Config) connection() Config {
 		Machine:    c.Machine,
 		Hostname:   c.Hostname,
 	}
-}
-
-// revertEndpoint returns to the previous address if the new one does not
-// answer. The new one is tried again if the previous one does not answer
-// either.
-func (c *Cluster) revertEndpoint() {
-	if c.endpoint.before == nil {
-		return
-	}
-
-	c.Log.Error("the API server does not answer at its new address: back to the previous one",
-		zap.String("server", c.endpoint.before.Server))
-	config := *c.endpoint.before
-	this := c.Config
-	c.endpoint.before = &this
-	c.endpoint.at = c.Now()
-	c.setConfig(config)
-}
-
-func (c *Cluster) setConfig(config Config) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.Config = config
-	c.link.Server = config.Server
 }

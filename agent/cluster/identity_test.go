@@ -9,6 +9,7 @@ import (
 	"path"
 	"strings"
 	"testing"
+	"time"
 
 	certificates "k8s.io/api/certificates/v1"
 	core "k8s.io/api/core/v1"
@@ -84,5 +85,15 @@ func TestDeniedRequestIsReplaced(t *testing.T) {
 	}
 	if another := ask(); another == first {
 		t.Error("the denied request was made again")
+	}
+}
+
+func TestRenewAt(t *testing.T) {
+	c := Credentials{NotBefore: noon, NotAfter: noon.Add(100 * time.Hour)}
+	if got := c.renewAt(0); !got.Equal(noon.Add(80 * time.Hour)) {
+		t.Error(got)
+	}
+	if got := c.renewAt(1); !got.Equal(noon.Add(88 * time.Hour)) {
+		t.Error(got)
 	}
 }

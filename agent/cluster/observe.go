@@ -1,24 +1,40 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
 	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	core "k8s.io/api/core/v1"
-	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"go.uber.org/zap"
 )
 
-// observe watches the one object that q finds. The session's goroutine calls
-// seen, with ok false if the object does not exist.
-func observe[T runtime.Object](
-	ctx context.Context, s *session, q query, kind T, seen func(object T, ok bool),
+// watcher watches objects for one session.
+type watcher struct {
+	// ctx ends with the session, which waits for group.
+	ctx   context.Context
+	group *sync.WaitGroup
+	inbox inbox
+	link  *link
+
+	// restarts counts the watches that were restarted.
+	restarts *atomic.Int64
+
+	// result receives the result of each request, on the goroutine of Run.
+	result func(key string, err error)
+}
+
+// watchOne watches the one object that q finds until ctx ends. The goroutine of
+// Run calls seen, with ok false if the object does not exist.
+func watchOne[T runtime.Object](
+	ctx context.Context, w *watcher, q query, kind T, seen func(object T, ok bool),
 ) {
-	observeAll(ctx, s, q, kind, func(objects []T) {
+	watchAll(ctx, w, q, kind, func(objects []T) {
 		if len(objects) == 0 {
 			var none T
 			seen(none, false)
@@ -28,166 +44,168 @@ func observe[T runtime.Object](
 	})
 }
 
-// observeAll is observe for any number of objects.
-func observeAll[T runtime.Object](
-	ctx context.Context, s *session, q query, kind T, seen func(objects []T),
+// watchAll is watchOne for any number of objects.
+func watchAll[T runtime.Object](
+	ctx context.Context, w *watcher, q query, kind T, seen func(objects []T),
 ) {
-	s.group.Go(func() {
+	w.group.Go(func() {
 		key := q.String()
-		defer s.setProblem(key, "")
-		tried := func(err error) { s.post(ctx, func() { s.handleResult(key, err) }) }
+		defer w.link.setProblem(key, "")
+
 		first := true
 		begun := func() {
 			if !first {
-				s.watches.Add(1)
+				w.restarts.Add(1)
 			}
 			first = false
 		}
 
-		watch(ctx, q, kind, begun, tried, func(objects []T) {
-			s.post(ctx, func() { seen(objects) })
+		result := func(err error) { w.inbox.post(ctx, func() { w.result(key, err) }) }
+		watch(ctx, q, kind, begun, result, func(objects []T) {
+			w.inbox.post(ctx, func() { seen(objects) })
 		})
 	})
 }
 
-// watchSecret keeps pending up to date with the Secret.
-func (s *session) watchSecret(ctx context.Context) {
-	name := s.Link().Secret
-	q := byName(s.api.core, "secrets", namespace, name)
-	observe(ctx, s, q, &core.Secret{}, func(secret *core.Secret, ok bool) {
+// watchSecret watches the Secret with the configuration.
+func watchSecret(conn connection, m *memory, env Env) {
+	name := m.world.secret
+	seen := func(secret *core.Secret, ok bool) {
 		if !ok {
-			s.Log.Warn("the Secret with the configuration does not exist", zap.String("secret", name))
+			env.Log.Warn("the Secret with the configuration does not exist",
+				zap.String("secret", name))
 			secret = &core.Secret{}
 			secret.Name = name
-			if s.releasedConfig() != nil && s.releasedConfig().text != nil {
+			if m.world.changes() {
 				return // The node keeps its configuration.
 			}
 		}
 
-		pending := pendingConfigOf(secret, s.Now())
-		if s.pending != nil && bytes.Equal(s.pending.text, pending.text) {
-			pending.since = s.pending.since
-		}
-
-		s.pending = &pending
-		s.update.want, s.update.unclear = s.factsOf(pending.text)
-	})
-}
-
-// releasedConfig returns the configuration that Read returns, nil for none.
-func (c *Cluster) releasedConfig() *pendingConfig {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.released
-}
-
-// watchNode watches the Node by its name or, until that is known, by its host
-// name label. An API server counts a watch by label for every write of any Node
-// and throttles it: a thousand nodes would wait for each other.
-func (s *session) watchNode(name string) {
-	if s.unwatch != nil {
-		s.unwatch()
+		m.world.setPending(pendingConfigOf(secret, m.world.config.hostname(), env.Now()))
 	}
 
-	q := query{client: s.api.core, resource: "nodes", labels: hostnameLabel + "=" + s.hostname()}
+	q := byName(conn.api.core, "secrets", namespace, name)
+	watchOne(conn.watcher.ctx, conn.watcher, q, &core.Secret{}, seen)
+}
+
+// nodeWatch watches the Node by its name or, until that is known, by its host
+// name label. An API server counts a watch by label for every write of any Node
+// and throttles it: a thousand nodes would wait for each other.
+type nodeWatch struct {
+	conn   connection
+	memory *memory
+	env    Env
+	inbox  inbox
+
+	// name is the watched name, "" for a watch by label. stop ends the watch.
+	name string
+	stop context.CancelFunc
+}
+
+// watch replaces the watch by one of the Node of that name, "" for one by label.
+func (n *nodeWatch) watch(name string) {
+	if n.stop != nil {
+		n.stop()
+	}
+
+	hostname := n.memory.world.config.hostname()
+	q := query{client: n.conn.api.core, resource: "nodes", labels: hostnameLabel + "=" + hostname}
 	if name != "" {
-		q = byName(s.api.core, "nodes", "", name)
+		q = byName(n.conn.api.core, "nodes", "", name)
 	}
 
 	var ctx context.Context
-	ctx, s.unwatch = context.WithCancel(s.ctx)
-	s.watchedName = name
+	ctx, n.stop = context.WithCancel(n.conn.watcher.ctx)
+	n.name = name
 
-	observeAll(ctx, s, q, &core.Node{}, func(nodes []*core.Node) {
+	watchAll(ctx, n.conn.watcher, q, &core.Node{}, func(nodes []*core.Node) {
 		if ctx.Err() != nil {
 			return
 		}
-		if len(nodes) == 1 {
-			s.setProblem("node", "")
-			s.nodeSeen(nodes[0], true)
-			return
+
+		switch len(nodes) {
+		case 0:
+			n.see(nil)
+		case 1:
+			n.conn.watcher.link.setProblem("node", "")
+			n.see(nodes[0])
+		default:
+			problem := fmt.Sprintf("%d Nodes have the host name %s: %s, %s",
+				len(nodes), hostname, nodes[0].Name, nodes[1].Name)
+			n.conn.watcher.link.setProblem("node", problem)
+			n.see(nil)
 		}
-		if len(nodes) > 1 {
-			s.setProblem("node", fmt.Sprintf("%d Nodes have the host name %s: %s, %s",
-				len(nodes), s.hostname(), nodes[0].Name, nodes[1].Name))
-		}
-		s.nodeSeen(nil, false)
 	})
 }
 
-func (s *session) nodeSeen(n *core.Node, ok bool) {
+// see records the newest version of the Node, nil if it does not exist.
+func (n *nodeWatch) see(node *core.Node) {
 	switch {
-	case ok && s.watchedName == "":
-		s.watchNode(n.Name)
-	case !ok && s.watchedName != "":
-		s.watchNode("")
+	case node != nil && n.name == "":
+		n.watch(node.Name)
+	case node == nil && n.name != "":
+		n.watch("")
 	}
 
-	if ok && s.seen && isOlderNode(n, s.node) {
-		return // The answer to our own patch was newer.
+	w := &n.memory.world
+	if node == nil {
+		w.setNode(nil)
+		return
+	}
+	if w.isStale(node) {
+		return
 	}
 
-	if ok && s.node != nil && !isNodeReady(s.node) && isNodeReady(n) {
+	if w.node != nil && !isNodeReady(w.node) && isNodeReady(node) {
 		var often bool
-		s.flaps, often = s.flaps.next(s.Now())
+		n.memory.flaps, often = n.memory.flaps.next(n.env.Now())
 		if often {
-			s.Event(true, "NodeFlapping",
+			n.inbox.event(true, "NodeFlapping",
 				fmt.Sprintf("the kubelet became ready %d times within %s", maxFlaps, flapWindow))
 		}
 	}
 
-	s.node = nil
-	s.nodeKnown = true
-	s.seen = true
-
-	if ok {
-		s.node = n
-	}
-
-	s.delay = delay(s.node, s.delay)
-	name := ""
-	if ok {
-		name = n.Name
-		s.useSecret(n.Labels[secretLabel])
-	}
-
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.link.Node = name
-	s.link.Ready = isNodeReady(s.node)
-}
-
-// isOlderNode reports whether n is an older version of the known Node.
-func isOlderNode(n, known *core.Node) bool {
-	return known != nil && isOlder(n, known)
-}
-
-// isOlder reports whether o is an older version of the known object.
-func isOlder(o, known meta.Object) bool {
-	if o.GetUID() != known.GetUID() {
-		return false
-	}
-	order, err := resourceversion.CompareResourceVersion(o.GetResourceVersion(),
-		known.GetResourceVersion())
-	return err == nil && order < 0
+	w.setNode(node)
+	n.useSecret(node.Labels[secretLabel])
 }
 
 // useSecret switches to the Secret of that name, which a label of the Node
 // sets. Removing the label changes nothing.
-func (s *session) useSecret(name string) {
-	if name == "" || name == s.Link().Secret {
+func (n *nodeWatch) useSecret(name string) {
+	w := &n.memory.world
+	if name == "" || name == w.secret {
 		return
 	}
 
-	if err := s.store().saveSecret(name, s.SecretName); err != nil {
-		s.Log.Error("save the name of the Secret", zap.Error(err))
+	err := newCredentialStore(n.env.Root).saveSecret(name, w.config.SecretName)
+	if err != nil {
+		n.env.Log.Error("save the name of the Secret", zap.Error(err))
 		return
 	}
 
-	s.Log.Info("the Node names another Secret", zap.String("secret", name))
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	n.env.Log.Info("the Node names another Secret", zap.String("secret", name))
+	w.secret = name
+	w.ending = true
+}
 
-	s.link.Secret = name
-	s.finished = true
+// A Node whose kubelet becomes ready maxFlaps times within flapWindow is
+// reported as flapping.
+const (
+	maxFlaps   = 5
+	flapWindow = 10 * time.Minute
+)
+
+// flaps are the times at which a Node became ready again.
+type flaps []time.Time
+
+// next adds now and reports whether the Node is flapping. Then the count starts
+// over.
+func (f flaps) next(now time.Time) (flaps, bool) {
+	f = append(slices.DeleteFunc(slices.Clone(f), func(at time.Time) bool {
+		return now.Sub(at) > flapWindow
+	}), now)
+	if len(f) < maxFlaps {
+		return f, false
+	}
+	return nil, true
 }

@@ -2,77 +2,103 @@ package cluster
 
 import (
 	"context"
+	"io/fs"
 
 	core "k8s.io/api/core/v1"
 )
 
-// readiness tracks what must be true before the Node reports a configuration as
-// applied.
-type readiness struct {
+// readinessAction is what to do before the Node reports its configuration.
+type readinessAction string
+
+const (
+	readinessWait  readinessAction = "wait"  // There is nothing to report.
+	readinessCheck readinessAction = "check" // Look at the static pods.
+	readinessDone  readinessAction = "done"  // Report it.
+)
+
+// decideReadiness decides whether the Node may report the configuration that it
+// runs as applied. It may not while it runs another one than the cluster has for
+// it, or while its update in place is unfinished; updating is the digest of the
+// configuration of that update, "" for none. A configuration that was reported
+// once is not checked again.
+func decideReadiness(w world, updating string) readinessAction {
+	sum := w.status.Version
+	switch {
+	case sum == "" || w.node == nil || w.pending == nil || sum != w.pending.sum,
+		updating == sum:
+		return readinessWait
+	case w.reported == sum,
+		w.reported == "" && w.node.Annotations[appliedAnnotation] == w.pending.label:
+		return readinessDone
+	}
+	return readinessCheck
+}
+
+// readinessController finds out whether the static pods of the configuration
+// run. It watches the pods of the Node until they do. Other manifests in the
+// kubelet's directory do not count.
+type readinessController struct {
+	root    fs.FS
+	api     *api
+	watcher *watcher
+	updates *updates
+
+	checks podChecks
+}
+
+// podChecks is the state of the check of one generation.
+type podChecks struct {
 	// generation is the generation that static was read from.
 	generation string
 	static     []staticPod
 	err        error
-	// pods are the pods of the Node, watched until all static ones run.
+
+	// pods are the pods of the Node. stop ends their watch, nil for none.
 	pods []*core.Pod
 	stop context.CancelFunc
 }
 
-// readyDigest returns the digest of the configuration that the Node may report
-// as applied. It is "" while the node runs another configuration, while an
-// update in place is unfinished, or while a static pod does not match its
-// manifest. A configuration that was reported once is not checked again.
-func (s *session) readyDigest() string {
-	sum := s.status.Version
-	switch {
-	case sum == "" || s.node == nil || s.pending == nil || sum != s.pending.sum ||
-		s.update.record.Version == sum:
-		return ""
-	case s.reportedDigest == sum,
-		s.reportedDigest == "" && s.node.Annotations[appliedAnnotation] == s.pending.label:
-		s.dropReadiness()
-		return sum
+func (c *readinessController) step(_ context.Context, w *world) (outcome, error) {
+	w.ready = ""
+	switch decideReadiness(*w, c.updates.record.Version) {
+	case readinessWait:
+		return outcome{}, nil
+	case readinessCheck:
+		if out := c.check(*w); out.blocked != "" {
+			return out, nil
+		}
 	}
 
-	if why := s.podsNotReady(); why != "" {
-		s.setBlocked(why)
-		return ""
+	if c.checks.stop != nil {
+		c.checks.stop()
 	}
-
-	s.dropReadiness()
-	return sum
+	c.checks = podChecks{}
+	w.ready = w.status.Version
+	return outcome{}, nil
 }
 
-// podsNotReady says which static pod of the configuration does not run, and
-// watches the pods until it does. Other manifests in the kubelet's directory do
-// not count.
-func (s *session) podsNotReady() string {
-	p := &s.readiness
-	if p.generation != s.status.Generation || p.err != nil {
-		p.generation = s.status.Generation
-		p.static, p.err = staticPods(s.Root.FS(), s.status.StaticPods)
+// check is blocked by the static pod that does not run, and watches the pods
+// until all do.
+func (c *readinessController) check(w world) outcome {
+	p := &c.checks
+	if p.generation != w.status.Generation || p.err != nil {
+		p.generation = w.status.Generation
+		p.static, p.err = staticPods(c.root, w.status.StaticPods)
 	}
 
 	switch {
 	case p.err != nil:
-		s.wakeAt(s.Now().Add(retryStep)) // The manifest may be corrected.
-		return p.err.Error()
+		// The manifest may be corrected.
+		return outcome{wake: w.now.Add(retryStep), blocked: p.err.Error()}
 	case len(p.static) == 0:
-		return ""
+		return outcome{}
 	case p.stop == nil:
 		var ctx context.Context
-		ctx, p.stop = context.WithCancel(s.ctx)
-		observeAll(ctx, s, podsOf(s.api, s.node.Name), &core.Pod{}, func(pods []*core.Pod) {
+		ctx, p.stop = context.WithCancel(c.watcher.ctx)
+		watchAll(ctx, c.watcher, podsOf(c.api, w.node.Name), &core.Pod{}, func(pods []*core.Pod) {
 			p.pods = pods
 		})
 	}
 
-	return notReady(p.static, s.node.Name, p.pods)
-}
-
-func (s *session) dropReadiness() {
-	if s.readiness.stop != nil {
-		s.readiness.stop()
-	}
-	s.readiness = readiness{}
+	return outcome{blocked: notReady(p.static, w.node.Name, p.pods)}
 }

@@ -35,11 +35,11 @@ func isRefusalReason(reason string) bool {
 		slices.Contains(slices.Collect(maps.Values(refusalReasons)), reason)
 }
 
-// refusalOf returns whether and why the node refuses o, which is nil if
+// refusalOf returns whether and why the node refuses p, which is nil if
 // unknown. A refusal of an older document does not count.
-func refusalOf(s status.Status, o *pendingConfig) refusal {
+func refusalOf(s status.Status, p *pendingConfig) refusal {
 	switch {
-	case o == nil || s.Offered != o.sum:
+	case p == nil || s.Offered != p.sum:
 	case s.Refusal != "" && s.Error != nil:
 		return refusal{refusalReasons[s.Refusal], s.Error.String()}
 	case s.Held != nil:
@@ -50,6 +50,13 @@ func refusalOf(s status.Status, o *pendingConfig) refusal {
 		}
 	}
 	return refusal{}
+}
+
+// event returns the Event for a refusal. Later attempts may have other
+// messages, for example when a registry does not answer; the condition has the
+// newest.
+func (r refusal) event() event {
+	return event{core.EventTypeWarning, r.reason, fmt.Sprintf("%.*s", maxMessage, r.message)}
 }
 
 // maxMessage is the longest message of an Event, in characters. A document may
@@ -71,14 +78,4 @@ func (t *refusalRecord) isNew(node, sum, reason string) bool {
 	before := t.reasons[reason]
 	t.reasons[reason] = true
 	return !before
-}
-
-// reportRefusal creates an Event for a refusal, once for each reason, document
-// and Node. Later attempts may have other messages, for example when a registry
-// does not answer; the condition has the newest.
-func (s *session) reportRefusal(r refusal) {
-	if r == (refusal{}) || !s.reportedRefusals.isNew(string(s.node.UID), s.pending.sum, r.reason) {
-		return
-	}
-	s.event(s.node, core.EventTypeWarning, r.reason, fmt.Sprintf("%.*s", maxMessage, r.message))
 }

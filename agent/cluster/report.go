@@ -2,8 +2,8 @@ package cluster
 
 import (
 	"context"
+	"os"
 	"slices"
-	"strings"
 	"time"
 
 	core "k8s.io/api/core/v1"
@@ -15,121 +15,96 @@ import (
 
 // report is the input from which the Node was last reported.
 type report struct {
-	node  *core.Node
-	offer *pendingConfig
+	node    *core.Node
+	pending *pendingConfig
+
 	// at is the uptime of the status.
 	at time.Duration
 }
 
-// reportNode updates the Node's labels, annotations and conditions.
-func (s *session) reportNode(ctx context.Context) error {
-	if s.node == nil || s.status.Phase == "" ||
-		s.reported == (report{s.node, s.pending, s.status.Uptime}) {
-		return nil
+func reportOf(w world) report { return report{w.node, w.pending, w.status.Uptime} }
+
+// isFinal reports whether another report needs another input. A configuration
+// that is not ready, or units that are starting, may change without a new
+// status.
+func isFinal(w world) bool {
+	return w.ready == w.status.Version &&
+		!slices.ContainsFunc(w.status.Units, func(u status.Unit) bool { return !u.Settled })
+}
+
+// reportedStatus returns the status with the configuration that the Node may
+// report as applied.
+func reportedStatus(w world) status.Status {
+	s := w.status
+	s.Version = w.ready
+	return s
+}
+
+// reportController updates the Node's labels, annotations and conditions.
+type reportController struct {
+	api    *api
+	root   *os.Root
+	events eventWriter
+	log    *zap.Logger
+
+	// refusals outlives the session.
+	refusals *refusalRecord
+
+	// last is the last report that left nothing to do.
+	last report
+}
+
+func (c *reportController) step(ctx context.Context, w *world) (outcome, error) {
+	if w.node == nil || w.status.Phase == "" || c.last == reportOf(*w) {
+		return outcome{}, nil
 	}
 
-	reported := s.status
-	reported.Version = s.readyDigest()
+	if err := c.reportMeta(ctx, w); err != nil {
+		return outcome{}, err
+	}
 
-	w := desiredMetaOf(s.labelled(), s.node, reported, s.pending)
-	if patch := w.patch(s.node); patch != nil {
-		n, err := s.api.patchNode(ctx, s.node.Name, "", mergePatch, patch)
-		if err != nil {
-			return err
+	if w.ready != "" {
+		if err := newCredentialStore(c.root).removeJoinFiles(); err != nil {
+			c.log.Error("remove the files for joining", zap.Error(err))
 		}
-
-		applied := w.annotations[appliedAnnotation]
-		if applied != nil && s.node.Annotations[appliedAnnotation] != *applied {
-			s.event(n, core.EventTypeNormal, "OSCApplied",
-				"the configuration is applied: generation "+s.status.Generation)
-		}
-
-		s.node = n
-		s.seen = true
+		w.reported = w.ready
 	}
 
-	if reported.Version != "" {
-		if err := s.store().removeJoinFiles(); err != nil {
-			s.Log.Error("remove the files for joining", zap.Error(err))
-		}
+	if err := c.reportConditions(ctx, w); err != nil {
+		return outcome{}, err
 	}
 
-	if s.pending != nil && reported.Version == s.pending.sum {
-		s.reportedDigest = reported.Version
-		if err := s.firstRecord(); err != nil {
-			s.Log.Error("updates in place", zap.Error(err))
-		}
+	if isFinal(*w) {
+		c.last = reportOf(*w)
+	}
+	return outcome{}, nil
+}
+
+// reportMeta writes labels and annotations, and the Event that a configuration
+// is applied.
+func (c *reportController) reportMeta(ctx context.Context, w *world) error {
+	desired := desiredMetaOf(w.labelled(), w.node, reportedStatus(*w), w.pending)
+	before := w.node.Annotations[appliedAnnotation]
+	if err := c.api.patchNode(ctx, w, "", mergePatch, desired.patch(w.node)); err != nil {
+		return err
 	}
 
-	refused := refusalOf(s.status, s.pending)
-	s.reportRefusal(refused)
-	if patch := conditionPatch(s.node, s.status, refused, s.Uptime(), s.Now()); patch != nil {
-		n, err := s.api.patchNode(ctx, s.node.Name, "status", strategicPatch, patch)
-		if err != nil {
-			return err
-		}
-		s.node = n
-		s.seen = true
+	if applied := desired.annotations[appliedAnnotation]; applied != nil && before != *applied {
+		c.events.write(w.node, w.now, event{core.EventTypeNormal, "OSCApplied",
+			"the configuration is applied: generation " + w.status.Generation})
 	}
-
-	// A configuration that is not ready, or units that are starting, may change
-	// without a new status.
-	if reported.Version == s.status.Version &&
-		!slices.ContainsFunc(s.status.Units, func(u status.Unit) bool { return !u.Settled }) {
-		s.reported = report{s.node, s.pending, s.status.Uptime}
-	}
-
 	return nil
 }
 
-// restart is the state of the units that the Node's annotation asks to restart.
-// doing is the annotation being handled, done the handled annotation that must
-// be removed.
-type restart struct{ doing, done string }
-
-// restartUnits restarts the units that the Node's annotation names, in the
-// background, and then removes the annotation.
-func (s *session) restartUnits(ctx context.Context) error {
-	if s.node == nil {
-		return nil
+// reportConditions writes the conditions, and an Event for each reason of a
+// refusal.
+func (c *reportController) reportConditions(ctx context.Context, w *world) error {
+	refused := refusalOf(w.status, w.pending)
+	if refused != (refusal{}) &&
+		c.refusals.isNew(string(w.node.UID), w.pending.sum, refused.reason) {
+		c.events.write(w.node, w.now, refused.event())
 	}
 
-	asked := s.node.Annotations[restartAnnotation]
-	if asked != s.restart.done {
-		s.restart.done = "" // The request was withdrawn.
-	}
-
-	switch asked {
-	case "", s.restart.doing:
-		return nil
-	case s.restart.done:
-		err := s.change(ctx, desiredMeta{annotations: map[string]*string{restartAnnotation: nil}})
-		if err == nil {
-			s.restart.done = ""
-		}
-		return err
-	default:
-		c := s.Cluster
-		c.restart.doing = asked
-		c.restartBeside(restarts(asked), func() { c.restart = restart{done: asked} })
-		return nil
-	}
-}
-
-// restartBeside restarts units in the background, even if the session ends, and
-// records the result as an Event. Then the session's goroutine calls then,
-// unless it is nil.
-func (c *Cluster) restartBeside(units []string, then func()) {
-	c.background.Go(func() {
-		if len(units) > 0 {
-			if err := c.Restart(c.life, units); err != nil {
-				c.Event(true, restartReason, err.Error())
-			} else {
-				c.Event(false, restartReason, "restarted "+strings.Join(units, ", "))
-			}
-		}
-		if then != nil {
-			c.post(c.life, then)
-		}
-	})
+	patch := conditionPatch(w.node, w.status, refused, w.uptime, w.now)
+	return c.api.patchNode(ctx, w, "status", strategicPatch, patch)
 }

@@ -4,249 +4,287 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	coordination "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/loam-os/loam/agent/inplace"
 )
 
-// releasePending releases the pending configuration once the delay has passed
-// and the rollout has reached this node.
-func (s *session) releasePending(ctx context.Context) error {
-	o := s.pending
-	have := s.releasedConfig()
-	if o == nil || have != nil && have.sum == o.sum {
-		return nil
-	}
+// rolloutTerm is how long the rollout Lease lasts without renewal, rolloutRenew
+// how often its holder renews it.
+const (
+	rolloutTerm  = 600 * time.Second
+	rolloutRenew = 5 * time.Second
+)
 
-	if o.since.After(s.Now()) {
-		o.since = s.Now() // The clock was set back.
-	}
+// turnState says who has the rollout Lease.
+type turnState string
 
-	// The delay spreads nodes without a serial rollout.
-	changes := have != nil && have.text != nil
-	if at := o.since.Add(s.delay); changes && !o.serial && s.Now().Before(at) {
-		s.wakeAt(at)
-		return nil
-	}
+const (
+	turnUnknown turnState = "unknown" // The Lease has not been seen yet.
+	turnOurs    turnState = "ours"    // This node has it.
+	turnFree    turnState = "free"    // No node has it: this node may take it.
+	turnTaken   turnState = "taken"   // Another node has it.
+)
 
-	step := s.nextStep()
-	if step == inplace.Await {
-		return nil
-	}
-
-	if o.serial {
-		if ok, err := s.mayRollOut(ctx, *o, changes); err != nil || !ok {
-			return err
-		}
-	}
-
-	if err := s.begin(step); err != nil {
-		return err
-	}
-
-	s.release(*o)
-	return nil
+// turn is whose turn it is in a serial rollout. holder is the node that has
+// taken the Lease, rest how long it may still keep it.
+type turn struct {
+	state  turnState
+	holder string
+	rest   time.Duration
 }
 
-// rollout is the Lease by which the nodes of a pool apply a configuration one
-// after the other. It is watched while the Secret asks for that.
-type rollout struct {
+// turnOf returns whose turn it is by the Lease, which is nil if absent and which
+// the node hostname has seen unchanged for unchanged.
+func turnOf(l *coordination.Lease, hostname string, unchanged time.Duration) turn {
+	if l == nil || l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "" {
+		return turn{state: turnFree}
+	}
+
+	holder := *l.Spec.HolderIdentity
+	if holder == hostname {
+		return turn{state: turnOurs, holder: holder}
+	}
+	if l.Spec.RenewTime == nil || l.Spec.LeaseDurationSeconds == nil {
+		return turn{state: turnFree}
+	}
+
+	rest := time.Duration(*l.Spec.LeaseDurationSeconds)*time.Second - unchanged
+	if rest <= 0 {
+		return turn{state: turnFree}
+	}
+	return turn{state: turnTaken, holder: holder, rest: rest}
+}
+
+// observedLease is when this node first saw the rollout Lease in its present
+// form. The Lease expires by this node's clock, because the times in it are by
+// the clock of the holder.
+type observedLease struct {
+	name string
+	spec coordination.LeaseSpec
+
+	// at is an uptime.
+	at time.Duration
+}
+
+// next returns the observation of l at uptime: o if l has not changed.
+func (o observedLease) next(l *coordination.Lease, uptime time.Duration) observedLease {
+	if o.name == l.Name && reflect.DeepEqual(o.spec, l.Spec) {
+		return o
+	}
+	return observedLease{name: l.Name, spec: l.Spec, at: uptime}
+}
+
+// rolloutAction is what to do with the rollout Lease.
+type rolloutAction string
+
+const (
+	rolloutWait    rolloutAction = "wait"
+	rolloutRenewal rolloutAction = "renew"
+	rolloutRelease rolloutAction = "release" // It is the next node's turn.
+)
+
+// decideRollout decides what to do with the rollout Lease. The node releases it
+// once it runs the new configuration and is ready. Until then it renews the
+// Lease, unless the node refuses the configuration: then the Lease expires.
+func decideRollout(w world, l *coordination.Lease, t turn) (rolloutAction, outcome) {
+	p := w.pending
+	switch {
+	case t.state != turnOurs:
+		return rolloutWait, outcome{}
+	case w.ready == p.sum && w.status.Change == nil:
+		return rolloutRelease, outcome{}
+	case w.status.Offered == p.sum && (w.status.Refused || w.status.Held != nil):
+		return rolloutWait, outcome{}
+	}
+
+	if at := renewRolloutAt(l, w.now); w.now.Before(at) {
+		return rolloutWait, outcome{wake: at}
+	}
+	return rolloutRenewal, outcome{wake: w.now.Add(rolloutRenew)}
+}
+
+// renewRolloutAt returns when to renew the Lease. A renewal in the future,
+// after the clock was set back, is due now.
+func renewRolloutAt(l *coordination.Lease, now time.Time) time.Time {
+	if l.Spec.RenewTime == nil || l.Spec.RenewTime.After(now) {
+		return now
+	}
+	return l.Spec.RenewTime.Add(rolloutRenew)
+}
+
+// holdRollout makes l the rollout Lease of the node holder, renewed at now, to
+// apply p.
+func holdRollout(l *coordination.Lease, p *pendingConfig, holder string, now time.Time) {
+	renewed := meta.NewMicroTime(now)
+	term := int32(rolloutTerm / time.Second)
+
+	l.OwnerReferences = []meta.OwnerReference{{
+		APIVersion: "v1",
+		Kind:       "Secret",
+		Name:       p.secret,
+		UID:        p.uid,
+	}}
+
+	if h := l.Spec.HolderIdentity; h == nil || *h != holder {
+		l.Spec.AcquireTime = &renewed
+	}
+
+	l.Spec.HolderIdentity = &holder
+	l.Spec.LeaseDurationSeconds = &term
+	l.Spec.RenewTime = &renewed
+}
+
+// rolloutController keeps the Lease by which the nodes of a pool apply a
+// configuration one after the other. It is watched while the Secret asks for
+// that.
+type rolloutController struct {
+	api     *api
+	watcher *watcher
+	uptime  func() time.Duration
+
+	// observed outlives the session.
+	observed *observedLease
+
+	// name is the name of the watched Lease, "" for none. stop ends its watch.
 	name string
 	stop context.CancelFunc
 
-	// lease is the last known Lease, valid if known.
+	// lease is the last known Lease, nil if absent, valid if seen.
 	lease *coordination.Lease
-	known bool
+	seen  bool
 
 	// stale says that a write failed, so the Lease must be read again. The
 	// watch reports nothing if nothing was written.
 	stale bool
 }
 
-// mayRollOut reports whether this node may apply o now, and takes the Lease if
-// it can. A new node needs no Lease, since it has no workload to disturb.
-// Gardener's authorizer refuses the Lease while there is no Node, so a new node
-// does not wait until it has seen the Lease.
-func (s *session) mayRollOut(ctx context.Context, o pendingConfig, changes bool) (bool, error) {
-	if !s.nodeKnown {
-		return false, nil
+// turn returns whose turn it is in the rollout of the pending configuration.
+func (c *rolloutController) turn(w world) turn {
+	if !c.seen {
+		return turn{state: turnUnknown}
 	}
-	if s.node == nil {
-		return true, nil
-	}
-
-	runs := s.node.Annotations[appliedAnnotation]
-	if !changes && (runs == "" || runs == o.label) {
-		return true, nil
-	}
-
-	if !s.rollout.known {
-		return false, nil
-	}
-
-	switch t, rest := s.rolloutState(s.rollout.lease); t {
-	case leaseOurs:
-		return true, nil
-	case leaseTaken:
-		s.setBlocked("turn of " + *s.rollout.lease.Spec.HolderIdentity)
-		s.wakeAt(s.Now().Add(rest))
-		return false, nil
-	}
-
-	return s.acquireRollout(ctx, o)
+	return turnOf(c.lease, w.config.hostname(), w.uptime-c.observed.at)
 }
 
-// rolloutState returns who has the Lease l, which is nil if absent.
-func (s *session) rolloutState(l *coordination.Lease) (t leaseState, rest time.Duration) {
-	if l == nil {
-		return leaseStateOf(nil, s.hostname(), 0)
+// see records the Lease as it is now, nil if absent.
+func (c *rolloutController) see(l *coordination.Lease) {
+	c.lease = l
+	c.seen = true
+	if l != nil {
+		*c.observed = c.observed.next(l, c.uptime())
 	}
-	uptime := s.Uptime()
-	s.observed = s.observed.next(l, uptime)
-	return leaseStateOf(l, s.hostname(), uptime-s.observed.at)
+}
+
+func (c *rolloutController) step(ctx context.Context, w *world) (outcome, error) {
+	if w.pending == nil || !w.pending.serial || w.node == nil {
+		c.watch("")
+		return outcome{}, nil
+	}
+
+	c.watch(w.pending.secret)
+	if c.stale {
+		if err := c.read(ctx); err != nil {
+			return outcome{}, err
+		}
+	}
+
+	var err error
+	action, out := decideRollout(*w, c.lease, c.turn(*w))
+	switch action {
+	case rolloutRenewal:
+		_, err = c.acquire(ctx, *w)
+	case rolloutRelease:
+		_, err = c.put(ctx, *w, func(l *coordination.Lease) { l.Spec = coordination.LeaseSpec{} })
+	}
+	return out, err
+}
+
+// acquire takes or renews the Lease to apply the pending configuration. It
+// returns false if another node was faster.
+func (c *rolloutController) acquire(ctx context.Context, w world) (bool, error) {
+	return c.put(ctx, w, func(l *coordination.Lease) {
+		holdRollout(l, w.pending, w.config.hostname(), w.now)
+	})
 }
 
 // errTaken says that another node has the rollout Lease.
 var errTaken = errors.New("another node has the Lease")
 
-// acquireRollout takes or renews the Lease to apply o. It returns false if
-// another node was faster.
-func (s *session) acquireRollout(ctx context.Context, o pendingConfig) (bool, error) {
-	holder := s.hostname()
-	term := int32(rolloutTerm / time.Second)
-	now := meta.NewMicroTime(s.Now())
-
-	return s.putRolloutLease(ctx, func(l *coordination.Lease) {
-		l.OwnerReferences = []meta.OwnerReference{{
-			APIVersion: "v1",
-			Kind:       "Secret",
-			Name:       o.secret,
-			UID:        o.uid,
-		}}
-
-		if h := l.Spec.HolderIdentity; h == nil || *h != holder {
-			l.Spec.AcquireTime = &now
-		}
-
-		l.Spec.HolderIdentity = &holder
-		l.Spec.LeaseDurationSeconds = &term
-		l.Spec.RenewTime = &now
-	})
-}
-
-// putRolloutLease writes the rollout Lease, unless another node has it, and
-// reports whether it did. After an error the Lease may or may not have changed:
-// the next step reads it again.
-func (s *session) putRolloutLease(
-	ctx context.Context, edit func(*coordination.Lease),
+// put writes the Lease, unless another node has it, and reports whether it did.
+// After an error the Lease may or may not have changed: the next step reads it
+// again.
+func (c *rolloutController) put(
+	ctx context.Context, w world, edit func(*coordination.Lease),
 ) (bool, error) {
 	unlessTaken := func(l *coordination.Lease) error {
-		if t, _ := s.rolloutState(l); t == leaseTaken {
+		c.see(l)
+		if c.turn(w).state == turnTaken {
 			return errTaken
 		}
 		edit(l)
 		return nil
 	}
 
-	l, err := s.api.putLease(ctx, s.rollout.lease, s.rollout.name, unlessTaken)
-	s.rollout.lease = l
+	l, err := c.api.putLease(ctx, c.lease, c.name, unlessTaken)
+	c.see(l)
 	if errors.Is(err, errTaken) {
 		return false, nil
 	}
 
-	s.rollout.stale = err != nil
+	c.stale = err != nil
 	return err == nil, err
 }
 
-// readRolloutLease reads the rollout Lease.
-func (s *session) readRolloutLease(ctx context.Context) error {
+// read reads the Lease.
+func (c *rolloutController) read(ctx context.Context) error {
 	l := &coordination.Lease{}
-	err := s.api.lease(s.rollout.name, s.api.coordination.Get()).Do(ctx).Into(l)
+	err := c.api.lease(c.name, c.api.coordination.Get()).Do(ctx).Into(l)
 	switch {
 	case apierrors.IsNotFound(err):
 		l = nil
 	case err != nil:
-		return fmt.Errorf("get Lease %s: %w", s.rollout.name, err)
+		return fmt.Errorf("get Lease %s: %w", c.name, err)
 	}
 
-	s.rollout.lease = l
-	s.rollout.stale = false
+	c.see(l)
+	c.stale = false
 	return nil
 }
 
-// renewOrReleaseRollout releases the Lease once this node runs the new
-// configuration and is ready. Until then it renews the Lease, unless the node
-// refuses the configuration: then the Lease expires.
-func (s *session) renewOrReleaseRollout(ctx context.Context) error {
-	if s.pending == nil || !s.pending.serial || s.node == nil {
-		s.watchRollout("")
-		return nil
-	}
-
-	s.watchRollout(s.pending.secret)
-	if s.rollout.stale {
-		if err := s.readRolloutLease(ctx); err != nil {
-			return err
-		}
-	}
-
-	if t, _ := s.rolloutState(s.rollout.lease); t != leaseOurs {
-		return nil
-	}
-
-	if s.readyDigest() == s.pending.sum && s.status.Change == nil {
-		_, err := s.putRolloutLease(ctx, func(l *coordination.Lease) {
-			l.Spec = coordination.LeaseSpec{}
-		})
-		return err
-	}
-
-	if s.status.Offered == s.pending.sum && (s.status.Refused || s.status.Held != nil) {
-		return nil
-	}
-
-	if at := renewRolloutAt(s.rollout.lease, s.Now()); s.Now().Before(at) {
-		s.wakeAt(at)
-		return nil
-	}
-
-	s.wakeAt(s.Now().Add(rolloutRenew))
-	_, err := s.acquireRollout(ctx, *s.pending)
-	return err
-}
-
-// watchRollout watches the Lease of that name; "" stops watching.
-func (s *session) watchRollout(name string) {
-	if s.rollout.name == name {
+// watch watches the Lease of that name; "" stops watching.
+func (c *rolloutController) watch(name string) {
+	if c.name == name {
 		return
 	}
 
-	if s.rollout.stop != nil {
-		s.rollout.stop()
+	if c.stop != nil {
+		c.stop()
 	}
 
-	s.rollout = rollout{}
+	c.name = name
+	c.stop = nil
+	c.lease = nil
+	c.seen = false
+	c.stale = false
+
 	if name == "" {
 		return
 	}
 
-	ctx, stop := context.WithCancel(s.ctx)
-	s.rollout = rollout{name: name, stop: stop}
-	q := byName(s.api.coordination, "leases", namespace, name)
-	observe(ctx, s, q, &coordination.Lease{}, func(l *coordination.Lease, ok bool) {
-		if s.rollout.name != name {
-			return
-		}
-		s.rollout.known = true
+	var ctx context.Context
+	ctx, c.stop = context.WithCancel(c.watcher.ctx)
+	q := byName(c.api.coordination, "leases", namespace, name)
+	watchOne(ctx, c.watcher, q, &coordination.Lease{}, func(l *coordination.Lease, ok bool) {
 		switch {
+		case c.name != name:
 		case !ok:
-			s.rollout.lease = nil
-		case s.rollout.lease == nil || !isOlder(l, s.rollout.lease):
-			s.rollout.lease = l // The answer to our own write was newer.
+			c.see(nil)
+		case c.lease == nil || !isOlder(l, c.lease):
+			c.see(l) // Otherwise the answer to our own write was newer.
 		}
 	})
 }

@@ -6,15 +6,15 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"testing"
 	"time"
 
 	coordination "k8s.io/api/coordination/v1"
-	core "k8s.io/api/core/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
+
+	"github.com/loam-os/loam/agent/status"
 )
 
 // leaseServer is an API server with one Lease. It fails the next writes, as
@@ -75,29 +75,172 @@ func leaseIn(body io.Reader) (*coordination.Lease, error) {
 	return lease, lease.Unmarshal(envelope.Raw)
 }
 
+func TestTurnOf(t *testing.T) {
+	lease := func(holder string) *coordination.Lease {
+		renewed := meta.NewMicroTime(noon)
+		term := int32(600)
+		return &coordination.Lease{Spec: coordination.LeaseSpec{
+			HolderIdentity:       &holder,
+			RenewTime:            &renewed,
+			LeaseDurationSeconds: &term,
+		}}
+	}
+
+	for _, tt := range []struct {
+		name      string
+		lease     *coordination.Lease
+		unchanged time.Duration
+		want      turn
+	}{
+		{"no Lease", nil, 0, turn{state: turnFree}},
+		{"released", &coordination.Lease{}, 0, turn{state: turnFree}},
+		{"without a holder", lease(""), 0, turn{state: turnFree}},
+		{"ours", lease("me"), time.Hour, turn{state: turnOurs, holder: "me"}},
+		{
+			"another's",
+			lease("other"),
+			time.Minute,
+			turn{state: turnTaken, holder: "other", rest: 9 * time.Minute},
+		},
+		{"another's, expired", lease("other"), 10 * time.Minute, turn{state: turnFree}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := turnOf(tt.lease, "me", tt.unchanged); got != tt.want {
+				t.Errorf("%+v, want %+v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestLeaseObservationRestartsOnChange(t *testing.T) {
+	me := "me"
+	other := "other"
+	first := &coordination.Lease{
+		ObjectMeta: meta.ObjectMeta{Name: "pool"},
+		Spec:       coordination.LeaseSpec{HolderIdentity: &me},
+	}
+
+	touched := first.DeepCopy()
+	given := first.DeepCopy()
+	another := first.DeepCopy()
+	touched.ResourceVersion = "2"
+	given.Spec.HolderIdentity = &other
+	another.Name = "pool-2"
+
+	for _, tt := range []struct {
+		name  string
+		lease *coordination.Lease
+		want  time.Duration
+	}{
+		{"the same", first, time.Minute},
+		{"written without a change of its spec", touched, time.Minute},
+		{"with another holder", given, time.Hour},
+		{"of another name", another, time.Hour},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := (observedLease{}).next(first, time.Minute).next(tt.lease, time.Hour).at
+			if got != tt.want {
+				t.Errorf("seen at %s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestDecideRollout(t *testing.T) {
+	ours := turn{state: turnOurs, holder: "me"}
+	for _, tt := range []struct {
+		name string
+		edit func(w *world)
+		turn turn
+		want rolloutAction
+		wake time.Duration
+	}{
+		{"another node's turn", func(*world) {}, turn{state: turnTaken}, rolloutWait, 0},
+		{"a free Lease", func(*world) {}, turn{state: turnFree}, rolloutWait, 0},
+		{"just taken", func(w *world) { w.now = noon }, ours, rolloutWait, rolloutRenew},
+		{"while it is applied", func(*world) {}, ours, rolloutRenewal, 2 * rolloutRenew},
+		{"after the clock was set back", func(w *world) {
+			w.now = noon.Add(-time.Hour)
+		}, ours, rolloutRenewal, rolloutRenew - time.Hour},
+		{"while it is on trial", func(w *world) {
+			w.ready = "new"
+			w.status.Change = &status.Change{}
+		}, ours, rolloutRenewal, 2 * rolloutRenew},
+		{"once it is applied", func(w *world) { w.ready = "new" }, ours, rolloutRelease, 0},
+		{"once it is refused", func(w *world) {
+			w.status.Offered = "new"
+			w.status.Refused = true
+		}, ours, rolloutWait, 0},
+		{"once it is held by an operator", func(w *world) {
+			w.status.Offered = "new"
+			w.status.Held = &status.Held{}
+		}, ours, rolloutWait, 0},
+		{"after the one before was refused", func(w *world) {
+			w.status.Refused = true
+		}, ours, rolloutRenewal, 2 * rolloutRenew},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld()
+			w.now = noon.Add(rolloutRenew)
+			tt.edit(&w)
+
+			lease := &coordination.Lease{}
+			holdRollout(lease, w.pending, "me", noon)
+			got, out := decideRollout(w, lease, tt.turn)
+
+			want := outcome{}
+			if tt.wake != 0 {
+				want.wake = noon.Add(tt.wake)
+			}
+			if got != tt.want || out != want {
+				t.Errorf("%s %+v, want %s %+v", got, out, tt.want, want)
+			}
+		})
+	}
+}
+
+func TestRolloutLeaseKeepsItsAcquireTimeWhileItIsRenewed(t *testing.T) {
+	p := &pendingConfig{secret: "pool", uid: "1"}
+	lease := &coordination.Lease{}
+	holdRollout(lease, p, "me", noon)
+	holdRollout(lease, p, "me", noon.Add(time.Minute))
+
+	if got := lease.Spec.AcquireTime; !got.Time.Equal(noon) {
+		t.Errorf("acquired at %s", got)
+	}
+	if got := lease.Spec.RenewTime; !got.Time.Equal(noon.Add(time.Minute)) {
+		t.Errorf("renewed at %s", got)
+	}
+
+	holdRollout(lease, p, "other", noon.Add(time.Hour))
+	if got := lease.Spec.AcquireTime; !got.Time.Equal(noon.Add(time.Hour)) {
+		t.Errorf("acquired by another node at %s", got)
+	}
+}
+
 // The watch does not report a Lease that was not written.
 func TestRolloutIsRenewedAfterAnError(t *testing.T) {
 	server := &leaseServer{}
-	now := noon
 	uptime := time.Duration(0)
-	s := newRolloutSession(t, server, &uptime)
-	s.Now = func() time.Time { return now }
+	c := newTestRollout(t, server, &uptime)
+	w := newWorld()
+	w.pending.serial = true
 
-	if ok, err := s.acquireRollout(t.Context(), *s.pending); err != nil || !ok {
+	if ok, err := c.acquire(t.Context(), w); err != nil || !ok {
 		t.Fatalf("take the Lease: %v %v", ok, err)
 	}
 
 	server.refuses = 1
-	now = now.Add(2 * rolloutRenew)
+	w.now = w.now.Add(2 * rolloutRenew)
 
-	if err := s.renewOrReleaseRollout(t.Context()); err == nil {
+	if _, err := c.step(t.Context(), &w); err == nil {
 		t.Error("no error for a Lease that was not written")
 	}
-	if err := s.renewOrReleaseRollout(t.Context()); err != nil {
+	if _, err := c.step(t.Context(), &w); err != nil {
 		t.Fatal(err)
 	}
-	if at := server.lease.Spec.RenewTime; !at.Time.Equal(now) {
-		t.Errorf("renewed at %s, and it is %s", at, now)
+	if at := server.lease.Spec.RenewTime; !at.Time.Equal(w.now) {
+		t.Errorf("renewed at %s, and it is %s", at, w.now)
 	}
 }
 
@@ -124,44 +267,52 @@ func TestRolloutExpiresByTheObserversClock(t *testing.T) {
 
 			lease.Name = "pool"
 			lease.ResourceVersion = "1"
-			server := &leaseServer{lease: lease}
 			uptime := time.Hour
-			s := newRolloutSession(t, server, &uptime)
-			s.rollout.lease = lease
-			s.rollout.known = true
+			c := newTestRollout(t, &leaseServer{}, &uptime)
+			c.see(lease)
 
-			mayRollOut := func(after time.Duration) bool {
-				t.Helper()
+			isFree := func(after time.Duration) bool {
 				uptime += after
-				ok, err := s.mayRollOut(t.Context(), *s.pending, true)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return ok
+				w := newWorld()
+				w.uptime = uptime
+				return c.turn(w).state == turnFree
 			}
-			if mayRollOut(0) || mayRollOut(term-time.Second) {
+
+			if isFree(0) || isFree(term-time.Second) {
 				t.Error("taken from a node whose Lease may be valid")
 			}
 
 			again := lease.DeepCopy()
 			again.ResourceVersion = "2"
 			again.Spec.RenewTime.Time = renewed.Add(time.Second)
-			server.lease = again
-			s.rollout.lease = again
+			c.see(again)
 
-			if mayRollOut(2*time.Second) || mayRollOut(term-time.Second) {
+			if isFree(2*time.Second) || isFree(term-3*time.Second) {
 				t.Error("taken from a node that has renewed its Lease")
 			}
-			if !mayRollOut(time.Second) {
+			if !isFree(time.Second) {
 				t.Error("not taken from a node that is gone")
 			}
 		})
 	}
 }
 
-// newRolloutSession returns a session of node "me" with an API server, in a
-// pool with a serial rollout. Its wall clock stands still.
-func newRolloutSession(t *testing.T, server http.Handler, uptime *time.Duration) *session {
+// newTestRollout returns a rollout of pool "pool" whose Lease was seen and is
+// absent. It is not watched.
+func newTestRollout(
+	t *testing.T, server http.Handler, uptime *time.Duration,
+) *rolloutController {
+	return &rolloutController{
+		api:      newTestAPI(t, server),
+		uptime:   func() time.Duration { return *uptime },
+		observed: &observedLease{},
+		name:     "pool",
+		seen:     true,
+	}
+}
+
+// newTestAPI returns an API server with that handler.
+func newTestAPI(t *testing.T, server http.Handler) *api {
 	t.Helper()
 	listening := httptest.NewServer(server)
 	t.Cleanup(listening.Close)
@@ -171,29 +322,5 @@ func newRolloutSession(t *testing.T, server http.Handler, uptime *time.Duration)
 		t.Fatal(err)
 	}
 	t.Cleanup(a.close)
-
-	root, err := os.OpenRoot(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = root.Close() })
-
-	env := Env{
-		Root:   root,
-		Now:    func() time.Time { return noon },
-		Uptime: func() time.Duration { return *uptime },
-	}
-
-	s := &session{
-		Cluster:    New(Config{Hostname: "me"}, env),
-		api:        a,
-		rollout:    rollout{name: "pool", known: true},
-		rejections: map[int]rejection{},
-	}
-
-	s.nodeKnown = true
-	s.node = &core.Node{}
-	s.pending = &pendingConfig{secret: "pool", serial: true, sum: "sum"}
-
-	return s
+	return a
 }

@@ -2,7 +2,9 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	core "k8s.io/api/core/v1"
@@ -11,6 +13,20 @@ import (
 	"github.com/loam-os/loam/agent/content"
 	"github.com/loam-os/loam/agent/osc"
 )
+
+// secretTimeout is how long to wait for a Secret that was never seen.
+const secretTimeout = 5 * time.Second
+
+// secretCache has the Secrets that the configuration refers to and those with
+// tokens, as they are in the cluster.
+type secretCache struct {
+	// changed signals that a Secret that the configuration refers to has
+	// changed.
+	changed chan struct{}
+
+	mu      sync.Mutex
+	secrets map[string]*reference
+}
 
 // reference is a Secret that the configuration refers to or that has a token.
 type reference struct {
@@ -24,20 +40,16 @@ type reference struct {
 	// it has a token to sync.
 	isNamed, hasToken bool
 
-	// files are the files of its tokens by path. Only the session's goroutine
-	// uses them.
-	files map[string]tokenFile
-
 	// stop ends the watch. It is nil while there is no session.
 	stop context.CancelFunc
 }
 
-// secretTimeout is how long to wait for a Secret that was never seen.
-const secretTimeout = 5 * time.Second
+func newSecretCache(changed chan struct{}) *secretCache {
+	return &secretCache{changed: changed, secrets: map[string]*reference{}}
+}
 
-// Follow watches the Secrets in references and those with tokens, and stops
-// watching all others.
-func (c *Cluster) Follow(references []osc.Reference) {
+// follow takes in which Secrets the configuration refers to.
+func (c *secretCache) follow(references []osc.Reference) {
 	named := map[string]bool{}
 	for _, r := range references {
 		if r.Secret != "" {
@@ -45,32 +57,41 @@ func (c *Cluster) Follow(references []osc.Reference) {
 		}
 	}
 
+	c.mark(named, func(r *reference) *bool { return &r.isNamed })
+}
+
+// followTokens takes in which Secrets have tokens.
+func (c *secretCache) followTokens(all []Token) {
+	withToken := map[string]bool{}
+	for _, t := range all {
+		withToken[t.Secret] = true
+	}
+
+	c.mark(withToken, func(r *reference) *bool { return &r.hasToken })
+}
+
+// mark sets a flag of the Secrets in names, clears that of all others, and
+// forgets those without a flag.
+func (c *secretCache) mark(names map[string]bool, flag func(*reference) *bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
 	for name, r := range c.secrets {
-		r.isNamed = named[name]
+		*flag(r) = names[name]
 	}
 
-	for name := range named {
-		c.refer(name).isNamed = true
+	for name := range names {
+		if c.secrets[name] == nil {
+			c.secrets[name] = &reference{ready: make(chan struct{})}
+		}
+		*flag(c.secrets[name]) = true
 	}
 
 	c.dropUnused()
-	signal(c.followed)
-}
-
-// refer returns the reference to a Secret and creates it if absent. mu must be
-// held.
-func (c *Cluster) refer(name string) *reference {
-	if c.secrets[name] == nil {
-		c.secrets[name] = &reference{ready: make(chan struct{})}
-	}
-	return c.secrets[name]
 }
 
 // dropUnused forgets Secrets that are no longer needed. mu must be held.
-func (c *Cluster) dropUnused() {
+func (c *secretCache) dropUnused() {
 	for name, r := range c.secrets {
 		if r.isNamed || r.hasToken {
 			continue
@@ -82,10 +103,8 @@ func (c *Cluster) dropUnused() {
 	}
 }
 
-// Secret implements [content.Provider]. It returns the value of key in the
-// Secret, which must be in namespace kube-system and in the references of the
-// last Follow.
-func (c *Cluster) Secret(ctx context.Context, name, key string) (config.Content, error) {
+// get returns the value of key in a Secret that the configuration refers to.
+func (c *secretCache) get(ctx context.Context, name, key string) (config.Content, error) {
 	c.mu.Lock()
 	r := c.secrets[name]
 	isNamed := r != nil && r.isNamed
@@ -114,58 +133,85 @@ func (c *Cluster) Secret(ctx context.Context, name, key string) (config.Content,
 	return config.Inline(data), nil
 }
 
-// Image implements [content.Provider]. A cluster has no images.
-func (c *Cluster) Image(context.Context, string, string) (config.Content, error) {
-	return config.Content{}, content.ErrAbsent
+var (
+	errNoSecret = errors.New("no such Secret")
+	errNoKey    = errors.New("the Secret has no token")
+)
+
+// token returns the token in a Secret, and false until the Secret is known.
+func (c *secretCache) token(name string) (token []byte, isKnown bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	r := c.secrets[name]
+	switch {
+	case r == nil || !r.hasToken || !r.isKnown:
+		return nil, false, nil
+	case r.data == nil:
+		return nil, true, errNoSecret
+	case len(r.data["token"]) == 0:
+		return nil, true, errNoKey
+	}
+
+	return r.data["token"], true, nil
 }
 
-// followAll starts the missing watches of Secrets.
-func (s *session) followAll(ctx context.Context) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// see records the content of a Secret, nil if it does not exist.
+func (c *secretCache) see(r *reference, data map[string][]byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 
-	for name, r := range s.secrets {
+	r.data = data
+	if !r.isKnown {
+		r.isKnown = true
+		close(r.ready)
+		return
+	}
+
+	if r.isNamed {
+		signal(c.changed)
+	}
+}
+
+// stopAll records that all watches have ended. The next session determines
+// again which Secrets have tokens.
+func (c *secretCache) stopAll() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range c.secrets {
+		r.stop = nil
+		r.hasToken = false
+	}
+	c.dropUnused()
+}
+
+// secretController watches the Secrets in the cache.
+type secretController struct {
+	secrets *secretCache
+	api     *api
+	watcher *watcher
+}
+
+// step starts the missing watches.
+func (c *secretController) step(context.Context, *world) (outcome, error) {
+	c.secrets.mu.Lock()
+	defer c.secrets.mu.Unlock()
+
+	for name, r := range c.secrets.secrets {
 		if r.stop != nil {
 			continue
 		}
 
-		var watching context.Context
-		watching, r.stop = context.WithCancel(ctx)
-		observe(
-			watching,
-			s,
-			byName(s.api.core, "secrets", namespace, name),
-			&core.Secret{},
-			func(secret *core.Secret, ok bool) {
-				s.mu.Lock()
-				defer s.mu.Unlock()
-				r.data = nil
-				if ok {
-					r.data = secret.Data
-				}
-
-				if !r.isKnown {
-					r.isKnown = true
-					close(r.ready)
-					return
-				}
-
-				if r.isNamed {
-					signal(s.changes)
-				}
-			},
-		)
+		var ctx context.Context
+		ctx, r.stop = context.WithCancel(c.watcher.ctx)
+		q := byName(c.api.core, "secrets", namespace, name)
+		watchOne(ctx, c.watcher, q, &core.Secret{}, func(secret *core.Secret, ok bool) {
+			if !ok {
+				secret = &core.Secret{}
+			}
+			c.secrets.see(r, secret.Data)
+		})
 	}
-}
 
-// unfollow records that all watches have ended. The next session determines
-// again which Secrets have tokens.
-func (s *session) unfollow() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, r := range s.secrets {
-		r.stop = nil
-		r.hasToken = false
-	}
-	s.dropUnused()
+	return outcome{}, nil
 }

@@ -5,278 +5,329 @@ import (
 	"sync"
 	"time"
 
-	coordination "k8s.io/api/coordination/v1"
-	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"go.uber.org/zap"
-
-	"github.com/loam-os/loam/agent/liveness"
 	"github.com/loam-os/loam/agent/status"
 )
 
 // requestTimeout is how long a request may take.
 const requestTimeout = 10 * time.Second
 
-// nodeCache is the session's view of the node and its cluster. It outlives
-// sessions, so a new certificate loses no state.
-type nodeCache struct {
-	// status is the last reported status.
-	status status.Status
-
-	// node is nil if it does not exist or, before nodeKnown, if that is
-	// unknown.
-	node      *core.Node
-	nodeKnown bool
-	delay     time.Duration
-	flaps     flaps
-
-	// pending is the configuration in the Secret, nil until it is known.
-	pending *pendingConfig
-
-	// reportedDigest is the digest of the configuration that the Node reports
-	// as applied, "" before the first report.
-	reportedDigest string
-
-	// addresses are the Node's addresses when it last had an internal one.
-	// kubeletRestarted says that the kubelet was restarted for a lost address.
-	addresses        []liveness.Address
-	kubeletRestarted bool
-
-	// lease is the agent's own Lease, renewed when it was last renewed.
-	lease   *coordination.Lease
-	renewed time.Time
-
-	// observed is the observation of the rollout Lease.
-	observed         observedLease
-	restart          restart
-	update           update
-	endpoint         endpoint
-	tokens           tokens
-	carried          carried
-	reportedRefusals refusalRecord
+// A controller does one thing for the node or its Node. It decides on a copy of
+// the world, by a function without I/O, and then does what it has decided.
+type controller interface {
+	// step does what is due in w, and changes in w what that has changed in the
+	// world. w outlives the step: jobs change it when they are done. An error is
+	// an error of a request; the session retries the step.
+	step(ctx context.Context, w *world) (outcome, error)
 }
 
-// session is the connection with one certificate. Its fields belong to one
-// goroutine; the watches post what they see to it.
-type session struct {
-	*Cluster
-	api *api
-	who Credentials
-
-	// renew is when to request the next certificate. renewing says that the
-	// request is under way.
-	renew    time.Time
-	renewing bool
-
-	// refused says that the API server does not accept the certificate,
-	// finished that the next session should begin, failing that the last step
-	// had errors.
-	refused, finished, failing bool
-
-	// rejections are the backoffs of the parts of step, by index.
-	rejections map[int]rejection
-
-	// watchedName is the name by which the Node is watched, "" while it is
-	// watched by its host name label. unwatch ends that watch. seen says that a
-	// watch or the answer to a patch has shown the Node in this session.
-	watchedName string
-	unwatch     context.CancelFunc
-	seen        bool
-	rollout     rollout
-	readiness   readiness
-
-	// tokensWatched are the tokens whose Secrets are watched.
-	tokensWatched []Token
-
-	// reported is the last report that left nothing to do.
-	reported report
+// outcome is what a step of a controller asks of its session.
+type outcome struct {
+	// wake is when the next step is due at the latest; zero for any time.
+	wake time.Time
 
 	// blocked is what the report of the Node waits for, "" for nothing.
 	blocked string
-
-	// wake is when to run the next step at the latest.
-	wake  time.Time
-	ctx   context.Context
-	group *sync.WaitGroup
 }
 
-// session talks to the cluster with the credentials who until ctx ends or there
-// are newer ones, and reports whether they were refused.
-func (c *Cluster) session(ctx context.Context, who Credentials) (refused bool) {
-	a, err := newAPI(c.rest(who, ""))
+// memory is what outlives a session, so a new certificate loses no state. It is
+// a variable of Run, and no other goroutine has it: what the others see is
+// posted to Run's. Each controller gets its own part and the world.
+type memory struct {
+	world     world
+	flaps     flaps
+	lease     nodeLease
+	endpoint  endpoint
+	updates   updates
+	turns     observedLease
+	refusals  refusalRecord
+	addresses addresses
+}
+
+// newMemory returns the memory of a node that has not reached its cluster yet.
+func newMemory(config Config, env Env) *memory {
+	store := newCredentialStore(env.Root)
+	return &memory{
+		world: world{
+			config: config,
+			bootID: env.BootID,
+			secret: store.secret(config.SecretName),
+		},
+		updates: loadUpdates(store, env.Log),
+	}
+}
+
+// session is the connection with one certificate. All of it belongs to the
+// goroutine of Run and ends with the session.
+type session struct {
+	env    Env
+	link   *link
+	inbox  inbox
+	memory *memory
+	events eventWriter
+	parts  []part
+
+	// wake is when to run the next step at the latest.
+	wake time.Time
+
+	// refused says that the API server does not accept the certificate, failing
+	// that the last step had errors.
+	refused, failing bool
+}
+
+// part is a controller with the backoff of its requests.
+type part struct {
+	controller controller
+	rejection  rejection
+}
+
+// connection is the API server as one session reaches it, and what runs in the
+// background for it.
+type connection struct {
+	api     *api
+	who     Credentials
+	watcher *watcher
+	events  eventWriter
+
+	// session runs jobs that end with the session, lasting those that may
+	// outlive it.
+	session, lasting jobs
+}
+
+// runSession talks to the cluster with the credentials who until ctx ends or
+// there are newer ones, and reports whether they were refused. background has
+// the goroutines that may outlive it.
+func (c *Cluster) runSession(
+	ctx context.Context, m *memory, who Credentials, background *sync.WaitGroup,
+) (refused bool) {
+	a, err := newAPI(m.world.config.rest(who, ""))
 	if err != nil {
-		c.recordResult("connect", err)
-		c.revertEndpoint()
+		c.link.record("connect", err, c.Env.Now())
+		m.endpoint.revert(&m.world, c.Env.Now(), c.Env.Log)
+		c.link.edit(func(l *status.Cluster) { *l = m.world.link(*l) })
 		pause(ctx, retryStep)
 		return false
 	}
+	defer a.close()
 
-	ctx, cancel := context.WithCancel(ctx)
 	var group sync.WaitGroup
-	c.update.busy = false
+	defer group.Wait()
+	life := ctx
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer c.secrets.stopAll()
+
+	m.world.beginSession()
+	c.link.edit(func(l *status.Cluster) { l.Expires = who.NotAfter })
+
 	s := &session{
-		Cluster:    c,
-		api:        a,
-		who:        who,
-		renew:      who.renewAt(c.Part()),
-		group:      &group,
-		ctx:        ctx,
-		rejections: map[int]rejection{},
+		env:    c.Env,
+		link:   c.link,
+		inbox:  c.inbox,
+		memory: m,
+		events: eventWriter{api: a, group: &group, log: c.Env.Log},
 	}
 
-	c.mu.Lock()
-	c.link.Expires = who.NotAfter
-	c.mu.Unlock()
-	signal(c.linked)
-	defer a.close()
-	defer group.Wait()
-	defer cancel()
-	defer s.unfollow()
-	s.watchSecret(ctx)
-	s.watchNode("")
-	s.followTokens()
-	s.followAll(ctx)
+	conn := connection{
+		api: a,
+		who: who,
+		watcher: &watcher{
+			ctx:      ctx,
+			group:    &group,
+			inbox:    c.inbox,
+			link:     c.link,
+			restarts: &c.watches,
+			result:   s.handleResult,
+		},
+		events:  s.events,
+		session: jobs{ctx: ctx, group: &group, post: c.inbox.post},
+		lasting: jobs{ctx: life, group: background, post: c.inbox.post},
+	}
 
-	for !s.refused && (!s.finished || s.update.busy) && ctx.Err() == nil {
+	for _, controller := range c.controllers(m, conn) {
+		s.parts = append(s.parts, part{controller: controller})
+	}
+
+	watchSecret(conn, m, c.Env)
+	(&nodeWatch{conn: conn, memory: m, env: c.Env, inbox: c.inbox}).watch("")
+
+	for !s.refused && !m.world.isOver() && ctx.Err() == nil {
 		s.handleEvent(ctx)
-		s.renewal(ctx)
 	}
 
 	return s.refused
 }
 
-// post makes the session's goroutine call f.
-func (c *Cluster) post(ctx context.Context, f func()) {
-	select {
-	case c.posted <- f:
-	case <-ctx.Done():
+// controllers returns the controllers of a session in the order of a step. The
+// node's own Lease comes before all that is slow, and readiness before what
+// depends on it.
+func (c *Cluster) controllers(m *memory, conn connection) []controller {
+	env := c.Env
+	files := env.Root.FS()
+
+	updates := &updateController{updates: &m.updates, env: env, conn: conn, inbox: c.inbox}
+	restarts := restarter{restart: env.Restart, jobs: conn.lasting, inbox: c.inbox}
+	rollout := &rolloutController{
+		api:      conn.api,
+		watcher:  conn.watcher,
+		uptime:   env.Uptime,
+		observed: &m.turns,
+	}
+
+	return []controller{
+		&carriedController{root: files, log: env.Log},
+		&tokenController{
+			root:     env.Root,
+			secrets:  c.secrets,
+			progress: c.tokens,
+			inbox:    c.inbox,
+			log:      env.Log,
+		},
+		&secretController{secrets: c.secrets, api: conn.api, watcher: conn.watcher},
+		&leaseController{api: conn.api, held: &m.lease},
+		&endpointController{endpoint: &m.endpoint, reload: env.Reload, log: env.Log},
+		&releaseController{released: c.released, rollout: rollout, updates: updates},
+		updates,
+		&readinessController{
+			root:    files,
+			api:     conn.api,
+			watcher: conn.watcher,
+			updates: &m.updates,
+		},
+		&reportController{
+			api:      conn.api,
+			root:     env.Root,
+			events:   conn.events,
+			log:      env.Log,
+			refusals: &m.refusals,
+		},
+		&baselineController{updates: &m.updates, root: env.Root, log: env.Log},
+		&addressController{
+			api:       conn.api,
+			addresses: &m.addresses,
+			local:     env.Addresses,
+			restarts:  restarts,
+			inbox:     c.inbox,
+		},
+		&restartController{remove: conn.api.removeRestart, restarts: restarts},
+		rollout,
+		&renewalController{
+			joiner: joiner{env},
+			who:    conn.who,
+			jobs:   conn.session,
+			log:    env.Log,
+			at:     conn.who.renewAt(env.Part()),
+		},
 	}
 }
 
 // handleEvent waits for an event and runs a step.
 func (s *session) handleEvent(ctx context.Context) {
-	timer := time.NewTimer(max(0, s.wake.Sub(s.Now())))
+	w := &s.memory.world
+	timer := time.NewTimer(max(0, s.wake.Sub(s.env.Now())))
 	defer timer.Stop()
-	events := s.events
-	if s.node == nil {
+
+	events := s.inbox.events
+	if w.node == nil {
 		events = nil // They wait for the Node that they are about.
 	}
 
 	select {
 	case <-ctx.Done():
 		return
-	case f := <-s.posted:
+	case f := <-s.inbox.posted:
 		f()
-	case s.status = <-s.reports:
+	case w.status = <-s.inbox.reports:
 	case e := <-events:
-		s.event(s.node, e.kind, e.reason, e.message)
-	case <-s.followed:
-		s.followAll(s.ctx)
+		s.events.write(w.node, s.env.Now(), e)
+	case <-s.inbox.wake:
 	case <-timer.C:
 	}
 
 	select {
-	case s.status = <-s.reports: // Decide by the newest status.
+	case w.status = <-s.inbox.reports: // Decide by the newest status.
 	default:
 	}
 
-	s.readCarried()
-	s.followTokens()
-	s.wake = s.Now().Add(leaseRenew)
 	s.step(ctx)
 }
 
-// wakeAt runs the next step no later than at.
-func (s *session) wakeAt(at time.Time) {
-	if at.Before(s.wake) {
-		s.wake = at
-	}
-}
-
-// step runs all parts that are due. The agent's Lease comes first, and no part
-// waits for another. A part that the API server rejects for good backs off.
+// step runs a step of each controller. None waits for another, and one whose
+// requests the API server rejects for good backs off.
 func (s *session) step(ctx context.Context) {
-	s.blocked = ""
+	w := &s.memory.world
+	s.wake = s.env.Now().Add(leaseRenew)
+	blocked := ""
 	failed := false
-	for i, part := range []func(context.Context) error{
-		s.renewLease, s.reload, s.releasePending, s.updateInPlace, s.reportNode, s.restoreAddresses,
-		s.restartUnits, s.writeTokens, s.renewOrReleaseRollout,
-	} {
-		if rest := s.rejections[i].until - s.Uptime(); rest > 0 {
+
+	for i := range s.parts {
+		p := &s.parts[i]
+		w.tick(s.env.Now(), s.env.Uptime())
+
+		if rest := p.rejection.until - w.uptime; rest > 0 {
 			failed = true
-			s.wakeAt(s.Now().Add(rest))
+			s.wakeAt(w.now.Add(rest))
 			continue
 		}
 
 		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-		err := part(ctx)
+		out, err := p.controller.step(ctx, w)
 		cancel()
-		s.rejections[i] = s.rejections[i].next(err, s.Uptime(), s.about)
 
+		s.wakeAt(out.wake)
+		if blocked == "" {
+			blocked = out.blocked
+		}
+
+		uptime := s.env.Uptime()
+		p.rejection = p.rejection.next(err, uptime, s.env.about)
 		if err != nil {
 			failed = true
 			s.handleResult("write", err)
-			s.wakeAt(s.Now().Add(max(s.about(retryStep), s.rejections[i].until-s.Uptime())))
+			rest := max(s.env.about(retryStep), p.rejection.until-uptime)
+			s.wakeAt(s.env.Now().Add(rest))
 		}
 	}
 
 	if s.failing && !failed {
-		s.recordResult("write", nil)
+		s.link.record("write", nil, s.env.Now())
 	}
-
 	s.failing = failed
-	s.mu.Lock()
-	defer s.mu.Unlock()
 
-	if s.link.Waits != s.blocked {
-		s.link.Waits = s.blocked
-		signal(s.linked)
-	}
+	s.link.edit(func(l *status.Cluster) {
+		*l = w.link(*l)
+		l.Waits = blocked
+	})
 }
 
-// about returns a random duration between half of d and one and a half, to
-// spread the nodes.
-func (c *Cluster) about(d time.Duration) time.Duration {
-	return time.Duration((0.5 + c.Part()) * float64(d))
-}
-
-// setBlocked records the first thing that the report of the Node waits for.
-func (s *session) setBlocked(what string) {
-	if s.blocked == "" {
-		s.blocked = what
+// wakeAt runs the next step no later than at, unless at is zero.
+func (s *session) wakeAt(at time.Time) {
+	if !at.IsZero() && at.Before(s.wake) {
+		s.wake = at
 	}
 }
 
 // handleResult records the result of a request under key.
 func (s *session) handleResult(key string, err error) {
 	s.refused = s.refused || apierrors.IsUnauthorized(err)
-	s.recordResult(key, err)
-	if err == nil && !s.finished {
-		s.endpoint.before = nil // The new address works.
+	s.link.record(key, err, s.env.Now())
+	if err == nil && !s.memory.world.ending {
+		s.memory.endpoint.answered()
 	}
 }
 
-// renewal requests the next certificate when it is time. The session goes on
-// while the request waits for approval.
-func (s *session) renewal(ctx context.Context) {
-	if s.renewing || s.update.busy || s.Now().Before(s.renew) {
-		return
-	}
+// jobs runs functions in the background until ctx ends.
+type jobs struct {
+	ctx   context.Context
+	group *sync.WaitGroup
+	post  func(ctx context.Context, f func())
+}
 
-	s.renewing = true
-	config := s.Config
-	s.group.Go(func() {
-		who, err := s.join(ctx, config, s.who, "")
-		s.post(ctx, func() {
-			s.renewing = false
-			if err != nil {
-				s.Log.Error("renew the certificate", zap.Error(err))
-				s.renew = s.Now().Add(time.Minute)
-				return
-			}
-			s.Log.Info("renewed the certificate", zap.Time("expires", who.NotAfter))
-			s.finished = true
-		})
+// run runs job. Then the goroutine of Run calls done with its error.
+func (j jobs) run(job func(ctx context.Context) error, done func(error)) {
+	j.group.Go(func() {
+		err := job(j.ctx)
+		j.post(j.ctx, func() { done(err) })
 	})
 }

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -57,8 +56,6 @@ type credentialStore struct{ dir *durable.Dir }
 func newCredentialStore(root *os.Root) credentialStore {
 	return credentialStore{durable.New(root, nil)}
 }
-
-func (c *Cluster) store() credentialStore { return newCredentialStore(c.Root) }
 
 // credentials returns the saved credentials, false if they are absent or
 // unreadable. Then the node requests new ones.
@@ -155,31 +152,26 @@ func (k credentialStore) saveSecret(name, configured string) error {
 
 // record returns the record of updates in place, false if absent.
 func (k credentialStore) record() (r inplace.Record, ok bool, err error) {
-	text, err := k.dir.Root().ReadFile(recordName)
-	if errors.Is(err, fs.ErrNotExist) {
-		return r, false, nil
+	ok, err = durable.ReadJSON(k.dir.Root().FS(), recordName, &r)
+	switch {
+	case errors.Is(err, durable.ErrCorrupt):
+		err = fmt.Errorf("/%s is damaged: %w; hint: remove it once the node runs its configuration",
+			recordName, err)
+	case err != nil:
+		err = fmt.Errorf("read the record of updates in place: %w", err)
 	}
 
 	if err != nil {
-		return r, false, fmt.Errorf("read the record of updates in place: %w", err)
+		return inplace.Record{}, false, err
 	}
-
-	if err := json.Unmarshal(text, &r); err != nil {
-		return inplace.Record{}, false, fmt.Errorf(
-			"/%s is damaged: %w; hint: remove it once the node runs its configuration",
-			recordName, err,
-		)
-	}
-
-	return r, true, nil
+	return r, ok, nil
 }
 
 func (k credentialStore) saveRecord(r inplace.Record) error {
-	text, err := json.Marshal(r)
-	if err != nil {
-		return fmt.Errorf("write /%s: %w", recordName, err)
+	if err := k.dir.MkdirAll(path.Dir(recordName)); err != nil {
+		return err
 	}
-	return k.write(recordName, append(text, '\n'), 0o600)
+	return k.dir.WriteJSON(recordName, r, 0o600)
 }
 
 // removeJoinFiles removes the bootstrap token and, once the kubelet has joined,

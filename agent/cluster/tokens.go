@@ -3,77 +3,68 @@ package cluster
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
-
-	"github.com/loam-os/loam/agent/config"
 )
-
-// tokens is the state of the token syncs of a node.
-type tokens struct {
-	// coming are the tokens of the configuration that is being applied. written
-	// are the synced tokens whose file was written or could not be written.
-	// Cluster.mu guards both.
-	coming  []Token
-	written map[Token]bool
-
-	// progress signals Prepare that written has changed.
-	progress chan struct{}
-
-	// checked is when the files were last compared with their Secrets,
-	// checkedOf for which generation.
-	checked   time.Time
-	checkedOf string
-}
 
 // tokenCheck is how often token files are compared with their Secrets.
 const tokenCheck = leaseRenew
 
-// tokenFile is the state of the file of a token.
-type tokenFile struct {
-	// token is the content of the file. failed says that the Secret has no
-	// token or that a new one could not be written.
-	token  []byte
-	failed bool
+// tokenProgress is how the goroutine that applies a configuration waits for the
+// session to write its tokens.
+type tokenProgress struct {
+	// changed signals that written has changed.
+	changed chan struct{}
+
+	mu sync.Mutex
+
+	// coming are the tokens of the configuration that is being applied.
+	coming []Token
+
+	// written are the synced tokens whose file was written or could not be
+	// written.
+	written map[Token]bool
+
+	// generation is the generation that the node runs.
+	generation string
 }
 
-var (
-	errNoSecret = errors.New("no such Secret")
-	errNoKey    = errors.New("the Secret has no token")
-)
+func newTokenProgress() *tokenProgress {
+	return &tokenProgress{changed: make(chan struct{}, 1), written: map[Token]bool{}}
+}
 
-// Prepare syncs the tokens of a configuration that is about to be applied and
-// waits until their files are written, because units of that configuration may
-// not start without them. It waits for at most secretTimeout, and not at all
-// while the API server does not answer. A zero configuration withdraws one that
-// is not applied after all.
-func (c *Cluster) Prepare(ctx context.Context, desired config.Desired) {
-	coming, err := tokensIn(desired)
-	if err != nil {
-		c.Log.Error("read the token syncs of the configuration", zap.Error(err))
+// prepare says which tokens the configuration has that is about to be applied.
+func (p *tokenProgress) prepare(coming []Token) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.coming = coming
+}
+
+// applied says which generation the node runs. If it is another, the coming
+// configuration is applied, or was reverted.
+func (p *tokenProgress) applied(generation string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.generation != generation {
+		p.generation = generation
+		p.coming = nil
 	}
+}
 
-	c.mu.Lock()
-	c.tokens.coming = coming
-	connected := c.link.Connected
-	c.mu.Unlock()
-	signal(c.followed)
-
-	if !connected {
-		return
-	}
-
+// wait waits for at most secretTimeout until all tokens are written.
+func (p *tokenProgress) wait(ctx context.Context, all []Token) {
 	limit := time.After(secretTimeout)
-	for !c.areWritten(coming) {
+	for !p.areWritten(all) {
 		select {
-		case <-c.tokens.progress:
+		case <-p.changed:
 		case <-limit:
 			return
 		case <-ctx.Done():
@@ -84,163 +75,151 @@ func (c *Cluster) Prepare(ctx context.Context, desired config.Desired) {
 
 // areWritten reports whether the files of all tokens were written or could not
 // be written.
-func (c *Cluster) areWritten(all []Token) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return !slices.ContainsFunc(all, func(t Token) bool { return !c.tokens.written[t] })
+func (p *tokenProgress) areWritten(all []Token) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !slices.ContainsFunc(all, func(t Token) bool { return !p.written[t] })
 }
 
-// allTokens returns the token syncs of the node, one for each path. The running
+// note says that a token was written or could not be written.
+func (p *tokenProgress) note(t Token) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.written[t] {
+		p.written[t] = true
+		signal(p.changed)
+	}
+}
+
+// sync returns the token syncs of the node, one for each path. The running
 // configuration has precedence over the one being applied, and that over
-// machine.yaml.
-func (s *session) allTokens() []Token {
-	s.mu.Lock()
-	coming := s.tokens.coming
-	s.mu.Unlock()
+// machine.yaml. It forgets tokens that are no longer synced: if one comes back,
+// it must be written again.
+func (p *tokenProgress) sync(running, machine []Token) []Token {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 
 	var all []Token
-	for _, t := range slices.Concat(s.carried.tokens, coming, s.Tokens) {
+	for _, t := range slices.Concat(running, p.coming, machine) {
 		if !slices.ContainsFunc(all, func(other Token) bool { return other.Path == t.Path }) {
 			all = append(all, t)
 		}
 	}
 
+	maps.DeleteFunc(p.written, func(t Token, _ bool) bool { return !slices.Contains(all, t) })
 	return all
 }
 
-// followTokens watches the Secrets of the tokens, and no others for tokens.
-func (s *session) followTokens() {
-	all := s.allTokens()
-	s.forgetWritten(all)
-	if slices.Equal(all, s.tokensWatched) {
-		return
-	}
-
-	s.tokensWatched = all
-	s.referTo(all)
-	s.followAll(s.ctx)
+// tokenFile is the state of the file of a token.
+type tokenFile struct {
+	// token is what the session has written to the file. failed says that the
+	// Secret has no token or that a new one could not be written.
+	token  []byte
+	failed bool
 }
 
-// referTo marks the Secrets of all tokens, and no others, as having tokens.
-func (s *session) referTo(all []Token) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	for _, r := range s.secrets {
-		r.hasToken = false
-	}
-
-	for _, t := range all {
-		r := s.refer(t.Secret)
-		r.hasToken = true
-		if r.files == nil {
-			r.files = map[string]tokenFile{}
-		}
-	}
-
-	s.dropUnused()
+// isDue reports whether to write token to the file. check says that the file may
+// have been changed by others.
+func (f tokenFile) isDue(token []byte, check bool) bool {
+	return check || !bytes.Equal(token, f.token)
 }
 
-// writeTokens writes the tokens that differ from their files. A file that
-// cannot be written is retried with the next step and reported once. It returns
-// no error, because none would be the API server's.
-func (s *session) writeTokens(context.Context) error {
-	check := s.isTokenCheckDue()
-	for _, t := range s.tokensWatched {
-		r, token, err := s.tokenOf(t)
-		if r == nil {
+// tokenChecks says when the files were last compared with their Secrets.
+type tokenChecks struct {
+	at         time.Time
+	generation string
+}
+
+// isDue reports whether to compare the files with their Secrets: every
+// tokenCheck, after a new generation, and after the clock was set back.
+func (c tokenChecks) isDue(w world) bool {
+	since := w.now.Sub(c.at)
+	return since < 0 || since >= tokenCheck-leaseEarly || c.generation != w.status.Generation
+}
+
+// tokenController writes the tokens that differ from their files. The file keeps
+// the last token of a Secret that is gone, which may still be valid.
+type tokenController struct {
+	root     *os.Root
+	secrets  *secretCache
+	progress *tokenProgress
+	inbox    inbox
+	log      *zap.Logger
+
+	// tokens are the syncs of the node, files the states of their files.
+	tokens []Token
+	files  map[Token]tokenFile
+	checks tokenChecks
+}
+
+// step returns no error, because none would be the API server's. A file that
+// cannot be written is retried with the next step and reported once.
+func (c *tokenController) step(_ context.Context, w *world) (outcome, error) {
+	c.setTokens(c.progress.sync(w.carried.tokens, w.config.Tokens))
+
+	check := c.checks.isDue(*w)
+	if check {
+		c.checks = tokenChecks{w.now, w.status.Generation}
+	}
+
+	for _, t := range c.tokens {
+		token, isKnown, err := c.secrets.token(t.Secret)
+		if !isKnown {
 			continue
 		}
 
-		have := r.files[t.Path]
-		isNew := !bytes.Equal(token, have.token)
-		if err == nil && (isNew || check) {
-			var wrote bool
-			wrote, err = s.writeToken(t, token)
-			if err == nil {
-				have.token = token
-			}
-			if wrote && !isNew {
-				s.Log.Warn("restored a token that was changed or removed",
-					zap.String("path", t.Path))
-			}
+		file := c.files[t]
+		if err == nil && file.isDue(token, check) {
+			err = c.write(t, token, &file)
 		}
 
-		if err != nil && !have.failed {
-			s.Log.Error("sync a token", zap.String("secret", t.Secret),
+		if err != nil && !file.failed {
+			c.log.Error("sync a token", zap.String("secret", t.Secret),
 				zap.String("path", t.Path), zap.Error(err))
-			s.Event(true, "TokenSync",
+			c.inbox.event(true, "TokenSync",
 				fmt.Sprintf("sync the token of Secret %s to %s: %v", t.Secret, t.Path, err))
 		}
 
-		have.failed = err != nil
-		r.files[t.Path] = have
-		s.noteWritten(t)
+		file.failed = err != nil
+		c.files[t] = file
+		c.progress.note(t)
 	}
 
-	return nil
+	return outcome{}, nil
 }
 
-// isTokenCheckDue reports whether to compare the token files with their
-// Secrets: every tokenCheck, and after a new generation.
-func (s *session) isTokenCheckDue() bool {
-	now := s.Now()
-	since := now.Sub(s.tokens.checked)
-	if since >= 0 && since < tokenCheck-time.Second/10 &&
-		s.tokens.checkedOf == s.status.Generation {
-		return false
+// setTokens has the Secrets of all tokens watched, and no others for tokens.
+func (c *tokenController) setTokens(all []Token) {
+	if c.files != nil && slices.Equal(all, c.tokens) {
+		return
 	}
 
-	s.tokens.checked = now
-	s.tokens.checkedOf = s.status.Generation
-	return true
-}
-
-// noteWritten tells Prepare that a token was handled.
-func (s *session) noteWritten(t Token) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.tokens.written[t] {
-		s.tokens.written[t] = true
-		signal(s.tokens.progress)
-	}
-}
-
-// forgetWritten forgets tokens that are no longer synced. If one comes back, it
-// must be written again.
-func (s *session) forgetWritten(all []Token) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	maps.DeleteFunc(s.tokens.written, func(t Token, _ bool) bool {
-		return !slices.Contains(all, t)
-	})
-}
-
-// tokenOf returns the token in a Secret; the reference is nil until the Secret
-// is known. The file keeps the last token of a Secret that is gone, which may
-// still be valid.
-func (s *session) tokenOf(t Token) (*reference, []byte, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r := s.secrets[t.Secret]
-	switch {
-	case r == nil || !r.hasToken || !r.isKnown:
-		return nil, nil, nil
-	case r.data == nil:
-		return r, nil, errNoSecret
-	case len(r.data["token"]) == 0:
-		return r, nil, errNoKey
+	files := map[Token]tokenFile{}
+	for _, t := range all {
+		files[t] = c.files[t]
 	}
 
-	return r, r.data["token"], nil
+	c.tokens = all
+	c.files = files
+	c.secrets.followTokens(all)
 }
 
-// writeToken reports whether the file had to change.
-func (s *session) writeToken(t Token, token []byte) (bool, error) {
+// write writes token to the file of t.
+func (c *tokenController) write(t Token, token []byte, file *tokenFile) error {
+	dir := newCredentialStore(c.root).dir
 	name := strings.TrimPrefix(t.Path, "/")
-	dir := s.store().dir
 	if err := dir.MkdirAll(path.Dir(name)); err != nil {
-		return false, err
+		return err
 	}
-	return dir.WriteFile(name, token, 0o640)
+
+	changed, err := dir.WriteFile(name, token, 0o640)
+	if err != nil {
+		return err
+	}
+
+	if changed && bytes.Equal(token, file.token) {
+		c.log.Warn("restored a token that was changed or removed", zap.String("path", t.Path))
+	}
+	file.token = token
+	return nil
 }

@@ -1,10 +1,9 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 	core "k8s.io/api/core/v1"
 
 	"github.com/loam-os/loam/agent/inplace"
-	"github.com/loam-os/loam/agent/osc"
 )
 
 // Labels, annotations and the condition of an update in place (Gardener
@@ -28,103 +26,89 @@ const (
 	triedAnnotation  = "node-agent.gardener.cloud/updating-operating-system-version"
 )
 
+// A failed step is retried after stepRetry, a failed upgrade after upgradeRetry.
 const (
-	// kubeletDeadline is how long the kubelet has to become healthy,
-	// kubeletTimeout how long it has to answer a request, kubeletPoll how often
-	// it is asked. A failed step is retried after stepRetry, a failed upgrade
-	// after upgradeRetry.
-	kubeletDeadline = 5 * time.Minute
-	kubeletTimeout  = 10 * time.Second
-	kubeletPoll     = 5 * time.Second
-	stepRetry       = time.Minute
-	upgradeRetry    = 10 * time.Minute
+	stepRetry    = time.Minute
+	upgradeRetry = 10 * time.Minute
 )
-
-// update is the state of an update in place.
-type update struct {
-	record inplace.Record
-
-	// known says that there is a record. The contract needs two configurations
-	// with inPlaceUpdates to compare. unsaved is the error of the last write of
-	// the record.
-	known   bool
-	unsaved error
-
-	// want is what the pending configuration asks for, nil for nothing. unclear
-	// is why that cannot be determined.
-	want    *inplace.Facts
-	unclear error
-
-	// busy says that the step doing is under way, retryAt when to retry a
-	// failed step, rebooting that the node is about to boot another release.
-	busy      bool
-	doing     inplace.Step
-	retryAt   time.Time
-	rebooting bool
-
-	// refusal is why the node did not reboot, to be reported.
-	refusal string
-}
 
 // unknownVersion is the version of a record that cannot be read. Every
 // difference then needs a drained node.
 const unknownVersion = "torn"
 
-// load reads the record of an earlier run.
-func (u *update) load(k credentialStore, log *zap.Logger) {
-	var err error
-	u.record, u.known, err = k.record()
+// updates is the state of updates in place.
+type updates struct {
+	record inplace.Record
+
+	// hasRecord says that there is a record. The contract needs two
+	// configurations with inPlaceUpdates to compare. unsaved is the error of
+	// the last write of the record.
+	hasRecord bool
+	unsaved   error
+
+	// rebooting says that the node is about to boot another release.
+	rebooting bool
+
+	// failure is a failure to be reported, nil for none. retryAt is when to
+	// retry the step after it.
+	failure *updateFailure
+	retryAt time.Time
+}
+
+// updateFailure is why a step of the update to a configuration with that digest
+// failed, and how long to wait before it is tried again.
+type updateFailure struct {
+	digest, reason string
+	pause          time.Duration
+}
+
+// loadUpdates reads the record of an earlier run.
+func loadUpdates(store credentialStore, log *zap.Logger) updates {
+	record, ok, err := store.record()
 	if err != nil {
 		log.Error("updates in place", zap.Error(err))
-		u.record = inplace.Record{Version: unknownVersion}
-		u.known = true
+		return updates{record: inplace.Record{Version: unknownVersion}, hasRecord: true}
 	}
+	return updates{record: record, hasRecord: ok}
 }
 
-// factsOf returns what a configuration asks for, nil for nothing.
-func (c *Cluster) factsOf(text []byte) (*inplace.Facts, error) {
-	if !bytes.Contains(text, []byte("inPlaceUpdates")) {
-		return nil, nil // Decoding takes time.
-	}
-
-	asked, _ := osc.Decode(dataKey, text) // The loop reports its errors.
-	u := asked.Update()
-	if u == nil {
-		return nil, nil
-	}
-
-	facts, err := inplace.FactsOf(*u, asked.Inline(inplace.KubeletConfig, c.hostname()))
-	return &facts, err
+// save sets and writes the record. If the write fails, the record still applies
+// and is written before the next step.
+func (u *updates) save(root *os.Root, r inplace.Record) error {
+	u.unsaved = newCredentialStore(root).saveRecord(r)
+	u.record = r
+	u.hasRecord = true
+	return u.unsaved
 }
 
-// nextStep returns the next step of the pending update.
-func (s *session) nextStep() inplace.Step {
-	u := &s.update
+// next returns the next step of the update to the pending configuration.
+func (u updates) next(w world) inplace.Step {
+	p := w.pending
 	switch {
-	case u.want == nil || s.pending == nil || !u.known:
+	case p == nil || p.update == nil || !u.hasRecord:
 		return inplace.Nothing
-	case !s.nodeKnown || s.status.Phase == "" || u.unclear != nil:
+	case !w.nodeKnown || w.status.Phase == "" || p.unclear != nil:
 		return inplace.Await // Until the state of the Node is known.
-	case s.node == nil:
+	case w.node == nil:
 		return inplace.Nothing
 	}
 
 	return inplace.Next(inplace.Node{
 		Record:  u.record,
-		Want:    *u.want,
-		Offered: s.pending.sum,
-		Image:   s.status.ImageVersion,
-		Tried:   s.node.Annotations[triedAnnotation],
-		BootID:  s.BootID,
-		Drained: drained(s.node),
-		Applied: s.status.Version == s.pending.sum && s.status.Change == nil,
+		Want:    *p.update,
+		Offered: p.sum,
+		Image:   w.status.ImageVersion,
+		Tried:   w.node.Annotations[triedAnnotation],
+		BootID:  w.bootID,
+		Drained: isDrained(w.node),
+		Applied: w.status.Version == p.sum && w.status.Change == nil,
 	})
 }
 
-// drained reports whether a Node may be updated: its pods are gone, or the
+// isDrained reports whether a Node may be updated: its pods are gone, or the
 // previous update failed. After a successful update the Node gets pods again,
 // and the drainer removes the label before it drains the Node again.
-func drained(n *core.Node) bool {
+func isDrained(n *core.Node) bool {
 	switch n.Labels[resultLabel] {
 	case failedResult:
 		return true
@@ -136,281 +120,269 @@ func drained(n *core.Node) bool {
 	})
 }
 
-// waitsForDrain says why the update of a Node that is not drained waits.
-func waitsForDrain(n *core.Node) string {
-	if n != nil && n.Labels[resultLabel] == successResult {
-		return " waits for the Node to be drained again, without its label " + resultLabel
-	}
-	return " waits for the Node to be drained"
+// updateAction is what to do about an update in place.
+type updateAction string
+
+const (
+	updateWait updateAction = "wait"
+	updateSave updateAction = "save the record"
+	updateRun  updateAction = "run the step"
+	updateFail updateAction = "report a failure"
+)
+
+// updateDecision is an action with its step, the reason of a failure, or what
+// the update waits for.
+type updateDecision struct {
+	action  updateAction
+	step    inplace.Step
+	reason  string
+	outcome outcome
 }
 
-// updateInPlace starts the next step of an update.
-func (s *session) updateInPlace(ctx context.Context) error {
-	step := s.nextStep()
-	u := &s.update
-	switch {
-	case u.busy:
-		s.setBlocked("update in place: " + string(u.doing))
-		return nil
-	case step == inplace.Nothing || s.node == nil || u.rebooting || s.renewing || s.finished ||
-		s.status.Phase == "":
-		return nil
-	case s.Now().Before(u.retryAt):
-		s.setBlocked("update in place: " + s.node.Annotations[reasonAnnotation])
-		s.wakeAt(u.retryAt)
-		return nil
-	case u.unsaved != nil:
-		return s.saveRecord(u.record)
-	case u.refusal != "":
-		refusal := u.refusal
-		u.refusal, u.retryAt = "", s.Now().Add(upgradeRetry)
-		return s.failUpdate(ctx, refusal)
+// decide decides what to do next.
+func (u updates) decide(w world) updateDecision {
+	step := u.next(w)
+	wait := func(out outcome) updateDecision {
+		return updateDecision{action: updateWait, outcome: out}
+	}
+	fail := func(reason string) updateDecision {
+		return updateDecision{action: updateFail, reason: reason}
 	}
 
-	want := *u.want
+	switch {
+	case w.updating != inplace.Nothing:
+		return wait(outcome{blocked: "update in place: " + string(w.updating)})
+	case step == inplace.Nothing || w.node == nil || w.status.Phase == "",
+		u.rebooting || w.renewing || w.ending:
+		return wait(outcome{})
+	case w.now.Before(u.retryAt):
+		return wait(outcome{
+			wake:    u.retryAt,
+			blocked: "update in place: " + w.node.Annotations[reasonAnnotation],
+		})
+	case u.failure != nil && u.failure.digest == w.pending.sum:
+		return fail(u.failure.reason)
+	case u.unsaved != nil:
+		return updateDecision{action: updateSave}
+	}
+
 	switch step {
 	case inplace.Await:
-		why := inplace.Diff(u.record.Done, want, s.status.ImageVersion).String() +
-			waitsForDrain(s.node)
-		if u.unclear != nil {
-			why = u.unclear.Error()
-		}
-		s.setBlocked("update of " + why)
+		return wait(outcome{blocked: "update of " + u.waitsFor(w)})
 	case inplace.Configure:
-		if s.status.Offered == s.pending.sum && s.status.Refused && s.status.Error != nil {
-			return s.failUpdate(ctx, s.status.Error.Problem)
+		s := w.status
+		if s.Offered == w.pending.sum && s.Refused && s.Error != nil {
+			return fail(s.Error.Problem)
 		}
-	case inplace.OS:
-		return s.updateOS(ctx, want.OS)
+		return wait(outcome{})
 	case inplace.GaveUp:
-		return s.failUpdate(ctx,
-			fmt.Sprintf("the node came back with version %s, not %s",
-				s.status.ImageVersion, want.OS))
-	case inplace.Tokens: // The token sync writes new ones as they appear.
-		return s.stepDone(step, want)
-	case inplace.Report:
-		if err := s.reportUpdated(ctx); err != nil {
-			return err
-		}
-		return s.stepDone(step, want)
-	default:
-		s.runStep(step, want, s.stepFunc(step))
+		return fail(fmt.Sprintf("the node came back with version %s, not %s",
+			w.status.ImageVersion, w.pending.update.OS))
 	}
 
-	return nil
+	return updateDecision{action: updateRun, step: step}
 }
 
-// stepFunc returns the function of a step that takes time.
-func (s *session) stepFunc(step inplace.Step) func(ctx context.Context) error {
-	name := s.node.Name
-	config := s.Config
-	return map[inplace.Step]func(context.Context) error{
-		inplace.Kubelet: s.waitForKubelet,
-		inplace.Agent: func(ctx context.Context) error {
-			_, err := s.join(ctx, config, s.who, "")
+// waitsFor says what the pending update changes and why it waits.
+func (u updates) waitsFor(w world) string {
+	if err := w.pending.unclear; err != nil {
+		return err.Error()
+	}
+
+	changes := inplace.Diff(u.record.Done, *w.pending.update, w.status.ImageVersion).String()
+	if w.node.Labels[resultLabel] == successResult {
+		return changes + " waits for the Node to be drained again, without its label " + resultLabel
+	}
+	return changes + " waits for the Node to be drained"
+}
+
+// begun returns the record for the time from which the pending configuration is
+// released, and whether it is another: an update begins with it, or an earlier
+// one ends. step is the next step.
+func (u updates) begun(step inplace.Step, w world) (r inplace.Record, isNew bool) {
+	r = u.record
+	switch {
+	case step == inplace.Configure && r.Version != w.pending.sum:
+		r.Version = w.pending.sum
+	case r.Version != "" && r.Version != unknownVersion && r.Version != w.pending.sum:
+		r.Version = ""
+	default:
+		return r, false
+	}
+
+	r.Cleared = false
+	return r, true
+}
+
+// updateController updates the node in place.
+type updateController struct {
+	updates *updates
+	env     Env
+	conn    connection
+	inbox   inbox
+}
+
+func (c *updateController) step(ctx context.Context, w *world) (outcome, error) {
+	u := c.updates
+	d := u.decide(*w)
+	switch d.action {
+	case updateSave:
+		return outcome{}, u.save(c.env.Root, u.record)
+	case updateFail:
+		if u.failure != nil {
+			u.retryAt = w.now.Add(u.failure.pause)
+			u.failure = nil
+		}
+		return c.fail(ctx, w, d.reason)
+	case updateRun:
+		return c.run(ctx, w, d.step)
+	}
+
+	return d.outcome, nil
+}
+
+// begin records that an update begins with the pending configuration, or that
+// an earlier one ends, before anything changes for it.
+func (c *updateController) begin(step inplace.Step, w world) error {
+	u := c.updates
+	record, isNew := u.begun(step, w)
+	if !isNew {
+		return nil
+	}
+
+	changes := inplace.Changes{}
+	if step == inplace.Configure {
+		changes = inplace.Diff(record.Done, *w.pending.update, w.status.ImageVersion)
+	}
+
+	if changes.CPUManagerPolicy {
+		// The kubelet does not start with the state of another policy.
+		if err := newCredentialStore(c.env.Root).dir.Remove(cpuManagerState); err != nil {
 			return err
-		},
-		inplace.Rejoin: func(ctx context.Context) error { return s.rejoinKubelet(ctx, config) },
-		inplace.Clear:  func(ctx context.Context) error { return s.api.deletePods(ctx, name) },
-	}[step]
+		}
+	}
+
+	return u.save(c.env.Root, record)
 }
 
-// runStep runs a step in the background and handles its result.
-func (s *session) runStep(
-	step inplace.Step, want inplace.Facts, do func(ctx context.Context) error,
-) {
-	s.update.busy = true
-	s.update.doing = step
-	s.Log.Info("updating in place", zap.String("step", string(step)))
+// run runs a step.
+func (c *updateController) run(
+	ctx context.Context, w *world, step inplace.Step,
+) (outcome, error) {
+	want := *w.pending.update
+	name := w.node.Name
+	config := w.config
 
-	s.group.Go(func() {
-		err := do(s.ctx)
-		s.post(s.ctx, func() {
-			s.update.busy = false
-			if err == nil {
-				err = s.stepDone(step, want)
-			}
-			if err != nil && s.ctx.Err() == nil {
-				s.update.retryAt = s.Now().Add(stepRetry)
-				if err := s.failUpdate(s.ctx, err.Error()); err != nil {
-					s.handleResult("write", err)
-				}
-			}
+	switch step {
+	case inplace.OS:
+		return c.bootRelease(ctx, w, want.OS)
+	case inplace.Tokens: // The token sync writes new ones as they appear.
+		return outcome{}, c.done(w, step, want)
+	case inplace.Report:
+		if err := c.reportSuccess(ctx, w); err != nil {
+			return outcome{}, err
+		}
+		return outcome{}, c.done(w, step, want)
+	case inplace.Kubelet:
+		c.start(w, step, func(ctx context.Context) error { return pollKubelet(ctx, c.env.Kubelet) })
+	case inplace.Agent:
+		c.start(w, step, func(ctx context.Context) error {
+			_, err := joiner{c.env}.join(ctx, config, c.conn.who, "")
+			return err
 		})
+	case inplace.Rejoin:
+		c.start(w, step, func(ctx context.Context) error { return rejoinKubelet(ctx, c.env, config) })
+	case inplace.Clear:
+		c.start(w, step, func(ctx context.Context) error { return c.conn.api.deletePods(ctx, name) })
+	}
+
+	return outcome{}, nil
+}
+
+// start runs a step that takes time in the background and records its result.
+func (c *updateController) start(
+	w *world, step inplace.Step, job func(ctx context.Context) error,
+) {
+	w.updating = step
+	digest := w.pending.sum
+	want := *w.pending.update
+	c.env.Log.Info("updating in place", zap.String("step", string(step)))
+
+	c.conn.session.run(job, func(err error) {
+		w.updating = inplace.Nothing
+		if err == nil {
+			err = c.done(w, step, want)
+		}
+		if err != nil {
+			c.updates.failure = &updateFailure{digest, err.Error(), stepRetry}
+		}
 	})
 }
 
-// stepDone records that a step towards want succeeded.
-func (s *session) stepDone(step inplace.Step, want inplace.Facts) error {
-	if !s.update.known {
+// done records that a step towards want succeeded. With another certificate of
+// the agent, the next session begins.
+func (c *updateController) done(w *world, step inplace.Step, want inplace.Facts) error {
+	if !c.updates.hasRecord {
 		return nil // The configuration no longer asks for updates.
 	}
-	s.finished = s.finished || step == inplace.Agent
-	return s.saveRecord(s.update.record.After(step, want))
+	w.ending = w.ending || step == inplace.Agent
+	return c.updates.save(c.env.Root, c.updates.record.After(step, want))
 }
 
-// reportUpdated reports on the Node that the update is done.
-func (s *session) reportUpdated(ctx context.Context) error {
-	s.Event(false, "InPlaceUpdate", "the update in place is done")
-	return s.change(ctx, desiredMeta{
-		labels:      map[string]*string{resultLabel: new(successResult)},
-		annotations: map[string]*string{reasonAnnotation: nil, triedAnnotation: nil},
-	})
-}
-
-// begin records that an update begins, or that an earlier one ends, before
-// anything changes for it.
-func (s *session) begin(step inplace.Step) error {
-	r := s.update.record
-	switch {
-	case step == inplace.Configure && r.Version != s.pending.sum:
-		if inplace.Diff(r.Done, *s.update.want, s.status.ImageVersion).CPUManagerPolicy {
-			err := s.store().dir.Remove(cpuManagerState)
-			if err != nil { // The kubelet does not start with the state of another policy.
-				return err
-			}
-		}
-		r.Version = s.pending.sum
-		r.Cleared = false
-	case r.Version != "" && r.Version != unknownVersion && r.Version != s.pending.sum:
-		r.Version = ""
-		r.Cleared = false
-	default:
-		return nil
-	}
-
-	return s.saveRecord(r)
-}
-
-// saveRecord sets and writes the record. If the write fails, the record still
-// applies and is written before the next step.
-func (s *session) saveRecord(r inplace.Record) error {
-	u := &s.update
-	u.unsaved = s.store().saveRecord(r)
-	u.record = r
-	u.known = true
-	return u.unsaved
-}
-
-// firstRecord creates the record when the node runs the first configuration
-// with inPlaceUpdates, and removes it when the last one is gone.
-func (s *session) firstRecord() error {
-	u := &s.update
-	switch {
-	case u.want != nil && u.unclear == nil && !u.known:
-		return s.saveRecord(inplace.Record{Done: *u.want})
-	case u.want == nil && u.known:
-		u.record = inplace.Record{}
-		u.known = false
-		return s.store().dir.Remove(recordName)
-	}
-	return nil
-}
-
-// updateOS boots another release. The Node records its version and the record
+// bootRelease boots another release. The Node records its version and the record
 // the boot ID: if the node comes back without that release, it is not tried
 // again.
-func (s *session) updateOS(ctx context.Context, version string) error {
-	if s.Upgrade == nil {
-		return s.failUpdate(ctx, "this node cannot update its operating system")
+func (c *updateController) bootRelease(
+	ctx context.Context, w *world, version string,
+) (outcome, error) {
+	if c.env.Upgrade == nil {
+		return c.fail(ctx, w, "this node cannot update its operating system")
 	}
 
-	r := s.update.record
-	r.Boot = s.BootID
-	if err := s.saveRecord(r); err != nil {
-		return err
+	u := c.updates
+	record := u.record
+	record.Boot = w.bootID
+	if err := u.save(c.env.Root, record); err != nil {
+		return outcome{}, err
 	}
 
-	err := s.change(ctx, desiredMeta{annotations: map[string]*string{triedAnnotation: &version}})
-	if err != nil {
-		return err
+	tried := desiredMeta{annotations: map[string]*string{triedAnnotation: &version}}
+	if err := c.conn.api.patchNode(ctx, w, "", mergePatch, tried.patch(w.node)); err != nil {
+		return outcome{}, err
 	}
 
-	c := s.Cluster // The goroutine may outlive the session.
-	c.update.rebooting = true
-	c.background.Go(func() {
-		if err := c.Upgrade(c.life, version); err != nil {
-			c.post(c.life, func() {
-				c.update.rebooting = false
-				c.update.refusal = err.Error()
-			})
+	u.rebooting = true
+	digest := w.pending.sum
+	c.conn.lasting.run(func(ctx context.Context) error {
+		return c.env.Upgrade(ctx, version)
+	}, func(err error) {
+		if err != nil {
+			u.rebooting = false
+			u.failure = &updateFailure{digest, err.Error(), upgradeRetry}
 		}
 	})
 
-	return nil
+	return outcome{}, nil
 }
 
-// failUpdate reports on the Node why an update cannot go on.
-func (s *session) failUpdate(ctx context.Context, reason string) error {
-	s.setBlocked("update in place: " + reason)
-	return s.change(ctx, desiredMeta{
+// reportSuccess reports on the Node that the update is done.
+func (c *updateController) reportSuccess(ctx context.Context, w *world) error {
+	c.inbox.event(false, "InPlaceUpdate", "the update in place is done")
+	success := desiredMeta{
+		labels:      map[string]*string{resultLabel: new(successResult)},
+		annotations: map[string]*string{reasonAnnotation: nil, triedAnnotation: nil},
+	}
+	return c.conn.api.patchNode(ctx, w, "", mergePatch, success.patch(w.node))
+}
+
+// fail reports on the Node why an update cannot go on.
+func (c *updateController) fail(
+	ctx context.Context, w *world, reason string,
+) (outcome, error) {
+	failure := desiredMeta{
 		labels:      map[string]*string{resultLabel: new(failedResult)},
 		annotations: map[string]*string{reasonAnnotation: &reason},
-	})
-}
-
-// change patches the Node as desired.
-func (s *session) change(ctx context.Context, w desiredMeta) error {
-	if s.node == nil {
-		return errors.New("the Node is gone")
 	}
-
-	patch := w.patch(s.node)
-	if patch == nil {
-		return nil
-	}
-
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-
-	n, err := s.api.patchNode(ctx, s.node.Name, "", mergePatch, patch)
-	if err == nil {
-		s.node = n
-		s.seen = true
-	}
-
-	return err
-}
-
-// waitForKubelet waits until the kubelet is healthy.
-func (s *session) waitForKubelet(ctx context.Context) error { return pollKubelet(ctx, s.Kubelet) }
-
-// pollKubelet calls right until it succeeds or kubeletDeadline has passed.
-func pollKubelet(ctx context.Context, right func(ctx context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, kubeletDeadline)
-	defer cancel()
-
-	for {
-		try, end := context.WithTimeout(ctx, kubeletTimeout)
-		err := right(try)
-		end()
-		if err == nil {
-			return nil
-		}
-
-		pause(ctx, kubeletPoll)
-		if ctx.Err() != nil {
-			return fmt.Errorf("kubelet is not healthy after the update: %w", err)
-		}
-	}
-}
-
-// rejoinKubelet makes the kubelet request a certificate of the new authority
-// with its present one. While it rotates its certificate, the kubelet is
-// healthy before it has the new one.
-func (s *session) rejoinKubelet(ctx context.Context, config Config) error {
-	k := s.store()
-	if err := k.prepareRejoin(config); err != nil {
-		return err
-	}
-	if err := s.Restart(ctx, []string{kubeletUnit}); err != nil {
-		return err
-	}
-	return pollKubelet(ctx, func(ctx context.Context) error {
-		if err := s.Kubelet(ctx); err != nil {
-			return err
-		}
-		_, err := k.kubeletCertificate()
-		return err
-	})
+	err := c.conn.api.patchNode(ctx, w, "", mergePatch, failure.patch(w.node))
+	return outcome{blocked: "update in place: " + reason}, err
 }

@@ -2,7 +2,9 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	coordination "k8s.io/api/coordination/v1"
@@ -20,27 +22,60 @@ const (
 	strategicPatch = types.StrategicMergePatchType
 )
 
-// patchNode patches the Node or its subresource part.
+// patchNode patches the Node of w or its subresource part, and puts the answer
+// into w. A nil patch changes nothing.
 func (a *api) patchNode(
-	ctx context.Context, name, part string, kind types.PatchType, patch []byte,
-) (*core.Node, error) {
-	n := &core.Node{}
-	r := a.core.Patch(kind).Resource("nodes").Name(name)
+	ctx context.Context, w *world, part string, kind types.PatchType, patch []byte,
+) error {
+	if w.node == nil {
+		return errors.New("the Node is gone")
+	}
+	if patch == nil {
+		return nil
+	}
+
+	r := a.core.Patch(kind).Resource("nodes").Name(w.node.Name)
 	if part != "" {
 		r = r.SubResource(part)
 	}
+
+	n := &core.Node{}
 	if err := r.Body(patch).Do(ctx).Into(n); err != nil {
-		return nil, fmt.Errorf("patch Node %s: %w", name, err)
+		return fmt.Errorf("patch Node %s: %w", w.node.Name, err)
 	}
-	return n, nil
+
+	w.setNode(n)
+	return nil
 }
 
-// event creates an Event about the Node. It is best effort and not retried.
-func (s *session) event(n *core.Node, kind, reason, message string) {
-	now := meta.NewTime(s.Now())
-	e := &core.Event{
+// eventWriter creates Events about the Node. They are best effort and not
+// retried.
+type eventWriter struct {
+	api   *api
+	group *sync.WaitGroup
+	log   *zap.Logger
+}
+
+// write creates an Event about n in the background.
+func (w eventWriter) write(n *core.Node, at time.Time, e event) {
+	object := eventOf(n, at, e)
+	w.group.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
+		defer cancel()
+
+		err := w.api.core.Post().Namespace(object.Namespace).Resource("events").Body(object).
+			Do(ctx).Error()
+		if err != nil {
+			w.log.Warn("report an event", zap.String("reason", e.reason), zap.Error(err))
+		}
+	})
+}
+
+func eventOf(n *core.Node, at time.Time, e event) *core.Event {
+	now := meta.NewTime(at)
+	return &core.Event{
 		ObjectMeta: meta.ObjectMeta{
-			Name:      fmt.Sprintf("%s.%x", n.Name, s.Now().UnixNano()),
+			Name:      fmt.Sprintf("%s.%x", n.Name, at.UnixNano()),
 			Namespace: meta.NamespaceDefault,
 		},
 		InvolvedObject: core.ObjectReference{
@@ -49,9 +84,9 @@ func (s *session) event(n *core.Node, kind, reason, message string) {
 			Name:       n.Name,
 			UID:        n.UID,
 		},
-		Type:                kind,
-		Reason:              reason,
-		Message:             message,
+		Type:                e.kind,
+		Reason:              e.reason,
+		Message:             e.message,
 		FirstTimestamp:      now,
 		LastTimestamp:       now,
 		Count:               1,
@@ -59,58 +94,6 @@ func (s *session) event(n *core.Node, kind, reason, message string) {
 		ReportingController: "gardener-node-agent",
 		ReportingInstance:   n.Name,
 	}
-
-	s.group.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
-		defer cancel()
-
-		err := s.api.core.Post().Namespace(e.Namespace).Resource("events").Body(e).Do(ctx).Error()
-		if err != nil {
-			s.Log.Warn("report an event", zap.String("reason", reason), zap.Error(err))
-		}
-	})
-}
-
-// renewLease renews the agent's own Lease, which shows that the agent is alive.
-func (s *session) renewLease(ctx context.Context) error {
-	if s.node == nil {
-		s.lease = nil
-		return nil
-	}
-
-	at := s.Now()
-	if at.Before(s.renewed.Add(leaseRenew-time.Second/10)) && !at.Before(s.renewed) &&
-		s.lease != nil {
-		// Not before the last renewal, since the clock may be set back.
-		s.wakeAt(s.renewed.Add(leaseRenew))
-		return nil
-	}
-
-	name := leasePrefix + s.node.Name
-	term := int32(leaseTerm / time.Second)
-	now := meta.NewMicroTime(at)
-	l, err := s.api.putLease(ctx, s.lease, name, func(l *coordination.Lease) error {
-		l.OwnerReferences = []meta.OwnerReference{{
-			APIVersion: "v1",
-			Kind:       "Node",
-			Name:       s.node.Name,
-			UID:        s.node.UID,
-		}}
-
-		l.Spec.HolderIdentity = &name
-		l.Spec.LeaseDurationSeconds = &term
-		l.Spec.RenewTime = &now
-
-		return nil
-	})
-
-	s.lease = l
-	if err == nil {
-		s.renewed = at
-		s.wakeAt(s.renewed.Add(leaseRenew))
-	}
-
-	return err
 }
 
 // putLease creates or updates a Lease. have is its last known state, nil for

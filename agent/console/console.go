@@ -53,8 +53,9 @@ func Open(dev, active string) (*Printer, error) {
 	return p, nil
 }
 
-// Announced must be called before Show with the generation whose applied line an
-// earlier run of the agent has printed in this boot, so that Show does not repeat it.
+// Announced must be called before Show with the generation whose applied line
+// an earlier run of the agent has printed in this boot, so that Show does not
+// repeat it.
 func (p *Printer) Announced(generation string) { p.announced = generation }
 
 // Show prints the status as a table, and once for each generation that is applied

@@ -28,10 +28,23 @@ func TestShowPrintsTheAppliedLineOncePerGeneration(t *testing.T) {
 		want            int
 	}{
 		{name: "no generation is applied", shown: []status.Status{{Phase: status.Waiting}}},
-		{name: "one generation, shown twice", shown: []status.Status{applied("1"), applied("1")}, want: 1},
+		{
+			name:  "one generation, shown twice",
+			shown: []status.Status{applied("1"), applied("1")},
+			want:  1,
+		},
 		{name: "two generations", shown: []status.Status{applied("1"), applied("2")}, want: 2},
-		{name: "an earlier run has announced it", announced: "1", shown: []status.Status{applied("1")}},
-		{name: "an earlier run has announced another", announced: "1", shown: []status.Status{applied("2")}, want: 1},
+		{
+			name:      "an earlier run has announced it",
+			announced: "1",
+			shown:     []status.Status{applied("1")},
+		},
+		{
+			name:      "an earlier run has announced another",
+			announced: "1",
+			shown:     []status.Status{applied("2")},
+			want:      1,
+		},
 		{
 			name:  "a unit has failed, before and after",
 			shown: []status.Status{failed, appliedWithFailedUnit, appliedWithFailedUnit},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/osc"
+	"github.com/loam-os/loam/hint"
 )
 
 // Provider provides contents. It returns ErrAbsent for content that it does not
@@ -27,8 +28,8 @@ type Provider interface {
 var ErrAbsent = errors.New("not found")
 
 // errNowhere is returned if the node has no provider.
-var errNowhere = errors.New("the node has no source of contents; " +
-	"hint: name one in machine.yaml, such as contents: {directory: {path: /var/lib/contents}}")
+var errNowhere = hint.With(errors.New("the node has no source of contents"),
+	"name one in machine.yaml, such as contents: {directory: {path: /var/lib/contents}}")
 
 // Resolve returns the content of each reference. The error lists every missing
 // content with its reference. A nil provider has nothing.

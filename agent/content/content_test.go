@@ -16,6 +16,7 @@ import (
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/content"
 	"github.com/loam-os/loam/agent/osc"
+	"github.com/loam-os/loam/hint"
 )
 
 var (
@@ -119,7 +120,7 @@ func TestResolveWithoutAPlace(t *testing.T) {
 	_, err := content.Resolve(t.Context(), nil, []osc.Reference{bundle})
 	const want = "find bundle.crt of the Secret ca: the node has no source of contents; " +
 		"hint: name one in machine.yaml, such as contents: {directory: {path: /var/lib/contents}}"
-	if err == nil || err.Error() != want {
+	if err == nil || hint.Line(err) != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"net/http"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/loam-os/loam/hint"
 )
 
 // Client is the Node behind a socket. If the context of a method ends, the
@@ -115,11 +117,10 @@ func unreachable(err error) error {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("wait for the agent, which goes on: %w", err)
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("connect to the agent: %w\nhint: run the command as root", err)
+		return hint.With(fmt.Errorf("connect to the agent: %w", err), "run the command as root")
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ECONNREFUSED):
-		return fmt.Errorf("%w: %w\nhint: systemctl status loam-agent", ErrNoAgent, err)
+		return hint.With(fmt.Errorf("%w: %w", ErrNoAgent, err), "systemctl status loam-agent")
 	}
-	return fmt.Errorf(
-		"the agent ended before it answered: %w\nhint: systemctl status loam-agent", err,
-	)
+	return hint.With(fmt.Errorf("the agent ended before it answered: %w", err),
+		"systemctl status loam-agent")
 }

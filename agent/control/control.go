@@ -1,6 +1,3 @@
-// Package control connects a command on the node with the agent that owns the
-// node: HTTP with JSON over a unix socket. Both ends implement Node, so a
-// request through the socket is the same as a call of the agent.
 package control
 
 import (

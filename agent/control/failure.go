@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/loam-os/loam/agent/document"
+	"github.com/loam-os/loam/hint"
 )
 
 // ErrBusy means that another change is under way.
@@ -22,6 +23,7 @@ var ErrUnreachable = errors.New("cannot be reached")
 // in its chain on which callers branch.
 type failure struct {
 	Text     string          `json:"error"`
+	Advice   []string        `json:"hints,omitempty"`
 	Document document.Errors `json:"document,omitempty"`
 	Busy     bool            `json:"busy,omitempty"`
 	// Restarting is ErrRestarting.
@@ -39,17 +41,21 @@ type Refusal struct {
 	Problem, Hint string
 }
 
-func (r *Refusal) Error() string {
+func (r *Refusal) Error() string { return r.Problem }
+
+// Hints implements [hint.Hinted].
+func (r *Refusal) Hints() []string {
 	if r.Hint == "" {
-		return r.Problem
+		return nil
 	}
-	return r.Problem + "\nhint: " + r.Hint
+	return []string{r.Hint}
 }
 
 func asFailure(err error) failure {
 	wrong, _ := errors.AsType[document.Errors](err)
 	f := failure{
 		Text:        err.Error(),
+		Advice:      hint.All(err),
 		Document:    wrong,
 		Busy:        errors.Is(err, ErrBusy),
 		Restarting:  errors.Is(err, ErrRestarting),
@@ -62,6 +68,9 @@ func asFailure(err error) failure {
 }
 
 func (f failure) Error() string { return f.Text }
+
+// Hints implements [hint.Hinted].
+func (f failure) Hints() []string { return f.Advice }
 
 func (f failure) Unwrap() []error {
 	var chain []error

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/loam-os/loam/agent/control"
+	"github.com/loam-os/loam/hint"
 )
 
 func TestListen(t *testing.T) {
@@ -104,7 +105,7 @@ func TestClientWithoutAgent(t *testing.T) {
 		t.Helper()
 		_, err := control.Client{Socket: socket}.Verify(t.Context(), control.VerifyRequest{})
 		if err == nil || !strings.HasPrefix(err.Error(), want) ||
-			!strings.HasSuffix(err.Error(), "\nhint: systemctl status loam-agent") {
+			!strings.HasSuffix(hint.Text(err), "\nhint: systemctl status loam-agent") {
 			t.Errorf("error %v, want %q and the hint", err, want)
 		}
 	}

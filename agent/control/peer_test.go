@@ -16,7 +16,7 @@ const nobody = 65534
 // mode. A socket in the abstract namespace (unix(7)) has no mode.
 func TestOnlyRootIsAllowed(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Skip("only root can become somebody else")
+		t.Skip("only root can become another user")
 	}
 
 	socket := fmt.Sprintf("@loam-test-%d", os.Getpid())

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/loam-os/loam/agent/control"
+	"github.com/loam-os/loam/hint"
 )
 
 // post sends body over conn to the agent, as any program might.
@@ -193,7 +194,7 @@ func TestAgentThatStops(t *testing.T) {
 	}
 
 	_, err := a.Client.Confirm(t.Context())
-	if err == nil || !strings.HasSuffix(err.Error(), "\nhint: systemctl status loam-agent") {
+	if err == nil || !strings.HasSuffix(hint.Text(err), "\nhint: systemctl status loam-agent") {
 		t.Errorf("no agent: error %v, want the hint", err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/agent/document"
+	"github.com/loam-os/loam/hint"
 )
 
 // A node behind a socket behaves like the node itself.
@@ -156,7 +157,7 @@ func failures(t *testing.T, node control.Node) {
 func TestRefusalKeepsItsCode(t *testing.T) {
 	_, err := start(t).Client.Upgrade(t.Context(), control.UpgradeRequest{Plan: true})
 	r, is := errors.AsType[*control.Refusal](err)
-	if !is || r.Code != "same" || err.Error() != "upgrade: it runs already\nhint: wait" {
+	if !is || r.Code != "same" || hint.Text(err) != "upgrade: it runs already\nhint: wait" {
 		t.Errorf("error %v, refusal %v", err, r)
 	}
 }

@@ -78,6 +78,7 @@ func Schema(config []byte, info *debug.BuildInfo) (int, error) {
 	if err := toml.Unmarshal(config, &head); err != nil {
 		return 0, fmt.Errorf("parse the image's containerd configuration: %w", err)
 	}
+
 	switch {
 	case head.Version != 0:
 		return head.Version, nil
@@ -93,6 +94,7 @@ func hasBinDirs(info *debug.BuildInfo) bool {
 	if info == nil {
 		return false
 	}
+
 	for _, module := range append(slices.Clip(info.Deps), &info.Main) {
 		var major, minor int
 		if !strings.HasSuffix(module.Path, "containerd/containerd/v2") {

@@ -1,6 +1,3 @@
-// Package cri renders the configuration of containerd: config.toml, always
-// derived from the image's own, and a hosts.toml for each registry. Everything
-// except Observe is pure.
 package cri
 
 import "path"

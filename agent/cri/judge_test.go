@@ -1,9 +1,11 @@
 package cri_test
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -20,9 +22,9 @@ func TestContainerdReadsIt(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if base.Schema != 2 || len(base.Config) == 0 {
-		t.Errorf("the image has schema %d and %d bytes of configuration",
-			base.Schema, len(base.Config))
+	if base.Schema != 3 || !base.BinDirs || len(base.Config) == 0 {
+		t.Errorf("the image has schema %d, bin_dirs %v and %d bytes of configuration",
+			base.Schema, base.BinDirs, len(base.Config))
 	}
 
 	text, err := cri.Render(wanted(), base)
@@ -31,7 +33,16 @@ func TestContainerdReadsIt(t *testing.T) {
 	}
 
 	file := filepath.Join(t.TempDir(), "config.toml")
-	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+	// What an extension drops in may be of the older schema still.
+	text = strings.ReplaceAll(text, "/etc/containerd/conf.d", filepath.Dir(file)+"/conf.d")
+	dropIn := filepath.Join(filepath.Dir(file), "conf.d", "extension.toml")
+	err = errors.Join(
+		os.Mkdir(filepath.Dir(dropIn), 0o755),
+		os.WriteFile(file, []byte(text), 0o644),
+		os.WriteFile(dropIn, []byte("version = 2\n[plugins.'"+v2+
+			"'.containerd.runtimes.extension]\nruntime_type = 'io.containerd.extension.v1'\n"), 0o644),
+	)
+	if err != nil {
 		t.Fatal(err)
 	}
 
@@ -41,19 +52,21 @@ func TestContainerdReadsIt(t *testing.T) {
 		t.Fatalf("containerd config dump: %v", err)
 	}
 
-	runtimes := []string{v2, "containerd", "runtimes"}
+	runtimes := []string{runtime, "containerd", "runtimes"}
 	for _, test := range []struct {
 		path []string
 		want any
 	}{
-		{[]string{v2, "registry", "config_path"}, cri.HostsDir},
-		{[]string{v2, "sandbox_image"}, "registry.site.local/pause:3.10"},
-		{[]string{v2, "cni", "bin_dir"}, "/opt/cni/bin"},
-		{[]string{v2, "cni", "max_conf_num"}, int64(3)},
-		{[]string{v2, "max_concurrent_downloads"}, int64(7)},
+		{[]string{images, "registry", "config_path"}, cri.HostsDir},
+		{[]string{images, "pinned_images", "sandbox"}, "registry.site.local/pause:3.10"},
+		{[]string{runtime, "cni", "bin_dirs"}, []any{"/opt/cni/bin"}},
+		{[]string{runtime, "cni", "conf_dir"}, "/etc/cni/net.d"},
+		{[]string{runtime, "cni", "max_conf_num"}, int64(3)},
+		{[]string{images, "max_concurrent_downloads"}, int64(7)},
 		{append(runtimes, "runc", "runtime_type"), "io.containerd.runc.v2"},
 		{append(runtimes, "runc", "options", "SystemdCgroup"), true},
 		{append(runtimes, "gvisor", "runtime_type"), "io.containerd.runsc.v1"},
+		{append(runtimes, "extension", "runtime_type"), "io.containerd.extension.v1"},
 		{append(runtimes, "gvisor", "options", "TypeUrl"), "x"},
 		{[]string{"io.containerd.gc.v1.scheduler", "pause_threshold"}, 0.05},
 	} {

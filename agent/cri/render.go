@@ -39,7 +39,7 @@ func Render(cfg Config, base Base) (string, error) {
 }
 
 // Replaced returns the plugins of cfg that replace a table of base by a value,
-// or a value by a table, which is rarely intended. Its errors are those of
+// or a value by a table, which is rarely intended. Its errors are from
 // Render.
 func Replaced(cfg Config, base Base) ([]*PluginError, error) {
 	d, err := build(cfg, base)

@@ -6,17 +6,20 @@ import (
 	"sync"
 
 	"github.com/loam-os/loam/agent/cri"
+	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/agent/osc"
 	"github.com/loam-os/loam/agent/source"
 )
 
 // Cache is what a [Decoder] has read before: the containerd of the image, which
 // does not change while the image runs, and the last document. A source is often
-// read again although its text is the same. The zero Cache is empty.
+// read again although its text is the same, and the next document often differs in
+// a few files only. The zero Cache is empty.
 type Cache struct {
 	mu         sync.Mutex
 	containerd *cri.Base
 	document   source.Document
+	parser     document.Parser
 	config     osc.OperatingSystemConfig
 	err        error
 }
@@ -44,7 +47,7 @@ func (c *Cache) decode(doc source.Document, env osc.Env) (osc.OperatingSystemCon
 
 	same := c.document.Text != nil && c.document.Name == doc.Name && bytes.Equal(c.document.Text, doc.Text)
 	if !same {
-		parsed, err := osc.Decode(doc.Name, doc.Text)
+		parsed, err := osc.DecodeNext(&c.parser, doc.Name, doc.Text)
 		c.config = parsed
 		c.err = osc.Check(err, parsed, env)
 		c.document = doc

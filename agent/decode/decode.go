@@ -1,8 +1,3 @@
-// Package decode turns a document into the configuration that it asks of one node.
-//
-// [Decoder.Decode] validates the document, resolves what it refers to, and merges
-// all of it into a config.Desired. [Images] and [Fallback] are places to resolve
-// references from; the others are in agent/content and agent/cluster.
 package decode
 
 import (
@@ -88,7 +83,11 @@ func (d Decoder) Decode(ctx context.Context, doc source.Document) (config.Desire
 }
 
 // resolve returns the content of each reference of a document.
-func (d Decoder) resolve(ctx context.Context, parsed osc.OperatingSystemConfig, env osc.Env) (map[osc.Reference]config.Content, error) {
+func (d Decoder) resolve(
+	ctx context.Context,
+	parsed osc.OperatingSystemConfig,
+	env osc.Env,
+) (map[osc.Reference]config.Content, error) {
 	references := osc.References(parsed, env)
 	if d.Prepare != nil && len(references) > 0 {
 		mirrors, err := osc.Mirrors(parsed, env, PreparedHosts)

@@ -27,7 +27,9 @@ func TestDecodeIsStrictWithOperators(t *testing.T) {
 	doc := source.Document{Name: "d.yaml", Text: []byte(text)}
 
 	_, err = Decoder{Image: image}.Decode(context.Background(), doc)
-	if err == nil || !strings.HasPrefix(err.Error(), "d.yaml:4: spec.later: unknown field; hint: ") || strings.Count(err.Error(), "\n") != 1 {
+	if err == nil ||
+		!strings.HasPrefix(err.Error(), "d.yaml:4: spec.later: unknown field; hint: ") ||
+		strings.Count(err.Error(), "\n") != 1 {
 		t.Errorf("of an operator: %v", err)
 	}
 
@@ -49,7 +51,9 @@ func TestDecodeIsStrictWithOperators(t *testing.T) {
 	}
 
 	doc.Text = []byte(strings.Replace(text, "a.service", "a", 1))
-	if _, err = (Decoder{Image: image}).Decode(context.Background(), doc); err == nil || strings.Contains(err.Error(), "later") || !strings.Contains(err.Error(), "spec.units[1].name") {
+	_, err = (Decoder{Image: image}).Decode(context.Background(), doc)
+	if err == nil || strings.Contains(err.Error(), "later") ||
+		!strings.Contains(err.Error(), "spec.units[1].name") {
 		t.Errorf("what cannot be carried out: %v", err)
 	}
 }
@@ -59,7 +63,12 @@ func manyFiles(n int) []byte {
 	var text bytes.Buffer
 	text.WriteString("apiVersion: extensions.gardener.cloud/v1alpha1\nkind: OperatingSystemConfig\nspec:\n  files:\n")
 	for i := range n {
-		fmt.Fprintf(&text, "  - path: /etc/many/%03d\n    content: {inline: {data: %q}}\n", i, fmt.Sprint("file ", i))
+		fmt.Fprintf(
+			&text,
+			"  - path: /etc/many/%03d\n    content: {inline: {data: %q}}\n",
+			i,
+			fmt.Sprint("file ", i),
+		)
 	}
 	return text.Bytes()
 }
@@ -70,7 +79,10 @@ func TestTheSameTextIsNotDecodedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer image.Close()
-	d, doc := Decoder{Image: image, Cache: &Cache{}}, source.Document{Name: "osc.yaml", Text: manyFiles(200)}
+	d, doc := Decoder{
+		Image: image,
+		Cache: &Cache{},
+	}, source.Document{Name: "osc.yaml", Text: manyFiles(200)}
 	first, err := d.Decode(t.Context(), doc)
 	if err != nil {
 		t.Fatal(err)
@@ -108,18 +120,24 @@ func TestTheImageIsAskedOnceForItsContainerd(t *testing.T) {
 	if err := os.WriteFile(config, []byte("version = 2\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+
 	image, err := os.OpenRoot(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer image.Close()
-	d, doc := Decoder{Image: image, Cache: &Cache{}}, source.Document{Name: "osc.yaml", Text: manyFiles(1)}
+
+	d, doc := Decoder{
+		Image: image,
+		Cache: &Cache{},
+	}, source.Document{Name: "osc.yaml", Text: manyFiles(1)}
 	if _, err := d.Decode(t.Context(), doc); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Remove(config); err != nil {
 		t.Fatal(err)
 	}
+
 	base, err := d.Cache.observe(image)
 	if err != nil || string(base.Config) != "version = 2\n" {
 		t.Errorf("asked again: %q, %v", base.Config, err)

@@ -18,12 +18,14 @@ func TestLookingForImagesIsNoReasonToLookAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer root.Close()
+
 	i := NewImages(durable.New(root, nil), nil)
 	for _, name := range i.WatchedFiles([]osc.Reference{{Image: "a.b/c:v1", Path: "/d"}}) {
 		if strings.HasPrefix(name, PreparedHosts) {
 			t.Errorf("%s is watched", name)
 		}
 	}
+
 	const name = PreparedHosts + "/a.b/hosts.toml"
 	mirrors := []config.File{{Path: name, Mode: 0o644, Content: config.Text("one")}}
 	var before os.FileInfo
@@ -40,6 +42,7 @@ func TestLookingForImagesIsNoReasonToLookAgain(t *testing.T) {
 		}
 		before = info
 	}
+
 	if err := i.Prepare(nil, nil); err != nil {
 		t.Fatal(err)
 	}

@@ -46,7 +46,10 @@ func TestMountUnitOfAVolumeIsLeftToLoam(t *testing.T) {
 				}
 			}
 
-			asked := config.Desired{Files: test.files, Units: []config.Unit{{Name: "a.service"}, {Name: volumeMount}}}
+			asked := config.Desired{
+				Files: test.files,
+				Units: []config.Unit{{Name: "a.service"}, {Name: volumeMount}},
+			}
 			got, err := withoutVolumeMount(root.FS(), asked)
 			if err != nil {
 				t.Fatal(err)

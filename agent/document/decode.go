@@ -1,19 +1,3 @@
-// Package document decodes YAML and JSON documents strictly: an unknown field,
-// a duplicate key, a value of the wrong type or a second document is an error
-// that names the field, the line and, if known, the remedy. All errors of a
-// document are reported at once.
-//
-// The same decoder serves strict and lenient readers. What the decoder of the
-// Kubernetes tools (sigs.k8s.io/yaml, not strict) accepts nevertheless is
-// marked as a warning and decoded as they do: an unknown field is dropped, the
-// last of duplicate keys counts, and so does the first of several documents. A
-// strict reader refuses any error, a lenient one what [Lenient] returns as a
-// refusal.
-//
-// Fields are found by their json tags. Null means absent, as in the Kubernetes
-// API. Scalars follow YAML 1.2, with one addition: an integer that begins with
-// 0 is octal, as YAML 1.1 and the Kubernetes tools read it, so that 0644,
-// 0o644 and 420 are one number.
 package document
 
 import (
@@ -42,12 +26,40 @@ func Decode(name string, text []byte, into any) error {
 // DecodeWithOrigin is Decode for callers that validate the value afterwards and
 // want lines in their errors.
 func DecodeWithOrigin(name string, text []byte, into any) (Origin, error) {
-	origin := Origin{file: name, at: map[string]position{Whole: {line: 1, column: 1}}}
-	d := decoder{report: NewReport(origin), origin: origin, types: map[reflect.Type]fields{}}
-	if root := parse(text, d.report); root != nil {
-		d.value(root, reflect.ValueOf(into).Elem(), "", 0)
+	return decodeBy(name, into, func(report *Report) *yaml.Node { return parse(text, report) })
+}
+
+// decodeBy decodes the tree that parse returns, nil if it has reported why
+// there is none.
+func decodeBy(name string, into any, parse func(*Report) *yaml.Node) (Origin, error) {
+	report := NewReport(Origin{file: name, at: map[string]position{Whole: start}})
+	root := parse(report)
+	if root == nil {
+		return report.origin, report.Err()
 	}
-	return origin, d.report.Err()
+
+	report.origin.at = make(map[string]position, 1+countFields(root))
+	report.origin.at[Whole] = start
+	d := decoder{report: report, origin: report.origin, types: map[reflect.Type]fields{}}
+	d.value(root, reflect.ValueOf(into).Elem(), "", 0)
+	return d.origin, report.Err()
+}
+
+var start = position{line: 1, column: 1}
+
+// countFields returns the number of fields and list items in n, without
+// aliases.
+func countFields(n *yaml.Node) int {
+	count := len(n.Content)
+	if n.Kind == yaml.MappingNode {
+		count /= 2
+	}
+	for _, child := range n.Content {
+		if len(child.Content) > 0 {
+			count += countFields(child)
+		}
+	}
+	return count
 }
 
 type decoder struct {

@@ -3,6 +3,7 @@ package document
 import (
 	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
 )
 
@@ -48,7 +49,7 @@ func Join(path, key string) string {
 }
 
 // at returns the path of item i of the list at path.
-func at(path string, i int) string { return fmt.Sprintf("%s[%d]", path, i) }
+func at(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
 
 func orWhole(path string) string {
 	if path == "" {

@@ -94,6 +94,7 @@ type arming struct {
 func (a *arming) keep(below map[string][]string) {
 	gone := func(parent string) bool { return below[parent] == nil }
 	maps.DeleteFunc(a.ends, func(parent string, _ *directory) bool { return gone(parent) })
+
 	// A directory that could not be watched may exist now, for another path
 	// through it.
 	maps.DeleteFunc(a.seen, func(_ string, dir *directory) bool { return dir == nil })

@@ -2,6 +2,9 @@
 // only reports which path changed; the agent decides what is wrong with it and
 // whether to repair it.
 //
+//	paths --Set--> the names that lead to each --> one inotify watch a directory
+//	inotify events --> paths that may have changed --> Events
+//
 // Some changes make no event in the directory of a path, and are only found by
 // reading the files again: a write through a hard link elsewhere (such as in
 // the content store), a write that is not yet followed by a close, a write

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/loam-os/loam/hint"
 )
 
 // The kernel limits the watches of all programs of a user. A Watcher at the
@@ -16,8 +18,10 @@ const (
 	lastRetry  = time.Minute
 )
 
-var errLimit = fmt.Errorf("not all managed paths are watched: inotify_add_watch: %w; "+
-	"hint: raise the limit, sysctl fs.inotify.max_user_watches", unix.ENOSPC)
+var errLimit = hint.With(
+	fmt.Errorf("not all managed paths are watched: inotify_add_watch: %w", unix.ENOSPC),
+	"raise the limit, sysctl fs.inotify.max_user_watches",
+)
 
 // retry is the state of a Watcher that lacks watches. Watcher.mu guards it.
 type retry struct {

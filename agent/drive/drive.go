@@ -9,8 +9,10 @@ package drive
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,12 +20,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/loam-os/loam/agent/block"
+	"github.com/loam-os/loam/agent/mount"
 )
 
 // Drive is a disk, or a partition of one.
 type Drive struct {
 	// Device is the device node, such as /dev/sr0.
 	Device string
+	// Disk is the name of the disk in sysfs.
+	Disk string
 	FileSystem
 }
 
@@ -31,16 +36,69 @@ type Drive struct {
 func (d Drive) String() string { return fmt.Sprintf("drive %s (%s)", d.Device, d.Label) }
 
 // notDrives are the kinds of devices that are never searched. This system makes
-// most of them itself. A floppy drive takes seconds to find out that it has no
-// medium.
+// most of them itself, or gets them over the network for its pods. A floppy
+// drive takes seconds to find out that it has no medium.
 var notDrives = []block.Kind{
 	block.RAM,
 	block.ZRAM,
 	block.Loop,
 	block.Mapped,
 	block.RAID,
+	block.Bcache,
+	block.ZVol,
 	block.NBD,
+	block.RBD,
+	block.DRBD,
 	block.Floppy,
+}
+
+// candidates lists the disks that may be a config drive: disks of this machine,
+// or of its hypervisor, that the kubelet has not attached for a pod. root is the
+// root directory.
+func candidates(root fs.FS) ([]block.Disk, error) {
+	disks, err := block.List(root, notDrives...)
+	if err != nil {
+		return nil, fmt.Errorf("list drives: %w", err)
+	}
+
+	text, err := fs.ReadFile(root, mount.Path)
+	if err != nil {
+		return nil, fmt.Errorf("list drives: %w", err)
+	}
+
+	table := mount.Parse(string(text))
+	return slices.DeleteFunc(disks, func(d block.Disk) bool {
+		return d.Network != "" || ofKubelet(root, table, d.Name)
+	}), nil
+}
+
+// kubelet is where the kubelet mounts the volumes of pods.
+const kubelet = "/var/lib/kubelet/"
+
+// ofKubelet reports whether the kubelet has attached a disk or a partition of
+// it: it mounts the file system, or binds the device node of a raw volume.
+func ofKubelet(root fs.FS, table mount.Table, name string) bool {
+	dir := path.Join("sys/block", name)
+	numbers, _ := fs.Glob(root, dir+"/*/dev")
+	for _, file := range append(numbers, dir+"/dev") {
+		text, err := fs.ReadFile(root, file)
+		device := strings.TrimSpace(string(text))
+		if err != nil {
+			continue
+		}
+
+		node := "/" + strings.ReplaceAll(path.Base(path.Dir(file)), "!", "/")
+		used := func(m mount.Mount) bool {
+			raw := m.FileSystem == "devtmpfs" && m.Root == node
+			return strings.HasPrefix("/"+strings.TrimPrefix(m.Point, "/"), kubelet) &&
+				(m.Device == device || raw)
+		}
+		if slices.ContainsFunc(table, used) {
+			return true
+		}
+	}
+
+	return false
 }
 
 // Find lists the drives that have one of the labels, in upper or lower case. If
@@ -48,15 +106,18 @@ var notDrives = []block.Kind{
 // cannot be read is an error only if no drive was found: it may be the one that
 // was meant, or just broken.
 func Find(labels ...string) ([]Drive, error) {
-	disks, err := block.List(os.DirFS("/"), notDrives...)
+	disks, err := candidates(os.DirFS("/"))
 	if err != nil {
-		return nil, fmt.Errorf("list drives: %w", err)
+		return nil, err
 	}
 
 	var found []Drive
 	var unread []error
 	for _, disk := range disks {
 		drives, err := onDisk(disk.Name, labels)
+		for i := range drives {
+			drives[i].Disk = disk.Name
+		}
 		found = append(found, drives...)
 		unread = append(unread, err)
 	}
@@ -104,12 +165,12 @@ func observe(device string) (Drive, error) {
 	}
 
 	defer f.Close()
-	fs, err := Identify(f)
+	system, err := Identify(f)
 	if err != nil {
 		return Drive{}, fmt.Errorf("read %s: %w", device, err)
 	}
 
-	return Drive{device, fs}, nil
+	return Drive{Device: device, FileSystem: system}, nil
 }
 
 func (d Drive) has(labels []string) bool {

@@ -184,11 +184,13 @@ func (b *Batch) Sync() error {
 	if len(b.files)+len(b.dirs) > manySyncs {
 		return b.dir.SyncAll()
 	}
+
 	for _, name := range b.files {
 		if err := b.dir.syncFile(name); err != nil {
 			return err
 		}
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(b.dirs)) {
 		if err := b.dir.SyncDir(name); err != nil {
 			return err

@@ -30,10 +30,28 @@ func ReadJSON(fsys fs.FS, name string, value any) (bool, error) {
 
 // WriteJSON makes name a file with value as one line of JSON, as [Dir.WriteFile] does.
 func (d *Dir) WriteJSON(name string, value any, mode fs.FileMode) error {
+	text, err := encode(name, value)
+	if err != nil {
+		return err
+	}
+	_, err = d.WriteFile(name, text, mode)
+	return err
+}
+
+// WriteVolatileJSON makes name a file with value as one line of JSON, as
+// [Dir.WriteVolatile] does.
+func (d *Dir) WriteVolatileJSON(name string, value any, mode fs.FileMode) error {
+	text, err := encode(name, value)
+	if err != nil {
+		return err
+	}
+	return d.WriteVolatile(name, text, mode)
+}
+
+func encode(name string, value any) ([]byte, error) {
 	text, err := json.Marshal(value)
 	if err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
+		return nil, fmt.Errorf("write %s: %w", name, err)
 	}
-	_, err = d.WriteFile(name, append(text, '\n'), mode)
-	return err
+	return append(text, '\n'), nil
 }

@@ -16,9 +16,24 @@ func TestReadJSON(t *testing.T) {
 		wantErr   error
 	}{
 		{name: "an absent file", files: fstest.MapFS{}},
-		{name: "a file", files: fstest.MapFS{"state.json": {Data: []byte("{\"n\":3}\n")}}, want: 3, wantFound: true},
-		{name: "a file that is cut off", files: fstest.MapFS{"state.json": {Data: []byte(`{"n":`)}}, wantFound: true, wantErr: ErrCorrupt},
-		{name: "another type", files: fstest.MapFS{"state.json": {Data: []byte(`{"n":"3"}`)}}, wantFound: true, wantErr: ErrCorrupt},
+		{
+			name:      "a file",
+			files:     fstest.MapFS{"state.json": {Data: []byte("{\"n\":3}\n")}},
+			want:      3,
+			wantFound: true,
+		},
+		{
+			name:      "a file that is cut off",
+			files:     fstest.MapFS{"state.json": {Data: []byte(`{"n":`)}},
+			wantFound: true,
+			wantErr:   ErrCorrupt,
+		},
+		{
+			name:      "another type",
+			files:     fstest.MapFS{"state.json": {Data: []byte(`{"n":"3"}`)}},
+			wantFound: true,
+			wantErr:   ErrCorrupt,
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var got struct{ N int }

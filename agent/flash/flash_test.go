@@ -3,12 +3,14 @@ package flash
 import (
 	"bytes"
 	"context"
+	cryptorand "crypto/rand"
 	"errors"
 	"io"
 	"math/rand/v2"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
 	"github.com/loam-os/loam/image/esp"
@@ -132,6 +134,15 @@ func image(t *testing.T, sector int) (disk firmware.Memory, table gpt.Table, siz
 
 func quiet(string, int64, int64) {}
 
+func identity(t *testing.T) partitions.Identity {
+	t.Helper()
+	id, err := partitions.NewIdentity(cryptorand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
 // hasFiles wants these files on a healthy FAT, which it returns.
 func hasFiles(t *testing.T, part *io.SectionReader, sector int, want map[string][]byte) *fat.FS {
 	t.Helper()
@@ -185,7 +196,7 @@ func TestAStickGetsItsMachineYAML(t *testing.T) {
 			[]esp.File{{Path: MachineFile, Data: []byte("# Which disk?\n")}}),
 	)
 	if err == nil {
-		_, err = Prepare(layers, table.DiskSize, config)
+		_, err = Prepare(layers, table.DiskSize, identity(t), config)
 	}
 
 	if err != nil {
@@ -203,7 +214,8 @@ func TestWhatMattersIsOnTheDisk(t *testing.T) {
 		source, table, size := image(t, sector)
 		layers := NewOverlay(source)
 		config := []byte("kind: Machine\n")
-		im, err := Prepare(layers, size, config)
+		id := identity(t)
+		im, err := Prepare(layers, size, id, config)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -225,8 +237,14 @@ func TestWhatMattersIsOnTheDisk(t *testing.T) {
 		}
 
 		got, err := gpt.Read(disk, size, sector)
-		if err != nil || !got.Source.Healthy() || got.DiskGUID != table.DiskGUID {
+		if err != nil || !got.Source.Healthy() {
 			t.Fatalf("table %v, %v", got.Source, err)
+		}
+
+		want := id.Give(table)
+		want.Source = got.Source
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("the table (-want +got):\n%s", diff)
 		}
 
 		end := make([]byte, mib)

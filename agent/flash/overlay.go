@@ -58,13 +58,26 @@ func (o *Overlay) Sync() error { return nil }
 // MachineFile is the path on the ESP at which a node finds its machine.yaml.
 const MachineFile = partitions.MachineFile
 
-// Prepare puts machine.yaml on the ESP of an image or of an installer medium,
-// and returns what to write of it. machine is nil for none.
-func Prepare(o *Overlay, size int64, machine []byte) (Image, error) {
+// Prepare gives an image of a disk its identity, and puts machine.yaml on the
+// ESP of an image or of an installer medium. It returns what to write of it.
+// machine is nil for none.
+func Prepare(
+	o *Overlay, size int64, id partitions.Identity, machine []byte,
+) (Image, error) {
 	im, err := Look(o, size)
-	if err != nil || machine == nil {
+	if err != nil {
 		return im, err
 	}
+
+	if table := id.Give(im.Table); table.DiskGUID != im.Table.DiskGUID {
+		if err := table.Write(o); err != nil {
+			return im, fmt.Errorf("identity of the disk: %w", err)
+		}
+	}
+	if machine == nil {
+		return Look(o, size)
+	}
+
 	if err := o.setMachine(im.Table, machine); err != nil {
 		return im, fmt.Errorf("put machine.yaml on the ESP: %w", err)
 	}

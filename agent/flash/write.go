@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/partitions/device"
 )
 
@@ -25,9 +26,8 @@ type Progress func(doing string, done, all int64)
 func Open(device string) (*os.File, error) {
 	f, err := os.OpenFile(device, os.O_RDWR|unix.O_EXCL|unix.O_DIRECT|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.EBUSY) {
-		return nil, fmt.Errorf("%w\n"+
-			"hint: it, or a partition of it, is mounted or part of something: lsblk %s",
-			err, device)
+		return nil, hint.With(err,
+			"it, or a partition of it, is mounted or part of something: lsblk %s", device)
 	}
 	return f, err
 }
@@ -189,8 +189,8 @@ func (c *copier) verify(b block) error {
 	}
 
 	if !bytes.Equal(have, b.data) {
-		return errors.New("the disk returns other bytes than were written\n" +
-			"hint: the disk is failing, or is not as large as it says")
+		return hint.With(errors.New("the disk returns other bytes than were written"),
+			"the disk is failing, or is not as large as it says")
 	}
 
 	return nil

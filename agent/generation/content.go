@@ -17,8 +17,13 @@ import (
 // contentName is the store's name of a file's content. Mode is part of it, as
 // hard links share one mode.
 func contentName(e Entry) string {
-	mode := strconv.FormatUint(uint64(Octal(e.Mode)), 8)
-	return contentDir + "/" + e.Digest + "-" + "0000"[min(4, len(mode)):] + mode
+	return contentDir + "/" + e.Digest + "-" + octal(e.Mode)
+}
+
+// octal returns mode in at least four octal digits.
+func octal(mode fs.FileMode) string {
+	digits := strconv.FormatUint(uint64(Octal(mode)), 8)
+	return "0000"[min(4, len(digits)):] + digits
 }
 
 // Octal returns mode as chmod(1) writes it: permission bits, and setuid, setgid

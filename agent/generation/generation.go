@@ -136,9 +136,13 @@ func (e *Error) Place() string {
 }
 
 func (e *Error) Error() string {
-	text := fmt.Sprintf("%s: %s", e.Place(), e.Problem)
-	if e.Hint != "" {
-		text += "; hint: " + e.Hint
+	return fmt.Sprintf("%s: %s", e.Place(), e.Problem)
+}
+
+// Hints implements [hint.Hinted].
+func (e *Error) Hints() []string {
+	if e.Hint == "" {
+		return nil
 	}
-	return text
+	return []string{e.Hint}
 }

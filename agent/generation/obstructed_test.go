@@ -4,6 +4,8 @@ import (
 	"io/fs"
 	"testing"
 	"testing/fstest"
+
+	"github.com/loam-os/loam/hint"
 )
 
 func TestObstructed(t *testing.T) {
@@ -60,7 +62,7 @@ func TestObstructed(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			got := ""
 			if err := Obstructed(node, image, []Entry{{Path: tt.path}}, tt.have); err != nil {
-				got = err.Error()
+				got = hint.Line(err)
 			}
 			if got != tt.want {
 				t.Errorf("%q, want %q", got, tt.want)

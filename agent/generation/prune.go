@@ -138,7 +138,7 @@ func (s *Store) currentNames() ([]string, error) {
 			continue
 		}
 		name, err := s.currentName(v.Name())
-		if err != nil && !errors.Is(err, ErrTorn) {
+		if err != nil && !errors.Is(err, ErrIncomplete) {
 			return nil, err
 		}
 		if name != "" || err != nil {

@@ -60,9 +60,9 @@ const (
 	rootName       = "root"
 )
 
-// ErrTorn is returned for an incomplete generation: its manifest or its files
+// ErrIncomplete is returned for an incomplete generation: its manifest or its files
 // are missing, its manifest does not match its name, or its name is invalid.
-var ErrTorn = errors.New("generation is incomplete")
+var ErrIncomplete = errors.New("generation is incomplete")
 
 var (
 	nameForm    = regexp.MustCompile(`^[0-9]{6,}-[0-9a-f]{12}$`)
@@ -70,7 +70,7 @@ var (
 )
 
 // Current returns the manifest of the current generation of osVersion, false if
-// it has none yet. An ErrTorn error says that there is an incomplete one.
+// it has none yet. An ErrIncomplete error says that there is an incomplete one.
 func (r Reader) Current(osVersion string) (Manifest, bool, error) {
 	name, err := r.currentName(osVersion)
 	if err != nil || name == "" {
@@ -86,12 +86,13 @@ func (r Reader) currentName(osVersion string) (string, error) {
 	if !versionForm.MatchString(osVersion) {
 		return "", nil
 	}
+
 	target, err := fs.ReadLink(r.fsys, path.Join("os", osVersion, "current"))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return "", nil
 	case errors.Is(err, syscall.EINVAL):
-		return "", fmt.Errorf("current generation of %s: %w: no link", osVersion, ErrTorn)
+		return "", fmt.Errorf("current generation of %s: %w: no link", osVersion, ErrIncomplete)
 	case err != nil:
 		return "", fmt.Errorf("read the current generation of %s: %w", osVersion, err)
 	}
@@ -101,13 +102,13 @@ func (r Reader) currentName(osVersion string) (string, error) {
 // Load reads the manifest of the generation called name.
 func (r Reader) Load(name string) (Manifest, error) {
 	if !nameForm.MatchString(name) {
-		return Manifest{}, fmt.Errorf("generation %q: %w: invalid name", name, ErrTorn)
+		return Manifest{}, fmt.Errorf("generation %q: %w: invalid name", name, ErrIncomplete)
 	}
 
 	file := path.Join(generationsDir, name, manifestName)
 	info, err := fs.Stat(r.fsys, file)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
-		return Manifest{}, fmt.Errorf("generation %s: %w", name, ErrTorn)
+		return Manifest{}, fmt.Errorf("generation %s: %w", name, ErrIncomplete)
 	}
 
 	if err != nil {
@@ -175,12 +176,12 @@ func (r Reader) decode(name, file string) (Manifest, error) {
 
 	var m Manifest
 	if err := json.Unmarshal(text, &m); err != nil {
-		return Manifest{}, fmt.Errorf("generation %s: %w: %w", name, ErrTorn, err)
+		return Manifest{}, fmt.Errorf("generation %s: %w: %w", name, ErrIncomplete, err)
 	}
 
 	if m.Name() != name {
-		return Manifest{}, fmt.Errorf("generation %s: %w: manifest is of %s",
-			name, ErrTorn, m.Name())
+		return Manifest{}, fmt.Errorf("generation %s: %w: manifest is for %s",
+			name, ErrIncomplete, m.Name())
 	}
 
 	return m, nil
@@ -191,12 +192,12 @@ func (r Reader) checkRoot(name string) error {
 	root := path.Join(generationsDir, name, rootName)
 	link, err := fs.Lstat(r.fsys, root)
 	if err == nil && link.Mode()&fs.ModeSymlink == 0 {
-		return fmt.Errorf("generation %s: %w: %s is not a link", name, ErrTorn, rootName)
+		return fmt.Errorf("generation %s: %w: %s is not a link", name, ErrIncomplete, rootName)
 	}
 
 	info, err := fs.Stat(r.fsys, root)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
-		return fmt.Errorf("generation %s: %w: no directory %s", name, ErrTorn, rootName)
+		return fmt.Errorf("generation %s: %w: no directory %s", name, ErrIncomplete, rootName)
 	}
 
 	if err != nil {

@@ -188,9 +188,9 @@ func (s *Store) addTree(b *durable.Batch, t tree) error {
 }
 
 // addLink makes name a symbolic link to the directory of that digest, as a hard
-// link to an existing one if possible: ext4 takes ten times as long to find an
-// inode while it keeps recently deleted ones (recently_deleted in
-// fs/ext4/ialloc.c).
+// link to an existing one if possible, as it then needs no inode: an ext4
+// without a journal takes ten times as long to find one while it keeps recently
+// deleted ones (find_inode_bit in fs/ext4/ialloc.c).
 func (s *Store) addLink(b *durable.Batch, digest, name string) error {
 	target := "../" + digest
 	if have := s.links[digest]; have != "" {
@@ -299,9 +299,9 @@ func (s *Store) Deactivate(osVersion string) error {
 	return s.dir.Remove(path.Join("os", osVersion, "current"))
 }
 
-// Mend writes the content of damaged files again, and every directory of links
+// Repair writes the content of damaged files again, and every directory of links
 // that has them. The generations stay the same.
-func (s *Store) Mend(m Manifest, content map[string]config.Content) error {
+func (s *Store) Repair(m Manifest, content map[string]config.Content) error {
 	s.inventory.swept = false
 	digests, err := s.writeObjects(m.Entries, content)
 	if err != nil {

@@ -133,7 +133,7 @@ func TestCorruptManifestIsNoGeneration(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		if _, ok, err := s.Current("1"); ok || !errors.Is(err, ErrTorn) {
+		if _, ok, err := s.Current("1"); ok || !errors.Is(err, ErrIncomplete) {
 			t.Errorf("manifest %q: current is %v, %v", text, ok, err)
 		}
 		if list, err := s.List(); err != nil || !slices.Equal(list, []string{first.Name()}) {
@@ -276,7 +276,7 @@ func TestDamagedGenerationsAreIncomplete(t *testing.T) {
 	for _, name := range []string{
 		old.Name(), "no-name", "000009-0123456789ab", "000008-0123456789ab",
 	} {
-		if _, err := s.Load(name); !errors.Is(err, ErrTorn) {
+		if _, err := s.Load(name); !errors.Is(err, ErrIncomplete) {
 			t.Errorf("load %s: %v", name, err)
 		}
 	}
@@ -310,8 +310,8 @@ func TestGenerationsShareUnchangedDirectories(t *testing.T) {
 		content[config.Text(text).Digest] = config.Text(text)
 	}
 
-	if err := s.Mend(first, content); err != nil || s.Damaged(first) != nil {
-		t.Errorf("mended: %v %v", err, s.Damaged(first))
+	if err := s.Repair(first, content); err != nil || s.Damaged(first) != nil {
+		t.Errorf("repaired: %v %v", err, s.Damaged(first))
 	}
 }
 

@@ -3,10 +3,10 @@ package generation
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"maps"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -71,17 +71,22 @@ func newChildren() *children { return &children{map[string]Entry{}, map[string]b
 // returns.
 func grow(dir string, all map[string]*children, to *[]tree) string {
 	t := tree{files: all[dir].files, dirs: map[string]string{}}
-	sum := sha256.New()
+	var text []byte
 	for _, name := range slices.Sorted(maps.Keys(all[dir].dirs)) {
 		t.dirs[name] = grow(dir+"/"+name, all, to)
-		fmt.Fprintf(sum, "dir %q %s\n", name, t.dirs[name])
+		text = strconv.AppendQuote(append(text, "dir "...), name)
+		text = append(append(append(text, ' '), t.dirs[name]...), '\n')
 	}
 
 	for _, name := range slices.Sorted(maps.Keys(t.files)) {
-		fmt.Fprintf(sum, "file %q %04o %s\n", name, Octal(t.files[name].Mode), t.files[name].Digest)
+		e := t.files[name]
+		text = strconv.AppendQuote(append(text, "file "...), name)
+		text = append(append(text, ' '), octal(e.Mode)...)
+		text = append(append(append(text, ' '), e.Digest...), '\n')
 	}
 
-	t.digest = hex.EncodeToString(sum.Sum(nil))[:treeDigits]
+	sum := sha256.Sum256(text)
+	t.digest = hex.EncodeToString(sum[:])[:treeDigits]
 	*to = append(*to, t)
 	return t.digest
 }

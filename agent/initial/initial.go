@@ -22,13 +22,18 @@ import (
 
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/machine"
+	"github.com/loam-os/loam/hint"
 )
 
 // ErrJoined means that the files of machine.yaml differ from the files with
 // which the machine has joined its cluster.
-var ErrJoined = errors.New("files of machine.yaml have changed and are not written: " +
-	"the machine has joined its cluster with those from before; " +
-	"hint: `loam reset` makes it forget the cluster and begin with the new ones")
+var ErrJoined = hint.With(
+	errors.New(
+		"files of machine.yaml have changed and are not written: the machine has joined its "+
+			"cluster with those from before",
+	),
+	"`loam reset` makes it forget the cluster and begin with the new ones",
+)
 
 // Place writes all files durably and reports whether it did. It never writes
 // the same files twice, even if they have changed or gone since, and returns

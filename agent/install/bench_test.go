@@ -111,6 +111,7 @@ func install(b *testing.B, c Choice, packed, sum string) (wrote time.Duration, b
 		Claim{},
 		image,
 		size,
+		identity(b),
 		[]byte("kind: Machine\n"),
 		func(doing string, _, all int64) {
 			if doing == "verify" && wrote == 0 {

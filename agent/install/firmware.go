@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"regexp"
 	"runtime"
 	"slices"
-	"strconv"
 
 	"github.com/loam-os/loam/firmware/efivar"
 	"github.com/loam-os/loam/firmware/loader"
@@ -34,7 +32,7 @@ func StartNext(sys string, table gpt.Table) error {
 		return err
 	}
 
-	there, err := options(root)
+	there, err := loadoption.List(root)
 	if err != nil {
 		return err
 	}
@@ -84,32 +82,4 @@ func loaderOf(table gpt.Table) ([]byte, error) {
 		ID:          p.UUID,
 		Path:        loader.Path(runtime.GOARCH),
 	}.Encode(), nil
-}
-
-var bootVariable = regexp.MustCompile(`^Boot([0-9A-F]{4})-` + efivar.Global + `$`)
-
-// options returns the entries of the firmware's boot menu by number.
-func options(sys fs.FS) (map[uint16][]byte, error) {
-	entries, err := fs.ReadDir(sys, efivar.Dir)
-	if err != nil {
-		return nil, fmt.Errorf("list EFI variables: %w", err)
-	}
-
-	there := map[uint16][]byte{}
-	for _, e := range entries {
-		m := bootVariable.FindStringSubmatch(e.Name())
-		if m == nil {
-			continue
-		}
-
-		number, _ := strconv.ParseUint(m[1], 16, 16)
-		value, err := efivar.Read(sys, "Boot"+m[1], efivar.Global)
-		if err != nil {
-			return nil, err
-		}
-
-		there[uint16(number)] = value
-	}
-
-	return there, nil
 }

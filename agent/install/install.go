@@ -1,21 +1,3 @@
-// Package install puts the system on the disk that machine.yaml claims for it,
-// from a node that runs from memory.
-//
-// The rules are those in agent/volume: a disk is written to only if it is not
-// in use, nothing was found on it, and the claim means it and no other. The
-// operator may allow the content of a disk to be overwritten, by its serial
-// number. A disk that has a system of Loam is never written to again.
-//
-// The steps are: [Observe] the disks, [Decide] which one to use, [Unpack] the
-// image, [Open] the disk, and [Write]. Decide asks volume.Decide about the
-// disks that count as empty to it: disks that begin with the mark of
-// agent/flash and have nothing else at their edges, and the disk that may be
-// wiped. A disk with slots that hold a system is preferred to all others, and
-// is only restarted into (firmware/loadoption). The packed image is unpacked to
-// a sparse file in memory, and nothing is written before its digest is right. A
-// disk is inspected once more after it was opened exclusively. A test cuts the
-// power at every point, on an empty disk and on a disk that is wiped, and
-// installs again.
 package install
 
 import (
@@ -24,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/loam-os/loam/agent/volume"
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/partitions"
 	"github.com/loam-os/loam/partitions/gpt"
 )
@@ -98,7 +81,7 @@ func Decide(f Facts, w Claim) (Choice, error) {
 
 	choice, err := volume.Decide(volume.Facts{Disks: open, Field: Field}, w.Claim)
 	if err != nil {
-		return Choice{}, fmt.Errorf("%w%s", err, f.wipeHint(w))
+		return Choice{}, f.withWipeHint(err, w)
 	}
 
 	at := slices.IndexFunc(f.Disks, func(d Disk) bool { return d.Device == choice.Device })
@@ -122,15 +105,22 @@ func (f Facts) installed(w Claim) (Disk, bool, error) {
 	case len(claimed) == 1:
 		return claimed[0], true, nil
 	case len(claimed) > 1:
-		return Disk{}, false, fmt.Errorf("no disk for %s: %s and %s have a system already\n"+
-			"hint: claim one of them by its serial number", Field, claimed[0].Device,
-			claimed[1].Device)
+		return Disk{}, false, hint.With(
+			fmt.Errorf(
+				"no disk for %s: %s and %s have a system already",
+				Field, claimed[0].Device, claimed[1].Device,
+			),
+			"claim one of them by its serial number",
+		)
 	case len(others) > 0:
-		return Disk{}, false, fmt.Errorf("no disk for %s: %s has a system already, "+
-			"and is not claimed (%s)\n"+
-			"hint: claim it, serial %q, or take it out: of two disks with a system, "+
-			"the firmware may start either",
-			Field, others[0].Device, w.Claim, others[0].Serial)
+		return Disk{}, false, hint.With(
+			fmt.Errorf(
+				"no disk for %s: %s has a system already, and is not claimed (%s)",
+				Field, others[0].Device, w.Claim,
+			),
+			"claim it, serial %q, or take it out: of two disks with a system, the "+
+				"firmware may start either", others[0].Serial,
+		)
 	}
 
 	return Disk{}, false, nil
@@ -182,31 +172,35 @@ func emptied(d volume.Disk) volume.Disk {
 	return d
 }
 
-// wipeHint returns a hint that names the disk which would be chosen if its
-// content could be overwritten; "" if there is none.
-func (f Facts) wipeHint(w Claim) string {
+// withWipeHint adds a hint that names the disk which would be chosen if its
+// content could be overwritten, if there is one.
+func (f Facts) withWipeHint(err error, w Claim) error {
 	for _, d := range f.Disks {
 		forced := Claim{volume.Claim{Serial: d.Serial}, d.Serial}
 		if w.Wipe != "" || d.Serial == "" || len(d.Content.Evidence) == 0 ||
 			!w.Claim.Identity(d.Disk) {
 			continue
 		}
-		if c, err := Decide(f, forced); err == nil && c.Disk.Device == d.Device {
-			return fmt.Sprintf("\n"+
-				"hint: to overwrite everything on %s: install: {disk: {serial: %q}, wipe: %[2]q}",
+		if c, no := Decide(f, forced); no == nil && c.Disk.Device == d.Device {
+			return hint.With(err,
+				"to overwrite everything on %s: install: {disk: {serial: %q}, wipe: %[2]q}",
 				d.Device, d.Serial)
 		}
 	}
-	return ""
+	return err
 }
 
 // Fits returns an error if an image with that table cannot go to a disk.
 func Fits(d volume.Disk, image gpt.Table) error {
 	switch {
 	case d.SectorSize != image.SectorSize:
-		return fmt.Errorf("%s: it has sectors of %d bytes, the image is for %d\n"+
-			"hint: loamctl build --sector-size %d",
-			d.Device, d.SectorSize, image.SectorSize, d.SectorSize)
+		return hint.With(
+			fmt.Errorf(
+				"%s: it has sectors of %d bytes, the image is for %d",
+				d.Device, d.SectorSize, image.SectorSize,
+			),
+			"loamctl build --sector-size %d", d.SectorSize,
+		)
 	case d.Size < image.DiskSize:
 		return fmt.Errorf("%s: it has %d MiB, the image needs %d MiB",
 			d.Device, d.Size>>20, image.DiskSize>>20)

@@ -2,6 +2,7 @@ package install
 
 import (
 	"bytes"
+	"crypto/rand"
 	"errors"
 	"io"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/loam-os/loam/agent/block"
 	"github.com/loam-os/loam/agent/volume"
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/image/esp"
 	"github.com/loam-os/loam/partitions"
 	"github.com/loam-os/loam/partitions/gpt"
@@ -214,7 +216,7 @@ func TestDecide(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := Decide(Facts{Arch: "amd64", Disks: test.disks}, test.claim)
 			if test.refusal != "" {
-				if err == nil || !strings.Contains(err.Error(), test.refusal) {
+				if err == nil || !strings.Contains(hint.Text(err), test.refusal) {
 					t.Errorf("%v; want %q", err, test.refusal)
 				}
 				return
@@ -256,6 +258,15 @@ func image(t *testing.T) (firmware.Memory, gpt.Table) {
 	}
 
 	return disk, table
+}
+
+func identity(t testing.TB) partitions.Identity {
+	t.Helper()
+	id, err := partitions.NewIdentity(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
 }
 
 // target is a disk whose power is cut after so many sectors were written; 0 is
@@ -318,6 +329,7 @@ func TestAnInstallationThatIsCutOffStartsOver(t *testing.T) {
 				return d
 			}
 
+			var id partitions.Identity // of the latest try
 			try := func(d target) error {
 				choice, err := Decide(Facts{Arch: "amd64", Disks: []Disk{d.seen()}}, test.claim)
 				if err != nil {
@@ -326,9 +338,10 @@ func TestAnInstallationThatIsCutOffStartsOver(t *testing.T) {
 				if choice.Installed {
 					return nil
 				}
+				id = identity(t)
 				return Write(t.Context(), func(volume.Disk) (block.Handle, error) {
 					return d, nil
-				}, choice, test.claim, from, layout.DiskSize, []byte("kind: Machine\n"), func(
+				}, choice, test.claim, from, layout.DiskSize, id, []byte("kind: Machine\n"), func(
 					string, int64, int64,
 				) {
 				})
@@ -340,6 +353,9 @@ func TestAnInstallationThatIsCutOffStartsOver(t *testing.T) {
 			}
 			if d := whole.seen(); !d.hasSystem("amd64") {
 				t.Fatalf("installed, and there is no system: %v", d.Content)
+			} else if d.Table.DiskGUID != id.Disk || d.Table.Partitions[0].UUID != id.ESP {
+				t.Errorf("disk %s, ESP %s: want %+v", d.Table.DiskGUID,
+					d.Table.Partitions[0].UUID, id)
 			}
 
 			n := -*whole.cut
@@ -389,7 +405,8 @@ func TestADiskIsLookedAtAgain(t *testing.T) {
 
 			err := Write(t.Context(), func(volume.Disk) (block.Handle, error) {
 				return d, nil
-			}, choice, Claim{}, from, layout.DiskSize, nil, func(string, int64, int64) {})
+			}, choice, Claim{}, from, layout.DiskSize, identity(t), nil,
+				func(string, int64, int64) {})
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%v, want %q", err, test.want)
 			}
@@ -407,7 +424,7 @@ func TestADiskIsLookedAtAgain(t *testing.T) {
 
 	small.SectorSize = 4096
 	if err := Fits(small, layout); err == nil ||
-		!strings.Contains(err.Error(), "hint: loamctl build --sector-size 4096") {
+		!strings.Contains(hint.Text(err), "hint: loamctl build --sector-size 4096") {
 		t.Errorf("a disk of other sectors: %v", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/loam-os/loam/agent/block"
 	"github.com/loam-os/loam/agent/flash"
 	"github.com/loam-os/loam/agent/volume"
+	"github.com/loam-os/loam/partitions"
 	"github.com/loam-os/loam/partitions/gpt"
 )
 
@@ -37,8 +38,8 @@ func Table(d Disk) (gpt.Table, error) {
 	return gpt.Read(f, d.Size, d.SectorSize)
 }
 
-// Write writes an image of size bytes, with machine.yaml on its ESP, to the
-// chosen disk and reads it back. The disk may have come into use since the
+// Write writes an image of size bytes, with an identity of its own and
+// machine.yaml on its ESP, to the chosen disk and reads it back. The disk may have come into use since the
 // decision. So Write inspects it once more after it was opened exclusively.
 func Write(
 	ctx context.Context,
@@ -47,6 +48,7 @@ func Write(
 	w Claim,
 	image io.ReaderAt,
 	size int64,
+	id partitions.Identity,
 	machine []byte,
 	progress flash.Progress,
 ) (err error) {
@@ -61,7 +63,7 @@ func Write(
 	}
 
 	layers := flash.NewOverlay(image)
-	im, err := flash.Prepare(layers, size, machine)
+	im, err := flash.Prepare(layers, size, id, machine)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,8 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4/nclient4"
 	"github.com/insomniacslk/dhcp/iana"
 	"github.com/vishvananda/netlink"
+
+	"github.com/loam-os/loam/hint"
 )
 
 // Client describes the machine to DHCP servers.
@@ -110,10 +112,12 @@ func (c Client) choose(offers []*dhcpv4.DHCPv4) (offer *dhcpv4.DHCPv4, url strin
 	case offer == nil:
 		return nil, "", errors.New("no server offers an address")
 	case url == "" && c.URL == "":
-		return nil, "", fmt.Errorf("address %s, but no server for the system\n"+
-			"hint: `loamctl serve` answers beside the network's own DHCP server, "+
-			"or that server gives http://ADDRESS as boot file; "+
-			"or the kernel has loam.server=http://ADDRESS", offer.YourIPAddr)
+		return nil, "", hint.With(
+			fmt.Errorf("address %s, but no server for the system", offer.YourIPAddr),
+			"`loamctl serve` answers beside the network's own DHCP server, or that "+
+				"server gives http://ADDRESS as boot file; or the kernel has "+
+				"loam.server=http://ADDRESS",
+		)
 	}
 
 	return offer, url, nil

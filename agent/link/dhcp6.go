@@ -11,6 +11,8 @@ import (
 	"github.com/insomniacslk/dhcp/iana"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/loam-os/loam/hint"
 )
 
 // request6 makes one attempt to get an IPv6 network. If the kernel has made an
@@ -176,9 +178,11 @@ func (c Client) network6(n Network, reply *dhcpv6.Message) (Network, error) {
 	n.DNS = reply.Options.DNS()
 	n.URL = bootURL(reply.Options.BootFileURL())
 	if n.URL == "" && c.URL == "" {
-		return Network{}, fmt.Errorf("address %s, but no server for the system\n"+
-			"hint: have the DHCPv6 server give http://[ADDRESS] as boot file URL to user class "+
-			"%s; or the kernel has loam.server=http://[ADDRESS]", n.Address.IP, c.Class)
+		return Network{}, hint.With(
+			fmt.Errorf("address %s, but no server for the system", n.Address.IP),
+			"have the DHCPv6 server give http://[ADDRESS] as boot file URL to user class "+
+				"%s; or the kernel has loam.server=http://[ADDRESS]", c.Class,
+		)
 	}
 
 	return n, nil

@@ -1,6 +1,3 @@
-// Package link brings network interfaces up in an initramfs, where there is no
-// network manager. It speaks netlink, DHCP (RFC 2131) and DHCPv6 (RFC 8415),
-// and accepts what IPv6 routers advertise (RFC 4862).
 package link
 
 import (
@@ -15,6 +12,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/loam-os/loam/hint"
 )
 
 // Network is what a DHCP server, and others that answered, gave an interface.
@@ -156,7 +155,7 @@ func (c Client) retry(
 			return
 		}
 
-		if text := err.Error(); text != reported && ctx.Err() == nil {
+		if text := hint.Text(err); text != reported && ctx.Err() == nil {
 			reported = text
 			say("network interface %s: %s", name, text)
 		}

@@ -1,20 +1,8 @@
-// Package live runs a node from memory. It gets the system from the source that
-// the kernel's command line names and verifies it with the digests there. Then
-// it installs the system on the disk that machine.yaml claims for it, or runs
-// it from memory. A system that cannot be installed is run, and reports why.
-//
-// init-live starts like agent/boot and then takes its system from a [Source]:
-// agent/netboot, or agent/stick (the partition whose UUID is the first half of
-// loam.disk=sha256:… on the command line). Root file system and hash tree stay
-// as they came, compressed, in a tmpfs. Loop devices, and dm-verity with the
-// root hash of the command line, make the root file system from them. /var is a
-// tmpfs, or the disk that state of machine.yaml claims: a whole disk with the
-// file system of a state partition. machine.yaml is in /run/loam, for
-// agent/source.
 package live
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -28,6 +16,8 @@ import (
 	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/volume"
+	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/partitions"
 )
 
 // Source is where the system comes from.
@@ -48,6 +38,9 @@ type Source interface {
 
 	// Disk is the device node of the disk that the source is on, "" for none.
 	Disk() string
+
+	// String names the source for display.
+	String() string
 
 	// Close leaves the machine as it was.
 	Close() error
@@ -102,6 +95,10 @@ func (n *node) identify(ctx context.Context) error {
 		return fmt.Errorf("machine.yaml: %w", err)
 	}
 
+	if err := n.params.authenticate(); err != nil {
+		n.Say("machine.yaml from %s is not authenticated: %v", n.source, err)
+	}
+
 	m, err := machine.Decode("machine.yaml", text)
 	if err != nil {
 		n.Say("%v", err)
@@ -116,7 +113,7 @@ func (n *node) identify(ctx context.Context) error {
 // warn shows a warning on the console now, and records it for the agent.
 func (n *node) warn(err error) {
 	n.Say("%v", err)
-	n.warnings = append(n.warnings, err.Error())
+	n.warnings = append(n.warnings, hint.Text(err))
 }
 
 // run makes the system in memory the root file system.
@@ -187,8 +184,12 @@ func disks() volume.Machine { return volume.Machine{Root: os.DirFS("/"), Open: v
 // install puts the system on the claimed disk, if it is not there already.
 func (n *node) install(ctx context.Context) error {
 	if n.params.Disk == "" {
-		return errors.New("the kernel command line has no loam.disk=\n" +
-			"hint: take it from manifest.json of the build, field liveCmdline")
+		return hint.With(errors.New("the kernel command line has no loam.disk="),
+			"take it from manifest.json of the build, field liveCmdline")
+	}
+
+	if err := n.params.mayWipe(*n.machine.Install, n.source.String()); err != nil {
+		return err
 	}
 
 	claim := install.Claim{Claim: n.machine.Install.Disk.Claim(), Wipe: n.machine.Install.Wipe}
@@ -236,8 +237,14 @@ func (n *node) write(ctx context.Context, c install.Choice, w install.Claim) err
 	defer image.Close()
 
 	n.Done("get the system")
+	id, err := partitions.NewIdentity(rand.Reader)
+	if err != nil {
+		return err
+	}
+
 	open := func(d volume.Disk) (block.Handle, error) { return install.Open(disks(), d) }
-	if err := install.Write(ctx, open, c, w, image, size, n.text, n.progress()); err != nil {
+	err = install.Write(ctx, open, c, w, image, size, id, n.text, n.progress())
+	if err != nil {
 		return err
 	}
 
@@ -268,7 +275,7 @@ func (n *node) startNext(d install.Disk) error {
 		return err
 	}
 	if err := install.StartNext("/sys", table); err != nil {
-		n.Say("%v\nhint: have the firmware start from %s before all else", err, d.Device)
+		n.Say("%v", hint.With(err, "have the firmware start from %s before all else", d.Device))
 	}
 	n.Say("%s has the system", d)
 	return nil

@@ -22,7 +22,13 @@ type Params struct {
 
 	// Server is a URL, "" if DHCP gives it.
 	Server string
+
+	// Wipe allows a machine.yaml from the network to overwrite a disk.
+	Wipe bool
 }
+
+// wipeParameter is set to FromNetwork for Wipe.
+const wipeParameter = "loam.wipe"
 
 // Sources of a system.
 const (
@@ -31,7 +37,7 @@ const (
 )
 
 // ParseParams reads roothash=, loam.disk=sha256:, loam.from= (FromNetwork if
-// absent) and loam.server=.
+// absent), loam.server= and loam.wipe=.
 func ParseParams(text string) (p Params, err error) {
 	line := cmdline.Parse(text)
 	hash, _ := line.Get("roothash")
@@ -49,6 +55,14 @@ func ParseParams(text string) (p Params, err error) {
 		if _, err := partitions.InstallerUUID(p.Disk); err != nil {
 			return p, fmt.Errorf("kernel command line: loam.disk=: %w", err)
 		}
+	}
+
+	if wipe, ok := line.Get(wipeParameter); ok {
+		if wipe != FromNetwork {
+			return p, fmt.Errorf("kernel command line: %s=%.80s: want %s",
+				wipeParameter, wipe, FromNetwork)
+		}
+		p.Wipe = true
 	}
 
 	p.Server, _ = line.Get("loam.server")

@@ -114,7 +114,7 @@ func TestDecideState(t *testing.T) {
 				Device: "/dev/sdb",
 				Size:   size,
 				Grow:   true,
-				Mend:   true,
+				Repair: true,
 			},
 		},
 		{

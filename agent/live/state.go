@@ -8,6 +8,7 @@ import (
 
 	"github.com/loam-os/loam/agent/boot"
 	"github.com/loam-os/loam/agent/volume"
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/partitions"
 	"github.com/loam-os/loam/partitions/ext4"
 )
@@ -67,7 +68,7 @@ func examined(device io.ReaderAt, d volume.Disk) stateDisk {
 	s := stateDisk{Disk: d}
 	sb, err := ext4.ReadSuperblock(device)
 	if err != nil && !errors.Is(err, ext4.ErrNotExt4) {
-		sb, _, err = ext4.Mended(device)
+		sb, _, err = ext4.Repaired(device)
 		if err == nil {
 			s.corrupt = true
 		}
@@ -116,17 +117,26 @@ func decideState(all []stateDisk, c volume.Claim) (boot.State, error) {
 		return boot.State{
 			Device: d.Device,
 			Size:   d.Size,
-			Mend:   d.corrupt,
+			Repair: d.corrupt,
 			Grow:   d.Size-d.size >= slack,
 		}, nil
 	case len(claimed) > 1:
-		return boot.State{}, fmt.Errorf("no disk for %s: %s and %s have a node's state already\n"+
-			"hint: claim one by its serial number", stateField, claimed[0].Device,
-			claimed[1].Device)
+		return boot.State{}, hint.With(
+			fmt.Errorf(
+				"no disk for %s: %s and %s have a node's state already",
+				stateField, claimed[0].Device, claimed[1].Device,
+			),
+			"claim one by its serial number",
+		)
 	case len(with) > 0:
-		return boot.State{}, fmt.Errorf("no disk for %s: %s has a node's state already, "+
-			"and is not the one that is claimed (%s)\n"+
-			"hint: claim one by its serial number", stateField, with[0].Device, c)
+		return boot.State{}, hint.With(
+			fmt.Errorf(
+				"no disk for %s: %s has a node's state already, and is not the one that is "+
+					"claimed (%s)",
+				stateField, with[0].Device, c,
+			),
+			"claim one by its serial number",
+		)
 	}
 
 	var open []volume.Disk

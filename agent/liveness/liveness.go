@@ -1,7 +1,3 @@
-// Package liveness checks whether the kubelet and containerd answer. systemd
-// does not restart them when they hang, as they are still up.
-//
-// [Watch] restarts those that hang.
 package liveness
 
 // Standing is whether a unit should be probed.

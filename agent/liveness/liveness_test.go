@@ -59,6 +59,7 @@ func TestNext(t *testing.T) {
 				h, word = liveness.Next(h, letters[look], failed)
 				got.WriteString(marks[word])
 			}
+
 			if diff := cmp.Diff(test.want, got.String()); diff != "" {
 				t.Errorf("%q (-want +got):\n%s", test.looks, diff)
 			}

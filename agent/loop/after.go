@@ -12,6 +12,7 @@ import (
 	"github.com/loam-os/loam/agent/health"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/hint"
 )
 
 // Result is what a step has come to. Which fields are set depends on the step.
@@ -46,6 +47,14 @@ type Reading struct {
 	FullDigest string
 	// Waits are its probes that do not answer yet.
 	Waits []config.Probe
+}
+
+// digest returns the digest of Desired.
+func (r Reading) digest() string {
+	if len(r.Waits) == 0 && r.FullDigest != "" {
+		return r.FullDigest // Making it takes time.
+	}
+	return r.Desired.Digest()
 }
 
 // After returns what the result of a step makes of the state. now is the time
@@ -119,7 +128,7 @@ func (s State) afterRead(step Step, r Result) State {
 	s.Facts.Notes = r.Read.Desired.Notes
 	switch {
 	case errors.Is(r.Err, source.ErrAbsent):
-		s.Facts.Missing = r.Err.Error()
+		s.Facts.Missing = hint.Line(r.Err)
 	case r.Err != nil:
 		s.Faults = s.Faults.refused(refusalOf(r.Err), Describe(r.Err))
 	default:
@@ -147,14 +156,15 @@ func (d Desired) of(r Reading) Desired {
 	}
 	for _, u := range r.Desired.Units {
 		for _, text := range u.Texts() {
-			content[config.Text(text).Digest] = config.Text(text)
+			c := config.Text(text)
+			content[c.Digest] = c
 		}
 	}
 
 	return Desired{
 		Version:       r.Version,
 		FullDigest:    r.FullDigest,
-		AppliedDigest: r.Desired.Digest(),
+		AppliedDigest: r.digest(),
 		Content:       content,
 		Notes:         d.Notes,
 	}
@@ -198,11 +208,11 @@ func (s State) afterReset(r Result) State {
 	switch {
 	case !r.Reset.Done:
 		s.Faults = s.Faults.refused("", &status.Error{
-			Problem: "reset: " + r.Err.Error(),
+			Problem: "reset: " + hint.Line(r.Err),
 			Hint:    resetAgain,
 		})
 	case r.Err != nil:
-		return s.warn("reset: " + r.Err.Error())
+		return s.warn("reset: " + hint.Line(r.Err))
 	}
 	return s
 }

@@ -60,9 +60,12 @@ func TestAfterAStep(t *testing.T) {
 			want:   State{Faults: Faults{Unfinished: problem(errUnfinished)}},
 		},
 		{
-			name:   "a resume reports drift",
-			step:   Step{Kind: Resume},
-			result: Result{Resumed: apply.Resumed{Repaired: []string{"/etc/a", "/etc/b"}, Drift: errTest}},
+			name: "a resume reports drift",
+			step: Step{Kind: Resume},
+			result: Result{Resumed: apply.Resumed{
+				Repaired: []string{"/etc/a", "/etc/b"},
+				Drift:    errTest,
+			}},
 			want: State{
 				Facts:  status.Status{Drift: status.Drift{Repaired: 2, Last: "/etc/b", At: early}},
 				Drift:  Drift{Again: true},
@@ -95,11 +98,18 @@ func TestAfterAStep(t *testing.T) {
 			want:  State{Desired: Desired{AppliedDigest: "two"}, Due: Due{Prune: true, Read: true}},
 		},
 		{
-			name:   "a repair counts",
-			state:  State{Facts: status.Status{Drift: status.Drift{Repaired: 3}}, Faults: Faults{Drift: old}},
+			name: "a repair counts",
+			state: State{
+				Facts:  status.Status{Drift: status.Drift{Repaired: 3}},
+				Faults: Faults{Drift: old},
+			},
 			step:   Step{Kind: Repair},
 			result: Result{Paths: []string{"/etc/a"}},
-			want:   State{Facts: status.Status{Drift: status.Drift{Repaired: 4, Last: "/etc/a", At: early}}},
+			want: State{Facts: status.Status{Drift: status.Drift{
+				Repaired: 4,
+				Last:     "/etc/a",
+				At:       early,
+			}}},
 		},
 		{
 			name:  "a path that could not be repaired is wrong until all are looked at again",
@@ -123,7 +133,10 @@ func TestAfterAStep(t *testing.T) {
 			name:   "units that still do not start are owed",
 			step:   Step{Kind: Start},
 			result: Result{Owed: []string{"a.service"}, Err: errTest},
-			want:   State{Starts: Starts{Owed: []string{"a.service"}}, Faults: Faults{Jobs: problem(errTest)}},
+			want: State{
+				Starts: Starts{Owed: []string{"a.service"}},
+				Faults: Faults{Jobs: problem(errTest)},
+			},
 		},
 		{
 			name:  "units that start are not owed any more",
@@ -131,15 +144,21 @@ func TestAfterAStep(t *testing.T) {
 			step:  Step{Kind: Start},
 		},
 		{
-			name:   "an apply of the source keeps what waits",
-			state:  State{Change: Change{Applying: true}, Facts: status.Status{Waits: []config.Probe{{}}}},
+			name: "an apply of the source keeps what waits",
+			state: State{
+				Change: Change{Applying: true},
+				Facts:  status.Status{Waits: []config.Probe{{}}},
+			},
 			step:   Step{Kind: Apply},
 			result: Result{Generation: two},
 			want:   State{Due: Due{Prune: true}, Facts: status.Status{Waits: []config.Probe{{}}}},
 		},
 		{
-			name:   "an apply of a caller replaces what waits",
-			state:  State{Change: Change{Applying: true}, Facts: status.Status{Waits: []config.Probe{{}}}},
+			name: "an apply of a caller replaces what waits",
+			state: State{
+				Change: Change{Applying: true},
+				Facts:  status.Status{Waits: []config.Probe{{}}},
+			},
 			step:   Step{Kind: Apply, Request: &Request{}},
 			result: Result{Generation: two},
 			want:   State{Due: Due{Prune: true}},
@@ -154,7 +173,10 @@ func TestAfterAStep(t *testing.T) {
 			name:   "an apply that is not finished",
 			step:   Step{Kind: Apply},
 			result: Result{Err: errUnfinished},
-			want:   State{Due: Due{Prune: true}, Faults: Faults{Unfinished: problem(errUnfinished)}},
+			want: State{
+				Due:    Due{Prune: true},
+				Faults: Faults{Unfinished: problem(errUnfinished)},
+			},
 		},
 		{
 			name:   "an apply of the source that is refused",
@@ -184,7 +206,10 @@ func TestAfterAStep(t *testing.T) {
 			name:   "a rollback that is not finished is completed first",
 			step:   Step{Kind: Rollback},
 			result: Result{Err: errUnfinished},
-			want:   State{Due: Due{Prune: true}, Faults: Faults{Unfinished: problem(errUnfinished)}},
+			want: State{
+				Due:    Due{Prune: true},
+				Faults: Faults{Unfinished: problem(errUnfinished)},
+			},
 		},
 		{
 			name: "a verification counts what it repaired",
@@ -193,23 +218,33 @@ func TestAfterAStep(t *testing.T) {
 				{Path: "/etc/a", Repaired: true},
 				{Path: "/etc/b"},
 			}}},
-			want: State{Facts: status.Status{Drift: status.Drift{Repaired: 1, Last: "/etc/a", At: early}}},
+			want: State{Facts: status.Status{Drift: status.Drift{
+				Repaired: 1,
+				Last:     "/etc/a",
+				At:       early,
+			}}},
 		},
 		{
 			name:   "a reset that is done",
 			state:  State{Change: Change{Applying: true}},
 			step:   Step{Kind: RunReset},
 			result: Result{Reset: &status.Reset{Done: true}},
-			want:   State{Reset: Reset{Ran: true}, Facts: status.Status{Reset: &status.Reset{Done: true}}},
+			want: State{
+				Reset: Reset{Ran: true},
+				Facts: status.Status{Reset: &status.Reset{Done: true}},
+			},
 		},
 		{
 			name:   "a reset that is not complete",
 			step:   Step{Kind: RunReset},
 			result: Result{Reset: &status.Reset{}, Err: errTest},
 			want: State{
-				Reset:  Reset{Ran: true, Err: errTest},
-				Facts:  status.Status{Reset: &status.Reset{}},
-				Faults: Faults{Desired: &status.Error{Problem: "reset: of the test", Hint: resetAgain}},
+				Reset: Reset{Ran: true, Err: errTest},
+				Facts: status.Status{Reset: &status.Reset{}},
+				Faults: Faults{Desired: &status.Error{
+					Problem: "reset: of the test",
+					Hint:    resetAgain,
+				}},
 			},
 		},
 		{
@@ -218,7 +253,10 @@ func TestAfterAStep(t *testing.T) {
 			result: Result{Reset: &status.Reset{Done: true}, Err: errTest},
 			want: State{
 				Reset: Reset{Ran: true, Err: errTest},
-				Facts: status.Status{Reset: &status.Reset{Done: true}, Warnings: []string{"reset: of the test"}},
+				Facts: status.Status{
+					Reset:    &status.Reset{Done: true},
+					Warnings: []string{"reset: of the test"},
+				},
 			},
 		},
 	} {
@@ -232,9 +270,18 @@ func TestAfterAStep(t *testing.T) {
 }
 
 func TestAfterAReadOfTheSource(t *testing.T) {
-	wrong := document.Errors{{File: "f", Line: 3, Path: "spec", Problem: "bad"}}
+	wrong := document.Errors{{
+		File:    "f",
+		Line:    3,
+		Path:    "spec",
+		Problem: "bad",
+	}}
 	before := State{
-		Facts:   status.Status{Missing: "no document", Offered: "v1", Notes: []config.Note{{Reason: "old"}}},
+		Facts: status.Status{
+			Missing: "no document",
+			Offered: "v1",
+			Notes:   []config.Note{{Reason: "old"}},
+		},
 		Desired: Desired{Version: "v1", AppliedDigest: "one"},
 		Faults:  Faults{Desired: &status.Error{}, Refusal: status.Invalid},
 	}
@@ -245,11 +292,23 @@ func TestAfterAReadOfTheSource(t *testing.T) {
 		missing string
 		offered string
 	}{
-		{name: "there is no document", result: Result{Err: source.ErrAbsent}, missing: "no document"},
 		{
-			name:    "the document is wrong",
-			result:  Result{Read: Reading{Version: "v2"}, Err: wrong},
-			faults:  Faults{Desired: &status.Error{Document: "f", Line: 3, Path: "spec", Problem: "bad"}, Refusal: status.Invalid},
+			name:    "there is no document",
+			result:  Result{Err: source.ErrAbsent},
+			missing: "no document",
+		},
+		{
+			name:   "the document is wrong",
+			result: Result{Read: Reading{Version: "v2"}, Err: wrong},
+			faults: Faults{
+				Desired: &status.Error{
+					Document: "f",
+					Line:     3,
+					Path:     "spec",
+					Problem:  "bad",
+				},
+				Refusal: status.Invalid,
+			},
 			offered: "v2",
 		},
 		{
@@ -283,8 +342,17 @@ func TestDocumentOfTheSourceIsTakenOver(t *testing.T) {
 	probes := []config.Probe{{Path: "/etc/hosts.toml"}}
 	told := []config.Note{{Reason: "told"}}
 
-	reading := Reading{Version: "v2", Desired: desired, FullDigest: "full", Waits: probes}
-	got := State{Desired: Desired{Notes: told}}.After(Step{Kind: Read}, Result{Read: reading}, early)
+	reading := Reading{
+		Version:    "v2",
+		Desired:    desired,
+		FullDigest: "full",
+		Waits:      probes,
+	}
+	got := State{Desired: Desired{Notes: told}}.After(
+		Step{Kind: Read},
+		Result{Read: reading},
+		early,
+	)
 	want := Desired{
 		Version:       "v2",
 		FullDigest:    "full",
@@ -295,7 +363,8 @@ func TestDocumentOfTheSourceIsTakenOver(t *testing.T) {
 	if diff := cmp.Diff(want, got.Desired); diff != "" {
 		t.Errorf("desired (-want +got):\n%s", diff)
 	}
-	if f := got.Facts; f.Offered != "v2" || len(f.Notes) != 1 || len(f.Waits) != 1 || f.Update == nil {
+	if f := got.Facts; f.Offered != "v2" || len(f.Notes) != 1 || len(f.Waits) != 1 ||
+		f.Update == nil {
 		t.Errorf("facts %+v", f)
 	}
 }
@@ -323,20 +392,31 @@ func TestConfigurationOfTheSourceIsApplied(t *testing.T) {
 		shown bool
 	}{
 		{name: "if the node is something else", want: true},
-		{name: "not if the node is that", state: func(s *State) { s.Desired.AppliedDigest = "one" }},
-		{name: "if another system runs, whose units may be enabled otherwise", want: true, state: func(s *State) {
-			s.Desired.AppliedDigest = "one"
-			s.Facts.ImageVersion = "2.0.0"
-		}},
+		{
+			name:  "not if the node is that",
+			state: func(s *State) { s.Desired.AppliedDigest = "one" },
+		},
+		{
+			name: "if another system runs, whose units may be enabled otherwise",
+			want: true,
+			state: func(s *State) {
+				s.Desired.AppliedDigest = "one"
+				s.Facts.ImageVersion = "2.0.0"
+			},
+		},
 		{name: "not if an operator has applied another", held: &byOperator, shown: true},
 		{name: "not if it was reverted", held: &held, fault: status.Reverted},
 		{name: "not if it is unknown whether it is held", err: errTest, fault: status.NotApplied},
 		{name: "not while an operator tries another", state: func(s *State) {
 			s.Change.Pending = &apply.Pending{Journal: generation.Journal{Try: &generation.Try{}}}
 		}},
-		{name: "while a change is on trial that no operator tries", want: true, state: func(s *State) {
-			s.Change.Pending = &apply.Pending{}
-		}},
+		{
+			name: "while a change is on trial that no operator tries",
+			want: true,
+			state: func(s *State) {
+				s.Change.Pending = &apply.Pending{}
+			},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := running()
@@ -345,8 +425,10 @@ func TestConfigurationOfTheSourceIsApplied(t *testing.T) {
 			if tt.state != nil {
 				tt.state(&s)
 			}
+
 			got, yes := s.applies(tt.held, tt.err)
-			if yes != tt.want || got.Faults.Refusal != tt.fault || (got.Faults.Desired != nil) != (tt.fault != "") {
+			if yes != tt.want || got.Faults.Refusal != tt.fault ||
+				(got.Faults.Desired != nil) != (tt.fault != "") {
 				t.Errorf("%t, faults %+v; want %t, %q", yes, got.Faults, tt.want, tt.fault)
 			}
 			if (got.Facts.Held != nil) != tt.shown {
@@ -409,7 +491,10 @@ func TestPathsToLookAtAfterAChange(t *testing.T) {
 		{"all, once the watch has ended", Drift{Blind: true}, true, everything, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := State{Drift: tt.drift, Current: Current{Generation: current}}.guard(before, tt.watched)
+			s := State{
+				Drift:   tt.drift,
+				Current: Current{Generation: current},
+			}.guard(before, tt.watched)
 			if !slices.Equal(s.Drift.Touched, tt.want) || s.Drift.Guarded != tt.guarded {
 				t.Errorf("%q, guarded %t", s.Drift.Touched, s.Drift.Guarded)
 			}
@@ -420,7 +505,8 @@ func TestPathsToLookAtAfterAChange(t *testing.T) {
 func TestTouchedPathsAreLookedAtOnce(t *testing.T) {
 	s := State{}.touch([]string{"/etc/b", "/etc/a"})
 	again := s.touch([]string{"/etc/b", "/etc/c"})
-	if !slices.Equal(again.Drift.Touched, []string{"/etc/a", "/etc/b", "/etc/c"}) || len(s.Drift.Touched) != 2 {
+	if !slices.Equal(again.Drift.Touched, []string{"/etc/a", "/etc/b", "/etc/c"}) ||
+		len(s.Drift.Touched) != 2 {
 		t.Errorf("%q, then %q", s.Drift.Touched, again.Drift.Touched)
 	}
 }
@@ -442,6 +528,7 @@ func TestAlarmMakesAStepDue(t *testing.T) {
 			t.Errorf("alarm %d: %+v, want %+v", tt.which, s.Due, tt.want)
 		}
 	}
+
 	if s := (State{}).ring(readAlarm); s.Due != (Due{Read: true}) {
 		t.Errorf("with nothing unfinished: %+v", s.Due)
 	}

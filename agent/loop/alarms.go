@@ -23,6 +23,8 @@ const (
 	observeAlarm
 	// idleAlarm gives memory back.
 	idleAlarm
+	// aliveAlarm notifies the watchdog.
+	aliveAlarm
 )
 
 const (
@@ -37,6 +39,9 @@ const (
 	readDelay = 5 * time.Second
 	// idleDelay is when, after a change, the memory that it took is given back.
 	idleDelay = time.Minute
+	// aliveInterval is how often the watchdog hears of the loop, which ends the
+	// agent after three (WatchdogSec= of its unit).
+	aliveInterval = time.Minute
 )
 
 // alarms are the alarms that are set. The zero alarms is ready. It needs no

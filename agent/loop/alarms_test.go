@@ -33,7 +33,8 @@ func TestAlarmsComeInTheirOrder(t *testing.T) {
 		} {
 			<-a.c()
 			if come := a.due(); time.Since(began) != want.after || !slices.Equal(come, want.come) {
-				t.Errorf("after %s: %v, want %v after %s", time.Since(began), come, want.come, want.after)
+				t.Errorf("after %s: %v, want %v after %s",
+					time.Since(began), come, want.come, want.after)
 			}
 		}
 		if a.c() != nil || a.isSet(readAlarm) {

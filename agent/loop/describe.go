@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -10,6 +11,7 @@ import (
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/unit"
+	"github.com/loam-os/loam/hint"
 )
 
 // Describe returns err as the one error that an operator sees: the first of a
@@ -38,7 +40,7 @@ func Describe(err error) *status.Error {
 	}
 	return &status.Error{
 		Problem: local.ReplaceAllString(err.Error(), ""),
-		Hint:    hint(err),
+		Hint:    cmp.Or(hint.Of(err), advice(err)),
 	}
 }
 
@@ -64,8 +66,8 @@ func describeDocument(wrong document.Errors) *status.Error {
 // differs each time: with it, a problem that stays would be news at each try.
 var local = regexp.MustCompile(`\S+:\d+->`)
 
-// hint is what can be done about an error of the file system.
-func hint(err error) string {
+// advice returns what can be done about an error of the file system.
+func advice(err error) string {
 	switch {
 	case errors.Is(err, syscall.ENOSPC):
 		return "free room on the state partition, `df -h /var` and `df -i /var`; " +

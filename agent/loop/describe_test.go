@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestDescribeLeavesOutTheLocalPort: a problem that stays would be another at each try.
+// TestDescribeLeavesOutTheLocalPort: a problem that stays would be another at
+// each try.
 func TestDescribeLeavesOutTheLocalPort(t *testing.T) {
 	for _, tt := range []struct{ from, want string }{
 		{"10.0.0.4", "find the image: read tcp 10.0.0.9:443: reset"},

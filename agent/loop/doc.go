@@ -23,8 +23,10 @@
 // state, and [State.Status] what an operator sees of it.
 //
 // What the loop asks of the node is behind the interfaces of ports.go. A worker
-// performs the steps, a reporter writes logs and Events, and a publisher publishes
-// the status. Alarms and answers to callers are set and given in merge.go.
+// performs the steps. What else a result entails, such as an answer to a caller
+// or an alarm, is in changes, repairs, the reconciler and resets: one type for
+// each kind of step. A reporter writes logs and Events, and a publisher publishes
+// the status.
 //
 // Two things are observed on the loop's goroutine, as they take milliseconds:
 // the journal of the engine and the states of units.

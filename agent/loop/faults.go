@@ -22,7 +22,7 @@ type Faults struct {
 	Drift *status.Error
 }
 
-// First returns the fault that an operator sees: the one to mend first. It is
+// First returns the fault that an operator sees: the one to repair first. It is
 // nil if there is none.
 func (f Faults) First() *status.Error {
 	inOrder := [...]*status.Error{

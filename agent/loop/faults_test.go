@@ -17,8 +17,8 @@ func TestFirstFaultIsTheOneToMendFirst(t *testing.T) {
 		Drift:      fault("drift"),
 	}
 	for _, step := range []struct {
-		want string
-		mend **status.Error
+		want   string
+		repair **status.Error
 	}{
 		{"desired", &f.Desired},
 		{"unfinished", &f.Unfinished},
@@ -30,10 +30,11 @@ func TestFirstFaultIsTheOneToMendFirst(t *testing.T) {
 		if got := f.First(); got == nil || got.Problem != step.want {
 			t.Errorf("first %+v, want %s", got, step.want)
 		}
-		*step.mend = nil
+		*step.repair = nil
 	}
+
 	if got := f.First(); got != nil {
-		t.Errorf("with all mended: %+v", got)
+		t.Errorf("with all repaired: %+v", got)
 	}
 }
 
@@ -47,7 +48,7 @@ func TestRefusalIsOfTheDocumentUnlessTheNodeIsBetweenTwo(t *testing.T) {
 		{"nothing is wrong", Faults{}, ""},
 		{"the document is wrong", Faults{}.refused(status.Invalid, err), status.Invalid},
 		{"the node is between two generations", Faults{Unfinished: err}, status.NotApplied},
-		{"both: the document is what an operator can mend", Faults{Unfinished: err}.refused(status.Reverted, err), status.Reverted},
+		{"both: the document is what an operator can repair", Faults{Unfinished: err}.refused(status.Reverted, err), status.Reverted},
 		{"the reset is what was refused", Faults{Unfinished: err}.refused("", err), ""},
 		{"what was wrong is over", Faults{}.refused(status.Invalid, err).accepted(), ""},
 	} {

@@ -31,7 +31,7 @@ func releaseHold(h Holder, digest string) error {
 // it counts again when it changes. It returns the digest that it has held, empty if
 // there was nothing to hold.
 func holdSource(h Holder, desired Desired, r apply.Request) (string, error) {
-	if desired.AppliedDigest == "" || desired.AppliedDigest == r.Desired.Digest() {
+	if desired.AppliedDigest == "" || desired.AppliedDigest == r.Digest {
 		return "", nil
 	}
 	_, was, err := h.Held(desired.FullDigest)

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/loam-os/loam/agent/apply"
+	"github.com/loam-os/loam/hint"
 )
 
 // Jobs is systemd as the engine uses it. It records what was asked of systemd
@@ -56,7 +57,7 @@ func (j *Jobs) record(reason, verb, name string, err error) error {
 
 	text := name
 	if err != nil {
-		text = err.Error()
+		text = hint.Line(err)
 	}
 	kind := jobKind{reason: "SystemDUnit" + reason, verb: verb, failed: err != nil}
 	if j.done == nil {

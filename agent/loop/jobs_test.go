@@ -37,6 +37,7 @@ func TestJobsAreToldOnceByKind(t *testing.T) {
 	if err := errors.Join(j.Stop(ctx, "e.service"), j.Stop(ctx, "f.service")); err == nil {
 		t.Error("a job that failed did not")
 	}
+
 	j.Report(tell)
 	j.Report(tell)
 	want := []string{
@@ -56,7 +57,9 @@ func TestAnEventHoldsNoMoreThanTheAPIServerTakes(t *testing.T) {
 		_ = j.Restart(t.Context(), fmt.Sprintf("unit-%03d.service", i))
 	}
 	j.Report(func(_ bool, _, message string) {
-		if len(message) != 1024 || !strings.HasPrefix(message, "restarted unit-000.service, unit-001.service") || !strings.HasSuffix(message, "...") {
+		if len(message) != 1024 ||
+			!strings.HasPrefix(message, "restarted unit-000.service, unit-001.service") ||
+			!strings.HasSuffix(message, "...") {
 			t.Errorf("%d bytes: %s", len(message), message)
 		}
 	})

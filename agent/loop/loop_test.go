@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -45,9 +46,14 @@ const (
 	limit  = 3 * time.Minute
 )
 
-// world is a node in memory: engine, systemd and source in one. Its text is
+// fakeNode is a node in memory: engine, systemd and source in one. Its text is
 // what the source says, "" for no document.
-type world struct {
+//
+// Its methods, which the loop calls, hold mu. A test reads and writes the fields
+// only while the loop waits for an event: before it runs, and after pass.
+type fakeNode struct {
+	mu sync.Mutex
+
 	current generation.Manifest
 	applied []string
 	state   unit.State
@@ -59,7 +65,7 @@ type world struct {
 	units     chan string
 	shown     []status.Status
 	news      []status.Phase
-	// told are those of shown that were news.
+	// told has the statuses of shown that were news.
 	told []status.Status
 	// resume and fail are what Resume and Apply return; resumed counts.
 	resume, fail error
@@ -70,9 +76,11 @@ type world struct {
 	// verdict leads.
 	pending apply.Pending
 	verdict health.Verdict
-	judged  bool
+	watched bool
 	good    generation.Manifest
-	settled []health.Word
+	// alive is when the watchdog heard of the loop.
+	alive     []time.Duration
+	concluded []health.Word
 	// owed is what Owed and Retry return, retried when Retry was called.
 	owed    []string
 	retried []time.Duration
@@ -88,7 +96,7 @@ type world struct {
 	unwatched      error
 	guarded        []string
 	unreachable    error
-	// notes are those of documents, by their text.
+	// notes are the notes of each document, by its text.
 	notes map[string][]config.Note
 	// hold and holdRepair, if set, keep Apply and Repair waiting until closed.
 	hold, holdRepair chan struct{}
@@ -101,38 +109,51 @@ type world struct {
 	sample   metrics.Sample
 }
 
-func newWorld() *world {
-	return &world{
+func newFakeNode() *fakeNode {
+	return &fakeNode{
 		held: map[string]apply.Held{}, source: make(chan struct{}), units: make(chan string),
 		state: unit.State{Name: "a.service", Active: "active", Sub: "running"},
 	}
 }
 
-func (w *world) Resume(context.Context) (apply.Resumed, error) {
+func (w *fakeNode) Resume(context.Context) (apply.Resumed, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
 	w.resumed++
 	return apply.Resumed{}, w.resume
 }
 
-func (w *world) Current() (generation.Manifest, bool, error) {
+func (w *fakeNode) Current() (generation.Manifest, bool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
 	return w.current, w.current.Digest != "", nil
 }
 
-func (w *world) Apply(_ context.Context, r apply.Request) (generation.Manifest, error) {
+func (w *fakeNode) Apply(_ context.Context, r apply.Request) (generation.Manifest, error) {
 	d, source := r.Desired, r.Source
-	w.did = append(w.did, "apply")
-	if w.restless {
-		time.Sleep(time.Millisecond) // The bubble's clock goes on only while nobody is busy.
+	hold, restless := w.note("apply")
+	if restless {
+		time.Sleep(time.Millisecond) // The bubble's clock goes on only while all goroutines wait.
 	}
-	if w.hold != nil {
-		<-w.hold
+	if hold != nil {
+		<-hold
 	}
+
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
 	if w.refuse != nil {
 		return generation.Manifest{}, w.refuse
 	}
 	w.applied = append(w.applied, d.Digest())
 	w.good = w.current
-	if w.judged {
-		w.pending = apply.Pending{Journal: generation.Journal{To: "x", Good: w.good.Name()}, Watched: true}
+	if w.watched {
+		w.pending = apply.Pending{
+			Journal: generation.Journal{To: "x", Good: w.good.Name()},
+			Watched: true,
+		}
 		if r.Try > 0 {
 			w.pending.Try = &generation.Try{Until: time.Now().Add(r.Try)}
 		}
@@ -145,12 +166,34 @@ func (w *world) Apply(_ context.Context, r apply.Request) (generation.Manifest, 
 	return w.current, w.fail
 }
 
-func (w *world) Pending() (apply.Pending, bool, error) { return w.pending, w.pending.To != "", nil }
+// note records what the loop had done. It returns what keeps Apply waiting.
+func (w *fakeNode) note(did string) (hold chan struct{}, restless bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 
-func (w *world) Judge(context.Context) (health.Verdict, error) { return w.verdict, nil }
+	w.did = append(w.did, did)
+	return w.hold, w.restless
+}
 
-func (w *world) Settle(_ context.Context, v health.Verdict) (generation.Manifest, error) {
-	w.settled = append(w.settled, v.Word)
+func (w *fakeNode) Pending() (apply.Pending, bool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	return w.pending, w.pending.To != "", nil
+}
+
+func (w *fakeNode) Judge(context.Context) (health.Verdict, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	return w.verdict, nil
+}
+
+func (w *fakeNode) Conclude(_ context.Context, v health.Verdict) (generation.Manifest, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	w.concluded = append(w.concluded, v.Word)
 	w.pending, w.verdict = apply.Pending{}, health.Verdict{}
 	if v.Word == health.Bad {
 		w.held[w.current.Digest] = apply.Held{Digest: w.current.Digest[:12], Why: v.Reason}
@@ -159,9 +202,17 @@ func (w *world) Settle(_ context.Context, v health.Verdict) (generation.Manifest
 	return w.current, nil
 }
 
-func (w *world) Owed() ([]string, error) { return w.owed, nil }
+func (w *fakeNode) Owed() ([]string, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 
-func (w *world) Retry(context.Context) ([]string, error) {
+	return w.owed, nil
+}
+
+func (w *fakeNode) Retry(context.Context) ([]string, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
 	w.retried = append(w.retried, time.Since(w.began))
 	var err error
 	if len(w.owed) > 0 {
@@ -170,45 +221,87 @@ func (w *world) Retry(context.Context) ([]string, error) {
 	return w.owed, err
 }
 
-func (w *world) Confirm() (generation.Manifest, error) {
+func (w *fakeNode) Confirm() (generation.Manifest, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
 	w.pending.Try = nil
 	return w.current, nil
 }
 
-func (w *world) Rollback(_ context.Context, name string) (generation.Manifest, error) {
-	w.held[w.current.Digest] = apply.Held{Digest: w.current.Digest[:12], Why: "rolled back", Operator: true}
+func (w *fakeNode) Rollback(context.Context, string) (generation.Manifest, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	return w.rollback()
+}
+
+func (w *fakeNode) rollback() (generation.Manifest, error) {
+	w.held[w.current.Digest] = apply.Held{
+		Digest:   w.current.Digest[:12],
+		Why:      "rolled back",
+		Operator: true,
+	}
 	w.current = w.good
 	return w.current, nil
 }
 
-func (w *world) Held(digest string) (apply.Held, bool, error) {
+func (w *fakeNode) Held(digest string) (apply.Held, bool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
 	h, ok := w.held[digest]
 	return h, ok, nil
 }
 
-func (w *world) Hold(h apply.Held) error {
+func (w *fakeNode) Hold(h apply.Held) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
 	w.held[h.Digest] = h
 	return nil
 }
 
-func (w *world) Release(digest string) error {
+func (w *fakeNode) Release(digest string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
 	delete(w.held, digest)
 	return nil
 }
 
-func (w *world) Set(_ string, paths []string) error {
+func (w *fakeNode) Set(_ string, paths []string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
 	w.guarded = paths
 	return nil
 }
 
-func (w *world) Events() <-chan []string { return w.drift }
+func (w *fakeNode) Events() <-chan []string { return w.drift }
 
-func (w *world) Err() error { return w.unwatched }
+func (w *fakeNode) Err() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 
-func (w *world) Repair(_ context.Context, paths []string, _ map[string]config.Content) ([]string, error) {
-	if w.holdRepair != nil {
-		<-w.holdRepair
+	return w.unwatched
+}
+
+func (w *fakeNode) Repair(
+	_ context.Context,
+	paths []string,
+	_ map[string]config.Content,
+) ([]string, error) {
+	w.mu.Lock()
+	hold := w.holdRepair
+	w.mu.Unlock()
+	if hold != nil {
+		<-hold
 	}
+
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
 	w.looked = append(w.looked, paths...)
 	w.did = append(w.did, "repair "+strings.Join(paths, " "))
 	repaired := w.broken
@@ -216,23 +309,38 @@ func (w *world) Repair(_ context.Context, paths []string, _ map[string]config.Co
 	return repaired, nil
 }
 
-func (w *world) Tidy() error { w.tidied++; return nil }
+func (w *fakeNode) Tidy() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 
-func (w *world) Verify(context.Context, map[string]config.Content, bool) (apply.Verified, error) {
+	w.tidied++
+	return nil
+}
+
+func (w *fakeNode) Verify(context.Context, map[string]config.Content, bool) (apply.Verified, error) {
 	return apply.Verified{Checked: 1}, nil
 }
 
-func (w *world) Start(_ context.Context, name string) error {
+func (w *fakeNode) Start(_ context.Context, name string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
 	w.started = append(w.started, name)
 	return nil
 }
 
-func (w *world) Restart(_ context.Context, name string) error {
+func (w *fakeNode) Restart(_ context.Context, name string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
 	w.restarted = append(w.restarted, name)
 	return nil
 }
 
-func (w *world) Show(_ context.Context, names []string) ([]unit.State, error) {
+func (w *fakeNode) Show(_ context.Context, names []string) ([]unit.State, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
 	w.showed++
 	if len(names) == 0 {
 		return nil, nil
@@ -240,11 +348,14 @@ func (w *world) Show(_ context.Context, names []string) ([]unit.State, error) {
 	return []unit.State{w.state}, nil
 }
 
-func (w *world) Changes(context.Context) (<-chan string, error) { return w.units, nil }
+func (w *fakeNode) Changes(context.Context) (<-chan string, error) { return w.units, nil }
 
-func (w *world) Watch(context.Context) (<-chan struct{}, error) { return w.source, nil }
+func (w *fakeNode) Watch(context.Context) (<-chan struct{}, error) { return w.source, nil }
 
-func (w *world) Read(context.Context) (source.Document, error) {
+func (w *fakeNode) Read(context.Context) (source.Document, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
 	w.did = append(w.did, "read")
 	if w.restless {
 		w.text += "."
@@ -259,41 +370,106 @@ func (w *world) Read(context.Context) (source.Document, error) {
 	return source.Document{Name: "test.yaml", Text: []byte(w.text)}, nil
 }
 
-// decode takes any text but "bad" for a configuration with one file.
-func (w *world) decode(_ context.Context, d source.Document) (config.Desired, error) {
+// Decode takes any text but "bad" for a configuration with one file.
+func (w *fakeNode) Decode(_ context.Context, d source.Document) (config.Desired, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
 	if string(d.Text) == "bad" {
-		return config.Desired{}, document.Errors{{File: d.Name, Line: 3, Path: "spec", Problem: "bad", Hint: "better"}}
+		return config.Desired{}, document.Errors{{
+			File:    d.Name,
+			Line:    3,
+			Path:    "spec",
+			Problem: "bad",
+			Hint:    "better",
+		}}
 	}
-	desired := config.Desired{Files: []config.File{{Path: "/etc/a", Content: config.Inline(d.Text)}}, Notes: w.notes[string(d.Text)]}
+	desired := config.Desired{
+		Files: []config.File{{Path: "/etc/a", Content: config.Inline(d.Text)}},
+		Notes: w.notes[string(d.Text)],
+	}
 	if string(d.Text) == "probed" {
-		desired.Files = append(desired.Files, config.File{Path: "/etc/hosts.toml", Content: config.Text("mirror")})
+		desired.Files = append(desired.Files, config.File{
+			Path:    "/etc/hosts.toml",
+			Content: config.Text("mirror"),
+		})
 		desired.Probes = []config.Probe{{Path: "/etc/hosts.toml", URLs: []string{"https://mirror"}}}
 	}
 	return desired, nil
 }
 
-func (w *world) agent() *Loop {
-	start := time.Now()
-	w.began = start
+func (w *fakeNode) agent() *Loop {
+	w.began = time.Now()
 	return &Loop{
-		Engine: w, Units: w, Source: w, Decode: w.decode, DebugShells: []string{"ttyS1"}, Log: zap.NewNop(),
-		Requests: w.requests, Queries: w.queries, Drift: w, Cluster: w.cluster, Reach: func(context.Context, config.Probe) error { return w.unreachable },
-		Ready: func() error { return nil }, Steady: steady, Limit: limit, Now: func() time.Duration { return time.Since(start) + time.Second },
-		Publish: func(s status.Status, news bool) {
-			w.shown = append(w.shown, s)
-			if news {
-				w.news, w.told = append(w.news, s.Phase), append(w.told, s)
-			}
-		},
+		Engine:      w,
+		Units:       w,
+		Source:      w,
+		Decoder:     w,
+		Host:        w,
+		Drift:       w,
+		Cluster:     w.cluster,
+		Requests:    w.requests,
+		Queries:     w.queries,
+		DebugShells: []string{"ttyS1"},
+		Steady:      steady,
+		Limit:       limit,
+		Log:         zap.NewNop(),
 	}
 }
 
-// run runs an agent in a bubble; step is what happens to the world, with time
-// to settle after each call of its argument.
-func run(t *testing.T, w *world, step func(settle func())) { t.Helper(); runEngine(t, w, w, step) }
+func (*fakeNode) Ready() error { return nil }
+
+func (w *fakeNode) Alive() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	w.alive = append(w.alive, time.Since(w.began))
+	return nil
+}
+
+// Uptime says that the kernel started a second before the agent.
+func (w *fakeNode) Uptime() time.Duration { return time.Since(w.began) + time.Second }
+
+func (*fakeNode) Proven(context.Context) {}
+
+func (*fakeNode) End(error) {}
+
+func (w *fakeNode) Reach(context.Context, config.Probe) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	return w.unreachable
+}
+
+func (w *fakeNode) Publish(s status.Status, news bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	w.shown = append(w.shown, s)
+	if news {
+		w.news, w.told = append(w.news, s.Phase), append(w.told, s)
+	}
+}
+
+// pass lets d pass on the bubble's clock, and the loop do all that it can.
+func (w *fakeNode) pass(d time.Duration) {
+	w.order()
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// order orders what the test has written before what the loop reads after.
+func (w *fakeNode) order() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+}
+
+// run runs an agent in a bubble; step is what happens to the node, with time
+// to wait after each call of its argument.
+func run(t *testing.T, w *fakeNode, step func(wait func())) { t.Helper(); runEngine(t, w, w, step) }
 
 // runEngine is run with another engine.
-func runEngine(t *testing.T, w *world, engine Engine, step func(settle func())) {
+func runEngine(t *testing.T, w *fakeNode, engine Engine, step func(wait func())) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w.source, w.units = make(chan struct{}, 1), make(chan string)
@@ -302,12 +478,9 @@ func runEngine(t *testing.T, w *world, engine Engine, step func(settle func())) 
 		a, done := w.agent(), make(chan error)
 		a.Engine = engine
 		go func() { done <- a.Run(ctx) }()
-		settle := func() {
-			time.Sleep(time.Second) // of the bubble's clock
-			synctest.Wait()
-		}
-		settle()
-		step(settle)
+		wait := func() { w.pass(time.Second) }
+		wait()
+		step(wait)
 		cancel()
 		if err := <-done; err != nil {
 			t.Errorf("the agent ended with %v", err)
@@ -315,31 +488,57 @@ func runEngine(t *testing.T, w *world, engine Engine, step func(settle func())) 
 	})
 }
 
-func (w *world) last() status.Status { return w.shown[len(w.shown)-1] }
+func (w *fakeNode) last() status.Status { return w.shown[len(w.shown)-1] }
 
 func TestFirstBootApplies(t *testing.T) {
-	w := newWorld()
+	w := newFakeNode()
 	w.text = "one"
 	run(t, w, func(func()) {})
-	if s := w.last(); s.Phase != status.Applied || s.Generation != w.current.Name() || s.AppliedAt != time.Second {
+	if s := w.last(); s.Phase != status.Applied || s.Generation != w.current.Name() ||
+		s.AppliedAt != time.Second {
 		t.Errorf("status: %+v", s)
 	}
+
 	// The debug shell is news too, whenever it opens.
 	if len(w.news) > 3 || w.news[0] != status.Applying || w.news[len(w.news)-1] != status.Applied {
 		t.Errorf("news: %v", w.news)
 	}
-	if !slices.Equal(w.started, []string{"loam-debug-shell@ttyS1.service"}) || !slices.Equal(w.last().DebugShells, []string{"ttyS1"}) {
+	if !slices.Equal(w.started, []string{"loam-debug-shell@ttyS1.service"}) ||
+		!slices.Equal(w.last().DebugShells, []string{"ttyS1"}) {
 		t.Errorf("started %v, shows %v", w.started, w.last().DebugShells)
 	}
 }
 
-func TestSameConfigurationIsNotAppliedAgain(t *testing.T) {
-	w := newWorld()
+// TestTheWatchdogHearsOfALoopThatTakesEvents, and of no other: systemd ends an
+// agent that is silent for three minutes.
+func TestTheWatchdogHearsOfALoopThatTakesEvents(t *testing.T) {
+	w := newFakeNode()
 	w.text = "one"
-	run(t, w, func(settle func()) {
+	run(t, w, func(wait func()) {
+		w.pass(10 * time.Minute)
+		wait()
+		if len(w.alive) != 10 || w.alive[9] != 10*time.Minute {
+			t.Errorf("alive at %v", w.alive)
+		}
+
+		// A query that nobody takes the answer of holds the loop up.
+		answer := make(chan metrics.Sample)
+		w.queries <- answer
+		w.pass(10 * time.Minute)
+		if len(w.alive) != 10 {
+			t.Errorf("alive at %v, while the loop is stuck", w.alive)
+		}
+		<-answer
+	})
+}
+
+func TestSameConfigurationIsNotAppliedAgain(t *testing.T) {
+	w := newFakeNode()
+	w.text = "one"
+	run(t, w, func(wait func()) {
 		showed, shown := w.showed, len(w.shown)
 		w.source <- struct{}{}
-		settle()
+		wait()
 		if w.showed != showed || len(w.shown) != shown {
 			t.Error("systemd was asked, or a status published, although nothing changed")
 		}
@@ -351,49 +550,53 @@ func TestSameConfigurationIsNotAppliedAgain(t *testing.T) {
 }
 
 func TestManyChangesAreOneApply(t *testing.T) {
-	w := newWorld()
+	w := newFakeNode()
 	w.text = "one"
-	run(t, w, func(settle func()) {
-		for i := range 5 {
-			w.text = fmt.Sprint("two", i)
+	run(t, w, func(wait func()) {
+		w.text = "two"
+		for range 5 {
 			w.source <- struct{}{}
 		}
-		settle()
+		wait()
 	})
 	if len(w.applied) != 2 {
 		t.Errorf("applied %d times", len(w.applied))
 	}
 }
 
-// TestASourceThatCanNoLongerBeWatchedIsReadOnceMore, as its end may have hidden a change, and a person is told.
+// TestASourceThatCanNoLongerBeWatchedIsReadOnceMore, as its end may have hidden
+// a change, and a person is told.
 func TestASourceThatCanNoLongerBeWatchedIsReadOnceMore(t *testing.T) {
-	w := newWorld()
+	w := newFakeNode()
 	w.text = "one"
-	run(t, w, func(settle func()) {
+	run(t, w, func(wait func()) {
 		w.text = "two"
 		close(w.source)
-		settle()
+		wait()
 	})
-	if s := w.last(); len(w.applied) != 2 || !slices.Contains(s.Warnings, "watch the source: no more events") {
+	if s := w.last(); len(w.applied) != 2 ||
+		!slices.Contains(s.Warnings, "watch the source: no more events") {
 		t.Errorf("applied %d times, warnings %q", len(w.applied), s.Warnings)
 	}
 }
 
 func TestBadConfigurationChangesNothing(t *testing.T) {
-	w := newWorld()
+	w := newFakeNode()
 	w.text = "one"
-	run(t, w, func(settle func()) {
+	run(t, w, func(wait func()) {
 		before := w.current.Name()
 		w.text = "bad"
 		w.source <- struct{}{}
-		settle()
+		wait()
 		s := w.last()
-		if s.Phase != status.Failed || s.Error == nil || s.Error.Path != "spec" || s.Error.Hint != "better" || s.Generation != before {
+		if s.Phase != status.Failed || s.Error == nil || s.Error.Path != "spec" ||
+			s.Error.Hint != "better" || s.Generation != before {
 			t.Errorf("status: %+v", s)
 		}
+
 		w.text = "one"
 		w.source <- struct{}{}
-		settle()
+		wait()
 		if s := w.last(); s.Phase != status.Applied || s.Error != nil {
 			t.Errorf("status after the mistake was undone: %+v", s)
 		}
@@ -404,22 +607,24 @@ func TestBadConfigurationChangesNothing(t *testing.T) {
 }
 
 func TestNothingIsAppliedWhileTheNodeChanges(t *testing.T) {
-	w := newWorld()
+	w := newFakeNode()
 	w.text = "one"
-	run(t, w, func(settle func()) {
+	run(t, w, func(wait func()) {
 		w.hold, w.text = make(chan struct{}), "two"
 		w.source <- struct{}{}
-		settle()
+		wait()
 		for _, state := range []string{"active", "failed", "active"} {
 			w.state.Active = state
 			w.units <- "a.service"
-			settle()
+			wait()
 			if s := w.last(); s.Phase != status.Applying || s.AppliedAt != 0 {
-				t.Errorf("while it changes, its unit %s: %s, applied at %s", state, s.Phase, s.AppliedAt)
+				t.Errorf("while it changes, its unit %s: %s, applied at %s",
+					state, s.Phase, s.AppliedAt)
 			}
 		}
+
 		close(w.hold)
-		settle()
+		wait()
 		if s := w.last(); s.Phase != status.Applied || s.Generation != w.current.Name() {
 			t.Errorf("once it has: %s, generation %s", s.Phase, s.Generation)
 		}
@@ -429,20 +634,20 @@ func TestNothingIsAppliedWhileTheNodeChanges(t *testing.T) {
 // TestSourceWithoutADocumentIsSaid is weak point 10c of osc-contract, part 4: no
 // error, and no silence either.
 func TestSourceWithoutADocumentIsSaid(t *testing.T) {
-	w := newWorld()
+	w := newFakeNode()
 	missing := func(phase status.Phase) {
 		t.Helper()
 		if s := w.last(); s.Phase != phase || s.Error != nil || s.Missing != "read: no document" {
 			t.Errorf("without a document: %+v, error %+v", s, s.Error)
 		}
 	}
-	run(t, w, func(settle func()) {
+	run(t, w, func(wait func()) {
 		missing(status.Waiting)
-		w.says("one", settle)
+		w.says("one", wait)
 		if s := w.last(); s.Phase != status.Applied || s.Missing != "" {
 			t.Errorf("with one: %+v", s)
 		}
-		w.says("", settle)
+		w.says("", wait)
 		missing(status.Applied)
 	})
 	run(t, w, func(func()) { missing(status.Applied) })
@@ -452,30 +657,34 @@ func TestSourceWithoutADocumentIsSaid(t *testing.T) {
 }
 
 func TestAppliedWaitsForUnits(t *testing.T) {
-	w := newWorld()
-	w.text, w.judged = "one", true
+	w := newFakeNode()
+	w.text, w.watched = "one", true
 	w.verdict = health.Verdict{Word: health.Wait, Next: time.Hour}
 	w.state.Active, w.state.Sub = "activating", "start"
-	run(t, w, func(settle func()) {
+	run(t, w, func(wait func()) {
 		if s := w.last(); s.Phase != status.Applying || s.AppliedAt != 0 {
 			t.Errorf("while a unit starts: %+v", s)
 		}
+
 		shown := len(w.shown)
 		w.units <- "other.service"
-		settle()
+		wait()
 		if len(w.shown) != shown {
 			t.Error("a unit that is not in the configuration was news")
 		}
+
 		w.state.Active, w.state.Sub = "active", "running"
 		w.units <- "a.service"
-		settle()
+		wait()
 		if s := w.last(); s.Phase != status.Applied || s.AppliedAt == 0 {
 			t.Errorf("once it is up: %+v", s)
 		}
+
 		w.state.Active, w.state.Result, w.state.ExitCode = "failed", "exit-code", 3
 		w.units <- "a.service"
-		settle()
-		if s := w.last(); s.Phase != status.Failed || s.Error.Problem != "unit a.service failed: exit-code, exit code 3" {
+		wait()
+		if s := w.last(); s.Phase != status.Failed ||
+			s.Error.Problem != "unit a.service failed: exit-code, exit code 3" {
 			t.Errorf("once it has failed: %+v", s)
 		}
 	})
@@ -483,7 +692,7 @@ func TestAppliedWaitsForUnits(t *testing.T) {
 
 func TestAgentEndsWithoutSystemd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
+		w := newFakeNode()
 		done := make(chan error)
 		go func() { done <- w.agent().Run(t.Context()) }()
 		synctest.Wait()
@@ -495,18 +704,18 @@ func TestAgentEndsWithoutSystemd(t *testing.T) {
 }
 
 func TestSlowUnitIsNoFailureOnceItIsUp(t *testing.T) {
-	w := newWorld()
-	w.text, w.judged = "one", true
+	w := newFakeNode()
+	w.text, w.watched = "one", true
 	w.verdict = health.Verdict{Word: health.Wait, Next: time.Hour}
 	w.fail = fmt.Errorf("start a.service: waiting for the job: %w", context.DeadlineExceeded)
 	w.state.Active, w.state.Sub = "activating", "start"
-	run(t, w, func(settle func()) {
+	run(t, w, func(wait func()) {
 		if s := w.last(); s.Phase != status.Failed || s.Error == nil {
 			t.Errorf("while it is late: %+v", s)
 		}
 		w.state.Active, w.state.Sub = "active", "running"
 		w.units <- "a.service"
-		settle()
+		wait()
 		if s := w.last(); s.Phase != status.Applied || s.Error != nil {
 			t.Errorf("once it is up: %+v, error %+v", s, s.Error)
 		}
@@ -514,26 +723,30 @@ func TestSlowUnitIsNoFailureOnceItIsUp(t *testing.T) {
 }
 
 func TestResumeThatFailsIsTriedAgain(t *testing.T) {
-	w := newWorld()
+	w := newFakeNode()
 	w.text = "one"
 	run(t, w, func(func()) {})
 	w.resume, w.resumed = errors.New("place /var/x: no space left on device"), 0
-	run(t, w, func(settle func()) {
-		if s := w.last(); s.Phase != status.Failed || s.Error == nil || s.Error.Problem != w.resume.Error() {
+	run(t, w, func(wait func()) {
+		if s := w.last(); s.Phase != status.Failed || s.Error == nil ||
+			s.Error.Problem != w.resume.Error() {
 			t.Errorf("after it failed: %+v, error %+v", s, s.Error)
 		}
+
 		w.source <- struct{}{}
-		settle()
+		wait()
 		if s := w.last(); s.Phase != status.Failed || w.resumed != 2 {
 			t.Errorf("after the source was touched: %+v, resumed %d times", s, w.resumed)
 		}
+
 		w.resume = nil
-		time.Sleep(retryDelay)
-		settle()
+		w.pass(retryDelay)
+		wait()
 		if s := w.last(); s.Phase != status.Applied || s.Error != nil || w.resumed != 3 {
 			t.Errorf("after a while: %+v, resumed %d times", s, w.resumed)
 		}
-		time.Sleep(2 * retryDelay)
+
+		w.pass(2 * retryDelay)
 	})
 	if w.resumed != 3 || len(w.applied) != 1 {
 		t.Errorf("resumed %d times, applied %d times", w.resumed, len(w.applied))
@@ -541,24 +754,27 @@ func TestResumeThatFailsIsTriedAgain(t *testing.T) {
 }
 
 func TestUnfinishedApplyIsCompletedBeforeItCountsAsApplied(t *testing.T) {
-	w := newWorld()
+	w := newFakeNode()
 	w.text = "one"
 	w.fail = fmt.Errorf("%w: reload systemd: timeout", apply.ErrUnfinished)
-	run(t, w, func(settle func()) {
+	run(t, w, func(wait func()) {
 		if s := w.last(); s.Phase != status.Failed {
 			t.Errorf("after the reload failed: %+v", s)
 		}
+
 		w.resume = w.fail
 		w.source <- struct{}{}
-		settle()
+		wait()
 		if s := w.last(); s.Phase != status.Failed || w.resumed != 2 {
 			t.Errorf("same text, still no reload: %+v, resumed %d times", s, w.resumed)
 		}
+
 		w.resume = nil
 		w.source <- struct{}{}
-		settle()
+		wait()
 		if s := w.last(); s.Phase != status.Applied || w.resumed != 3 || len(w.applied) != 1 {
-			t.Errorf("once completed: %+v, resumed %d, applied %d times", s, w.resumed, len(w.applied))
+			t.Errorf("once completed: %+v, resumed %d, applied %d times",
+				s, w.resumed, len(w.applied))
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/health"
 	"github.com/loam-os/loam/agent/source"
+	"github.com/loam-os/loam/hint"
 )
 
 // Kind is what a [Step] does.
@@ -141,8 +142,13 @@ func Admit(s State, r *Request) (Step, error) {
 	case r.Rollback != nil:
 		return Step{Kind: Rollback, Request: r, Have: s.Current.Generation}, nil
 	case s.Change.trying():
-		return Step{}, fmt.Errorf("%w: generation %s waits to be confirmed\n"+
-			"hint: `loam confirm`, or `loam rollback`", control.ErrBusy, s.Change.Pending.To)
+		return Step{}, hint.With(
+			fmt.Errorf(
+				"%w: generation %s waits to be confirmed",
+				control.ErrBusy, s.Change.Pending.To,
+			),
+			"`loam confirm`, or `loam rollback`",
+		)
 	}
 	return Step{Kind: Read, Request: r, Have: s.Current.Generation, Document: r.document()}, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/health"
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/hint"
 )
 
 // all is a state with everything due.
@@ -257,7 +258,7 @@ func TestCallerLearnsWhatTheResetHasComeTo(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			o, err := resetOutcome(tt.state)
-			if o.Result != tt.want || (err == nil) != (tt.err == "") || err != nil && err.Error() != tt.err {
+			if o.Result != tt.want || (err == nil) != (tt.err == "") || err != nil && hint.Text(err) != tt.err {
 				t.Errorf("%+v, %v", o, err)
 			}
 		})

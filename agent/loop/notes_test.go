@@ -11,23 +11,30 @@ import (
 // Notes come and go with the document, and the cluster is told of them once.
 func TestNotesBelongToTheDocument(t *testing.T) {
 	warn := func(line int) config.Note {
-		return config.Note{Reason: config.NoteWarning, Document: "test.yaml", Line: line, Path: "spec.later", Problem: "unknown field", Hint: "leave it out"}
+		return config.Note{
+			Reason:   config.NoteWarning,
+			Document: "test.yaml",
+			Line:     line,
+			Path:     "spec.later",
+			Problem:  "unknown field",
+			Hint:     "leave it out",
+		}
 	}
 	ssh := config.Note{Reason: config.NoteNoSSH, Problem: "SSH access: none"}
 	notes := map[string][]config.Note{
 		"one": {ssh, warn(4), warn(5)}, "one again": {ssh, warn(4), warn(5)}, "two": nil, "three": {warn(4)},
 	}
 
-	w, cluster := newWorld(), &recorder{}
+	w, cluster := newFakeNode(), &recorder{}
 	w.notes, w.cluster = notes, cluster
 	shown := map[string][]config.Note{}
 	w.text = "one"
-	run(t, w, func(settle func()) {
+	run(t, w, func(wait func()) {
 		shown["one"] = w.last().Notes
 		for _, text := range []string{"one again", "bad", "two", "three", ""} {
 			w.text = text
 			w.source <- struct{}{}
-			settle()
+			wait()
 			shown[text] = w.last().Notes
 		}
 	})

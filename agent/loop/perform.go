@@ -8,6 +8,7 @@ import (
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/source"
+	"github.com/loam-os/loam/hint"
 )
 
 // worker does the steps that run beside the loop. It has no access to the state.
@@ -17,21 +18,8 @@ type worker struct {
 	source  source.Source
 	cluster Cluster
 	reset   Resetter
-	decoder func(ctx context.Context, doc source.Document) (config.Desired, error)
-	reach   func(ctx context.Context, p config.Probe) error
-}
-
-// worker returns what does the steps of the loop.
-func (l *Loop) worker() worker {
-	return worker{
-		engine:  l.Engine,
-		units:   l.Units,
-		source:  l.Source,
-		cluster: l.Cluster,
-		reset:   l.Reset,
-		decoder: l.Decode,
-		reach:   l.Reach,
-	}
+	decoder Decoder
+	host    Host
 }
 
 // perform does a step.
@@ -40,14 +28,14 @@ func (w worker) perform(ctx context.Context, step Step) (r Result) {
 	case Resume:
 		r.Resumed, r.Err = w.engine.Resume(ctx)
 	case Conclude:
-		_, r.Err = w.engine.Settle(ctx, step.Verdict)
+		_, r.Err = w.engine.Conclude(ctx, step.Verdict)
 	case Repair:
 		r.Paths, r.Err = w.engine.Repair(ctx, step.Paths, step.Content)
 	case Read:
 		r.Read, r.Err = w.read(ctx, step)
 	case Probe:
 		r.Answers = slices.ContainsFunc(step.Probes, func(p config.Probe) bool {
-			return w.reach(ctx, p) == nil
+			return w.host.Reach(ctx, p) == nil
 		})
 	case Start:
 		r.Owed, r.Err = w.engine.Retry(ctx)
@@ -85,7 +73,8 @@ func (w worker) read(ctx context.Context, step Step) (Reading, error) {
 		return w.decode(ctx, *step.Document, step.Have)
 	}
 	if w.source == nil {
-		return Reading{}, errors.New("this node has no source of configuration\nhint: give a file")
+		return Reading{}, hint.With(errors.New("this node has no source of configuration"),
+			"give a file")
 	}
 
 	doc, err := w.source.Read(ctx)
@@ -104,14 +93,14 @@ func (w worker) decode(
 	have generation.Manifest,
 ) (Reading, error) {
 	reading := Reading{Name: doc.Name, Version: doc.Version}
-	desired, err := w.decoder(ctx, doc)
+	desired, err := w.decoder.Decode(ctx, doc)
 	if err != nil {
 		return reading, err
 	}
 
 	reading.Desired, reading.FullDigest = desired, desired.Digest()
 	for _, p := range desired.Probes {
-		if has(have, desired.Files, p.Path) || w.reach(ctx, p) == nil {
+		if has(have, desired.Files, p.Path) || w.host.Reach(ctx, p) == nil {
 			continue
 		}
 		reading.Waits = append(reading.Waits, p)

@@ -2,11 +2,13 @@ package loop
 
 import (
 	"context"
+	"time"
 
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/health"
+	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/unit"
 )
@@ -33,7 +35,7 @@ type Changer interface {
 type Judger interface {
 	Pending() (apply.Pending, bool, error)
 	Judge(ctx context.Context) (health.Verdict, error)
-	Settle(ctx context.Context, v health.Verdict) (generation.Manifest, error)
+	Conclude(ctx context.Context, v health.Verdict) (generation.Manifest, error)
 	Confirm() (generation.Manifest, error)
 }
 
@@ -54,6 +56,31 @@ type Repairer interface {
 type Starter interface {
 	Owed() ([]string, error)
 	Retry(ctx context.Context) ([]string, error)
+}
+
+// Decoder decodes documents; see decode.Decoder.
+type Decoder interface {
+	// Decode returns what a document asks of this node.
+	Decode(ctx context.Context, doc source.Document) (config.Desired, error)
+}
+
+// Host is the program that the loop is a part of.
+type Host interface {
+	// Ready is called once the loop is up, before the first apply, which may wait
+	// for units that are ordered after the agent.
+	Ready() error
+	// Alive notifies the watchdog that the loop takes events.
+	Alive() error
+	// Uptime returns the time since kernel start.
+	Uptime() time.Duration
+	// Publish shows a status. news says that it is worth printing on the consoles.
+	Publish(s status.Status, news bool)
+	// Reach returns an error unless what a probe names answers.
+	Reach(ctx context.Context, p config.Probe) error
+	// Proven is called, beside the loop, when a change has proven itself.
+	Proven(ctx context.Context)
+	// End ends the agent, to be started again.
+	End(why error)
 }
 
 // Units is what the loop itself asks of systemd; see [unit.Systemd].
@@ -100,7 +127,7 @@ type Watched[T any] interface {
 	Changed() <-chan struct{}
 }
 
-// Resetter makes the node one that was never configured; see reset.Reset.
+// Resetter removes all that was ever configured; see reset.Reset.
 type Resetter interface {
 	// Status is nil if the node is in no reset.
 	Status() *status.Reset

@@ -2,7 +2,6 @@ package loop
 
 import (
 	"reflect"
-	"time"
 
 	"github.com/loam-os/loam/agent/status"
 )
@@ -13,24 +12,11 @@ type publisher struct {
 	jobs     *Jobs
 	network  Watched[status.Network]
 	upgrades Watched[status.Upgrade]
-	show     func(s status.Status, news bool)
-	now      func() time.Duration
+	host     Host
 
 	// last is what was published last; it is zero before any was.
 	last status.Status
 	any  bool
-}
-
-// publisher returns what publishes the status of the loop.
-func (l *Loop) publisher() publisher {
-	return publisher{
-		cluster:  l.Cluster,
-		jobs:     l.Jobs,
-		network:  l.Network,
-		upgrades: l.Upgrades,
-		show:     l.Publish,
-		now:      l.Now,
-	}
 }
 
 // publish adds to a status what others observe, and publishes it if it is another
@@ -46,11 +32,11 @@ func (p *publisher) publish(s status.Status) {
 
 	news := !p.any || isNews(s, p.last)
 	p.last, p.any = s, true
-	s.Uptime = p.now()
+	s.Uptime = p.host.Uptime()
 	if p.cluster != nil {
 		p.cluster.Report(s)
 	}
-	p.show(s, news)
+	p.host.Publish(s, news)
 }
 
 // addWatched adds to a status what others observe.

@@ -2,7 +2,6 @@ package loop
 
 import (
 	"context"
-	"runtime"
 
 	"github.com/loam-os/loam/agent/liveness"
 	"github.com/loam-os/loam/agent/metrics"
@@ -33,18 +32,4 @@ func (q Queries) Standings(
 		all[name] = liveness.StandingOf(name, s.Status)
 	}
 	return all, err
-}
-
-// sample is the node as it is now.
-func (l *Loop) sample() metrics.Sample {
-	s := metrics.Sample{
-		Status:     l.published.last,
-		Counters:   l.counters.Clone(),
-		Goroutines: runtime.NumGoroutine(),
-	}
-	s.Status.AgentRSS = metrics.Resident()
-	if l.Cluster != nil {
-		s.Counters.WatchRestarts = l.Cluster.WatchRestarts()
-	}
-	return s
 }

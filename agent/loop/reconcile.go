@@ -13,108 +13,115 @@ import (
 	"github.com/loam-os/loam/agent/source"
 )
 
-// mergeRead takes in a configuration that was read.
-func (l *Loop) mergeRead(ctx context.Context, before State, step Step, r Result) {
+// reconciler makes the node what its source says, or what a caller asks for.
+type reconciler struct {
+	node   *node
+	report reporter
+}
+
+// next takes in a configuration that was read. It returns the step that applies
+// it, and Wait if it is not to be applied.
+func (c reconciler) next(ctx context.Context, before State, step Step, r Result) Step {
 	if step.Request == nil {
-		l.reconcile(ctx, before, r)
-		return
+		return c.reconcile(ctx, before, r)
 	}
-	if err := l.reconcileFor(ctx, step.Request, r); err != nil {
+
+	applies, err := c.reconcileFor(step.Request, r)
+	if err != nil {
 		step.Request.fail(err)
 	}
+	return applies
 }
 
 // reconcile makes the node what the source says.
-func (l *Loop) reconcile(ctx context.Context, before State, r Result) {
+func (c reconciler) reconcile(ctx context.Context, before State, r Result) Step {
 	switch {
 	case errors.Is(r.Err, source.ErrAbsent):
-		l.Log.Info("no configuration at the source: the node keeps what it has", zap.Error(r.Err))
+		c.node.log.Info("no configuration at the source: the node keeps what it has",
+			zap.Error(r.Err))
 	case r.Err != nil:
-		l.reportUnreadable(r.Err)
+		c.reportUnreadable(r.Err)
 	default:
-		l.acceptReading(before, r.Read)
-		held, err := heldOf(l.Engine, l.state.Desired)
+		c.accept(before, r.Read)
+		held, err := heldOf(c.node.engine, c.node.state.Desired)
 		var applies bool
-		l.state, applies = l.state.applies(held, err)
+		c.node.state, applies = c.node.state.applies(held, err)
 		if applies {
-			l.begin(ctx, Step{
-				Kind:  Apply,
-				Apply: apply.Request{Desired: r.Read.Desired, Source: r.Read.Name},
-			})
-			return
+			return Step{
+				Kind: Apply,
+				Apply: apply.Request{
+					Desired: r.Read.Desired,
+					Digest:  r.Read.digest(),
+					Source:  r.Read.Name,
+				},
+			}
 		}
 	}
-	l.show(ctx)
+
+	c.node.show(ctx)
+	return Step{}
 }
 
 // reportUnreadable logs, once, why a configuration cannot be had. What it refers to
 // may come.
-func (l *Loop) reportUnreadable(err error) {
-	fault, last := l.state.Faults.Desired, l.published.last.Error
+func (c reconciler) reportUnreadable(err error) {
+	fault, last := c.node.state.Faults.Desired, c.node.published.last.Error
 	if last == nil || last.Problem != fault.Problem {
-		l.Log.Error("the configuration cannot be had", zap.Error(err))
+		c.node.log.Error("the configuration cannot be had", zap.Error(err))
 	}
 	if !errors.As(err, new(document.Errors)) {
-		l.alarms.soon(readAlarm, readDelay)
+		c.node.alarms.soon(readAlarm, readDelay)
 	}
 }
 
-// acceptReading does what a new document of the source entails.
-func (l *Loop) acceptReading(before State, r Reading) {
+// accept does what a new document of the source entails.
+func (c reconciler) accept(before State, r Reading) {
 	if last := before.Desired.FullDigest; last != "" && last != r.FullDigest {
-		l.release(last)
+		c.node.release(last)
 	}
 	if len(r.Waits) > 0 {
-		l.alarms.soon(probeAlarm, probeDelay)
+		c.node.alarms.soon(probeAlarm, probeDelay)
 	}
-	if notes := r.Desired.Notes; !slices.Equal(notes, l.state.Desired.Notes) {
-		l.state.Desired.Notes = notes
-		l.reporter().notes(notes)
-	}
-}
-
-// release lets a configuration of the source count again that an operator's
-// request held.
-func (l *Loop) release(digest string) {
-	if err := releaseHold(l.Engine, digest); err != nil {
-		l.warn("release the source's configuration", err)
+	if notes := r.Desired.Notes; !slices.Equal(notes, c.node.state.Desired.Notes) {
+		c.node.state.Desired.Notes = notes
+		c.report.notes(notes)
 	}
 }
 
 // reconcileFor applies what a caller asks for, although it may be held.
-func (l *Loop) reconcileFor(ctx context.Context, request *Request, r Result) error {
+func (c reconciler) reconcileFor(request *Request, r Result) (Step, error) {
 	if r.Err != nil {
-		return r.Err
+		return Step{}, r.Err
 	}
-	digest := r.Read.Desired.Digest()
-	err := errors.Join(l.Engine.Release(digest), l.Engine.Release(r.Read.FullDigest))
+	digest := r.Read.digest()
+	err := errors.Join(c.node.engine.Release(digest), c.node.engine.Release(r.Read.FullDigest))
 	if err != nil {
-		return err
+		return Step{}, err
 	}
 
-	if current := l.state.Current.Generation; digest == current.Digest {
+	if current := c.node.state.Current.Generation; digest == current.Digest {
 		request.succeed(control.Outcome{
 			Result:     control.Unchanged,
 			Generation: current.Name(),
 			Digest:     digest,
 		})
-		l.state.Due.Read = true
-		return nil
+		c.node.state.Due.Read = true
+		return Step{}, nil
 	}
 
-	step := Step{
+	applies := Step{
 		Kind:    Apply,
 		Request: request,
 		Apply: apply.Request{
 			Desired: r.Read.Desired,
+			Digest:  digest,
 			Source:  r.Read.Name,
 			Try:     request.Apply.Try,
 		},
 	}
-	step.Hold, err = holdSource(l.Engine, l.state.Desired, step.Apply)
+	applies.Hold, err = holdSource(c.node.engine, c.node.state.Desired, applies.Apply)
 	if err != nil {
-		return err
+		return Step{}, err
 	}
-	l.begin(ctx, step)
-	return nil
+	return applies, nil
 }

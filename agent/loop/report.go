@@ -19,8 +19,8 @@ type reporter struct {
 	cluster Recorder
 }
 
-// reporter returns what reports for the loop.
-func (l *Loop) reporter() reporter {
+// newReporter returns a reporter of the loop.
+func newReporter(l *Loop) reporter {
 	r := reporter{log: l.Log}
 	if l.Cluster != nil {
 		r.cluster = l.Cluster

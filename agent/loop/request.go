@@ -7,9 +7,12 @@ import (
 	"time"
 
 	"github.com/loam-os/loam/agent/control"
+	"github.com/loam-os/loam/agent/generation"
+	"github.com/loam-os/loam/agent/health"
 	"github.com/loam-os/loam/agent/liveness"
 	"github.com/loam-os/loam/agent/registry"
 	"github.com/loam-os/loam/agent/source"
+	"github.com/loam-os/loam/hint"
 )
 
 // Request is what an operator or the cluster asks of the node: one of its fields
@@ -147,27 +150,53 @@ func (r *Request) document() *source.Document {
 	return &source.Document{Name: r.Apply.Name, Text: []byte(r.Apply.Document)}
 }
 
-// admitted are the requests that the loop takes: none while a step runs.
-func (l *Loop) admitted() <-chan *Request {
-	if l.state.Busy {
-		return nil
-	}
-	return l.Requests
-}
-
-// handle begins what a request asks for.
-func (l *Loop) handle(ctx context.Context, r *Request) {
-	step, err := Admit(l.state, r)
-	if err != nil {
-		r.fail(err)
-		return
-	}
-	l.begin(ctx, step)
-}
+// caller waits for the verdict on the change that it asked for. The zero caller is
+// none.
+type caller struct{ request *Request }
 
 // await registers the caller that gets the verdict on a change; nil if there is
 // none. The caller of the change before it learns that it gets none.
-func (l *Loop) await(r *Request) {
-	l.waiting.fail(fmt.Errorf("%w: it was replaced by the next", control.ErrBusy))
-	l.waiting = r
+func (c *caller) await(r *Request) {
+	c.request.fail(fmt.Errorf("%w: it was replaced by the next", control.ErrBusy))
+	c.request = r
+}
+
+// fail tells the caller that there is no verdict.
+func (c *caller) fail(err error) {
+	c.request.fail(err)
+	c.request = nil
+}
+
+// answer tells the caller of the change to before what the verdict is.
+func (c *caller) answer(s State, v health.Verdict, before generation.Manifest) {
+	if c.request == nil {
+		return
+	}
+	c.request.respond(verdictOutcome(s, v, before))
+	c.request = nil
+}
+
+// verdictOutcome returns what the caller of the change to before learns.
+func verdictOutcome(
+	s State,
+	v health.Verdict,
+	before generation.Manifest,
+) (control.Outcome, error) {
+	now := s.Current.Generation
+	o := control.Outcome{
+		Result:     control.Applied,
+		Generation: now.Name(),
+		Digest:     now.Digest,
+		Reason:     v.Reason,
+	}
+	switch {
+	case v.Word == health.Confirm:
+		o.Result, o.Until = control.Trying, s.Change.Pending.Try.Until
+	case v.Word == health.Bad && now.Name() == before.Name():
+		return control.Outcome{}, hint.With(fmt.Errorf("applied, and not well: %s", v.Reason),
+			"there is no generation before it to go back to")
+	case v.Word == health.Bad:
+		o.Result, o.From = control.Reverted, before.Name()
+	}
+	return o, nil
 }

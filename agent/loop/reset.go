@@ -8,54 +8,61 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/loam-os/loam/agent/control"
+	"github.com/loam-os/loam/hint"
 )
 
 var (
-	// ErrReset means that a reset has begun: the agent ends, to be started again as
-	// one that carries it out.
+	// ErrReset means that a reset has begun: the agent ends, and the next start
+	// carries it out.
 	ErrReset = errors.New("the node is reset")
-	// ErrFollows means that a reset is over: the agent ends, to be started again as
-	// one that follows its source.
+	// ErrFollows means that a reset is over: the agent ends, and the next start
+	// follows its source.
 	ErrFollows = errors.New("the reset is over")
 	// ErrInReset refuses what a node in a reset does not do.
-	ErrInReset = errors.New("the node is reset and has no configuration\n" +
-		"hint: `loam apply` has it follow its source again")
+	ErrInReset = hint.With(errors.New("the node is reset and has no configuration"),
+		"`loam apply` has it follow its source again")
 	// ErrNotReset refuses to follow a source while something of before is there.
-	ErrNotReset = errors.New("the reset is not complete\nhint: " + resetAgain)
+	ErrNotReset = hint.With(errors.New("the reset is not complete"), resetAgain)
 )
 
 const resetAgain = "`loam reset --yes` goes on with it, and so does the next start"
 
-// beginReset records that the node is to be reset, and ends the agent.
-func (l *Loop) beginReset(r *Request) {
-	if err := l.Reset.Begin(); err != nil {
+// resets begins and ends resets of the node.
+type resets struct {
+	node  *node
+	reset Resetter
+}
+
+// begin records that the node is to be reset, and ends the agent.
+func (c resets) begin(r *Request) {
+	if err := c.reset.Begin(); err != nil {
 		r.fail(err)
 		return
 	}
 
-	l.Log.Warn("reset: the agent starts again for it")
-	l.await(nil)
+	c.node.log.Warn("reset: the agent starts again for it")
+	c.node.caller.await(nil)
 	r.fail(ErrReset) // Before the agent ends, which ends the caller's connection.
-	l.End(ErrReset)
+	c.node.host.End(ErrReset)
 }
 
-// mergeReset publishes what a reset has come to and tells the caller.
-func (l *Loop) mergeReset(ctx context.Context, step Step, r Result) {
+// ran publishes what a reset has come to and tells the caller.
+func (c resets) ran(ctx context.Context, step Step, r Result) {
 	switch {
 	case !r.Reset.Done: // The caller logs it.
 	case r.Err != nil:
-		l.Log.Warn("reset", zap.Error(r.Err))
+		c.node.log.Warn("reset", zap.Error(r.Err))
 	default:
-		l.Log.Info("the node is reset")
+		c.node.log.Info("the node is reset")
 	}
 
-	l.show(ctx)
+	c.node.show(ctx)
 	if r.ResetIsOver {
-		if err := l.endReset(); err != nil {
-			l.warn("another machine.yaml", err)
+		if err := c.end(); err != nil {
+			c.node.warn("another machine.yaml", err)
 		}
 	}
-	step.Request.respond(resetOutcome(l.state))
+	step.Request.respond(resetOutcome(c.node.state))
 }
 
 // resetOutcome returns what a caller learns of the reset.
@@ -63,27 +70,28 @@ func resetOutcome(s State) (control.Outcome, error) {
 	err := s.Reset.Err
 	switch {
 	case !s.Facts.Reset.Done:
-		return control.Outcome{}, fmt.Errorf("the reset is not complete: %w\nhint: %s", err, resetAgain)
+		return control.Outcome{}, hint.With(fmt.Errorf("the reset is not complete: %w", err),
+			resetAgain)
 	case err != nil:
 		return control.Outcome{}, fmt.Errorf("the node is reset, but: %w", err)
 	}
 	return control.Outcome{Result: control.Reset}, nil
 }
 
-// followSource ends a reset for a caller.
-func (l *Loop) followSource(r *Request) {
-	if err := l.endReset(); err != nil {
+// follow ends a reset for a caller.
+func (c resets) follow(r *Request) {
+	if err := c.end(); err != nil {
 		r.fail(err)
 		return
 	}
 	r.fail(ErrFollows)
 }
 
-func (l *Loop) endReset() error {
-	if err := l.Reset.Forget(); err != nil {
+func (c resets) end() error {
+	if err := c.reset.Forget(); err != nil {
 		return err
 	}
-	l.Log.Info("the reset is over: the agent starts again")
-	l.End(ErrFollows)
+	c.node.log.Info("the reset is over: the agent starts again")
+	c.node.host.End(ErrFollows)
 	return nil
 }

@@ -34,20 +34,20 @@ func openShells(
 
 // shellOpened makes it visible that there is a way in. It publishes nothing else,
 // as the rest may be about to be observed.
-func (l *Loop) shellOpened(s shell) {
+func (n *node) shellOpened(s shell) {
 	if s.err != nil {
-		l.warn("open a debug shell on "+s.tty, s.err)
+		n.warn("open a debug shell on "+s.tty, s.err)
 	} else {
-		l.Log.Warn("debug shell open", zap.String("tty", s.tty))
-		open := append(slices.Clone(l.state.Facts.DebugShells), s.tty)
+		n.log.Warn("debug shell open", zap.String("tty", s.tty))
+		open := append(slices.Clone(n.state.Facts.DebugShells), s.tty)
 		slices.Sort(open)
-		l.state.Facts.DebugShells = open
+		n.state.Facts.DebugShells = open
 	}
 
-	if l.published.any {
-		now := l.published.last
-		now.DebugShells = l.state.Facts.DebugShells
-		now.Warnings = l.state.Status().Warnings
-		l.published.publish(now)
+	if n.published.any {
+		now := n.published.last
+		now.DebugShells = n.state.Facts.DebugShells
+		now.Warnings = n.state.Status().Warnings
+		n.published.publish(now)
 	}
 }

@@ -1,12 +1,14 @@
 package loop
 
 import (
+	"errors"
 	"slices"
 	"time"
 
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/health"
 	"github.com/loam-os/loam/agent/unit"
+	"github.com/loam-os/loam/hint"
 )
 
 // Starts are the units that a change could not start, or that did not stay well,
@@ -50,7 +52,7 @@ func (s Starts) observed(same bool, pending *apply.Pending, owed []string) Start
 func (s Starts) warnings() []string {
 	var all []string
 	for _, u := range s.Unwell {
-		all = append(all, u.How+"; hint: journalctl -u "+u.Unit)
+		all = append(all, hint.Line(hint.With(errors.New(u.How), "journalctl -u %s", u.Unit)))
 	}
 	return all
 }

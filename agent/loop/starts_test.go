@@ -13,21 +13,26 @@ import (
 )
 
 // fails is a unit that has failed.
-func (w *world) fails() {
+func (w *fakeNode) fails() {
 	w.state.Active, w.state.Sub, w.state.Result, w.state.ExitCode = "failed", "failed", "exit-code", 3
 }
 
 func TestUnitThatDoesNotCountIsReportedOnceAndHoldsNothing(t *testing.T) {
-	w, cluster := newWorld(), &recorder{}
-	w.text, w.judged, w.cluster = "one", true, cluster
+	w, cluster := newFakeNode(), &recorder{}
+	w.text, w.watched, w.cluster = "one", true, cluster
 	w.fails()
 	how := "unit a.service failed: exit-code, exit code 3"
-	w.verdict = health.Verdict{Word: health.Good, Reason: how, Unwell: []health.Unwell{{Unit: "a.service", How: how}}}
-	run(t, w, func(settle func()) {
+	w.verdict = health.Verdict{
+		Word:   health.Good,
+		Reason: how,
+		Unwell: []health.Unwell{{Unit: "a.service", How: how}},
+	}
+	run(t, w, func(wait func()) {
 		w.units <- "a.service"
-		settle()
+		wait()
 		s := w.last()
-		if s.AppliedAt == 0 || s.Error == nil || s.Error.Problem != how || s.Error.Hint != "journalctl -u a.service" {
+		if s.AppliedAt == 0 || s.Error == nil || s.Error.Problem != how ||
+			s.Error.Hint != "journalctl -u a.service" {
 			t.Errorf("applied at %s, error %+v", s.AppliedAt, s.Error)
 		}
 		if want := []string{how + "; hint: journalctl -u a.service"}; !slices.Equal(s.Warnings, want) {
@@ -36,12 +41,12 @@ func TestUnitThatDoesNotCountIsReportedOnceAndHoldsNothing(t *testing.T) {
 
 		w.state.Active, w.state.Sub, w.state.Since = "active", "running", time.Since(w.began)
 		w.units <- "a.service"
-		settle()
+		wait()
 		if s := w.last(); s.Error != nil || len(s.Warnings) != 1 {
 			t.Errorf("up again: error %+v, warnings %q", s.Error, s.Warnings)
 		}
-		time.Sleep(2 * steady)
-		settle()
+		w.pass(2 * steady)
+		wait()
 		if s := w.last(); len(s.Warnings) > 0 || s.Phase != status.Applied {
 			t.Errorf("up again for a while: %s, warnings %q", s.Phase, s.Warnings)
 		}
@@ -53,36 +58,42 @@ func TestUnitThatDoesNotCountIsReportedOnceAndHoldsNothing(t *testing.T) {
 
 // TestAppliedIsNewsWhateverBecomesOfAUnit: the phase alone would not say so.
 func TestAppliedIsNewsWhateverBecomesOfAUnit(t *testing.T) {
-	w := newWorld()
+	w := newFakeNode()
 	w.text, w.owed = "one", []string{"a.service"}
 	w.fails()
-	run(t, w, func(settle func()) {
+	run(t, w, func(wait func()) {
 		if s := w.last(); s.Phase != status.Failed || s.IsApplied() {
 			t.Errorf("while a unit is to be started: %s, applied at %s", s.Phase, s.AppliedAt)
 		}
 		w.owed = nil
-		time.Sleep(firstStart)
-		settle()
+		w.pass(firstStart)
+		wait()
 	})
-	if !slices.ContainsFunc(w.told, func(s status.Status) bool { return s.Phase == status.Failed && s.IsApplied() }) {
+	if !slices.ContainsFunc(w.told, func(s status.Status) bool {
+		return s.Phase == status.Failed &&
+			s.IsApplied()
+	}) {
 		t.Errorf("told %+v", w.told)
 	}
 }
 
 func TestWarningEndsWithTheNextConfiguration(t *testing.T) {
-	w := newWorld()
-	w.text, w.judged = "one", true
-	w.verdict = health.Verdict{Word: health.Good, Unwell: []health.Unwell{{Unit: "a.service", How: "unit a.service is inactive/dead"}}}
+	w := newFakeNode()
+	w.text, w.watched = "one", true
+	w.verdict = health.Verdict{
+		Word:   health.Good,
+		Unwell: []health.Unwell{{Unit: "a.service", How: "unit a.service is inactive/dead"}},
+	}
 	w.state.Active = "inactive"
-	run(t, w, func(settle func()) {
-		settle()
+	run(t, w, func(wait func()) {
+		wait()
 		if s := w.last(); len(s.Warnings) != 1 {
 			t.Errorf("warnings %q", s.Warnings)
 		}
 		w.text = "two"
 		w.verdict = health.Verdict{Word: health.Wait, Next: time.Hour}
 		w.source <- struct{}{}
-		settle()
+		wait()
 		if s := w.last(); len(s.Warnings) > 0 {
 			t.Errorf("of the next configuration: warnings %q", s.Warnings)
 		}
@@ -90,23 +101,26 @@ func TestWarningEndsWithTheNextConfiguration(t *testing.T) {
 }
 
 func TestNoConfigurationIsAppliedBeforeWhatIsOwed(t *testing.T) {
-	w := newWorld()
+	w := newFakeNode()
 	w.text, w.owed, w.fail = "one", []string{"a.service"}, errors.New("start a.service: failed")
 	w.fails()
-	run(t, w, func(settle func()) {
-		time.Sleep(20 * time.Minute)
-		if s := w.last(); s.AppliedAt > 0 || s.Phase != status.Failed || s.Error == nil || !strings.Contains(s.Error.Problem, "start a.service") {
+	run(t, w, func(wait func()) {
+		w.pass(20 * time.Minute)
+		if s := w.last(); s.AppliedAt > 0 || s.Phase != status.Failed || s.Error == nil ||
+			!strings.Contains(s.Error.Problem, "start a.service") {
 			t.Errorf("%s, applied at %s, error %+v", s.Phase, s.AppliedAt, s.Error)
 		}
+
 		w.owed = nil
 		w.state.Active = "active"
-		time.Sleep(lastStart)
-		settle()
+		w.pass(lastStart)
+		wait()
 		if s := w.last(); s.AppliedAt == 0 || s.Phase != status.Applied || s.Error != nil {
 			t.Errorf("started: %s, applied at %s, error %+v", s.Phase, s.AppliedAt, s.Error)
 		}
+
 		tries := len(w.retried)
-		time.Sleep(2 * lastStart)
+		w.pass(2 * lastStart)
 		if len(w.retried) != tries {
 			t.Error("it is started again, with nothing owed")
 		}
@@ -120,32 +134,33 @@ func TestNoConfigurationIsAppliedBeforeWhatIsOwed(t *testing.T) {
 }
 
 func TestUnitThatComesUpByItselfIsNoLongerOwed(t *testing.T) {
-	w := newWorld()
+	w := newFakeNode()
 	w.text, w.owed, w.fail = "one", []string{"a.service"}, errors.New("start a.service: failed")
 	w.fails()
-	run(t, w, func(settle func()) {
+	run(t, w, func(wait func()) {
 		w.owed = nil // As Retry finds it up.
 		w.state.Active, w.state.Sub = "active", "running"
 		w.units <- "a.service"
-		settle()
-		if s := w.last(); s.AppliedAt == 0 || s.Error != nil || len(w.retried) != 1 || w.retried[0] > firstStart {
+		wait()
+		if s := w.last(); s.AppliedAt == 0 || s.Error != nil || len(w.retried) != 1 ||
+			w.retried[0] > firstStart {
 			t.Errorf("applied at %s, error %+v, tried %v", s.AppliedAt, s.Error, w.retried)
 		}
 	})
 }
 
-func TestNextConfigurationStartsTheBackoffAnew(t *testing.T) {
-	w := newWorld()
+func TestNextConfigurationRestartsTheBackoff(t *testing.T) {
+	w := newFakeNode()
 	w.text, w.owed, w.fail = "one", []string{"a.service"}, errors.New("start a.service: failed")
 	w.fails()
-	run(t, w, func(settle func()) {
-		time.Sleep(10 * time.Minute)
+	run(t, w, func(wait func()) {
+		w.pass(10 * time.Minute)
 		w.text = "two"
 		w.source <- struct{}{}
-		settle()
+		wait()
 		tries := len(w.retried)
-		time.Sleep(firstStart)
-		settle()
+		w.pass(firstStart)
+		wait()
 		if len(w.retried) != tries+1 {
 			t.Errorf("tried %v", w.retried)
 		}
@@ -153,17 +168,17 @@ func TestNextConfigurationStartsTheBackoffAnew(t *testing.T) {
 }
 
 // TestBootWaitsForWhatIsOnItsWay: without a change, nothing else tells when the
-// units have come up; and one that never does may not hold the rest for ever.
+// units have come up. A unit that never does must not hold back the others.
 func TestBootWaitsForWhatIsOnItsWay(t *testing.T) {
-	w := newWorld()
+	w := newFakeNode()
 	w.current = generation.Manifest{Digest: "x", Units: []generation.Unit{{Name: "a.service"}}}
 	w.state.Active, w.state.Sub = "activating", "start"
-	run(t, w, func(settle func()) {
+	run(t, w, func(wait func()) {
 		if s := w.last(); s.AppliedAt > 0 {
 			t.Errorf("applied at %s", s.AppliedAt)
 		}
-		time.Sleep(limit)
-		settle()
+		w.pass(limit)
+		wait()
 		if s := w.last(); s.AppliedAt == 0 {
 			t.Error("never applied")
 		}
@@ -171,17 +186,20 @@ func TestBootWaitsForWhatIsOnItsWay(t *testing.T) {
 }
 
 func TestEssentialUnitHoldsBackTheWord(t *testing.T) {
-	w := newWorld()
-	w.current = generation.Manifest{Digest: "x", Units: []generation.Unit{{Name: "a.service", Essential: true}}}
+	w := newFakeNode()
+	w.current = generation.Manifest{
+		Digest: "x",
+		Units:  []generation.Unit{{Name: "a.service", Essential: true}},
+	}
 	w.fails()
-	run(t, w, func(settle func()) {
-		time.Sleep(2 * limit)
+	run(t, w, func(wait func()) {
+		w.pass(2 * limit)
 		if s := w.last(); s.AppliedAt > 0 || s.Phase != status.Failed {
 			t.Errorf("%s, applied at %s", s.Phase, s.AppliedAt)
 		}
 		w.state.Active = "active"
 		w.units <- "a.service"
-		settle()
+		wait()
 		if s := w.last(); s.AppliedAt == 0 {
 			t.Error("not applied, although it is up")
 		}

@@ -76,7 +76,10 @@ func (s State) phase(fault *status.Error) status.Phase {
 
 // want returns what the generation wants of a unit, zero if it does not list it.
 func (c Current) want(name string) generation.Unit {
-	i := slices.IndexFunc(c.Generation.Units, func(u generation.Unit) bool { return u.Name == name })
+	i := slices.IndexFunc(
+		c.Generation.Units,
+		func(u generation.Unit) bool { return u.Name == name },
+	)
 	if i < 0 {
 		return generation.Unit{}
 	}
@@ -127,9 +130,10 @@ func (c Current) failure() *status.Error {
 		}
 		if well, _ := health.Well(c.want(s.Name), s); !well {
 			return &status.Error{
-				Unit:    s.Name,
-				Problem: fmt.Sprintf("unit %s failed: %s, exit code %d", s.Name, s.Result, s.ExitCode),
-				Hint:    "journalctl -u " + s.Name,
+				Unit: s.Name,
+				Problem: fmt.Sprintf("unit %s failed: %s, exit code %d",
+					s.Name, s.Result, s.ExitCode),
+				Hint: "journalctl -u " + s.Name,
 			}
 		}
 	}
@@ -157,7 +161,8 @@ func (s State) evaluate(now, limit time.Duration) (evaluated State, again time.D
 
 	if s.Facts.AppliedAt == 0 {
 		var applied bool
-		if applied, again = s.isApplied(now, limit); applied {
+		applied, again = s.isApplied(now, limit)
+		if applied {
 			s.Facts.AppliedAt = now
 		}
 	}

@@ -24,7 +24,13 @@ func active(name string) unit.State {
 }
 
 func failed(name string) unit.State {
-	return unit.State{Name: name, Active: "failed", Sub: "failed", Result: "exit-code", ExitCode: 3}
+	return unit.State{
+		Name:     name,
+		Active:   "failed",
+		Sub:      "failed",
+		Result:   "exit-code",
+		ExitCode: 3,
+	}
 }
 
 func activating(name string) unit.State {
@@ -57,18 +63,42 @@ func TestGenerationCountsAsApplied(t *testing.T) {
 		again time.Duration
 	}{
 		{name: "once all units are well", want: true},
-		{name: "not before there is one", state: func(s *State) { s.Current.Generation = generation.Manifest{} }},
-		{name: "not while the node is made something else", state: func(s *State) { s.Change.Applying = true }},
-		{name: "not while something else was asked for", state: func(s *State) { s.Faults.Desired = &status.Error{} }},
-		{name: "not between two generations", state: func(s *State) { s.Faults.Unfinished = &status.Error{} }},
-		{name: "not while a unit is to be started", state: func(s *State) { s.Starts.Owed = []string{"a.service"} }},
+		{
+			name:  "not before there is one",
+			state: func(s *State) { s.Current.Generation = generation.Manifest{} },
+		},
+		{
+			name:  "not while the node is made something else",
+			state: func(s *State) { s.Change.Applying = true },
+		},
+		{
+			name:  "not while something else was asked for",
+			state: func(s *State) { s.Faults.Desired = &status.Error{} },
+		},
+		{
+			name:  "not between two generations",
+			state: func(s *State) { s.Faults.Unfinished = &status.Error{} },
+		},
+		{
+			name:  "not while a unit is to be started",
+			state: func(s *State) { s.Starts.Owed = []string{"a.service"} },
+		},
 		{name: "with other faults all the same", want: true, state: func(s *State) {
 			s.Faults.Drift, s.Faults.Jobs = &status.Error{}, &status.Error{}
 		}},
-		{name: "without a unit that was not observed", want: true, state: func(s *State) { s.Current.Units = s.Current.Units[:1] }},
-		{name: "with a unit that was never well here", want: true, now: late, state: func(s *State) {
-			s.Current.Units[1] = failed("b.service")
-		}},
+		{
+			name:  "without a unit that was not observed",
+			want:  true,
+			state: func(s *State) { s.Current.Units = s.Current.Units[:1] },
+		},
+		{
+			name: "with a unit that was never well here",
+			want: true,
+			now:  late,
+			state: func(s *State) {
+				s.Current.Units[1] = failed("b.service")
+			},
+		},
 		{name: "not with a unit that was well before", now: late, state: func(s *State) {
 			s.Current.Units[1] = failed("b.service")
 			s.Starts.Well = []string{"b.service"}
@@ -81,16 +111,31 @@ func TestGenerationCountsAsApplied(t *testing.T) {
 			s.Current.Units[1] = activating("b.service")
 			s.Change.Pending = pending
 		}},
-		{name: "with a unit on its way after the verdict", now: late, want: true, state: func(s *State) {
-			s.Current.Units[1] = activating("b.service")
-			s.Change.Began = early
-		}},
-		{name: "not while a boot has time for a unit on its way", now: early, again: limit - early, state: func(s *State) {
-			s.Current.Units[1] = activating("b.service")
-		}},
-		{name: "after a boot has waited for a unit on its way", now: limit, want: true, state: func(s *State) {
-			s.Current.Units[1] = activating("b.service")
-		}},
+		{
+			name: "with a unit on its way after the verdict",
+			now:  late,
+			want: true,
+			state: func(s *State) {
+				s.Current.Units[1] = activating("b.service")
+				s.Change.Began = early
+			},
+		},
+		{
+			name:  "not while a boot has time for a unit on its way",
+			now:   early,
+			again: limit - early,
+			state: func(s *State) {
+				s.Current.Units[1] = activating("b.service")
+			},
+		},
+		{
+			name: "after a boot has waited for a unit on its way",
+			now:  limit,
+			want: true,
+			state: func(s *State) {
+				s.Current.Units[1] = activating("b.service")
+			},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := running()
@@ -221,7 +266,12 @@ func TestStatusShowsWhatIsKnown(t *testing.T) {
 		},
 		Files: 4,
 		Units: []status.Unit{
-			{Name: "a.service", Active: "active", Sub: "running", Settled: true},
+			{
+				Name:    "a.service",
+				Active:  "active",
+				Sub:     "running",
+				Settled: true,
+			},
 			{Name: "b.service", Active: "failed", Sub: "failed"},
 		},
 		Change:    &status.Change{Good: "000000-good"},
@@ -269,15 +319,22 @@ func TestUnitThatRecovers(t *testing.T) {
 	}{
 		{"is not observed any more", nil, true, 0},
 		{"has failed", []unit.State{failed("b.service")}, false, 0},
-		{"has just come up", []unit.State{since(active("b.service"), late-time.Second)}, false, steady - time.Second},
-		{"has been up for long enough", []unit.State{since(active("b.service"), late-steady)}, true, 0},
+		{"has just come up", []unit.State{since(
+			active("b.service"),
+			late-time.Second,
+		)}, false, steady - time.Second},
+		{"has been up for long enough", []unit.State{since(
+			active("b.service"),
+			late-steady,
+		)}, true, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := running()
 			s.Starts.Unwell = []health.Unwell{{Unit: "b.service"}}
 			got, again := s.withUnits(tt.units, late, steady)
 			if recovered := len(got.Starts.Unwell) == 0; recovered != tt.want || again != tt.again {
-				t.Errorf("recovered %t, again in %s; want %t, %s", recovered, again, tt.want, tt.again)
+				t.Errorf("recovered %t, again in %s; want %t, %s",
+					recovered, again, tt.want, tt.again)
 			}
 			if len(s.Starts.Unwell) != 1 {
 				t.Error("the state before has changed")
@@ -310,7 +367,8 @@ func TestUnitThatCameUpByItselfIsStartedByTheEngine(t *testing.T) {
 func TestBackoffDoublesUpToALimit(t *testing.T) {
 	var wait time.Duration
 	for _, want := range []time.Duration{5, 10, 20, 40, 80, 160, 300, 300} {
-		if wait = backoff(wait); wait != want*time.Second {
+		wait = backoff(wait)
+		if wait != want*time.Second {
 			t.Errorf("%s, want %s", wait, want*time.Second)
 		}
 	}

@@ -18,31 +18,35 @@ import (
 )
 
 func TestBadChangeIsTakenBackAndNotTriedAgain(t *testing.T) {
-	w := newWorld()
-	w.text, w.judged = "one", true
-	run(t, w, func(settle func()) {
+	w := newFakeNode()
+	w.text, w.watched = "one", true
+	run(t, w, func(wait func()) {
 		w.verdict = health.Verdict{Word: health.Good}
 		w.units <- "a.service"
-		settle()
+		wait()
 		good := w.current.Name()
 		w.text = "two"
 		w.source <- struct{}{}
-		settle()
+		wait()
 		if s := w.last(); s.Change == nil || s.Change.Good != good {
 			t.Errorf("while it is watched: %+v", s)
 		}
+
 		w.verdict = health.Verdict{Word: health.Bad, Reason: "unit a.service failed"}
 		w.units <- "a.service"
-		settle()
+		wait()
 		s := w.last()
-		if s.Generation != good || s.Phase != status.Failed || s.Error == nil || !strings.Contains(s.Error.Problem, "unit a.service failed") || s.Change != nil {
+		if s.Generation != good || s.Phase != status.Failed || s.Error == nil ||
+			!strings.Contains(s.Error.Problem, "unit a.service failed") || s.Change != nil {
 			t.Errorf("after it was taken back: %+v, error %+v", s, s.Error)
 		}
+
 		w.source <- struct{}{}
-		settle()
+		wait()
 		if len(w.applied) != 2 {
 			t.Errorf("tried again: %d applies", len(w.applied))
 		}
+
 		// Asked for on purpose, it is tried again.
 		answered := make(chan control.Outcome)
 		go func() {
@@ -52,23 +56,26 @@ func TestBadChangeIsTakenBackAndNotTriedAgain(t *testing.T) {
 			}
 			answered <- o
 		}()
-		settle()
+		wait()
 		if len(w.applied) != 3 {
 			t.Errorf("not tried although a person asked: %d applies", len(w.applied))
 		}
+
 		w.verdict = health.Verdict{Word: health.Good}
 		w.units <- "a.service"
 		if o := <-answered; o.Result != control.Applied || o.Generation != w.current.Name() {
 			t.Errorf("outcome %+v", o)
 		}
-		settle()
+
+		wait()
 		if s := w.last(); s.Phase != status.Applied || s.Error != nil {
 			t.Errorf("in the end: %+v, error %+v", s, s.Error)
 		}
+
 		w.sample, _ = w.queries.Take(context.Background())
 	})
-	if want := []health.Word{health.Good, health.Bad, health.Good}; !slices.Equal(w.settled, want) {
-		t.Errorf("settled %v", w.settled)
+	if want := []health.Word{health.Good, health.Bad, health.Good}; !slices.Equal(w.concluded, want) {
+		t.Errorf("concluded %v", w.concluded)
 	}
 	if want := map[string]int{"applied": 2, "reverted": 1}; !maps.Equal(w.sample.Counters.Applies, want) {
 		t.Errorf("counted %v", w.sample.Counters.Applies)
@@ -76,50 +83,61 @@ func TestBadChangeIsTakenBackAndNotTriedAgain(t *testing.T) {
 }
 
 func TestVerdictComesAlthoughTheAgentWasBusy(t *testing.T) {
-	w := newWorld()
-	w.text, w.judged = "one", true
+	w := newFakeNode()
+	w.text, w.watched = "one", true
 	w.verdict = health.Verdict{Word: health.Wait, Next: 10 * time.Second}
-	run(t, w, func(settle func()) {
+	run(t, w, func(wait func()) {
 		w.holdRepair = make(chan struct{})
 		w.drift <- []string{"/etc/a"}
 		w.units <- "a.service"
-		settle() // It looks now, and cannot judge.
+		wait() // It looks now, and cannot judge.
 		close(w.holdRepair)
-		settle()
+		wait()
 		w.verdict = health.Verdict{Word: health.Good}
-		time.Sleep(10 * time.Second)
-		settle()
+		w.pass(10 * time.Second)
+		wait()
 	})
-	if want := []health.Word{health.Good}; !slices.Equal(w.settled, want) {
-		t.Errorf("settled %v", w.settled)
+	if want := []health.Word{health.Good}; !slices.Equal(w.concluded, want) {
+		t.Errorf("concluded %v", w.concluded)
 	}
 }
 
 func TestTryIsConfirmed(t *testing.T) {
-	w := newWorld()
+	w := newFakeNode()
 	w.text = "one"
-	run(t, w, func(settle func()) {
-		w.judged = true
+	run(t, w, func(wait func()) {
+		w.watched = true
 		w.verdict = health.Verdict{Word: health.Confirm, Next: time.Hour}
-		o, err := w.requests.Apply(context.Background(), control.ApplyRequest{Name: "f", Document: "two", Try: time.Minute})
+		o, err := w.requests.Apply(context.Background(), control.ApplyRequest{
+			Name:     "f",
+			Document: "two",
+			Try:      time.Minute,
+		})
 		if err != nil || o.Result != control.Trying || o.Until.IsZero() {
 			t.Errorf("%+v %v", o, err)
 		}
+
 		// The source does not come in between, nor does another person.
 		w.text = "three"
 		w.source <- struct{}{}
-		settle()
-		if _, err := w.requests.Apply(context.Background(), control.ApplyRequest{Name: "f", Document: "four"}); !errors.Is(err, control.ErrBusy) {
+		wait()
+		if _, err := w.requests.Apply(context.Background(), control.ApplyRequest{
+			Name:     "f",
+			Document: "four",
+		}); !errors.Is(err, control.ErrBusy) {
 			t.Errorf("another apply: %v", err)
 		}
 		if len(w.applied) != 2 {
 			t.Errorf("%d applies", len(w.applied))
 		}
+
 		w.verdict = health.Verdict{Word: health.Good}
-		if o, err := w.requests.Confirm(context.Background()); err != nil || o.Result != control.Confirmed {
+		if o, err := w.requests.Confirm(context.Background()); err != nil ||
+			o.Result != control.Confirmed {
 			t.Errorf("%+v %v", o, err)
 		}
-		settle()
+
+		wait()
 		if len(w.applied) != 3 {
 			t.Errorf("the source waits for ever: %d applies", len(w.applied))
 		}
@@ -127,77 +145,93 @@ func TestTryIsConfirmed(t *testing.T) {
 }
 
 func TestPersonBeatsTheSourceUntilItChanges(t *testing.T) {
-	w := newWorld()
+	w := newFakeNode()
 	w.text = "one"
-	run(t, w, func(settle func()) {
-		w.judged, w.verdict = true, health.Verdict{Word: health.Good}
-		if o, err := w.requests.Apply(context.Background(), control.ApplyRequest{Name: "f", Document: "two"}); err != nil || o.Result != control.Applied {
+	run(t, w, func(wait func()) {
+		w.watched, w.verdict = true, health.Verdict{Word: health.Good}
+		if o, err := w.requests.Apply(context.Background(), control.ApplyRequest{
+			Name:     "f",
+			Document: "two",
+		}); err != nil || o.Result != control.Applied {
 			t.Errorf("%+v %v", o, err)
 		}
+
 		w.source <- struct{}{}
-		settle()
+		wait()
 		if s := w.last(); len(w.applied) != 2 || s.Held == nil || s.Phase != status.Applied {
 			t.Errorf("%d applies, %+v", len(w.applied), s)
 		}
-		if o, err := w.requests.Apply(context.Background(), control.ApplyRequest{Name: "f", Document: "two"}); err != nil || o.Result != control.Unchanged {
+		if o, err := w.requests.Apply(context.Background(), control.ApplyRequest{
+			Name:     "f",
+			Document: "two",
+		}); err != nil || o.Result != control.Unchanged {
 			t.Errorf("the same again: %+v %v", o, err)
 		}
-		if _, err := w.requests.Apply(context.Background(), control.ApplyRequest{Name: "f", Document: "bad"}); err == nil {
+		if _, err := w.requests.Apply(context.Background(), control.ApplyRequest{
+			Name:     "f",
+			Document: "bad",
+		}); err == nil {
 			t.Error("a bad document was applied")
 		}
+
 		w.text = "three"
 		w.source <- struct{}{}
-		settle()
+		wait()
 		if len(w.applied) != 3 {
 			t.Errorf("the source changed: %d applies", len(w.applied))
 		}
+
 		o, err := w.requests.Rollback(context.Background(), control.RollbackRequest{})
-		settle()
-		if err != nil || o.Result != control.Reverted || len(w.applied) != 3 || w.last().Held == nil {
+		wait()
+		if err != nil || o.Result != control.Reverted || len(w.applied) != 3 ||
+			w.last().Held == nil {
 			t.Errorf("rolled back: %+v %v, %d applies", o, err, len(w.applied))
 		}
 	})
 }
 
 func TestDriftIsRepairedAndCounted(t *testing.T) {
-	w := newWorld()
+	w := newFakeNode()
 	w.text = "one"
-	run(t, w, func(settle func()) {
+	run(t, w, func(wait func()) {
 		if !slices.Contains(w.guarded, "/etc/a") || !slices.Contains(w.guarded, generation.Link) {
 			t.Errorf("guarded %v", w.guarded)
 		}
 		w.looked, w.broken = nil, []string{"/etc/a"}
 		w.drift <- []string{"/etc/a"}
-		settle()
-		if s := w.last(); s.Drift.Repaired != 1 || s.Drift.Last != "/etc/a" || !slices.Equal(w.looked, []string{"/etc/a"}) {
+		wait()
+		if s := w.last(); s.Drift.Repaired != 1 || s.Drift.Last != "/etc/a" ||
+			!slices.Equal(w.looked, []string{"/etc/a"}) {
 			t.Errorf("%+v, looked at %v", s.Drift, w.looked)
 		}
 	})
 }
 
 func TestDriftIsRepairedBeforeASourceThatNeverStopsChangingIsReadAgain(t *testing.T) {
-	w := newWorld()
+	w := newFakeNode()
 	w.text, w.restless = "one", true
-	run(t, w, func(settle func()) {
+	run(t, w, func(wait func()) {
 		w.did = nil
 		w.drift <- []string{"/etc/b"}
-		settle()
-		if first := w.did[0]; !strings.HasPrefix(first, "repair ") || !strings.Contains(first, "/etc/b") {
+		wait()
+		if first := w.did[0]; !strings.HasPrefix(first, "repair ") ||
+			!strings.Contains(first, "/etc/b") {
 			t.Errorf("of %d things, it did %q first", len(w.did), w.did[:min(6, len(w.did))])
 		}
 	})
 }
 
 func TestFileWaitsForWhatItPointsAt(t *testing.T) {
-	w := newWorld()
+	w := newFakeNode()
 	w.text, w.unreachable = "probed", errors.New("connection refused")
-	run(t, w, func(settle func()) {
-		if s := w.last(); len(w.applied) != 1 || len(s.Waits) != 1 || s.Waits[0].Path != "/etc/hosts.toml" {
+	run(t, w, func(wait func()) {
+		if s := w.last(); len(w.applied) != 1 || len(s.Waits) != 1 ||
+			s.Waits[0].Path != "/etc/hosts.toml" {
 			t.Errorf("%d applies, %+v", len(w.applied), s)
 		}
 		w.unreachable = nil
-		time.Sleep(2 * probeDelay)
-		settle()
+		w.pass(2 * probeDelay)
+		wait()
 		if s := w.last(); len(w.applied) != 2 || len(s.Waits) > 0 {
 			t.Errorf("once it answers: %d applies, %+v", len(w.applied), s)
 		}
@@ -205,17 +239,17 @@ func TestFileWaitsForWhatItPointsAt(t *testing.T) {
 }
 
 func TestLastOfManyChangesWinsWhileOneIsApplied(t *testing.T) {
-	w := newWorld()
+	w := newFakeNode()
 	w.text = "one"
-	run(t, w, func(settle func()) {
+	run(t, w, func(wait func()) {
 		w.hold = make(chan struct{})
 		for _, text := range []string{"two", "three", "four"} {
 			w.text = text
 			w.source <- struct{}{}
-			settle()
+			wait()
 		}
 		close(w.hold)
-		settle()
+		wait()
 		if len(w.applied) != 3 { // one, two, four
 			t.Errorf("%d applies", len(w.applied))
 		}
@@ -223,29 +257,30 @@ func TestLastOfManyChangesWinsWhileOneIsApplied(t *testing.T) {
 }
 
 func TestUnitsAreLookedAtWhileAVerdictIsFarAway(t *testing.T) {
-	w := newWorld()
-	w.text, w.judged = "one", true
+	w := newFakeNode()
+	w.text, w.watched = "one", true
 	w.verdict = health.Verdict{Word: health.Wait, Next: time.Hour}
-	run(t, w, func(settle func()) {
+	run(t, w, func(wait func()) {
 		w.verdict = health.Verdict{Word: health.Good}
 		w.units <- "a.service"
-		settle()
-		if !slices.Equal(w.settled, []health.Word{health.Good}) {
-			t.Errorf("settled %v", w.settled)
+		wait()
+		if !slices.Equal(w.concluded, []health.Word{health.Good}) {
+			t.Errorf("concluded %v", w.concluded)
 		}
 	})
 }
 
 func TestApplyThatTheKernelRefusedIsTriedAgain(t *testing.T) {
-	w := newWorld()
+	w := newFakeNode()
 	w.text, w.refuse = "one", fmt.Errorf("write generation: %w", syscall.ENOSPC)
-	run(t, w, func(settle func()) {
-		if s := w.last(); s.Phase != status.Failed || s.Error == nil || !strings.Contains(s.Error.Hint, "df -h") {
+	run(t, w, func(wait func()) {
+		if s := w.last(); s.Phase != status.Failed || s.Error == nil ||
+			!strings.Contains(s.Error.Hint, "df -h") {
 			t.Errorf("%+v, error %+v", s, s.Error)
 		}
 		w.refuse = nil
-		time.Sleep(retryDelay)
-		settle()
+		w.pass(retryDelay)
+		wait()
 		if s := w.last(); s.Phase != status.Applied || len(w.applied) != 1 {
 			t.Errorf("with room again: %+v, %d applies", s, len(w.applied))
 		}

@@ -113,6 +113,7 @@ func checkFilePath(report *document.Report, at, name string) {
 	if name == "" || path.Clean(name) != name || name == bootstrapTokenFile {
 		return
 	}
+
 	dir, base := path.Split(name)
 	switch {
 	case dir != NodeAgentDirectory+"/" || strings.HasPrefix(base, ".") || base == "credentials":

@@ -1,5 +1,3 @@
-// Package machine reads machine.yaml. It has all that a node must know from the
-// start, above all where its configuration comes from.
 package machine
 
 import (

@@ -152,7 +152,11 @@ func (c *networkCheck) ports(i int, one network.Interface) {
 		case !ok:
 			c.unknown(path, name)
 		case one.Bond != nil && c.interfaces[place].NIC == nil:
-			c.Add(path, document.Quote(name)+" is not a NIC", "make a bond of interfaces of kind nic")
+			c.Add(
+				path,
+				document.Quote(name)+" is not a NIC",
+				"make a bond of interfaces of kind nic",
+			)
 		case c.interfaces[place].Bridge != nil:
 			c.Add(path, document.Quote(name)+" is a bridge itself",
 				"name what is to be in both in one of them")

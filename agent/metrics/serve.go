@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/loam-os/loam/agent/listen"
 )
 
 // Address is where metrics are served by default: to this host only, as there
@@ -16,6 +18,13 @@ const Address = "127.0.0.1:2752"
 
 // Limit is how long the agent's loop may take to answer.
 const Limit = 5 * time.Second
+
+// The server runs in the agent, which the kernel kills last if memory is short.
+// A node also shares chunks of updates with it, to everyone on the network.
+const (
+	maxConnections = 64
+	maxOfHost      = 4
+)
 
 const contentType = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -46,6 +55,7 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 	}
 
 	ended := make(chan error, 1)
+	listener = listen.Limit(listener, maxConnections, maxOfHost)
 	go func() { ended <- server.Serve(listener) }()
 	var err error
 	select {

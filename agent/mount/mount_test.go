@@ -3,7 +3,6 @@ package mount
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/loam-os/loam/test/files"
 )
 
 // fakeSystem has mounts in the kernel's order. It does not unmount what is busy,
@@ -96,9 +97,9 @@ func TestEmptyEntersNoMount(t *testing.T) {
 
 	dir, outside := t.TempDir(), t.TempDir()
 	for _, name := range []string{"pods/a/volume/of/the/pod", "pods/a/etc-hosts", "pki/current"} {
-		writeText(t, filepath.Join(dir, name), "x")
+		files.Write(t, filepath.Join(dir, name), "x")
 	}
-	writeText(t, filepath.Join(outside, "data"), "of the network")
+	files.Write(t, filepath.Join(outside, "data"), "of the network")
 	point := filepath.Join(dir, "pods/a/bound")
 	if err := errors.Join(os.Symlink(outside, filepath.Join(dir, "link")), os.Mkdir(point, 0o755)); err != nil {
 		t.Fatal(err)
@@ -119,14 +120,14 @@ func TestEmptyEntersNoMount(t *testing.T) {
 	if err := Empty(dir); !errors.Is(err, ErrMounted) || !strings.Contains(err.Error(), point) {
 		t.Errorf("with a mount that stays: %v", err)
 	}
-	if diff := cmp.Diff([]string{"pods", "pods/a", "pods/a/bound", "pods/a/bound/data"}, treeOf(t, dir)); diff != "" {
+	if diff := cmp.Diff([]string{"pods", "pods/a", "pods/a/bound", "pods/a/bound/data"}, files.Names(t, dir)); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)
 	}
 
 	if err := errors.Join(held.Close(), UnmountBelow(t.Context(), Kernel{}, dir), Empty(dir)); err != nil {
 		t.Error(err)
 	}
-	if left := treeOf(t, dir); len(left) > 0 {
+	if left := files.Names(t, dir); len(left) > 0 {
 		t.Errorf("left %v", left)
 	}
 	if _, err := os.Stat(filepath.Join(outside, "data")); err != nil {
@@ -135,27 +136,4 @@ func TestEmptyEntersNoMount(t *testing.T) {
 	if err := Empty(filepath.Join(dir, "absent")); err != nil {
 		t.Error(err)
 	}
-}
-
-func writeText(t *testing.T, name, text string) {
-	t.Helper()
-	if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o600)); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// treeOf returns the names of everything beneath dir.
-func treeOf(t *testing.T, dir string) []string {
-	t.Helper()
-	var names []string
-	err := fs.WalkDir(os.DirFS(dir), ".", func(name string, _ fs.DirEntry, err error) error {
-		if name != "." {
-			names = append(names, name)
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return names
 }

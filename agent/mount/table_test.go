@@ -17,32 +17,68 @@ func TestParse(t *testing.T) {
 		{
 			name: "a line without optional fields",
 			text: "23 1 8:3 / /var rw - ext4 /dev/sda3 rw\n",
-			want: Table{{Device: "8:3", Root: "/", Point: "/var", FileSystem: "ext4", Source: "/dev/sda3"}},
+			want: Table{{
+				Device:     "8:3",
+				Root:       "/",
+				Point:      "/var",
+				FileSystem: "ext4",
+				Source:     "/dev/sda3",
+			}},
 		},
 		{
 			name: "a line with several optional fields",
 			text: "23 1 8:3 / /var rw shared:2 master:1 unbindable - ext4 /dev/sda3 rw,errors=continue\n",
-			want: Table{{Device: "8:3", Root: "/", Point: "/var", FileSystem: "ext4", Source: "/dev/sda3"}},
+			want: Table{{
+				Device:     "8:3",
+				Root:       "/",
+				Point:      "/var",
+				FileSystem: "ext4",
+				Source:     "/dev/sda3",
+			}},
 		},
 		{
 			name: "a bind mount has the device of its origin and a root of its own",
 			text: "24 1 8:3 /lib /opt rw - ext4 /dev/sda3 rw\n",
-			want: Table{{Device: "8:3", Root: "/lib", Point: "/opt", FileSystem: "ext4", Source: "/dev/sda3"}},
+			want: Table{{
+				Device:     "8:3",
+				Root:       "/lib",
+				Point:      "/opt",
+				FileSystem: "ext4",
+				Source:     "/dev/sda3",
+			}},
 		},
 		{
 			name: "a source with a space, as of a share of Windows",
 			text: `25 1 0:50 / /mnt rw - cifs //server/a\040share rw` + "\n",
-			want: Table{{Device: "0:50", Root: "/", Point: "/mnt", FileSystem: "cifs", Source: "//server/a share"}},
+			want: Table{{
+				Device:     "0:50",
+				Root:       "/",
+				Point:      "/mnt",
+				FileSystem: "cifs",
+				Source:     "//server/a share",
+			}},
 		},
 		{
 			name: "a mount point called - is not the separator",
 			text: "26 1 0:51 / - rw - tmpfs tmpfs rw\n",
-			want: Table{{Device: "0:51", Root: "/", Point: "-", FileSystem: "tmpfs", Source: "tmpfs"}},
+			want: Table{{
+				Device:     "0:51",
+				Root:       "/",
+				Point:      "-",
+				FileSystem: "tmpfs",
+				Source:     "tmpfs",
+			}},
 		},
 		{
 			name: "an empty source",
 			text: "27 1 0:52 / /mnt rw - tmpfs  rw\n",
-			want: Table{{Device: "0:52", Root: "/", Point: "/mnt", FileSystem: "tmpfs", Source: "none"}},
+			want: Table{{
+				Device:     "0:52",
+				Root:       "/",
+				Point:      "/mnt",
+				FileSystem: "tmpfs",
+				Source:     "none",
+			}},
 		},
 		{
 			name: "a line that is cut off after the mount point",
@@ -71,7 +107,11 @@ func TestUnescape(t *testing.T) {
 		{name: "a newline", field: `/a\012b`, want: "/a\nb"},
 		{name: "a backslash", field: `/a\134b`, want: `/a\b`},
 		{name: "a number sign", field: `/a\043b`, want: "/a#b"},
-		{name: "a backslash before digits is not an escape twice", field: `/a\134040`, want: `/a\040`},
+		{
+			name:  "a backslash before digits is not an escape twice",
+			field: `/a\134040`,
+			want:  `/a\040`,
+		},
 		{name: "escapes side by side", field: `\040\040`, want: "  "},
 		{name: "an escape at the end", field: `/a\134`, want: `/a\`},
 		{name: "two digits are left alone", field: `/a\04`, want: `/a\04`},
@@ -165,7 +205,13 @@ func FuzzParse(f *testing.F) {
 		if source == "" {
 			source = "none"
 		}
-		want := Mount{Device: "8:3", Root: "/", Point: point, FileSystem: "ext4", Source: source}
+		want := Mount{
+			Device:     "8:3",
+			Root:       "/",
+			Point:      point,
+			FileSystem: "ext4",
+			Source:     source,
+		}
 		if diff := cmp.Diff(want, table[len(table)-1]); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", line, diff)
 		}
@@ -179,5 +225,6 @@ func FuzzParse(f *testing.F) {
 
 // escape writes a field as the kernel does (mangle in fs/proc_namespace.c).
 func escape(field string) string {
-	return strings.NewReplacer(" ", `\040`, "\t", `\011`, "\n", `\012`, `\`, `\134`, "#", `\043`).Replace(field)
+	return strings.NewReplacer(" ",
+		`\040`, "\t", `\011`, "\n", `\012`, `\`, `\134`, "#", `\043`).Replace(field)
 }

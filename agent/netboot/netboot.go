@@ -1,9 +1,3 @@
-// Package netboot gets the system of a node that runs from memory over the
-// network, by DHCP and HTTP. The server is not trusted: what it sends is
-// verified with the digests on the kernel's command line.
-//
-// agent/link configures the network: DHCP, router advertisements, DHCPv6 and
-// netlink. HTTP transfers use ranges, so that they resume.
 package netboot
 
 import (
@@ -20,6 +14,7 @@ import (
 	"time"
 
 	"github.com/loam-os/loam/agent/boot"
+	"github.com/loam-os/loam/hint"
 )
 
 // Server is where the system comes from.
@@ -74,9 +69,9 @@ func CheckURL(text string) error {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" || u.Host == "" || u.RawQuery != "" ||
 		strings.HasSuffix(u.Path, "/") {
-		return fmt.Errorf("%q is not the URL of a server\n"+
-			"hint: write one such as http://192.0.2.1:8080, without a / at the end; "+
-			"what it sends is verified, so it needs no https", text)
+		return hint.With(fmt.Errorf("%q is not the URL of a server", text),
+			"write one such as http://192.0.2.1:8080, without a / at the end; the "+
+				"system that it sends is verified, its machine.yaml is not")
 	}
 	return nil
 }
@@ -134,6 +129,9 @@ func (s *Server) Installed(ctx context.Context) error {
 
 // Disk returns "": the server is not on a disk of the machine.
 func (s *Server) Disk() string { return "" }
+
+// String returns the URL.
+func (s *Server) String() string { return s.URL }
 
 func (s *Server) file(name string) string {
 	return "/v1/boot/" + hex.EncodeToString(s.RootHash[:]) + "/" + name

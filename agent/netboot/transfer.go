@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/loam-os/loam/hint"
 )
 
 // errNotFound says that the server does not have the file. A retry would not
@@ -204,9 +206,9 @@ func (t *transfer) pause(cause error) error {
 	}
 
 	if t.idle >= t.s.RequestTimeout {
-		return fmt.Errorf("%w\n"+
-			"hint: waited %s for it; is `loamctl serve` running, and does it serve this build?",
-			cause, t.s.RequestTimeout)
+		return hint.With(cause,
+			"waited %s for it; is `loamctl serve` running, and does it serve this build?",
+			t.s.RequestTimeout)
 	}
 
 	t.s.Say("%v; retrying", cause)

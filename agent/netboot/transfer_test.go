@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/loam-os/loam/hint"
 )
 
 // serve is a server at that handler, whose waits take no time.
@@ -179,7 +181,7 @@ func TestATransferIsGivenUp(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			s, waited := serve(t, test.answer)
 			_, err := io.ReadAll(s.open(t.Context(), "/x", test.most))
-			if err == nil || !strings.Contains(err.Error(), test.want) {
+			if err == nil || !strings.Contains(hint.Text(err), test.want) {
 				t.Errorf("error %v, want %q", err, test.want)
 			}
 			if *waited < test.waited || test.waited == 0 && *waited > 0 {

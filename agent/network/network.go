@@ -1,6 +1,3 @@
-// Package network describes the network of a node: as the fields of
-// machine.yaml, and as files of systemd-networkd. It is pure: values in, text
-// out. agent/machine validates a Config before it is rendered.
 package network
 
 // Config is the network of a node. The zero Config keeps the image's: DHCP on

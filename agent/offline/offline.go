@@ -20,6 +20,7 @@ import (
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/unit"
+	"github.com/loam-os/loam/hint"
 )
 
 // Env says which node to read.
@@ -63,8 +64,8 @@ func (n *Node) Close() error { return n.root.Close() }
 func (n *Node) observe() error {
 	facts, _, err := osimage.Observe(n.root)
 	if err != nil {
-		return fmt.Errorf("look at the node beneath %s: %w\n"+
-			"hint: --root names the root directory of a Loam node", n.env.Root, err)
+		return hint.With(fmt.Errorf("look at the node beneath %s: %w", n.env.Root, err),
+			"--root names the root directory of a Loam node")
 	}
 
 	n.Status = facts

@@ -11,6 +11,7 @@ import (
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/pods"
 	"github.com/loam-os/loam/agent/show"
+	"github.com/loam-os/loam/hint"
 )
 
 // Reset returns what a reset of the node would remove. It leaves out what cannot be
@@ -43,7 +44,7 @@ func (n *Node) Reset(ctx context.Context) show.Reset {
 	list, err := pods.Runtime{Socket: socket}.List(ctx)
 	r.Pods = list
 	if err != nil {
-		r.Unknown = err.Error()
+		r.Unknown = hint.Line(err)
 	}
 	return r
 }

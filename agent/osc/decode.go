@@ -12,8 +12,16 @@ import (
 // document.Errors and name the document as given; the value then has everything
 // that could be decoded. Validate checks the values.
 func Decode(name string, text []byte) (OperatingSystemConfig, error) {
+	return DecodeNext(&document.Parser{}, name, text)
+}
+
+// DecodeNext is Decode for a version of the document that parser decodes. text
+// must not change afterwards.
+func DecodeNext(
+	parser *document.Parser, name string, text []byte,
+) (OperatingSystemConfig, error) {
 	var osc OperatingSystemConfig
-	origin, err := document.DecodeWithOrigin(name, text, &osc)
+	origin, err := parser.Decode(name, text, &osc)
 	osc.origin = origin
 
 	// In another kind of document every field would be unknown.

@@ -4,6 +4,10 @@
 // Nothing in a document is dropped silently: what the node cannot do is an
 // error that names the field.
 //
+//	text --Decode--> OperatingSystemConfig --Check--> findings, all at once
+//	                          |
+//	          Env ------> MergeChecked --> config.Desired
+//
 // What gardener-node-agent would accept nevertheless is a warning
 // (document.Error). In a document that an operator wrote, a warning is a
 // mistake like any other; in a document from a cluster it is only reported.

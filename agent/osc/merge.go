@@ -131,14 +131,14 @@ func (f File) desired(env Env) (config.File, error) {
 // fileMode converts the bits of chmod(2) to those of io/fs.
 func fileMode(mode uint32) fs.FileMode {
 	out := fs.FileMode(mode & 0o777)
-	for bit, flag := range map[uint32]fs.FileMode{
-		0o4000: fs.ModeSetuid,
-		0o2000: fs.ModeSetgid,
-		0o1000: fs.ModeSticky,
-	} {
-		if mode&bit != 0 {
-			out |= flag
-		}
+	if mode&0o4000 != 0 {
+		out |= fs.ModeSetuid
+	}
+	if mode&0o2000 != 0 {
+		out |= fs.ModeSetgid
+	}
+	if mode&0o1000 != 0 {
+		out |= fs.ModeSticky
 	}
 	return out
 }

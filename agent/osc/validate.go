@@ -1,8 +1,8 @@
 package osc
 
 import (
-	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/loam-os/loam/agent/config"
@@ -93,7 +93,7 @@ func locate[T any](list string, values []T) []located[T] {
 	return out
 }
 
-func item(list string, i int) string { return fmt.Sprintf("%s[%d]", list, i) }
+func item(list string, i int) string { return list + "[" + strconv.Itoa(i) + "]" }
 
 // isFor reports whether the file is for the node of env.
 func (f File) isFor(env Env) bool {

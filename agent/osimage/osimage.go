@@ -3,7 +3,6 @@
 package osimage
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/loam-os/loam/agent/boot"
+	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/firmware/osrelease"
 	"github.com/loam-os/loam/firmware/secureboot"
@@ -59,16 +59,9 @@ func Observe(root *os.Root) (status.Status, boot.Record, error) {
 // bootRecord reads the record that /init left; the zero Record if it is absent, as
 // under a plain systemd.
 func bootRecord(root *os.Root) (boot.Record, error) {
-	text, err := root.ReadFile(strings.TrimPrefix(boot.RecordPath, "/"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return boot.Record{}, nil
-	}
-
 	var record boot.Record
-	if err == nil {
-		err = json.Unmarshal(text, &record)
-	}
-	if err != nil {
+	name := strings.TrimPrefix(boot.RecordPath, "/")
+	if _, err := durable.ReadJSON(root.FS(), name, &record); err != nil {
 		return boot.Record{}, fmt.Errorf("read the boot record: %w", err)
 	}
 	return record, nil

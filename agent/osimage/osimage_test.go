@@ -37,9 +37,18 @@ func TestObserve(t *testing.T) {
 				Warnings:     []string{"w"},
 			},
 		},
-		{name: "a damaged record", release: release, record: "{", wantErr: "read the boot record: "},
+		{
+			name:    "a damaged record",
+			release: release,
+			record:  "{",
+			wantErr: "read the boot record: ",
+		},
 		{name: "no os-release", wantErr: "read os-release: "},
-		{name: "another distribution", release: "ID=other\n", wantErr: "read os-release: no IMAGE_VERSION"},
+		{
+			name:    "another distribution",
+			release: "ID=other\n",
+			wantErr: "read os-release: no IMAGE_VERSION",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			root, err := os.OpenRoot(t.TempDir())

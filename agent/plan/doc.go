@@ -2,6 +2,11 @@
 // change, which units are restarted, started or stopped, and why. It is pure,
 // and exactly the plan is applied.
 //
+//	have, want: generation.Manifest --+
+//	                                  +--Diff--> Plan: Files, Reload, Units
+//	observed: states, relations ------+                          |
+//	                                                  Action.Stage: the order
+//
 // [Diff] says for every file whether it is added, changed, removed or gets
 // another mode, and for every unit what happens and why:
 //

@@ -55,6 +55,7 @@ func trusted(files []string) (*x509.CertPool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the machine's certificate authorities: %w", err)
 	}
+
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/test/cluster"
 )
 
@@ -48,7 +49,7 @@ func TestContainerdIsAbsent(t *testing.T) {
 	_, err := get(t, provider, ref, "/bin/new")
 	want := "containerd does not answer: dial unix " + c.socket() +
 		": connect: no such file or directory; hint: the agent retries; systemctl status containerd"
-	if !errors.Is(err, ErrNotRunning) || err.Error() != want {
+	if !errors.Is(err, ErrNotRunning) || hint.Line(err) != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
 

@@ -11,6 +11,8 @@ import (
 	"github.com/containerd/containerd/v2/core/remotes/docker"
 	statuserr "github.com/containerd/containerd/v2/core/remotes/errors"
 	"github.com/containerd/errdefs"
+
+	"github.com/loam-os/loam/hint"
 )
 
 // errSilent is returned if a registry sent nothing for silenceTimeout.
@@ -39,23 +41,22 @@ func (m *remote) explain(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return err
 	case errdefs.IsNotFound(err):
-		return fmt.Errorf("the registry %s lacks a part of the image: %w; hint: push it again",
-			m.Hostname(), err)
-	case errors.As(err, &unknown):
-		return fmt.Errorf(
-			"the registry %s is not trusted: %w; hint: name its authority with ca in %s",
-			m.Hostname(), err, hosts,
+		return hint.With(
+			fmt.Errorf("the registry %s lacks a part of the image: %w", m.Hostname(), err),
+			"push it again",
 		)
+	case errors.As(err, &unknown):
+		return hint.With(fmt.Errorf("the registry %s is not trusted: %w", m.Hostname(), err),
+			"name its authority with ca in %s", hosts)
 	case errors.Is(err, docker.ErrInvalidAuthorization),
 		errors.As(err, &status) &&
 			(status.StatusCode == http.StatusUnauthorized ||
 				status.StatusCode == http.StatusForbidden):
-		return fmt.Errorf("the registry %s refuses: %w; hint: the node has no credentials: "+
-			"let it pull without, or through a mirror in %s",
-			m.Hostname(), err, hosts)
+		return hint.With(fmt.Errorf("the registry %s refuses: %w", m.Hostname(), err),
+			"the node has no credentials: let it pull without, or through a mirror in %s", hosts)
 	case isUnreachable(ctx, err):
-		return fmt.Errorf("the registry %s cannot be reached: %w; hint: the agent retries; "+
-			"its mirrors are in %s", m.Hostname(), err, hosts)
+		return hint.With(fmt.Errorf("the registry %s cannot be reached: %w", m.Hostname(), err),
+			"the agent retries; its mirrors are in %s", hosts)
 	}
 
 	return err

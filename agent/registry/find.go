@@ -11,6 +11,7 @@ import (
 
 	"github.com/loam-os/loam/agent/content"
 	"github.com/loam-os/loam/agent/document"
+	"github.com/loam-os/loam/hint"
 )
 
 // find returns the regular file at name, through links.
@@ -18,22 +19,23 @@ func (t *tree) find(name string) (*file, error) {
 	n, real, err := t.walk(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("%w%s", content.ErrAbsent, t.hint(name))
+		return nil, t.absent(name)
 	case err != nil:
 		return nil, err
 	case n.entries != nil:
-		return nil, fmt.Errorf("%s is a directory; hint: it %s", real, has(n))
+		return nil, hint.With(fmt.Errorf("%s is a directory", real), "it %s", has(n))
 	case n.file == nil:
 		return nil, fmt.Errorf("%s is not a regular file", real)
 	}
 	return n.file, nil
 }
 
-// hint names files of the same name elsewhere, or a dangling link, or a similar
-// name, or the content of the last existing directory of name.
-func (t *tree) hint(name string) string {
+// absent returns [content.ErrAbsent]. The hint names files of the same name
+// elsewhere, or a similar name, or the content of the last existing directory of
+// name.
+func (t *tree) absent(name string) error {
 	if same := t.named(path.Base(name)); len(same) > 0 {
-		return "; hint: the image has " + some(same)
+		return hint.With(content.ErrAbsent, "the image has %s", some(same))
 	}
 
 	for dir := path.Dir(name); ; dir = path.Dir(dir) {
@@ -42,16 +44,17 @@ func (t *tree) hint(name string) string {
 			missing, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(name, dir), "/"),
 				"/")
 			if e, ok := n.entries[missing]; ok {
-				return "; " + path.Join(real, missing) + " is a link to " + e.link
+				return fmt.Errorf("%w; %s is a link to %s",
+					content.ErrAbsent, path.Join(real, missing), e.link)
 			}
 			if near := document.Nearest(missing, slices.Sorted(maps.Keys(n.entries))); near != "" {
-				return "; hint: did you mean " + path.Join(real, near) + "?"
+				return hint.With(content.ErrAbsent, "did you mean %s?", path.Join(real, near))
 			}
-			return "; hint: " + real + " " + has(n)
+			return hint.With(content.ErrAbsent, "%s %s", real, has(n))
 		}
 
 		if dir == "/" {
-			return ""
+			return content.ErrAbsent
 		}
 	}
 }

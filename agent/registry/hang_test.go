@@ -11,6 +11,8 @@ import (
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/loam-os/loam/hint"
 )
 
 // hanging is a containerd that answers at most the version request. It counts
@@ -61,7 +63,7 @@ func TestHangingContainerdIsWaitedForOnce(t *testing.T) {
 		for range 3 {
 			_, err := r.Image(t.Context(), anImage, "/a")
 			if !errors.Is(err, errHangs) || errors.Is(err, ErrNotRunning) ||
-				!strings.Contains(err.Error(), "hint: the agent restarts it after a minute") {
+				!strings.Contains(hint.Line(err), "hint: the agent restarts it after a minute") {
 				t.Fatal(err)
 			}
 		}

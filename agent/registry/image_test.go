@@ -8,6 +8,7 @@ import (
 
 	"github.com/loam-os/loam/agent/content"
 	"github.com/loam-os/loam/agent/osc"
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/test/cluster"
 )
 
@@ -145,7 +146,7 @@ func TestImage(t *testing.T) {
 			if row.err == "" && (err != nil || got != row.want) {
 				t.Errorf("%q, %v, want %q", got, err, row.want)
 			}
-			if row.err != "" && (err == nil || err.Error() != row.err) {
+			if row.err != "" && (err == nil || hint.Line(err) != row.err) {
 				t.Errorf("error %v, want %s", err, row.err)
 			}
 		})
@@ -161,7 +162,7 @@ func TestErrorsNameImageAndPath(t *testing.T) {
 	_, err := content.Resolve(t.Context(), imagesOnly{New(c.socket())}, []osc.Reference{reference})
 	want := "find /tool of the image " + reference.Image + ": not found; hint: " +
 		"the image has /usr/bin/tool"
-	if err == nil || err.Error() != want || !errors.Is(err, content.ErrAbsent) {
+	if err == nil || hint.Line(err) != want || !errors.Is(err, content.ErrAbsent) {
 		t.Errorf("error %v, want %s", err, want)
 	}
 }

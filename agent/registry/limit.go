@@ -11,6 +11,7 @@ import (
 	rpcstatus "google.golang.org/grpc/status"
 
 	"github.com/loam-os/loam/agent/liveness"
+	"github.com/loam-os/loam/hint"
 )
 
 // A job begins with a request that a healthy containerd answers at once, within
@@ -36,10 +37,8 @@ func (r *Registry) answers(ctx context.Context) error {
 
 	err := liveness.Containerd(r.socket)(limited)
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
-		return fmt.Errorf(
-			"%w: %w; hint: the agent restarts it after a minute; see systemctl status containerd",
-			errHangs, err,
-		)
+		return hint.With(fmt.Errorf("%w: %w", errHangs, err),
+			"the agent restarts it after a minute; see systemctl status containerd")
 	}
 
 	return err

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/test/cluster"
 )
 
@@ -89,7 +90,7 @@ func TestMovedTag(t *testing.T) {
 	_, err := get(t, provider, r.Address()+"/a/b:v2", "/f")
 	if err == nil ||
 		!strings.HasPrefix(err.Error(), "the registry "+r.Address()+" cannot be reached: ") ||
-		!strings.Contains(err.Error(),
+		!strings.Contains(hint.Line(err),
 			"connection refused; hint: the agent retries; its mirrors are in ") {
 		t.Errorf("a tag that was never resolved: %v", err)
 	}

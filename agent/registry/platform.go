@@ -9,6 +9,8 @@ import (
 
 	"github.com/containerd/platforms"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/loam-os/loam/hint"
 )
 
 // chooseManifest returns the manifest of an index that suits this node best. A
@@ -56,7 +58,11 @@ func wrongPlatform(others []string) error {
 	}
 
 	slices.Sort(others)
-	return fmt.Errorf("the image is for %s, this node is %s; hint: name an image for it, "+
-		"or an index that has one",
-		strings.Join(slices.Compact(others), ", "), node)
+	return hint.With(
+		fmt.Errorf(
+			"the image is for %s, this node is %s",
+			strings.Join(slices.Compact(others), ", "), node,
+		),
+		"name an image for it, or an index that has one",
+	)
 }

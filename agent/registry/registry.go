@@ -1,11 +1,3 @@
-// Package registry provides files of container images. containerd pulls and
-// keeps the images; the files are read from their layers, which are archives:
-// nothing is unpacked or mounted.
-//
-// It is the only importer of containerd's client. Images are pulled into a
-// containerd namespace of Loam's own, through the mirrors of the same
-// configuration. Certificates in /var/lib/ca-certificates-local of a
-// configuration are trusted for the pull before its files are in place.
 package registry
 
 import (

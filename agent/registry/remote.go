@@ -15,6 +15,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/loam-os/loam/agent/content"
+	"github.com/loam-os/loam/hint"
 )
 
 // silenceTimeout is how long a registry may send nothing.
@@ -104,9 +105,9 @@ func (m *remote) target(ctx context.Context, s *session) (ocispec.Descriptor, er
 	case err == nil:
 		return target, nil
 	case errdefs.IsNotFound(err):
-		return target, fmt.Errorf(
-			"the registry %s has no such image: %w; hint: has it been pushed?",
-			m.Hostname(), content.ErrAbsent,
+		return target, hint.With(
+			fmt.Errorf("the registry %s has no such image: %w", m.Hostname(), content.ErrAbsent),
+			"has it been pushed?",
 		)
 	case isUnreachable(ctx, err):
 		if last, ok, err := s.record(ctx, m.name()); ok || err != nil {

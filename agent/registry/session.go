@@ -18,6 +18,8 @@ import (
 	"github.com/sirupsen/logrus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/loam-os/loam/hint"
 )
 
 // namespace is our namespace of containerd. The kubelet, which cleans up
@@ -49,8 +51,8 @@ func (r *Registry) connect(ctx context.Context) (context.Context, *session, erro
 
 	first, err := dial(ctx, "")
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w: %w; hint: the agent retries; systemctl status containerd",
-			ErrNotRunning, err)
+		return nil, nil, hint.With(fmt.Errorf("%w: %w", ErrNotRunning, err),
+			"the agent retries; systemctl status containerd")
 	}
 
 	first.Close() // gRPC would say less, and later.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/loam-os/loam/agent/content"
+	"github.com/loam-os/loam/hint"
 )
 
 func TestFind(t *testing.T) {
@@ -253,7 +254,7 @@ func TestFind(t *testing.T) {
 
 			got, err := content1(t, layers, row.path)
 			if row.err != "" {
-				if err == nil || err.Error() != row.err {
+				if err == nil || hint.Line(err) != row.err {
 					t.Errorf("error %v, want %s", err, row.err)
 				}
 				if errors.Is(err, content.ErrAbsent) != strings.HasPrefix(row.err,

@@ -14,6 +14,10 @@ import (
 // exists, the agent reads no source and joins no cluster.
 const RecordName = "var/lib/loam/reset.json"
 
+// AcceptedName is the record of the document that made the node what it is
+// (source.Accepted). Without it, any drive may give the node its machine.yaml.
+const AcceptedName = "var/lib/loam/machine.json"
+
 // record is a reset that an operator requested.
 type record struct {
 	At time.Time `json:"at"`

@@ -1,4 +1,4 @@
-// Package reset makes the node one that was never configured: it removes units,
+// Package reset takes a node back to before its first configuration: it removes units,
 // files, generations and their content, pods, identity, and the kubelet's data.
 //
 // A reset takes two runs of the agent. The first calls [Reset.Begin], which only
@@ -175,13 +175,14 @@ func (r *Reset) startContainerd(ctx context.Context) error {
 func (r *Reset) forgetIdentity(ctx context.Context) error {
 	directories, files := cluster.Identity()
 	var errs []error
-	for _, name := range slices.Concat(files, r.record.Tokens) {
+	for _, name := range slices.Concat(files, r.record.Tokens, []string{AcceptedName}) {
 		name = strings.TrimPrefix(name, "/")
 		errs = append(errs, r.env.Node.Discard(name))
 		if _, err := r.env.Node.Root().Lstat(name); err == nil {
 			errs = append(errs, r.env.Node.Remove(name))
 		}
 	}
+
 	for _, dir := range directories {
 		errs = append(errs, r.empty(ctx, r.path(dir)))
 	}

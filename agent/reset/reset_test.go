@@ -16,6 +16,7 @@ import (
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/mount"
 	"github.com/loam-os/loam/agent/unit"
+	"github.com/loam-os/loam/test/files"
 )
 
 // fixture is the node that a test resets: a root directory, and a log of the
@@ -31,7 +32,7 @@ type fixture struct {
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	dir := t.TempDir()
-	writeText(t, filepath.Join(dir, "run/containerd/containerd.sock"), "")
+	files.Write(t, filepath.Join(dir, "run/containerd/containerd.sock"), "")
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +58,9 @@ func (f *fixture) Show(_ context.Context, names []string) ([]unit.State, error) 
 
 func (f *fixture) Table() (mount.Table, error) { return nil, nil }
 
-func (f *fixture) Unmount(_ context.Context, point string) error { return f.step("unmount " + point) }
+func (f *fixture) Unmount(_ context.Context, point string) error {
+	return f.step("unmount " + point)
+}
 
 func (f *fixture) TokenFiles() []string { return []string{"/srv/token"} }
 
@@ -112,7 +115,7 @@ func TestStopPodsAsksOnlyWherePodsMayRun(t *testing.T) {
 				}
 			}
 			if tt.shim {
-				writeText(t, filepath.Join(f.root.Name(), shim), "1")
+				files.Write(t, filepath.Join(f.root.Name(), shim), "1")
 			}
 
 			if err := f.reset(t).stopPods(t.Context()); !errors.Is(err, tt.startErr) {
@@ -160,9 +163,23 @@ func TestSuperseded(t *testing.T) {
 		want    bool
 	}{
 		{name: "no reset", machine: "b"},
-		{name: "done with another machine.yaml", record: &record{Done: true, Machine: digest("a")}, machine: "b", want: true},
-		{name: "done with the same machine.yaml", record: &record{Done: true, Machine: digest("a")}, machine: "a"},
-		{name: "done without a machine.yaml, and there is one now", record: &record{Done: true}, machine: "b", want: true},
+		{
+			name:    "done with another machine.yaml",
+			record:  &record{Done: true, Machine: digest("a")},
+			machine: "b",
+			want:    true,
+		},
+		{
+			name:    "done with the same machine.yaml",
+			record:  &record{Done: true, Machine: digest("a")},
+			machine: "a",
+		},
+		{
+			name:    "done without a machine.yaml, and there is one now",
+			record:  &record{Done: true},
+			machine: "b",
+			want:    true,
+		},
 		{name: "done, and machine.yaml is gone", record: &record{Done: true, Machine: digest("a")}},
 		{name: "not done", record: &record{Machine: digest("a")}, machine: "b"},
 		{name: "a damaged record", record: &record{Done: true, damaged: true}, machine: "b"},
@@ -180,8 +197,14 @@ func TestSuperseded(t *testing.T) {
 }
 
 func TestRecordHasNoSecret(t *testing.T) {
-	text, err := json.Marshal(record{At: time.Unix(0, 0).UTC(), Machine: "ab", Tokens: []string{"/srv/token"}, Done: true})
-	if err != nil || string(text) != `{"at":"1970-01-01T00:00:00Z","machine":"ab","tokens":["/srv/token"],"done":true}` {
+	text, err := json.Marshal(record{
+		At:      time.Unix(0, 0).UTC(),
+		Machine: "ab",
+		Tokens:  []string{"/srv/token"},
+		Done:    true,
+	})
+	if err != nil ||
+		string(text) != `{"at":"1970-01-01T00:00:00Z","machine":"ab","tokens":["/srv/token"],"done":true}` {
 		t.Errorf("%s %v", text, err)
 	}
 }
@@ -199,7 +222,12 @@ func TestAResetKnowsTheTokensThatTheConfigurationCarries(t *testing.T) {
 	}
 	defer root.Close()
 	const carried = "var/lib/gardener-node-agent/config-v1.149.0.yaml"
-	text := strings.Replace(nodeAgentText, "controllers: {", "controllers: {token: {syncConfigs: [{secretName: t, path: /var/lib/log/token}]}, ", 1)
+	text := strings.Replace(
+		nodeAgentText,
+		"controllers: {",
+		"controllers: {token: {syncConfigs: [{secretName: t, path: /var/lib/log/token}]}, ",
+		1,
+	)
 	for name, text := range map[string]string{carried: text, "var/lib/loam/x": ""} {
 		if err := errors.Join(root.MkdirAll(filepath.Dir(name), 0o755), root.WriteFile(name, []byte(text), 0o600)); err != nil {
 			t.Fatal(err)
@@ -213,12 +241,5 @@ func TestAResetKnowsTheTokensThatTheConfigurationCarries(t *testing.T) {
 	record, err := readRecord(r.env.Node)
 	if err != nil || !slices.Equal(record.Tokens, []string{"/srv/token", "/var/lib/log/token"}) {
 		t.Errorf("%+v, %v", record, err)
-	}
-}
-
-func writeText(t *testing.T, name, text string) {
-	t.Helper()
-	if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o600)); err != nil {
-		t.Fatal(err)
 	}
 }

@@ -1,5 +1,3 @@
-// Package show formats generations for display: the difference between two, the
-// history of a node, and notes on a plan. It is pure.
 package show
 
 import (

@@ -5,11 +5,13 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/loam-os/loam/agent/document"
+	"github.com/loam-os/loam/hint"
 )
 
 // DriveLabels are the labels of drives that machine.yaml may be on: ours, and
@@ -20,6 +22,8 @@ var DriveLabels = []string{"LOAM", "CIDATA"}
 type Drive interface {
 	// String names the drive for display.
 	String() string
+	// Serial returns the serial number of the disk, "" if it has none.
+	Serial() string
 	// Read returns the named files that are in the root directory, each of at
 	// most limit bytes.
 	Read(limit int64, names ...string) (map[string][]byte, error)
@@ -36,11 +40,16 @@ const (
 // is a document of that kind.
 var ours = regexp.MustCompile(`\A#loam\b|(?m:^\{?["']?kind["']?\s*:\s*["']?Machine\b)`)
 
-// drives are the present drives. At most one may be meant for this node.
-type drives func() ([]Drive, error)
+// drives are the present drives. At most one may be meant for this node, and
+// after the first document only the drive that it was on.
+type drives struct {
+	list     func() ([]Drive, error)
+	accepted *Accepted
+}
 
 func (d drives) Read(context.Context) (Document, error) {
-	found, err := d()
+	found, err := d.list()
+	found = slices.DeleteFunc(found, func(one Drive) bool { return !d.accepted.mayRead(one) })
 	switch {
 	case err != nil:
 		return Document{}, err
@@ -52,11 +61,18 @@ func (d drives) Read(context.Context) (Document, error) {
 		for i, drive := range found {
 			names[i] = drive.String()
 		}
-		return Document{}, fmt.Errorf("machine.yaml may be on any of %s\n"+
-			"hint: attach only the drive of this node", strings.Join(names, ", "))
+		return Document{}, hint.With(
+			fmt.Errorf("machine.yaml may be on any of %s", strings.Join(names, ", ")),
+			"attach only the drive of this node",
+		)
 	}
 
-	return readDrive(found[0])
+	doc, err := readDrive(found[0])
+	if err == nil && !d.accepted.proves(doc) {
+		return Document{}, fmt.Errorf("%s is not the document that this node was made by, "+
+			"and the drive has no serial number: %w", doc.Name, ErrAbsent)
+	}
+	return doc, err
 }
 
 func readDrive(from Drive) (Document, error) {
@@ -74,7 +90,12 @@ func readDrive(from Drive) (Document, error) {
 		return Document{}, notForUs(from, files[userData])
 	}
 
-	found := Document{Name: fmt.Sprintf("%s of %s", name, from), Text: files[name]}
+	found := Document{
+		Name:   fmt.Sprintf("%s of %s", name, from),
+		Text:   files[name],
+		Kind:   FromDrive,
+		Serial: from.Serial(),
+	}
 	found.Hostname, err = hostnameOf(files[metaData])
 	if err != nil {
 		return Document{}, fmt.Errorf("%s of %s: %w", metaData, from, err)
@@ -85,13 +106,17 @@ func readDrive(from Drive) (Document, error) {
 
 func notForUs(from Drive, data []byte) error {
 	if data == nil {
-		return fmt.Errorf("%s: neither %s nor %s\nhint: give it a %[2]s",
-			from, machineFile, userData)
+		return hint.With(fmt.Errorf("%s: neither %s nor %s", from, machineFile, userData),
+			"give it a %s", machineFile)
 	}
 	first, _, _ := bytes.Cut(data, []byte("\n"))
-	return fmt.Errorf("%s: no %s, and a %s that begins with %s\n"+
-		"hint: give it a %[2]s, or make it the %[3]s, with #loam as its first line",
-		from, machineFile, userData, document.Quote(string(first)))
+	return hint.With(
+		fmt.Errorf(
+			"%s: no %s, and a %s that begins with %s",
+			from, machineFile, userData, document.Quote(string(first)),
+		),
+		"give it a %s, or make it the %s, with #loam as its first line", machineFile, userData,
+	)
 }
 
 // hostnameOf returns the node's name in meta-data. The rest of meta-data is

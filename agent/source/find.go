@@ -26,8 +26,11 @@ var ErrNone = errors.New("no machine.yaml on the kernel command line, in a crede
 	"in fw_cfg, from where the node was started, on the ESP or on a drive")
 
 // place is a possible place of machine.yaml; see Source.
-type place interface {
-	Read(ctx context.Context) (Document, error)
+type place struct {
+	kind Kind
+	from interface {
+		Read(ctx context.Context) (Document, error)
+	}
 }
 
 // Find reads the machine.yaml of the node from the first place that has one. If
@@ -39,25 +42,31 @@ func Find(ctx context.Context, env Env) (Document, error) {
 	}
 
 	places := []place{
-		credential{dir: env.Credentials, name: CredentialName},
-		firmwareFile{dir: env.FirmwareConfig, name: FirmwareName},
+		{FromCredential, credential{dir: env.Credentials, name: CredentialName}},
+		{FromFirmware, firmwareFile{dir: env.FirmwareConfig, name: FirmwareName}},
 	}
 
 	if env.Given != "" {
-		places = append(places, File{Path: env.Given})
+		places = append(places, place{FromStart, File{Path: env.Given}})
 	}
 	if env.ESP != nil {
-		places = append(places, espFile{esp: env.ESP, path: ESPPath})
+		places = append(places, place{FromESP, espFile{esp: env.ESP, path: ESPPath}})
 	}
 	if env.Drives != nil {
-		places = append(places, drives(env.Drives))
+		places = append(places, place{FromDrive, drives{env.Drives, env.Accepted}})
 	}
 
 	for _, place := range places {
-		found, err := place.Read(ctx)
-		if !errors.Is(err, ErrAbsent) {
-			return found, err
+		found, err := place.from.Read(ctx)
+		if errors.Is(err, ErrAbsent) {
+			continue
 		}
+		if err != nil {
+			return Document{}, err
+		}
+
+		found.Kind = place.kind
+		return found, nil
 	}
 
 	return Document{}, ErrNone
@@ -88,5 +97,6 @@ func readParameter(ctx context.Context, env Env, place string) (Document, error)
 		return Document{}, fmt.Errorf("kernel parameter %s: %w", Parameter, err)
 	}
 
+	found.Kind = FromParameter
 	return found, nil
 }

@@ -1,12 +1,3 @@
-// Package source finds and reads the documents of a node: its machine.yaml and,
-// from the source that it names, the configuration.
-//
-// machine.yaml is looked for in loam.config= on the kernel command line, in the
-// credential loam.machine (SMBIOS, fw_cfg: systemd imports both), in fw_cfg, in
-// /run/loam on a node that runs from memory, in loam/ on the ESP, and on a
-// drive labelled LOAM or CIDATA. An error in one place is an error, never a
-// silent step to the next. Nothing waits for drives: when a relevant drive
-// appears, the agent ends and starts again with its machine.yaml.
 package source
 
 import (
@@ -23,6 +14,11 @@ type Document struct {
 	Text     []byte
 	Version  string
 	Hostname string
+
+	// Kind is the kind of place that a machine.yaml was found in, and Serial the
+	// serial number of its drive, "" if it has none.
+	Kind   Kind
+	Serial string
 
 	// FromCluster says that a cluster made the document. It is decoded as the
 	// cluster's own agent decodes it, which overlooks mistakes. A document that
@@ -67,6 +63,10 @@ type Env struct {
 
 	// Drives lists the drives with one of DriveLabels; nil to look for none.
 	Drives func() ([]Drive, error)
+
+	// Accepted is the document that made the node what it is; nil before the
+	// first. No other drive than its own is read then.
+	Accepted *Accepted
 }
 
 // New returns the source that machine.yaml names.

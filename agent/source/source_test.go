@@ -16,6 +16,7 @@ import (
 	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/source"
+	"github.com/loam-os/loam/hint"
 )
 
 // fakeESP holds files by path. An entry "broken" cannot be read.
@@ -36,6 +37,8 @@ func (f fakeESP) Open(path string) (io.ReadCloser, error) {
 type fakeDrive map[string]string
 
 func (fakeDrive) String() string { return "drive /dev/vdb (CIDATA)" }
+
+func (f fakeDrive) Serial() string { return f["serial"] }
 
 func (f fakeDrive) Read(limit int64, names ...string) (map[string][]byte, error) {
 	files := map[string][]byte{}
@@ -315,6 +318,9 @@ func TestFindOnADrive(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			found, err := source.Find(t.Context(), source.Env{Drives: test.drives})
+			if test.want.Name != "" {
+				test.want.Kind = source.FromDrive
+			}
 			got := message(err)
 			if got != test.wantErr || errors.Is(err, source.ErrNone) != test.wantNone {
 				t.Fatalf("Find: error %q, want %q", got, test.wantErr)
@@ -470,5 +476,5 @@ func message(err error) string {
 	if err == nil {
 		return ""
 	}
-	return err.Error()
+	return hint.Text(err)
 }

@@ -1,5 +1,3 @@
-// Package status is the agent's report on its node: a value with a stable JSON
-// form, and a table for a console.
 package status
 
 import (
@@ -165,8 +163,10 @@ type Volume struct {
 	FileSystem string `json:"fileSystem,omitempty"`
 	Size       int64  `json:"size,omitempty"`
 
-	// Problem is why there is no volume, with each disk and its obstacle.
+	// Problem is why there is no volume, with each disk and its obstacle. Hint is
+	// what to do about it.
 	Problem  string   `json:"problem,omitempty"`
+	Hint     string   `json:"hint,omitempty"`
 	Warnings []string `json:"warnings,omitempty"`
 }
 
@@ -176,8 +176,8 @@ func (v *Volume) Fault() *Error {
 		return nil
 	}
 
-	problem, hint, _ := strings.Cut(v.Problem, "\nhint: ")
-	problem, more, _ := strings.Cut(problem, "\n")
+	hint := v.Hint
+	problem, more, _ := strings.Cut(v.Problem, "\n")
 	if more != "" {
 		hint = "loam disks machine.yaml shows each disk, and the line of machine.yaml that would take it"
 	}

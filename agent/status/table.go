@@ -165,6 +165,7 @@ func (s Status) phase() string {
 		}
 		return join("reset", r.At.UTC().Format(clock)) + ": " + words
 	}
+
 	if s.Phase == Applied && s.AppliedAt > 0 {
 		return "applied after " + seconds(s.AppliedAt)
 	}
@@ -214,6 +215,7 @@ func (t *table) cluster(c *Cluster) {
 		t.row("cluster", c.Server+", not reached since "+c.Since.UTC().Format(clock))
 		t.row("", c.Problem)
 	}
+
 	t.row("node", c.Node)
 	t.row("waits for", c.Waits)
 	if !c.Expires.IsZero() {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/loam-os/loam/agent/boot"
 	"github.com/loam-os/loam/agent/install"
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/partitions"
 	"github.com/loam-os/loam/partitions/fat"
 	"github.com/loam-os/loam/partitions/gpt"
@@ -24,7 +25,7 @@ import (
 // ErrNotThere says that no disk seen so far is the stick: more may appear.
 var ErrNotThere = errors.New("no disk is the installer's stick")
 
-// Stick is one that was found.
+// Stick is a USB installer that was found.
 type Stick struct {
 	device   string
 	files    *fat.FS
@@ -65,6 +66,9 @@ func Find(facts boot.Facts, sum string, rootHash [32]byte) (*Stick, error) {
 
 // Disk is the device node of the stick.
 func (s *Stick) Disk() string { return s.device }
+
+// String names the stick.
+func (s *Stick) String() string { return "stick " + s.device }
 
 // Close is io.Closer.
 func (s *Stick) Close() error { return s.closer.Close() }
@@ -129,15 +133,15 @@ func (s *Stick) System(ctx context.Context, dir string) (root, tree boot.File, e
 	return part(slots[0].Root), part(slots[0].Verity), nil
 }
 
-// Installed has nobody to tell.
+// Installed does nothing: no server waits for the news.
 func (s *Stick) Installed(context.Context) error { return nil }
 
-// patience is how long the stick may take to appear.
-const patience = 60 * time.Second
+// deviceTimeout is how long the stick may take to appear.
+const deviceTimeout = 60 * time.Second
 
 // Await looks for the stick each time a device appears.
 func Await(i *boot.Init, sum string, rootHash [32]byte) (*Stick, error) {
-	for deadline := time.Now().Add(patience); ; {
+	for deadline := time.Now().Add(deviceTimeout); ; {
 		facts, err := boot.Observe()
 		if err != nil {
 			return nil, err
@@ -147,7 +151,9 @@ func Await(i *boot.Init, sum string, rootHash [32]byte) (*Stick, error) {
 			return s, err
 		}
 		if !i.Await(deadline) {
-			return nil, fmt.Errorf("%w\nhint: waited %s for it; was it written as a whole, or its partition copied?", err, patience)
+			return nil, hint.With(err,
+				"waited %s for it; was it written as a whole, or its partition copied?",
+				deviceTimeout)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package unit
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -15,14 +14,14 @@ import (
 
 // dial opens the private socket. The peer is systemd and not a bus, so there is
 // no Hello, and the kernel authenticates the caller.
-func dial(ctx context.Context, socket string, opt dbus.ConnOption) (*dbus.Conn, error) {
+func dial(ctx context.Context, socket string, signals *signals) (*dbus.Conn, error) {
 	var dialer net.Dialer
 	stream, err := dialer.DialContext(ctx, "unix", socket)
 	if err != nil {
 		return nil, err
 	}
 
-	conn, err := dbus.NewConn(buffered{stream, bufio.NewReaderSize(stream, bufferSize)}, opt)
+	conn, err := dbus.NewConn(newFilter(stream, signals.handle), dbus.WithSignalHandler(signals))
 	if err != nil {
 		stream.Close()
 		return nil, err
@@ -40,19 +39,6 @@ func dial(ctx context.Context, socket string, opt dbus.ConnOption) (*dbus.Conn, 
 
 	return conn, nil
 }
-
-// bufferSize has room for everything that systemd sends about a job.
-const bufferSize = 64 << 10
-
-// buffered reads a stream in large pieces. godbus reads each number and text of
-// a message separately, and from a socket that it opened itself each message in
-// three pieces.
-type buffered struct {
-	net.Conn
-	in *bufio.Reader
-}
-
-func (b buffered) Read(p []byte) (int, error) { return b.in.Read(p) }
 
 const (
 	pings     = 500

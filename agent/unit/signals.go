@@ -60,22 +60,17 @@ func (s *signals) Terminate() { close(s.lost) }
 
 // DeliverSignal implements dbus.SignalHandler.
 func (s *signals) DeliverSignal(_, name string, signal *dbus.Signal) {
+	if s.handle(signal.Path, name) {
+		return
+	}
+
 	switch name {
-	case changedSignal:
-		if !strings.HasPrefix(string(signal.Path), unitsPath+"/") {
-			return
-		}
-		s.forget(signal.Path)
-		s.notify(unitName(signal.Path))
 	case "UnitNew", "UnitRemoved":
 		// The units that it requires, or that require it, are signaled as
 		// changed.
 		if path, ok := argument[dbus.ObjectPath](signal, 1); ok {
 			s.forget(path)
 		}
-	case "Reloading":
-		// Properties from a unit's file are not signaled as changed.
-		s.forgetAll()
 	case "JobRemoved":
 		job, isJob := argument[dbus.ObjectPath](signal, 1)
 		result, isResult := argument[string](signal, 3)
@@ -83,6 +78,26 @@ func (s *signals) DeliverSignal(_, name string, signal *dbus.Signal) {
 			s.end(job, result)
 		}
 	}
+}
+
+// handle does what follows from a signal without its arguments, and reports
+// whether that is all.
+func (s *signals) handle(object dbus.ObjectPath, name string) bool {
+	switch name {
+	case changedSignal:
+		if strings.HasPrefix(string(object), unitsPath+"/") {
+			s.forget(object)
+			s.notify(unitName(object))
+		}
+		return true
+	case "JobNew":
+		return true // Its end is what counts.
+	case "Reloading":
+		// Properties from a unit's file are not signaled as changed.
+		s.forgetAll()
+		return true
+	}
+	return false
 }
 
 // argument returns the argument of a signal at index i, if it has that type.

@@ -32,8 +32,8 @@ type Systemd struct {
 // Connect connects to the systemd that listens on socket or, if the socket does
 // not exist, to the one on the system bus.
 func Connect(ctx context.Context, socket string) (*Systemd, error) {
-	s, err := connect(ctx, func(opt dbus.ConnOption) (*dbus.Conn, error) {
-		return dial(ctx, socket, opt)
+	s, err := connect(ctx, func(signals *signals) (*dbus.Conn, error) {
+		return dial(ctx, socket, signals)
 	})
 	if err == nil {
 		return s, nil
@@ -49,10 +49,10 @@ func Connect(ctx context.Context, socket string) (*Systemd, error) {
 
 // connect opens a connection and subscribes to systemd's signals.
 func connect(
-	ctx context.Context, open func(dbus.ConnOption) (*dbus.Conn, error),
+	ctx context.Context, open func(*signals) (*dbus.Conn, error),
 ) (*Systemd, error) {
 	signals := newSignals()
-	conn, err := open(dbus.WithSignalHandler(signals))
+	conn, err := open(signals)
 	if err != nil {
 		return nil, err
 	}
@@ -68,8 +68,8 @@ func connect(
 
 // connectBus connects to the system bus, which forwards only the signals it is
 // asked for.
-func connectBus(opt dbus.ConnOption) (*dbus.Conn, error) {
-	conn, err := dbus.ConnectSystemBus(opt)
+func connectBus(signals *signals) (*dbus.Conn, error) {
+	conn, err := dbus.ConnectSystemBus(dbus.WithSignalHandler(signals))
 	if err != nil {
 		return nil, err
 	}
@@ -146,6 +146,15 @@ func (s *Systemd) job(ctx context.Context, verb, method, name string) error {
 	}
 
 	return errors.Join(failed, err)
+}
+
+// Alive notifies the systemd that started this process that it is well, for
+// WatchdogSec= (sd_notify(3)). Without systemd it does nothing.
+func Alive() error {
+	if _, err := daemon.SdNotify(false, daemon.SdNotifyWatchdog); err != nil {
+		return fmt.Errorf("notify systemd: %w", err)
+	}
+	return nil
 }
 
 // Ready notifies the systemd that started this process that it is up

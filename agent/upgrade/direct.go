@@ -9,6 +9,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/loam-os/loam/hint"
 )
 
 // directAlign is the alignment that O_DIRECT wants for memory, offsets and
@@ -33,7 +35,7 @@ type direct struct {
 func openDirect(name string, flags int, sectorSize int) (*direct, error) {
 	f, err := os.OpenFile(name, flags|unix.O_DIRECT|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.EBUSY) {
-		return nil, fmt.Errorf("%w\nhint: it is mounted, or part of the running system", err)
+		return nil, hint.With(err, "it is mounted, or part of the running system")
 	}
 
 	if err != nil {

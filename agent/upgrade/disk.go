@@ -115,8 +115,8 @@ func (d Disk) slots(table gpt.Table, running System) (own, other partitions.Slot
 		return own, other, err
 	}
 	for i, s := range slots {
-		hash, whole := s.Holds(table, d.Arch)
-		if whole && hex.EncodeToString(hash[:]) == running.RootHash {
+		hash, complete := s.Holds(table, d.Arch)
+		if complete && hex.EncodeToString(hash[:]) == running.RootHash {
 			return s, slots[1-i], nil
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/loam-os/loam/agent/upgrade/records"
 	"github.com/loam-os/loam/firmware/bootdir"
 	"github.com/loam-os/loam/firmware/bootentry"
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/partitions"
 	"github.com/loam-os/loam/partitions/gpt"
@@ -272,8 +273,13 @@ func (u *Upgrader) fillSlot(ctx context.Context, j Journal, from fill.Sources) e
 	}
 
 	if idx.RootHash != j.Target.RootHash {
-		return fmt.Errorf("the index is about %.12s, the journal about %.12s\n"+
-			"hint: ask for the upgrade again", idx.RootHash, j.Target.RootHash)
+		return hint.With(
+			fmt.Errorf(
+				"the index is about %.12s, the journal about %.12s",
+				idx.RootHash, j.Target.RootHash,
+			),
+			"ask for the upgrade again",
+		)
 	}
 
 	hash, err := verity.ParseRootHash(idx.RootHash)
@@ -417,10 +423,10 @@ func (u *Upgrader) stageFrom(
 		return err
 	}
 
-	whole := io.NewSectionReader(file, 0, idx.UKI.Size)
-	if err := errors.Join(fill.Verify(file, idx.UKI), checkUKI(whole, idx)); err != nil {
+	uki := io.NewSectionReader(file, 0, idx.UKI.Size)
+	if err := errors.Join(fill.Verify(file, idx.UKI), checkUKI(uki, idx)); err != nil {
 		return err
 	}
 
-	return u.esp.stage(whole, idx.UKI.Size)
+	return u.esp.stage(uki, idx.UKI.Size)
 }

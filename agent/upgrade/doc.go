@@ -3,6 +3,13 @@
 // pure function Next, from what is on the disk now; each Op is one step that a
 // power cut leaves done or not done, so whoever starts again just goes on.
 //
+//	disk, boot entries, journal --> View --Next--> Op --do--> disk
+//	                                 ^                          |
+//	                                 +--------------------------+
+//
+//	Request --> Preflight --> Begin --> journal: what Next works towards
+//	Health before, Health now --> Trial.Judge --> Verdict --> Next
+//
 // # Steps
 //
 // [Next] looks at the disk as it is (slots, boot entries, journal, failures)

@@ -176,7 +176,7 @@ func checkUKI(r io.ReaderAt, idx bundle.Index) error {
 
 	version := osrelease.Parse(release)[osrelease.ImageVersion]
 	if version != idx.Version { // The loader sorts by it.
-		return fmt.Errorf("the UKI is of version %q, the index about %s", version, idx.Version)
+		return fmt.Errorf("the UKI has version %q, the index %s", version, idx.Version)
 	}
 
 	return nil

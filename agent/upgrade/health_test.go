@@ -74,7 +74,7 @@ func TestATrialIsJudgedByWhatWasBefore(t *testing.T) {
 				"nothing is worse than before",
 			},
 		}},
-		{"a moment of weakness begins the time anew", Trial{Baseline: before}, []look{
+		{"a moment of weakness restarts the time", Trial{Baseline: before}, []look{
 			{0, Health{"kubelet": well, "node": well}, Wait, "all is as well as before"},
 			{29 * time.Second, Health{"kubelet": ill, "node": well}, Wait, "kubelet: down"},
 			{
@@ -169,7 +169,7 @@ func TestATrialIsJudgedByWhatWasBefore(t *testing.T) {
 				{30 * time.Second, Health{"kubelet": well}, Good, "nothing is worse than before"},
 			},
 		},
-		{"a unit that begins anew all the time", Trial{Baseline: Health{"unit a": well}}, []look{
+		{"a unit that restarts all the time", Trial{Baseline: Health{"unit a": well}}, []look{
 			{0, Health{"unit a": {State: Well, Life: "1"}}, Wait, "all is as well as before"},
 			{
 				2 * time.Second,
@@ -249,12 +249,12 @@ func TestNextMendsBeforeAllElse(t *testing.T) {
 		},
 		{"an orphan that cannot be read, and may be what runs", []Entry{unreadable}, Op{}},
 		{
-			"one of somebody else's, beside ours",
+			"one of another system, beside ours",
 			[]Entry{entry("1.0.0", false, 0, 0), unreadable},
 			Op{},
 		},
 		{
-			"two of somebody else's",
+			"two of another system",
 			[]Entry{entry("1.0.0", false, 0, 0), {File: "arch.efi"}, {File: "other.efi"}},
 			Op{},
 		},
@@ -269,7 +269,7 @@ func TestNextMendsBeforeAllElse(t *testing.T) {
 			Op{Kind: Drop, File: "loam-node-os_1.0.0_x86-64+3-0.efi"},
 		},
 		{
-			"one that is blessed, and counted",
+			"a blessed entry that is counted",
 			[]Entry{entry("1.0.0", true, 1, 2), entry("1.0.0", false, 0, 0)},
 			Op{Kind: Drop, File: "loam-node-os_1.0.0_x86-64+1-2.efi"},
 		},

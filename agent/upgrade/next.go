@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/loam-os/loam/firmware/bootentry"
+	"github.com/loam-os/loam/hint"
 )
 
 // OpKind is the kind of a step.
@@ -205,7 +206,7 @@ func rename(e Entry, counted bool, left, done int, reason string) Op {
 
 	to, err := bootentry.Format(n)
 	if err != nil {
-		return Op{Kind: Nothing, Reason: err.Error()}
+		return Op{Kind: Nothing, Reason: hint.Line(err)}
 	}
 
 	return Op{
@@ -385,7 +386,7 @@ func stage(v View) Op {
 	}
 
 	if err != nil {
-		return Op{Kind: Nothing, Reason: err.Error()} // Preflight has refused it before.
+		return Op{Kind: Nothing, Reason: hint.Line(err)} // Preflight has refused it before.
 	}
 
 	return Op{Kind: Link, To: v.Entry}

@@ -178,7 +178,7 @@ func TestPreflight(t *testing.T) {
 			f.Firmware = secureboot.State{On: true, Allowed: db(signed.Signatures[0][1])}
 			idx.Authenticode = &signed
 		}, ""},
-		{"firmware that knows nobody", func(_ *View, f *Facts, idx *bundle.Index, _ *Options) {
+		{"firmware with an empty db", func(_ *View, f *Facts, idx *bundle.Index, _ *Options) {
 			f.Firmware.On, idx.Authenticode = true, &signed
 		}, CodeNotInDB},
 		{"firmware that forbids the signer", func(_ *View, f *Facts, idx *bundle.Index, w *Options) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/loam-os/loam/agent/upgrade/fill"
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/image/repository"
 )
@@ -53,8 +54,11 @@ func (o Releases) find(
 		return version == "" || r.Version == version
 	})
 	if at < 0 {
-		return bundle.Index{}, news, fmt.Errorf("%s %s for %s: %w%s",
-			imageID, version, arch, ErrNoRelease, others(all))
+		err := fmt.Errorf("%s %s for %s: %w", imageID, version, arch, ErrNoRelease)
+		if len(all) > 0 {
+			err = hint.With(err, "it has %s", newest(all))
+		}
+		return bundle.Index{}, news, err
 	}
 
 	idx, err := all[at].Fetch(ctx, store)
@@ -78,13 +82,11 @@ func unreached(err error) error {
 	return fmt.Errorf("%w: %w", fill.ErrUnreachable, err)
 }
 
-func others(all []repository.Release) string {
-	if len(all) == 0 {
-		return ""
-	}
+// newest lists the first few versions.
+func newest(all []repository.Release) string {
 	var versions []string
 	for _, r := range all[:min(5, len(all))] {
 		versions = append(versions, r.Version)
 	}
-	return "\nhint: it has " + strings.Join(versions, ", ")
+	return strings.Join(versions, ", ")
 }

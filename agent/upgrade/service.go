@@ -14,6 +14,7 @@ import (
 	"github.com/loam-os/loam/agent/upgrade/fill"
 	"github.com/loam-os/loam/agent/upgrade/records"
 	"github.com/loam-os/loam/agent/window"
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/image/repository"
 )
@@ -144,9 +145,9 @@ func (s *Service) publish(edit func(u *status.Upgrade)) {
 	}
 }
 
-// Ask hands a request to Run. It returns the version when the machine is about
+// Handle hands a request to Run. It returns the version when the machine is about
 // to restart with it, or why it will not.
-func (s *Service) Ask(ctx context.Context, r Request) (version string, err error) {
+func (s *Service) Handle(ctx context.Context, r Request) (version string, err error) {
 	got := make(chan answer, 1)
 	select {
 	case s.asked <- request{r, got}:
@@ -376,7 +377,7 @@ func (s *Service) reportRefusal(a answer) {
 
 	s.Log.Warn("machine.yaml asks for a version", zap.Error(a.err))
 	s.publish(func(u *status.Upgrade) {
-		u.Problem = "machine.yaml, upgrade.version: " + a.err.Error()
+		u.Problem = "machine.yaml, upgrade.version: " + hint.Line(a.err)
 	})
 }
 
@@ -454,8 +455,8 @@ func (s *Service) rollback(r Request) (version string, err error) {
 }
 
 // ErrDamaged says that the system in the other slot does not verify.
-var ErrDamaged = errors.New("the system in the other slot is damaged\n" +
-	"hint: `loam upgrade --to VERSION --downgrade PERMIT` brings it again")
+var ErrDamaged = hint.With(errors.New("the system in the other slot is damaged"),
+	"`loam upgrade --to VERSION --downgrade PERMIT` brings it again")
 
 var errReplaced = errors.New("another upgrade was requested since")
 
@@ -470,11 +471,11 @@ func (s *Service) find(
 
 	switch {
 	case releases.Ref == "":
-		return idx, news, errors.New("this node knows no repository\n" +
-			"hint: machine.yaml upgrade.repository, or --from")
+		return idx, news, hint.With(errors.New("this node knows no repository"),
+			"machine.yaml upgrade.repository, or --from")
 	case len(releases.Root) == 0:
-		return idx, news, errors.New("no trusted update keys on this node\n" +
-			"hint: machine.yaml upgrade.root has the root.json of the repository")
+		return idx, news, hint.With(errors.New("no trusted update keys on this node"),
+			"machine.yaml upgrade.root has the root.json of the repository")
 	}
 
 	now := s.Upgrader.Now()
@@ -520,7 +521,7 @@ func (s *Service) report(op Op, err error) {
 		}
 
 		if err := errors.Join(err, journalErr, failedErr, drillErr); err != nil {
-			u.Problem = err.Error()
+			u.Problem = hint.Line(err)
 		}
 
 		u.Failed = failed
@@ -539,7 +540,7 @@ func (s *Service) restart(ctx context.Context, op Op) {
 	if err := s.Machine.Reboot(ctx); err != nil {
 		s.Log.Error("restart", zap.Error(err))
 		s.publish(func(u *status.Upgrade) {
-			u.Problem = fmt.Sprintf("restart the machine: %v", err)
+			u.Problem = "restart the machine: " + hint.Line(err)
 		})
 	}
 }

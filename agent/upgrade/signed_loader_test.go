@@ -48,7 +48,7 @@ func TestTheLoaderIsSignedAsItsUKISays(t *testing.T) {
 	}{
 		{"by one whom the firmware knows", key, signature, signed},
 		{"by one whom it does not know", other, signature, there},
-		{"by nobody", key, nil, there},
+		{"not signed", key, nil, there},
 		{"with what is no signature", key, []byte("what"), there},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

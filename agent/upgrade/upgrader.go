@@ -368,7 +368,7 @@ func (u *Upgrader) view(verdict Verdict) (View, error) {
 		return v, err
 	}
 
-	if hash, whole := slot.Holds(table, u.Disk.Arch); whole {
+	if hash, complete := slot.Holds(table, u.Disk.Arch); complete {
 		v.Holds = hex.EncodeToString(hash[:])
 	}
 

@@ -1,6 +1,6 @@
-// Package vitals observes the health of a node, which an upgrade compares before and
-// after: the configuration, each of its units, whether containerd and the kubelet
-// answer, the Node in the cluster, and the default route.
+// Package vitals observes the health of a node, which an upgrade compares
+// before and after: the configuration, each of its units, whether containerd
+// and the kubelet answer, the Node in the cluster, and the default route.
 package vitals
 
 import (
@@ -13,6 +13,7 @@ import (
 	"github.com/loam-os/loam/agent/metrics"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/upgrade"
+	"github.com/loam-os/loam/hint"
 )
 
 // Sampler returns the state of the agent.
@@ -83,14 +84,14 @@ func configurationHealth(s status.Status) upgrade.Health {
 	return health
 }
 
-// onlyUnitFailed reports whether the configuration is applied and the only problem is
-// a unit, which has a check of its own.
+// onlyUnitFailed reports whether the configuration is applied and the only
+// problem is a unit, which has a check of its own.
 func onlyUnitFailed(s status.Status) bool {
 	return s.IsApplied() && s.Error != nil && s.Error.Unit != ""
 }
 
-// probe calls containerd and the kubelet themselves, as far as the configuration has
-// them.
+// probe calls containerd and the kubelet themselves, as far as the
+// configuration has them.
 func (n Node) probe(ctx context.Context, health upgrade.Health, s status.Status) {
 	probes := map[string]func(context.Context) error{
 		"containerd.service": liveness.Containerd(filepath.Join(n.Root, liveness.ContainerdSocket)),
@@ -102,7 +103,7 @@ func (n Node) probe(ctx context.Context, health upgrade.Health, s status.Status)
 		}
 		check := upgrade.Check{State: upgrade.Well}
 		if err := probe(ctx); err != nil {
-			check = upgrade.Check{State: upgrade.Ill, Detail: err.Error()}
+			check = upgrade.Check{State: upgrade.Ill, Detail: hint.Line(err)}
 		}
 		health[upgrade.AnswerCheck+name] = check
 	}
@@ -130,8 +131,8 @@ func nodeHealth(c status.Cluster, controlPlane bool) upgrade.Check {
 	return upgrade.Check{State: upgrade.Well}
 }
 
-// gatewayHealth returns whether there is a default route. v4 and v6 are the texts of
-// /proc/net/route and /proc/net/ipv6_route (proc_pid_net(5)).
+// gatewayHealth returns whether there is a default route. v4 and v6 are the
+// texts of /proc/net/route and /proc/net/ipv6_route (proc_pid_net(5)).
 func gatewayHealth(v4, v6 string) upgrade.Check {
 	if hasDefaultRoute4(v4) || hasDefaultRoute6(v6) {
 		return upgrade.Check{State: upgrade.Well}
@@ -164,7 +165,8 @@ func hasDefaultRoute6(routes string) bool {
 	zero := strings.Repeat("0", 32)
 	for line := range strings.Lines(routes) {
 		f := strings.Fields(line)
-		if len(f) > device && f[destination] == zero && f[prefixLength] == "00" && f[device] != "lo" {
+		if len(f) > device && f[destination] == zero && f[prefixLength] == "00" &&
+			f[device] != "lo" {
 			return true
 		}
 	}

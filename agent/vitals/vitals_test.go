@@ -12,7 +12,12 @@ import (
 
 func TestConfigurationHealth(t *testing.T) {
 	well := upgrade.Check{State: upgrade.Well}
-	ill := func(detail string) upgrade.Check { return upgrade.Check{State: upgrade.Ill, Detail: detail} }
+	ill := func(detail string) upgrade.Check {
+		return upgrade.Check{
+			State:  upgrade.Ill,
+			Detail: detail,
+		}
+	}
 	for _, tt := range []struct {
 		name   string
 		status status.Status
@@ -91,8 +96,14 @@ func TestNodeHealth(t *testing.T) {
 		{"ready", status.Cluster{Connected: true, Node: "n", Ready: true}, false, upgrade.Well},
 		{"not ready", status.Cluster{Connected: true, Node: "n"}, false, upgrade.Ill},
 		{"no Node", status.Cluster{Connected: true}, false, upgrade.Ill},
-		{"no API server, whatever was known", status.Cluster{Node: "n", Ready: true}, false, upgrade.Unclear},
-		{"no API server, which is to run here", status.Cluster{Node: "n", Ready: true}, true, upgrade.Ill},
+		{"no API server, whatever was known", status.Cluster{
+			Node:  "n",
+			Ready: true,
+		}, false, upgrade.Unclear},
+		{"no API server, which is to run here", status.Cluster{
+			Node:  "n",
+			Ready: true,
+		}, true, upgrade.Ill},
 	} {
 		if got := nodeHealth(test.c, test.own); got.State != test.want {
 			t.Errorf("%s: %v", test.name, got)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/loam-os/loam/agent/mount"
 	"github.com/loam-os/loam/agent/uevent"
+	"github.com/loam-os/loam/hint"
 )
 
 // pollInterval is how long Await waits for a change before it tries again.
@@ -52,8 +53,8 @@ func await(
 			return err
 		}
 
-		if err.Error() != said {
-			said = err.Error()
+		if text := hint.Text(err); text != said {
+			said = text
 			notify(err)
 		}
 
@@ -100,12 +101,12 @@ func (n Node) Look(ctx context.Context, size int64) (State, error) {
 	case err != nil:
 		return s, err
 	case s.Device == "":
-		return s, errors.New("the data volume is not mounted any more\n" +
-			"hint: restart the machine: the kubelet may be running without it")
+		return s, hint.With(errors.New("the data volume is not mounted any more"),
+			"restart the machine: the kubelet may be running without it")
 	case s.Size == 0:
-		return s, fmt.Errorf("the disk of the data volume, %s, is gone\n"+
-			"hint: plug it in again and restart the machine: "+
-			"what is mounted does not come back by itself", s.Device)
+		return s, hint.With(fmt.Errorf("the disk of the data volume, %s, is gone", s.Device),
+			"plug it in again and restart the machine: what is mounted does not come "+
+				"back by itself")
 	case s.Size > size:
 		s.Warnings = n.grow(ctx, Choice{Device: s.Device, FileSystem: s.FileSystem})
 	}

@@ -48,7 +48,7 @@ type Choice struct {
 }
 
 // Decide returns the disk that is the data volume, or is to become it. The
-// error is a *Refusal.
+// error wraps a *Refusal.
 //
 //   - A volume that was made before is used, even if another disk is empty,
 //     and whatever its size is now. A claim by serial, path or model that means
@@ -70,7 +70,7 @@ func Decide(f Facts, c Claim) (Choice, error) {
 	})
 	choice, why := choose(f, c)
 	if why != "" {
-		return Choice{}, newRefusal(why, f, c)
+		return Choice{}, newRefusal(why, f, c).withHints()
 	}
 	return choice, nil
 }

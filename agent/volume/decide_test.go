@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/loam-os/loam/hint"
 )
 
 func TestDecide(t *testing.T) {
@@ -332,7 +334,7 @@ func TestARefusalNamesTheEvidenceAndTheWayOn(t *testing.T) {
   /dev/sda: 500107862016 bytes, FAST: mounted at /var
 hint: write the line of the disk that is meant to machine.yaml
 hint: a disk with content is never formatted: if nothing on it is needed, empty it from another system (wipefs --all, and zeros in its first and last MiB)`
-	if diff := cmp.Diff(want, err.Error()); diff != "" {
+	if diff := cmp.Diff(want, hint.Text(err)); diff != "" {
 		t.Errorf("Error (-want +got):\n%s", diff)
 	}
 }

@@ -1,6 +1,12 @@
 // Package volume finds the disk for the kubelet's data, and never takes a disk
 // that holds anything.
 //
+//	sysfs, mounts, contents --Observe--> Facts --+
+//	                                             +--Decide--> Choice | Refusal
+//	machine.yaml --> Record: Claim --------------+              |
+//	                                                            v
+//	/var/lib/kubelet <-- mount <-- migrate what was there <-- Maker.Make
+//
 // A disk is formatted only if it is not in use, its first and last MiB are
 // zero, it has no signature of a known table, file system, volume manager or
 // RAID, and the claim means it and no other. A volume that was made before is
@@ -32,7 +38,7 @@
 // first and the first sector last. A power cut leaves an empty disk, the mark,
 // or the volume.
 //
-// The agent makes the volume (Node.Bring) before its loop starts, or before it
+// The agent makes the volume (Node.Ensure) before its loop starts, or before it
 // applies a configuration that asks for a volume: it formats, copies what is in
 // /var/lib/kubelet into a directory of the volume that is renamed when it is
 // complete, mounts, and records in /var/lib/loam/volume.json that the node has

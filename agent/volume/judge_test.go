@@ -139,7 +139,7 @@ func create(t *testing.T, path string, size int64) *os.File {
 	return file
 }
 
-// agrees has blkid look, too: what it knows has to be among the evidence.
+// agrees asks blkid, too: what it finds must be among the evidence.
 func agrees(t *testing.T, path string, got Content) error {
 	t.Helper()
 	out, err := exec.Command(judge.Find(t, "blkid"), "--probe", "--output", "export", path).Output()

@@ -95,8 +95,8 @@ func TestACarryThatIsCutOffGoesOn(t *testing.T) {
 			return nil
 		})
 
-		whole := err == nil
-		if !whole && !errors.Is(err, errCut) {
+		complete := err == nil
+		if !complete && !errors.Is(err, errCut) {
 			t.Fatalf("cut %d: %v", cut, err)
 		}
 
@@ -105,7 +105,7 @@ func TestACarryThatIsCutOffGoesOn(t *testing.T) {
 		}
 
 		holds(t, to)
-		if whole {
+		if complete {
 			if steps < 8 {
 				t.Errorf("only %d steps", steps)
 			}

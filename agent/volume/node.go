@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -12,6 +11,7 @@ import (
 
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/mount"
+	"github.com/loam-os/loam/hint"
 )
 
 // Mountpoint is where the data volume is mounted: the kubelet's directory.
@@ -56,13 +56,13 @@ type State struct {
 }
 
 // ErrInUse says that the volume has to wait for a restart of the machine.
-var ErrInUse = errors.New("the kubelet is running without its data volume\n" +
-	"hint: the volume is made when the machine restarts, before the kubelet starts")
+var ErrInUse = hint.With(errors.New("the kubelet is running without its data volume"),
+	"the volume is made when the machine restarts, before the kubelet starts")
 
-// Bring makes the data volume that the record claims, if need be, and mounts
+// Ensure makes the data volume that the record claims, if need be, and mounts
 // it. Without a record it changes nothing.
-func (n Node) Bring(ctx context.Context) (State, error) {
-	return n.bring(ctx, func(ctx context.Context, record Record, f Facts, c Choice) error {
+func (n Node) Ensure(ctx context.Context) (State, error) {
+	return n.ensure(ctx, func(ctx context.Context, record Record, f Facts, c Choice) error {
 		if err := n.blockKubelet(ctx); err != nil {
 			return err
 		}
@@ -82,12 +82,12 @@ var ErrNew = errors.New("the data volume is not made yet")
 
 // Use mounts the data volume that the node has had before. It makes none.
 func (n Node) Use(ctx context.Context) (State, error) {
-	return n.bring(ctx, func(context.Context, Record, Facts, Choice) error { return ErrNew })
+	return n.ensure(ctx, func(context.Context, Record, Facts, Choice) error { return ErrNew })
 }
 
-// bring mounts a volume that the node has had. It calls take to prepare any
+// ensure mounts a volume that the node has had. It calls take to prepare any
 // other volume first.
-func (n Node) bring(
+func (n Node) ensure(
 	ctx context.Context, take func(context.Context, Record, Facts, Choice) error,
 ) (State, error) {
 	unlock, err := n.lock()
@@ -144,14 +144,14 @@ func (n Node) bring(
 // blockKubelet prevents the start of the kubelet while a volume is made. It
 // returns ErrInUse if the kubelet is running already.
 func (n Node) blockKubelet(ctx context.Context) error {
-	if err := n.Dir.Remove(LaterFile); err != nil || !n.InUse(ctx) {
+	if err := n.Dir.Remove(DeferFile); err != nil || !n.InUse(ctx) {
 		return err
 	}
-	return errors.Join(ErrInUse, n.Later())
+	return errors.Join(ErrInUse, n.Defer())
 }
 
-// Later lets the kubelet run without its volume until the machine restarts.
-func (n Node) Later() error { return n.Dir.WriteVolatile(LaterFile, nil, 0o644) }
+// Defer lets the kubelet run without its volume until the machine restarts.
+func (n Node) Defer() error { return n.Dir.WriteVolatile(DeferFile, nil, 0o644) }
 
 // choose observes the disks and decides.
 func (n Node) choose(record Record) (Facts, Choice, error) {
@@ -217,9 +217,9 @@ func (n Node) mount(ctx context.Context, f Facts, c Choice, dir string) error {
 	if len(disk(f, c).Uses) == 0 && c.FileSystem == "ext4" {
 		err := n.System.Run(ctx, []string{"e2fsck", "-p", c.Device})
 		if err != nil && exitCode(err) != repaired {
-			return fmt.Errorf("check data volume %s: %w\n"+
-				"hint: nothing on it is touched; `e2fsck -f %[1]s` from a debug shell repairs it, "+
-				"and may lose files", c.Device, err)
+			return hint.With(fmt.Errorf("check data volume %s: %w", c.Device, err),
+				"nothing on it is touched; `e2fsck -f %s` from a debug shell repairs it, "+
+					"and may lose files", c.Device)
 		}
 	}
 
@@ -290,11 +290,7 @@ func (n Node) lock() (unlock func(), err error) {
 		return nil, err
 	}
 
-	f, err := n.Dir.Root().OpenFile("run/loam/data-volume.lock", os.O_RDWR|os.O_CREATE, 0o600)
-	if err == nil {
-		err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
-	}
-
+	f, err := durable.Lock(n.Dir.Root(), "run/loam/data-volume.lock")
 	if err != nil {
 		return nil, fmt.Errorf("lock the data volume: %w", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/hint"
 )
 
 // fakeNode is a node in a directory, with disks in memory. Its mounts are only
@@ -215,7 +216,7 @@ func TestADataVolumeIsMadeOnceAndThenMounted(t *testing.T) {
 	claim := Record{Claim: OfSize(50 * gib), FileSystem: "ext4"}
 	p.claims(claim)
 
-	s, err := p.node().Bring(t.Context())
+	s, err := p.node().Ensure(t.Context())
 	if err != nil || s.Device != "/dev/sdc" || s.Size != 50*gib {
 		t.Fatalf("%+v, %v", s, err)
 	}
@@ -235,7 +236,7 @@ func TestADataVolumeIsMadeOnceAndThenMounted(t *testing.T) {
 		t.Errorf("record %+v", p.record())
 	}
 
-	if s, err := p.node().Bring(t.Context()); err != nil || s.Device != "/dev/sdc" ||
+	if s, err := p.node().Ensure(t.Context()); err != nil || s.Device != "/dev/sdc" ||
 		len(p.did) != len(want) {
 		t.Errorf("again: %+v, %v, %q", s, err, p.did[len(want):])
 	}
@@ -259,7 +260,7 @@ func TestOnlyTheAgentMakesAVolume(t *testing.T) {
 	}
 
 	p.used = true
-	if _, err := p.node().Bring(t.Context()); !errors.Is(err, ErrInUse) || len(p.did) > 0 {
+	if _, err := p.node().Ensure(t.Context()); !errors.Is(err, ErrInUse) || len(p.did) > 0 {
 		t.Errorf("while the kubelet runs: %v, did %q", err, p.did)
 	}
 }
@@ -316,8 +317,8 @@ func TestWhatKeepsAVolumeAway(t *testing.T) {
 			test.scenario(p)
 			p.claims(Record{Claim: OfSize(size), FileSystem: "ext4", Made: test.made})
 
-			s, err := p.node().Bring(t.Context())
-			if err == nil || !strings.Contains(err.Error(), test.err) || s.Device != "" {
+			s, err := p.node().Ensure(t.Context())
+			if err == nil || !strings.Contains(hint.Text(err), test.err) || s.Device != "" {
 				t.Errorf("%+v, %v", s, err)
 			}
 
@@ -373,12 +374,12 @@ func TestADamagedRecordTakesNoOtherDisk(t *testing.T) {
 	p := newFakeNode(t)
 	p.add("sdb", 50*gib)
 	p.write(RecordFile, `{"claim":{"min`)
-	if _, err := p.node().Bring(t.Context()); !errors.Is(err, ErrNone) || len(p.did) > 0 {
+	if _, err := p.node().Ensure(t.Context()); !errors.Is(err, ErrNone) || len(p.did) > 0 {
 		t.Errorf("%v, did %q", err, p.did)
 	}
 
 	volumeOn(p.add("sdc", 30*gib), 30*gib)
-	if s, err := p.node().Bring(t.Context()); err != nil || s.Device != "/dev/sdc" {
+	if s, err := p.node().Ensure(t.Context()); err != nil || s.Device != "/dev/sdc" {
 		t.Errorf("its volume: %+v, %v", s, err)
 	}
 }
@@ -390,7 +391,7 @@ func TestAnAgentThatIsKilledGoesOn(t *testing.T) {
 	volumeOn(p.add("sdb", 50*gib), 50*gib)
 	p.claims(Record{Claim: OfSize(50 * gib), FileSystem: "ext4"})
 	p.mounted["/run/loam/data-volume"] = true
-	if s, err := p.node().Bring(t.Context()); err != nil || s.Device != "/dev/sdb" {
+	if s, err := p.node().Ensure(t.Context()); err != nil || s.Device != "/dev/sdb" {
 		t.Errorf("%+v, %v, did %q", s, err, p.did)
 	}
 }
@@ -401,7 +402,7 @@ func TestSomethingElseIsMountedThere(t *testing.T) {
 	p.claims(Record{Claim: OfSize(50 * gib), FileSystem: "ext4"})
 	p.write("proc/self/mountinfo", "24 23 0:40 / /var/lib/kubelet rw shared:4 - tmpfs tmpfs rw\n")
 
-	_, err := p.node().Bring(t.Context())
+	_, err := p.node().Ensure(t.Context())
 	if err == nil || !strings.Contains(err.Error(),
 		"tmpfs is mounted at /var/lib/kubelet, and is not the data volume") {
 		t.Error(err)

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/loam-os/loam/agent/block"
+	"github.com/loam-os/loam/hint"
 )
 
 // Device is a block device that is open to be read.
@@ -87,8 +88,8 @@ func ObserveOne(m Machine, device string) (Disk, error) {
 
 	b := block.Read(m.Root, name)
 	if b.Size == 0 {
-		return Disk{}, fmt.Errorf("%s: no disk, or one without a medium\n"+
-			"hint: lsblk lists them", device)
+		return Disk{}, hint.With(fmt.Errorf("%s: no disk, or one without a medium", device),
+			"lsblk lists them")
 	}
 
 	uses, err := m.uses()
@@ -175,6 +176,14 @@ func (m Machine) look(node string, size int64) (c Content, busy bool) {
 	defer f.Close()
 
 	return Look(f, size), busy
+}
+
+// Serial returns the serial number of the disk that sysfs calls name, "" if it
+// has none.
+func (m Machine) Serial(name string) string {
+	dir := path.Join("sys/block", name)
+	target, _ := fs.ReadLink(m.Root, dir)
+	return m.serial(dir, target)
 }
 
 // serial returns the serial number of the device, of page 0x80 of SCSI's vital

@@ -12,9 +12,9 @@ import (
 // the kubelet starts only with its volume.
 const RecordFile = "var/lib/loam/volume.json"
 
-// LaterFile, beneath the root directory, lets the kubelet run without its
+// DeferFile, beneath the root directory, lets the kubelet run without its
 // volume until the machine restarts.
-const LaterFile = "run/loam/data-volume-later"
+const DeferFile = "run/loam/data-volume-later"
 
 // Record is what a node stores about its data volume: the last claim, from
 // machine.yaml or a size, and whether it has had a volume.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/loam-os/loam/hint"
 )
 
 // ErrNone says that no disk of the machine can be the data volume now. Another
@@ -74,8 +76,7 @@ func (r *Refusal) Matches() bool {
 // Unwrap returns ErrNone.
 func (r *Refusal) Unwrap() error { return ErrNone }
 
-// Error names the claim, each disk with its evidence, and what to write to
-// machine.yaml.
+// Error names the claim, and each disk with its evidence.
 func (r *Refusal) Error() string {
 	text := fmt.Sprintf("%v: %s", ErrNone, r.Why)
 	if r.Field != "" {
@@ -89,18 +90,25 @@ func (r *Refusal) Error() string {
 		return text
 	}
 
-	text += fmt.Sprintf(" (claimed: %s)\n%s", r.Claim, strings.TrimSuffix(r.List(), "\n"))
+	return text + fmt.Sprintf(" (claimed: %s)\n%s", r.Claim, strings.TrimSuffix(r.List(), "\n"))
+}
+
+// withHints returns the refusal with what to write to machine.yaml, or to do
+// before that.
+func (r *Refusal) withHints() error {
+	if r.Claim.IsZero() {
+		return r
+	}
+
+	var err error = r
 	if slices.ContainsFunc(r.Candidates, func(c Candidate) bool { return c.Offer != "" }) {
-		text += "\nhint: write the line of the disk that is meant to machine.yaml"
+		err = hint.With(err, "write the line of the disk that is meant to machine.yaml")
 	}
-
 	if slices.ContainsFunc(r.Candidates, func(c Candidate) bool { return c.OfferEmptied != "" }) {
-		text += "\n" +
-			"hint: a disk with content is never formatted: if nothing on it is needed, " +
-			"empty it from another system (wipefs --all, and zeros in its first and last MiB)"
+		err = hint.With(err, "a disk with content is never formatted: if nothing on it is needed, "+
+			"empty it from another system (wipefs --all, and zeros in its first and last MiB)")
 	}
-
-	return text
+	return err
 }
 
 // List returns a line or two for each disk.

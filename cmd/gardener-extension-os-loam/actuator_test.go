@@ -22,7 +22,10 @@ func marshal(t *testing.T, object any) []byte {
 }
 
 // reconcile is a document for machines that have joined.
-func reconcile(t *testing.T, updates *extensionsv1alpha1.InPlaceUpdates) *extensionsv1alpha1.OperatingSystemConfig {
+func reconcile(
+	t *testing.T,
+	updates *extensionsv1alpha1.InPlaceUpdates,
+) *extensionsv1alpha1.OperatingSystemConfig {
 	t.Helper()
 	osc := provision(t, pool{})
 	osc.Spec.Purpose = extensionsv1alpha1.OperatingSystemConfigPurposeReconcile
@@ -51,7 +54,10 @@ func TestReconcile(t *testing.T) {
 		{name: "machines that are replaced", osc: reconcile(t, nil)},
 		{
 			name: "machines that are updated in place",
-			osc:  reconcile(t, &extensionsv1alpha1.InPlaceUpdates{OperatingSystemVersion: "1.2.0", KubeletVersion: "1.36.3"}),
+			osc: reconcile(t, &extensionsv1alpha1.InPlaceUpdates{
+				OperatingSystemVersion: "1.2.0",
+				KubeletVersion:         "1.36.3",
+			}),
 			want: answer{Updates: &extensionsv1alpha1.InPlaceUpdatesStatus{OSUpdate: &extensionsv1alpha1.OSUpdate{
 				Command: "loam",
 				Args:    []string{"upgrade", "--to", "1.2.0"},
@@ -62,7 +68,11 @@ func TestReconcile(t *testing.T) {
 			osc:  reconcile(t, &extensionsv1alpha1.InPlaceUpdates{}),
 			want: answer{Error: "spec.inPlaceUpdates.operatingSystemVersion: empty: want a version of the machine image"},
 		},
-		{name: "an unknown purpose", osc: other, want: answer{Error: `spec.purpose: "inspect" is not known here: want provision or reconcile`}},
+		{
+			name: "an unknown purpose",
+			osc:  other,
+			want: answer{Error: `spec.purpose: "inspect" is not known here: want provision or reconcile`},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for name, call := range map[string]func() ([]byte, []extensionsv1alpha1.Unit, []extensionsv1alpha1.File, *extensionsv1alpha1.InPlaceUpdatesStatus, error){
@@ -74,7 +84,12 @@ func TestReconcile(t *testing.T) {
 				},
 			} {
 				text, units, files, updates, err := call()
-				got := answer{UserData: len(text) > 0, Units: units, Files: files, Updates: updates}
+				got := answer{
+					UserData: len(text) > 0,
+					Units:    units,
+					Files:    files,
+					Updates:  updates,
+				}
 				if err != nil {
 					got.Error = err.Error()
 				}
@@ -86,17 +101,22 @@ func TestReconcile(t *testing.T) {
 	}
 }
 
-// TestLoamDoesWhatOSUpdateSays: the version of the command is the one that a node which gets
-// the document, status included, is updated to, and `loam upgrade` knows the flag.
+// TestLoamDoesWhatOSUpdateSays: the version of the command is the one that a
+// node which gets the document, status included, is updated to, and `loam
+// upgrade` knows the flag.
 func TestLoamDoesWhatOSUpdateSays(t *testing.T) {
-	doc := reconcile(t, &extensionsv1alpha1.InPlaceUpdates{OperatingSystemVersion: "1.2.0", KubeletVersion: "1.36.3"})
+	doc := reconcile(t, &extensionsv1alpha1.InPlaceUpdates{
+		OperatingSystemVersion: "1.2.0",
+		KubeletVersion:         "1.36.3",
+	})
 	updates, err := osUpdate(doc.Spec.InPlaceUpdates)
 	if err != nil {
 		t.Fatal(err)
 	}
 	doc.Status.InPlaceUpdates = updates
 
-	// As a Secret for node agents has it: without type, purpose and what is the API server's.
+	// As a Secret for node agents has it: without type, purpose and what is the API
+	// server's.
 	doc.Spec.Type, doc.Spec.Purpose = "", ""
 	read, err := osc.Decode("osc.yaml", marshal(t, doc))
 	if err != nil {

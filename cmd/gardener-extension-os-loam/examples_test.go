@@ -42,7 +42,8 @@ func read(t *testing.T, name string) string {
 	return string(text)
 }
 
-// decode decodes the documents of a text strictly, as kinds of Gardener and Kubernetes.
+// decode decodes the documents of a text strictly, as kinds of Gardener and
+// Kubernetes.
 func decode(t *testing.T, text string) []runtime.Object {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -75,8 +76,8 @@ func example[T runtime.Object](t *testing.T, name string) T {
 	return *new(T)
 }
 
-// renderChart returns the objects that gardenlet makes of the chart, with the values of
-// the example. The archive is made as the example says.
+// renderChart returns the objects that gardenlet makes of the chart, with the
+// values of the example. The archive is made as the example says.
 func renderChart(t *testing.T) []string {
 	t.Helper()
 	archive, err := exec.CommandContext(t.Context(), "tar", "-C", examples, "-cz", "chart").Output()
@@ -90,7 +91,11 @@ func renderChart(t *testing.T) []string {
 	}
 	values["gardener"] = map[string]any{"version": "v1.149.0"}
 
-	renderer := chartrenderer.NewWithServerVersion(&utilversion.Info{GitVersion: "v1.36.3", Major: "1", Minor: "36"})
+	renderer := chartrenderer.NewWithServerVersion(&utilversion.Info{
+		GitVersion: "v1.36.3",
+		Major:      "1",
+		Minor:      "36",
+	})
 	rendered, err := renderer.RenderArchive(archive, deployment.Name, extensionNamespace, values)
 	if err != nil {
 		t.Fatal(err)
@@ -130,14 +135,20 @@ func TestChart(t *testing.T) {
 }
 
 func TestControllerRegistration(t *testing.T) {
-	registration := example[*gardencorev1beta1.ControllerRegistration](t, "controller-registration.yaml")
+	registration := example[*gardencorev1beta1.ControllerRegistration](
+		t,
+		"controller-registration.yaml",
+	)
 	deployment := example[*gardencorev1.ControllerDeployment](t, "controller-registration.yaml")
 
 	resources := registration.Spec.Resources
-	if len(resources) != 1 || resources[0].Kind != extensionsv1alpha1.OperatingSystemConfigResource || resources[0].Type != Type {
+	if len(resources) != 1 ||
+		resources[0].Kind != extensionsv1alpha1.OperatingSystemConfigResource ||
+		resources[0].Type != Type {
 		t.Errorf("resources %+v", resources)
 	}
-	if refs := registration.Spec.Deployment.DeploymentRefs; len(refs) != 1 || refs[0].Name != deployment.Name {
+	if refs := registration.Spec.Deployment.DeploymentRefs; len(refs) != 1 ||
+		refs[0].Name != deployment.Name {
 		t.Errorf("the ControllerDeployment is %s, the references are %+v", deployment.Name, refs)
 	}
 	if url := deployment.Helm.OCIRepository.GetURL(); !strings.HasSuffix(url, "/os-loam:"+imageVersion(t)) {
@@ -145,8 +156,8 @@ func TestControllerRegistration(t *testing.T) {
 	}
 }
 
-// TestShootOfTheCloudProfile: the CloudProfile has the image that the Shoot asks for, and
-// a document with the Shoot's providerConfig has user data.
+// TestShootOfTheCloudProfile: the CloudProfile has the image that the Shoot
+// asks for, and a document with the Shoot's providerConfig has user data.
 func TestShootOfTheCloudProfile(t *testing.T) {
 	image := example[*gardencorev1beta1.CloudProfile](t, "cloudprofile.yaml").Spec.MachineImages[0]
 	worker := example[*gardencorev1beta1.Shoot](t, "shoot.yaml").Spec.Provider.Workers[0]
@@ -155,7 +166,8 @@ func TestShootOfTheCloudProfile(t *testing.T) {
 	if image.Name != Type || worker.Machine.Image.Name != Type {
 		t.Errorf("images %s and %s, want %s", image.Name, worker.Machine.Image.Name, Type)
 	}
-	if got := image.Versions[0]; got.Version != version || !got.InPlaceUpdates.Supported || *got.InPlaceUpdates.MinVersionForUpdate != version {
+	if got := image.Versions[0]; got.Version != version || !got.InPlaceUpdates.Supported ||
+		*got.InPlaceUpdates.MinVersionForUpdate != version {
 		t.Errorf("the CloudProfile has version %+v, want %s", got, version)
 	}
 	if got := *worker.Machine.Image.Version; got != version {

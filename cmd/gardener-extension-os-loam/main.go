@@ -1,6 +1,6 @@
-// Command gardener-extension-os-loam is the extension by which a Gardener landscape
-// creates machines with Loam: it answers each OperatingSystemConfig of type loam. It
-// runs in a seed; see examples/gardener.
+// Command gardener-extension-os-loam is the extension by which a Gardener
+// landscape creates machines with Loam: it answers each OperatingSystemConfig
+// of type loam. It runs in a seed; see examples/gardener.
 //
 // It is a Go module of its own: Gardener's extension library around a pure
 // function that makes a machine.yaml of what Gardener has for a machine.
@@ -28,8 +28,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager/signals"
 )
 
-// name is what Gardener calls the extension, and Type what an OperatingSystemConfig or
-// a machine image of a CloudProfile says to get it.
+// name is what Gardener calls the extension, and Type what an
+// OperatingSystemConfig or a machine image of a CloudProfile says to get it.
 const (
 	name = "os-loam"
 	Type = "loam"
@@ -107,8 +107,8 @@ func command() *cobra.Command {
 	return cmd
 }
 
-// newManager makes a manager with the probes and the heartbeat by which Gardener sees
-// that the extension is well.
+// newManager makes a manager with the probes and the heartbeat by which
+// Gardener sees that the extension is well.
 func (o *options) newManager() (manager.Manager, error) {
 	options := o.manager.Completed().Options()
 	log.SetLogger(options.Logger)

@@ -48,8 +48,8 @@ type seed struct {
 	health, metrics string
 }
 
-// startSeed starts an API server with Gardener's resources and the controller, which has
-// the rights that its chart gives it.
+// startSeed starts an API server with Gardener's resources and the controller,
+// which has the rights that its chart gives it.
 func startSeed(t *testing.T) seed {
 	t.Helper()
 	t.Chdir(repository) // The programs of the cluster are built there.
@@ -65,7 +65,10 @@ func startSeed(t *testing.T) seed {
 		s.install(t, name)
 	}
 	s.create(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: "+extensionNamespace+"}\n")
-	s.create(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: "+shootNamespace+", labels: {gardener.cloud/role: shoot}}\n")
+	s.create(
+		t,
+		"apiVersion: v1\nkind: Namespace\nmetadata: {name: "+shootNamespace+", labels: {gardener.cloud/role: shoot}}\n",
+	)
 	s.create(t, `apiVersion: extensions.gardener.cloud/v1alpha1
 kind: Cluster
 metadata: {name: `+shootNamespace+`}
@@ -78,7 +81,13 @@ spec:
 		s.create(t, text)
 	}
 
-	s.start(t, control.Kubeconfig(t, "system:serviceaccount:"+extensionNamespace+":gardener-extension-os-loam"))
+	s.start(
+		t,
+		control.Kubeconfig(
+			t,
+			"system:serviceaccount:"+extensionNamespace+":gardener-extension-os-loam",
+		),
+	)
 	return s
 }
 
@@ -94,7 +103,14 @@ func (s seed) start(t *testing.T, kubeconfig string) {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- run(ctx, io.Discard, "--kubeconfig="+file, "--health-bind-address="+s.health, "--metrics-bind-address="+s.metrics, "--log-level=error")
+		ended <- run(
+			ctx,
+			io.Discard,
+			"--kubeconfig="+file,
+			"--health-bind-address="+s.health,
+			"--metrics-bind-address="+s.metrics,
+			"--log-level=error",
+		)
 	}()
 	t.Cleanup(func() {
 		stop()
@@ -111,10 +127,12 @@ func connect(t *testing.T, kubeconfig string) client.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), controller.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
+
 	c, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
 		t.Fatal(err)
@@ -135,15 +153,29 @@ func freeAddress(t *testing.T) string {
 // install makes the CustomResourceDefinition that is in Gardener's module.
 func (s seed) install(t *testing.T, resource string) {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/gardener/gardener").Output()
+	out, err := exec.CommandContext(
+		t.Context(),
+		"go",
+		"list",
+		"-m",
+		"-f",
+		"{{.Dir}}",
+		"github.com/gardener/gardener",
+	).Output()
 	if err != nil {
 		t.Fatalf("find Gardener's module: %v", err)
 	}
+
 	name := "10-crd-extensions.gardener.cloud_" + resource + ".yaml"
-	text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(out)), "example/seed-crds", name))
+	text, err := os.ReadFile(filepath.Join(
+		strings.TrimSpace(string(out)),
+		"example/seed-crds",
+		name,
+	))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	s.create(t, string(text))
 }
 
@@ -168,8 +200,10 @@ func (s seed) await(t *testing.T, what string, do func() error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
+
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
+
 	for {
 		err := do()
 		if err == nil {
@@ -184,15 +218,22 @@ func (s seed) await(t *testing.T, what string, do func() error) {
 }
 
 // answered waits until osc is answered to its last generation, in that state.
-func (s seed) answered(t *testing.T, osc *extensionsv1alpha1.OperatingSystemConfig, state gardencorev1beta1.LastOperationState) {
+func (s seed) answered(
+	t *testing.T,
+	osc *extensionsv1alpha1.OperatingSystemConfig,
+	state gardencorev1beta1.LastOperationState,
+) {
 	t.Helper()
 	s.await(t, "the answer to "+osc.Name, func() error {
 		if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(osc), osc); err != nil {
 			return err
 		}
 		last := osc.Status.LastOperation
-		if last == nil || last.State != state || osc.Status.ObservedGeneration != osc.Generation || osc.Annotations["gardener.cloud/operation"] != "" {
-			return fmt.Errorf("status %+v of generation %d, last operation %+v", osc.Status, osc.Generation, last)
+		if last == nil || last.State != state ||
+			osc.Status.ObservedGeneration != osc.Generation ||
+			osc.Annotations["gardener.cloud/operation"] != "" {
+			return fmt.Errorf("status %+v of generation %d, last operation %+v",
+				osc.Status, osc.Generation, last)
 		}
 		return nil
 	})
@@ -214,7 +255,10 @@ func get(t *testing.T, url string) string {
 }
 
 // asked is osc as gardenlet writes it: it marks what is to be reconciled.
-func asked(osc *extensionsv1alpha1.OperatingSystemConfig, name string) *extensionsv1alpha1.OperatingSystemConfig {
+func asked(
+	osc *extensionsv1alpha1.OperatingSystemConfig,
+	name string,
+) *extensionsv1alpha1.OperatingSystemConfig {
 	osc.Name = name
 	osc.Annotations = map[string]string{"gardener.cloud/operation": "reconcile"}
 	return osc
@@ -226,7 +270,10 @@ func TestInASeed(t *testing.T) {
 	other := asked(provision(t, pool{}), "other")
 	other.Spec.Type = "gardenlinux"
 	first := asked(provision(t, pool{}), "pool-init")
-	joined := asked(reconcile(t, &extensionsv1alpha1.InPlaceUpdates{OperatingSystemVersion: "1.2.0", KubeletVersion: "1.36.3"}), "pool-original")
+	joined := asked(reconcile(t, &extensionsv1alpha1.InPlaceUpdates{
+		OperatingSystemVersion: "1.2.0",
+		KubeletVersion:         "1.36.3",
+	}), "pool-original")
 	wrong := asked(provision(t, pool{}), "wrong")
 	wrong.Spec.Files = wrong.Spec.Files[1:]
 	for _, osc := range []*extensionsv1alpha1.OperatingSystemConfig{other, first, joined, wrong} {
@@ -280,7 +327,8 @@ func TestInASeed(t *testing.T) {
 		return fmt.Errorf("%s is still there: %v", first.Name, err)
 	})
 
-	if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(other), other); err != nil || other.Status.LastOperation != nil || len(other.Finalizers) > 0 {
+	if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(other), other); err != nil ||
+		other.Status.LastOperation != nil || len(other.Finalizers) > 0 {
 		t.Errorf("the extension answers for another type: %+v, %v", other.Status, err)
 	}
 	s.checkOperation(t)
@@ -294,7 +342,10 @@ func (s seed) checkUserData(t *testing.T, osc *extensionsv1alpha1.OperatingSyste
 	}
 	ref := osc.Status.CloudConfig.SecretRef
 	var secret corev1.Secret
-	if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, &secret); err != nil {
+	if err := s.client.Get(t.Context(), client.ObjectKey{
+		Namespace: ref.Namespace,
+		Name:      ref.Name,
+	}, &secret); err != nil {
 		t.Fatal(err)
 	}
 
@@ -305,7 +356,8 @@ func (s seed) checkUserData(t *testing.T, osc *extensionsv1alpha1.OperatingSyste
 	if diff := cmp.Diff(string(want), string(secret.Data[extensionsv1alpha1.OperatingSystemConfigSecretDataKey])); diff != "" {
 		t.Errorf("user data in Secret %s (-want +got):\n%s", ref.Name, diff)
 	}
-	if owners := secret.OwnerReferences; ref.Namespace != osc.Namespace || len(owners) != 1 || owners[0].UID != osc.UID {
+	if owners := secret.OwnerReferences; ref.Namespace != osc.Namespace || len(owners) != 1 ||
+		owners[0].UID != osc.UID {
 		t.Errorf("Secret %s of %s belongs to %+v", ref.Name, ref.Namespace, owners)
 	}
 }
@@ -316,11 +368,16 @@ func (s seed) checkOperation(t *testing.T) {
 	for _, path := range []string{"/healthz", "/readyz"} {
 		get(t, "http://"+s.health+path)
 	}
+
 	if text := get(t, "http://"+s.metrics+"/metrics"); !strings.Contains(text, `controller_runtime_reconcile_total{controller="operatingsystemconfig",result="success"}`) {
 		t.Error("no metrics of the controller")
 	}
+
 	for _, name := range []string{"os-loam-leader-election", "gardener-extension-heartbeat"} {
-		if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: extensionNamespace, Name: name}, &coordinationv1.Lease{}); err != nil {
+		if err := s.client.Get(t.Context(), client.ObjectKey{
+			Namespace: extensionNamespace,
+			Name:      name,
+		}, &coordinationv1.Lease{}); err != nil {
 			t.Error(err)
 		}
 	}

@@ -23,8 +23,8 @@ import (
 // (pkg/component/extensions/operatingsystemconfig/nodeinit of Gardener).
 const maxUserData = 16 * 1024
 
-// initScript is of the reference's first start: it fetches its node agent. Loam is the
-// node agent.
+// initScript is a file of the reference's first start: it fetches its node agent. Loam
+// is the node agent.
 const initScript = nodeagentconfigv1alpha1.BaseDir + "/init.sh"
 
 // required are the files without which a machine cannot join.
@@ -35,13 +35,15 @@ var required = []string{
 	nodeagentconfigv1alpha1.BootstrapTokenFilePath,
 }
 
-// userData returns the user data for an OperatingSystemConfig of purpose provision: a
-// machine.yaml of Loam with the files of Gardener's node agent. It begins with what
-// spec.providerConfig has, which is a machine.yaml, too: where systems for updates come
-// from, for example. The placeholders in it are for Gardener's machine-controller-manager.
+// userData returns the user data for an OperatingSystemConfig of purpose
+// provision: a machine.yaml of Loam with the files of Gardener's node agent. It
+// begins with what spec.providerConfig has, which is a machine.yaml, too: where
+// systems for updates come from, for example. The placeholders in it are for
+// Gardener's machine-controller-manager.
 func userData(osc *extensionsv1alpha1.OperatingSystemConfig) ([]byte, error) {
 	if osc.Spec.Purpose != extensionsv1alpha1.OperatingSystemConfigPurposeProvision {
-		return nil, fmt.Errorf("spec.purpose: %q has no user data: want provision", osc.Spec.Purpose)
+		return nil, fmt.Errorf("spec.purpose: %q has no user data: want provision",
+			osc.Spec.Purpose)
 	}
 	doc, err := providerConfig(osc)
 	if err != nil {
@@ -72,12 +74,16 @@ var longest = strings.NewReplacer(
 	"<<MACHINE_NAME>>", strings.Repeat("m", 63),
 )
 
-// check reports what would keep a machine from taking the user data: its size, or what
-// Loam's own reader finds once the placeholders have been replaced.
+// check reports what would keep a machine from taking the user data: its size,
+// or what Loam's own reader finds once the placeholders have been replaced.
 func check(text []byte) error {
 	replaced := []byte(longest.Replace(string(text)))
 	if len(replaced) > maxUserData {
-		return fmt.Errorf("the user data has %d bytes, more than the %d that providers take; hint: shorten spec.providerConfig, or the bundle of certificate authorities", len(replaced), maxUserData)
+		return fmt.Errorf(
+			"the user data has %d bytes, more than the %d that providers take; hint: shorten spec.providerConfig, or the bundle of certificate authorities",
+			len(replaced),
+			maxUserData,
+		)
 	}
 	_, err := machine.Decode("user data", replaced)
 	return err
@@ -104,7 +110,11 @@ func providerConfig(osc *extensionsv1alpha1.OperatingSystemConfig) (*yaml.Node, 
 		{"files", len(m.Files) > 0},
 	} {
 		if own.set {
-			return nil, fmt.Errorf("%s.%s: Gardener says that for each machine; hint: leave it out", at, own.field)
+			return nil, fmt.Errorf(
+				"%s.%s: Gardener says that for each machine; hint: leave it out",
+				at,
+				own.field,
+			)
 		}
 	}
 
@@ -142,14 +152,19 @@ func filesOf(osc *extensionsv1alpha1.OperatingSystemConfig) (*yaml.Node, error) 
 
 	for _, pattern := range required {
 		if !has(osc, pattern) {
-			errs = append(errs, fmt.Errorf("spec.files: no %s, without which a machine cannot join its cluster", pattern))
+			errs = append(
+				errs,
+				fmt.Errorf("spec.files: no %s, without which a machine cannot join its cluster",
+					pattern),
+			)
 		}
 	}
 	return list, errors.Join(errs...)
 }
 
-// fileOf returns f as it is in a machine.yaml. Text stays text, so that the placeholders
-// are found, and in quotes, so that a token of digits is no number.
+// fileOf returns f as it is in a machine.yaml. Text stays text, so that the
+// placeholders are found, and in quotes, so that a token of digits is no
+// number.
 func fileOf(f extensionsv1alpha1.File) (*yaml.Node, error) {
 	if f.Content.Inline == nil {
 		return nil, errors.New("has no inline content, and a new machine can fetch none")
@@ -161,7 +176,11 @@ func fileOf(f extensionsv1alpha1.File) (*yaml.Node, error) {
 
 	file := mapping("path", scalar(f.Path))
 	if f.Permissions != nil {
-		add(file, "mode", &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: fmt.Sprintf("0%o", *f.Permissions)})
+		add(file, "mode", &yaml.Node{
+			Kind:  yaml.ScalarNode,
+			Tag:   "!!int",
+			Value: fmt.Sprintf("0%o", *f.Permissions),
+		})
 	}
 	if isText(data) {
 		add(file, "content", quoted(string(data)))
@@ -192,8 +211,8 @@ func has(osc *extensionsv1alpha1.OperatingSystemConfig, pattern string) bool {
 	return false
 }
 
-// leftOut returns the names of units and files of osc that the user data does not have,
-// but for those of the reference's own first start.
+// leftOut returns the names of units and files of osc that the user data does
+// not have, but for those of the reference's own first start.
 func leftOut(osc *extensionsv1alpha1.OperatingSystemConfig) []string {
 	var names []string
 	for _, u := range osc.Spec.Units {
@@ -215,12 +234,14 @@ func readConfig(name string) (*extensionsv1alpha1.OperatingSystemConfig, error) 
 	if err != nil {
 		return nil, err
 	}
+
 	osc := &extensionsv1alpha1.OperatingSystemConfig{}
 	if err := k8syaml.UnmarshalStrict(text, osc); err != nil {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
 	if osc.Kind != extensionsv1alpha1.OperatingSystemConfigResource {
-		return nil, fmt.Errorf("read %s: kind: %q, want %s", name, osc.Kind, extensionsv1alpha1.OperatingSystemConfigResource)
+		return nil, fmt.Errorf("read %s: kind: %q, want %s",
+			name, osc.Kind, extensionsv1alpha1.OperatingSystemConfigResource)
 	}
 	return osc, nil
 }

@@ -27,7 +27,13 @@ import (
 )
 
 // authority has the size of a real bundle during a rotation: two certificates.
-var authority = []byte(strings.Repeat("-----BEGIN CERTIFICATE-----\n"+strings.Repeat(strings.Repeat("a", 64)+"\n", 22)+"-----END CERTIFICATE-----\n", 2))
+var authority = []byte(strings.Repeat(
+	"-----BEGIN CERTIFICATE-----\n"+strings.Repeat(
+		strings.Repeat("a", 64)+"\n",
+		22,
+	)+"-----END CERTIFICATE-----\n",
+	2,
+))
 
 // pool is what a Shoot says of the machines that a document is for.
 type pool struct {
@@ -35,7 +41,8 @@ type pool struct {
 	registryCA bool
 }
 
-// provision is the OperatingSystemConfig that Gardener's own code makes for new machines.
+// provision is the OperatingSystemConfig that Gardener's own code makes for new
+// machines.
 func provision(t *testing.T, p pool) *extensionsv1alpha1.OperatingSystemConfig {
 	t.Helper()
 	config := nodeagent.ComponentConfig("gardener-node-agent-pool-77ac3", semver.MustParse("1.36.3"), "https://api.project.example.com",
@@ -43,16 +50,26 @@ func provision(t *testing.T, p pool) *extensionsv1alpha1.OperatingSystemConfig {
 			SecretName: "gardener-opentelemetry-collector",
 			Path:       "/var/lib/opentelemetry-collector/auth-token",
 		}})
-	units, files, err := nodeinit.Config(p.worker, "registry.example.com/node-agent:v1", config, authority, p.registryCA)
+	units, files, err := nodeinit.Config(
+		p.worker,
+		"registry.example.com/node-agent:v1",
+		config,
+		authority,
+		p.registryCA,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return &extensionsv1alpha1.OperatingSystemConfig{
 		TypeMeta: metav1.TypeMeta{
 			APIVersion: extensionsv1alpha1.SchemeGroupVersion.String(),
 			Kind:       extensionsv1alpha1.OperatingSystemConfigResource,
 		},
-		ObjectMeta: metav1.ObjectMeta{Name: "gardener-node-agent-pool-77ac3-init", Namespace: "shoot--project--example"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      "gardener-node-agent-pool-77ac3-init",
+			Namespace: "shoot--project--example",
+		},
 		Spec: extensionsv1alpha1.OperatingSystemConfigSpec{
 			DefaultSpec: extensionsv1alpha1.DefaultSpec{Type: Type},
 			Purpose:     extensionsv1alpha1.OperatingSystemConfigPurposeProvision,
@@ -73,15 +90,20 @@ type drive struct{ text []byte }
 
 func (drive) String() string { return "sr0 (CIDATA)" }
 
+func (drive) Serial() string { return "" }
+
 func (d drive) Read(int64, ...string) (map[string][]byte, error) {
 	return map[string][]byte{"user-data": d.text, "meta-data": []byte("instance-id: x\n")}, nil
 }
 
-// started returns the files in the node agent's directory, with their modes, of a machine
-// that was started with user data.
+// started returns the files in the node agent's directory, with their modes, of
+// a machine that was started with user data.
 func started(t *testing.T, text []byte) (machine.Machine, map[string]string) {
 	t.Helper()
-	doc, err := source.Find(t.Context(), source.Env{Drives: func() ([]source.Drive, error) { return []source.Drive{drive{text}}, nil }})
+	doc, err := source.Find(
+		t.Context(),
+		source.Env{Drives: func() ([]source.Drive, error) { return []source.Drive{drive{text}}, nil }},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,10 +138,11 @@ func started(t *testing.T, text []byte) (machine.Machine, map[string]string) {
 	return m, files
 }
 
-// TestUserData: a machine that was started with the user data for a document of Gardener
-// has all files that the reference needs to join, byte for byte.
+// TestUserData: a machine that was started with the user data for a document of
+// Gardener has all files that the reference needs to join, byte for byte.
 func TestUserData(t *testing.T) {
-	// All digits, and an exponent: YAML has such tokens as numbers, if they are not in quotes.
+	// All digits, and an exponent: YAML has such tokens as numbers, if they are not
+	// in quotes.
 	const token, name = "123456.1234567890123e10", "shoot--project--example-pool-z1-5d8c7-x2x7b"
 
 	for _, test := range []struct {
@@ -132,7 +155,10 @@ func TestUserData(t *testing.T) {
 		{
 			name: "a volume for kubelet",
 			pool: pool{worker: gardencorev1beta1.Worker{
-				DataVolumes:           []gardencorev1beta1.DataVolume{{Name: "kubelet", VolumeSize: "50Gi"}},
+				DataVolumes: []gardencorev1beta1.DataVolume{{
+					Name:       "kubelet",
+					VolumeSize: "50Gi",
+				}},
 				KubeletDataVolumeName: new("kubelet"),
 			}},
 		},
@@ -161,7 +187,8 @@ func TestUserData(t *testing.T) {
 
 			want := map[string]string{}
 			for _, f := range osc.Spec.Files {
-				if !strings.HasPrefix(f.Path, nodeagentconfigv1alpha1.BaseDir) || strings.HasSuffix(f.Path, ".sh") {
+				if !strings.HasPrefix(f.Path, nodeagentconfigv1alpha1.BaseDir) ||
+					strings.HasSuffix(f.Path, ".sh") {
 					continue
 				}
 				content := []byte(f.Content.Inline.Data)
@@ -274,12 +301,18 @@ spec.files: no /var/lib/gardener-node-agent/credentials/bootstrap-token, without
 		},
 		{
 			name: "a Secret",
-			osc:  content(extensionsv1alpha1.FileContent{SecretRef: &extensionsv1alpha1.FileContentSecretRef{Name: "ca", DataKey: "bundle.crt"}}),
+			osc: content(extensionsv1alpha1.FileContent{SecretRef: &extensionsv1alpha1.FileContentSecretRef{
+				Name:    "ca",
+				DataKey: "bundle.crt",
+			}}),
 			want: "spec.files[0], /var/lib/gardener-node-agent/cluster-ca.crt: has no inline content, and a new machine can fetch none",
 		},
 		{
 			name: "no base64",
-			osc:  content(extensionsv1alpha1.FileContent{Inline: &extensionsv1alpha1.FileContentInline{Encoding: "b64", Data: "?"}}),
+			osc: content(extensionsv1alpha1.FileContent{Inline: &extensionsv1alpha1.FileContentInline{
+				Encoding: "b64",
+				Data:     "?",
+			}}),
 			want: "spec.files[0], /var/lib/gardener-node-agent/cluster-ca.crt: decode the content: illegal base64 data at input byte 0",
 		},
 		{
@@ -297,7 +330,8 @@ spec.files: no /var/lib/gardener-node-agent/credentials/bootstrap-token, without
 			want: "bytes, more than the 16384 that providers take",
 		},
 		{
-			name: "a host name for all machines of a pool", osc: withConfig(t, head+`"hostname":"a"}`),
+			name: "a host name for all machines of a pool",
+			osc:  withConfig(t, head+`"hostname":"a"}`),
 			want: "spec.providerConfig.hostname: Gardener says that for each machine; hint: leave it out",
 		},
 		{
@@ -309,7 +343,11 @@ spec.files: no /var/lib/gardener-node-agent/credentials/bootstrap-token, without
 			want: "spec.providerConfig:1: upgrades: unknown field; hint: did you mean upgrade?",
 		},
 		{
-			name: "a configuration of another provider", osc: withConfig(t, `{"apiVersion":"memoryone.os.extensions.gardener.cloud/v1alpha1","kind":"OperatingSystemConfiguration"}`),
+			name: "a configuration of another provider",
+			osc: withConfig(
+				t,
+				`{"apiVersion":"memoryone.os.extensions.gardener.cloud/v1alpha1","kind":"OperatingSystemConfiguration"}`,
+			),
 			want: "is not known here; hint: write apiVersion: loam.dev/v1alpha1",
 		},
 	} {

@@ -12,10 +12,11 @@ import (
 	"github.com/loam-os/loam/agent/live"
 	"github.com/loam-os/loam/agent/netboot"
 	"github.com/loam-os/loam/agent/stick"
+	"github.com/loam-os/loam/hint"
 )
 
 func main() {
-	fmt.Fprintf(os.Stderr, "init: %v\n", boot.AsInit(start))
+	fmt.Fprintln(os.Stderr, "init:", hint.Text(boot.AsInit(start)))
 	os.Exit(1)
 }
 

@@ -9,9 +9,10 @@ import (
 	"os"
 
 	"github.com/loam-os/loam/agent/boot"
+	"github.com/loam-os/loam/hint"
 )
 
 func main() {
-	fmt.Fprintf(os.Stderr, "init: %v\n", boot.AsInit((*boot.Init).Main))
+	fmt.Fprintln(os.Stderr, "init:", hint.Text(boot.AsInit((*boot.Init).Main)))
 	os.Exit(1)
 }

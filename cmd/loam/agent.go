@@ -1,9 +1,10 @@
 package main
 
 import (
-	"fmt"
+	"errors"
 	"os"
 	"os/signal"
+	"runtime/debug"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
@@ -11,7 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/loam-os/loam/agent"
+	"github.com/loam-os/loam/hint"
 )
+
+// memoryLimit is below MemoryHigh= of the agent's unit: garbage is collected
+// before the kernel slows the agent down.
+const memoryLimit = 192 << 20
 
 func agentCommand() *cobra.Command {
 	return &cobra.Command{
@@ -20,10 +26,11 @@ func agentCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if os.Geteuid() != 0 {
-				return fmt.Errorf("the agent changes the node: it must be root\n" +
-					"hint: systemd starts it, see `systemctl status loam-agent`")
+				return hint.With(errors.New("the agent changes the node: it must be root"),
+					"systemd starts it, see `systemctl status loam-agent`")
 			}
 
+			debug.SetMemoryLimit(memoryLimit)
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, unix.SIGTERM)
 			defer stop()
 			log := logger()
@@ -42,6 +49,6 @@ func logger() *zap.Logger {
 		EncodeLevel:    zapcore.LowercaseLevelEncoder,
 		EncodeDuration: zapcore.StringDurationEncoder,
 	}
-	return zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(config),
-		zapcore.Lock(os.Stderr), zap.InfoLevel))
+	return zap.New(hintCore{zapcore.NewCore(zapcore.NewConsoleEncoder(config),
+		zapcore.Lock(os.Stderr), zap.InfoLevel)})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/loam-os/loam/agent/control"
+	"github.com/loam-os/loam/hint"
 )
 
 // cmdAgent is `agent SOCKET ANSWER ASKED` of scripts: an agent listens on
@@ -43,6 +44,7 @@ type reply struct {
 	Outcome control.Outcome
 	Report  control.VerifyReport
 	Error   string
+	Hints   []string
 }
 
 func (s scripted) Apply(_ context.Context, r control.ApplyRequest) (control.Outcome, error) {
@@ -98,9 +100,13 @@ func (s scripted) ask(verb string, request any) (reply, error) {
 		return a, err
 	}
 
-	if a.Error != "" {
-		return a, errors.New(a.Error)
+	if a.Error == "" {
+		return a, nil
 	}
 
-	return a, nil
+	failed := errors.New(a.Error)
+	for _, advice := range a.Hints {
+		failed = hint.With(failed, "%s", advice)
+	}
+	return a, failed
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/offline"
 	"github.com/loam-os/loam/agent/source"
+	"github.com/loam-os/loam/hint"
 )
 
 // applying is what `loam apply` was asked for.
@@ -77,8 +78,10 @@ func (a applying) run(cmd *cobra.Command) error {
 			return err
 		}
 	} else if a.dryRun {
-		return errors.New("--dry-run without FILE: only the agent reads the node's source\n" +
-			"hint: loam apply --dry-run FILE")
+		return hint.With(
+			errors.New("--dry-run without FILE: only the agent reads the node's source"),
+			"loam apply --dry-run FILE",
+		)
 	}
 
 	ctx, stop := interruptible(cmd)
@@ -100,7 +103,7 @@ func (a applying) plan(cmd *cobra.Command, doc source.Document) error {
 		return err
 	}
 
-	fmt.Fprintf(cmd.ErrOrStderr(), "loam: no plan: %v\n", err)
+	fmt.Fprintln(cmd.ErrOrStderr(), hint.Sprintf("loam: no plan: %v", err))
 	return nil
 }
 
@@ -119,8 +122,13 @@ func (a applying) ask(ctx context.Context, out, progress io.Writer, doc source.D
 		fmt.Fprintf(out, "on trial until %s: %s\n"+
 			"  `loam confirm` keeps it, `loam rollback` ends it\n", clock(o.Until), o.Generation)
 	case control.Reverted:
-		return fmt.Errorf("%s was taken back: %s\nthe node runs %s again\n"+
-			"hint: correct it, or try it again with `loam apply`", o.From, o.Reason, o.Generation)
+		return hint.With(
+			fmt.Errorf(
+				"%s was taken back: %s\nthe node runs %s again",
+				o.From, o.Reason, o.Generation,
+			),
+			"correct it, or try it again with `loam apply`",
+		)
 	default:
 		fmt.Fprintf(out, "%s %s\n", o.Result, o.Generation)
 		if o.Reason != "" {

@@ -12,6 +12,7 @@ import (
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/offline"
 	"github.com/loam-os/loam/agent/show"
+	"github.com/loam-os/loam/hint"
 )
 
 func diffCommand() *cobra.Command {
@@ -106,8 +107,8 @@ func (g generations) find(name string) (generation.Manifest, error) {
 		}
 	}
 
-	return generation.Manifest{}, fmt.Errorf("generation %s: not on this node\n"+
-		"hint: `loam history` lists them", name)
+	return generation.Manifest{}, hint.With(fmt.Errorf("generation %s: not on this node", name),
+		"`loam history` lists them")
 }
 
 // before is the newest generation before m of the same OS version.
@@ -122,8 +123,10 @@ func (g generations) before(m generation.Manifest) (generation.Manifest, error) 
 			return earlier, err
 		}
 	}
-	return generation.Manifest{}, fmt.Errorf("no generation before %s on this node\n"+
-		"hint: name two, `loam history` lists them", m.Name())
+	return generation.Manifest{}, hint.With(
+		fmt.Errorf("no generation before %s on this node", m.Name()),
+		"name two, `loam history` lists them",
+	)
 }
 
 func (g generations) read(e generation.Entry) ([]byte, error) {

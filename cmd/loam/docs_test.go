@@ -11,7 +11,12 @@ import (
 )
 
 func TestReferenceIsTheHelpOfEveryCommand(t *testing.T) {
-	docs.Golden(t, "../..", "docs/reference/loam.md", docs.Reference(root(), "the commands in cmd/loam"))
+	docs.Golden(
+		t,
+		"../..",
+		"docs/reference/loam.md",
+		docs.Reference(root(), "the commands in cmd/loam"),
+	)
 }
 
 func TestCommandLinesInTheDocumentationExist(t *testing.T) {
@@ -31,8 +36,8 @@ func TestCommandLinesInTheDocumentationExist(t *testing.T) {
 	}
 }
 
-// TestDocumentationShowsWhatIsPrinted holds what pages show of a session, and of the
-// console, against what the scripts of this package compare.
+// TestDocumentationShowsWhatIsPrinted holds what pages show of a session, and
+// of the console, against what the scripts of this package compare.
 func TestDocumentationShowsWhatIsPrinted(t *testing.T) {
 	var printed []string
 	scripts, err := filepath.Glob("testdata/*.txtar")
@@ -55,13 +60,16 @@ func TestDocumentationShowsWhatIsPrinted(t *testing.T) {
 	for _, page := range pages {
 		blocks, _ := page.Blocks()
 		for _, block := range blocks {
-			isOurs := strings.HasPrefix(block.Text, "# loam ") || strings.HasPrefix(block.Text, "  phase ") || strings.HasPrefix(block.Text, "--- loam ")
+			isOurs := strings.HasPrefix(block.Text, "# loam ") ||
+				strings.HasPrefix(block.Text, "  phase ") ||
+				strings.HasPrefix(block.Text, "--- loam ")
 			if !isOurs {
 				continue
 			}
 			shown++
 			for line := range strings.SplitSeq(block.Text, "\n") {
-				if !strings.HasPrefix(line, "# ") && line != "…" && !slices.Contains(printed, line) {
+				if !strings.HasPrefix(line, "# ") && line != "…" &&
+					!slices.Contains(printed, line) {
 					t.Errorf("%s: no script prints %q", block.At, line)
 				}
 			}

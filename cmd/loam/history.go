@@ -53,7 +53,7 @@ func historyOf(node *offline.Node) (h show.History, err error) {
 	}
 
 	current, _, err := node.Current()
-	if err != nil && !errors.Is(err, generation.ErrTorn) {
+	if err != nil && !errors.Is(err, generation.ErrIncomplete) {
 		return h, err
 	}
 

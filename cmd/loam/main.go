@@ -1,8 +1,3 @@
-// Command loam is the one binary of a running Loam node: the node agent under
-// systemd, and the tool of a person on the node.
-//
-// It runs as loam agent under systemd. The other verbs are for an operator;
-// loam boot --facts prints what /init would decide.
 package main
 
 import (
@@ -13,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/loam-os/loam/hint"
 )
 
 func main() {
@@ -30,12 +27,19 @@ func exitCode(err error) int {
 	case errors.Is(err, errToDo):
 		return 2
 	}
-	fmt.Fprintf(os.Stderr, "loam: %v\n", err)
-	if errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0 &&
-		!strings.Contains(err.Error(), "hint:") {
-		fmt.Fprintln(os.Stderr, "hint: only root may")
-	}
+	fmt.Fprintln(os.Stderr, message(err, os.Geteuid()))
 	return 1
+}
+
+// message returns what a user sees of an error.
+func message(err error, uid int) string {
+	text := hint.Text(err)
+	// Some packages still write hints into texts.
+	hinted := strings.Contains(text, "hint: ")
+	if errors.Is(err, fs.ErrPermission) && uid != 0 && !hinted {
+		text = hint.Text(hint.With(err, "only root may"))
+	}
+	return "loam: " + text
 }
 
 func root() *cobra.Command {

@@ -15,6 +15,7 @@ import (
 	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/agent/offline"
 	"github.com/loam-os/loam/agent/source"
+	"github.com/loam-os/loam/hint"
 )
 
 // rootFlag says which node is looked at.
@@ -79,7 +80,7 @@ func write(out io.Writer, format string, value any, text func() string) error {
 		_, err := io.WriteString(out, text())
 		return err
 	}
-	return fmt.Errorf("output format %q: not known\nhint: text or json", format)
+	return hint.With(fmt.Errorf("output format %q: not known", format), "text or json")
 }
 
 // look opens the node, calls do, and closes it.

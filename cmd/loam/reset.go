@@ -14,6 +14,7 @@ import (
 
 	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/agent/offline"
+	"github.com/loam-os/loam/hint"
 )
 
 func resetCommand() *cobra.Command {
@@ -23,7 +24,7 @@ func resetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reset",
 		Short: "Take the node's configuration and identity away",
-		Long: `reset makes the node one that was never configured: it stops the kubelet and all
+		Long: `reset takes the node back to before its first configuration: it stops the kubelet and all
 pods, takes away every unit and file that generations have brought, the
 generations themselves, and who the node was to its cluster. What cannot be done
 is said, and the rest is done. A reset that is cut off goes on with the next
@@ -59,8 +60,8 @@ func reset(cmd *cobra.Command, client control.Client) error {
 
 	_, err := client.Reset(ctx)
 	if errors.Is(err, control.ErrNoAgent) {
-		return errors.New("no agent runs, and it is what resets the node\n" +
-			"hint: systemctl start loam-agent")
+		return hint.With(errors.New("no agent runs, and it is what resets the node"),
+			"systemctl start loam-agent")
 	}
 
 	if err != nil {
@@ -88,8 +89,8 @@ func agree(cmd *cobra.Command, env offline.Env) error {
 	}
 
 	if in, ok := cmd.InOrStdin().(*os.File); !ok || !term.IsTerminal(int(in.Fd())) {
-		return errors.New("not reset: no terminal to ask for confirmation\n" +
-			"hint: loam reset --yes")
+		return hint.With(errors.New("not reset: no terminal to ask for confirmation"),
+			"loam reset --yes")
 	}
 
 	if err := printTo(cmd.OutOrStdout(), "type the host name to go on: "); err != nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/loam-os/loam/agent/control"
+	"github.com/loam-os/loam/hint"
 )
 
 func rollbackCommand() *cobra.Command {
@@ -34,8 +35,8 @@ than now, it comes back to the running system by itself.`,
 
 			switch {
 			case system && len(args) > 0:
-				return errors.New("a generation and --os: which of both?\n" +
-					"hint: the other system starts with the configuration that it ran with")
+				return hint.With(errors.New("a generation and --os: which of both?"),
+					"the other system starts with the configuration that it ran with")
 			case system:
 				return runUpgrade(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), client, back)
 			case back.Plan || back.Stay:

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/hint"
 )
 
 func statusCommand() *cobra.Command {
@@ -35,8 +36,8 @@ func statusCommand() *cobra.Command {
 func readStatus(file string) (status.Status, error) {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return status.Status{}, fmt.Errorf("%s: not there\n"+
-			"hint: the agent writes it; see `systemctl status loam-agent`", file)
+		return status.Status{}, hint.With(fmt.Errorf("%s: not there", file),
+			"the agent writes it; see `systemctl status loam-agent`")
 	}
 
 	if err != nil {
@@ -67,7 +68,7 @@ func showStatus(out io.Writer, file, format string) error {
 		return err
 	}
 
-	return fmt.Errorf("output format %q: not known\nhint: table or json", format)
+	return hint.With(fmt.Errorf("output format %q: not known", format), "table or json")
 }
 
 // width is the width of the terminal, 80 columns if there is no terminal.

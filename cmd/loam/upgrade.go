@@ -14,6 +14,7 @@ import (
 	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/upgrade"
+	"github.com/loam-os/loam/hint"
 )
 
 func upgradeCommand() *cobra.Command {
@@ -30,7 +31,7 @@ if the node is as well with it as before; if not, or if it does not come up, the
 machine falls back by itself, and 'loam why' tells the reason.
 
 What is cut off goes on where it was. A release that has failed on this machine
-is not tried again without --again. One that is older than the running one takes a
+is not tried again without --again. A release that is older than the running one takes a
 permit, which those sign who sign the releases: 'loamctl permit'.`,
 		Example: `  loam upgrade
   loam upgrade --to 0.2.0 --plan
@@ -87,7 +88,7 @@ func runUpgrade(
 	refusal, refused := errors.AsType[*control.Refusal](err)
 	switch {
 	case refused && refusal.Code == upgrade.CodeSame:
-		_, err = fmt.Fprintln(out, refusal.Problem)
+		_, err = fmt.Fprintln(out, hint.Text(err))
 	case err != nil:
 		return inContractsWords(err)
 	case request.Plan:

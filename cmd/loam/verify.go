@@ -8,6 +8,7 @@ import (
 
 	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/agent/show"
+	"github.com/loam-os/loam/hint"
 )
 
 func verifyCommand() *cobra.Command {
@@ -65,9 +66,9 @@ func printReport(out io.Writer, report control.VerifyReport, repair bool) error 
 	case left == 0:
 		return nil
 	case repair:
-		return fmt.Errorf("%d could not be repaired\n"+
-			"hint: `loam apply` writes the content again if the source still has it", left)
+		return hint.With(fmt.Errorf("%d could not be repaired", left),
+			"`loam apply` writes the content again if the source still has it")
 	}
 
-	return fmt.Errorf("%d to repair\nhint: loam verify", left)
+	return hint.With(fmt.Errorf("%d to repair", left), "loam verify")
 }

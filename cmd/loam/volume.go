@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/loam-os/loam/agent/volume/manager"
+	"github.com/loam-os/loam/hint"
 )
 
 // volumeCommand is what loam-data-volume.service runs. The kubelet waits for
@@ -19,8 +20,13 @@ func volumeCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if os.Getenv("INVOCATION_ID") == "" {
-				return errors.New("it mounts a disk when systemd says so, " +
-					"see `systemctl status loam-data-volume`\nhint: `loam disks` shows the disks")
+				return hint.With(
+					errors.New(
+						"it mounts a disk when systemd says so, see `systemctl status "+
+							"loam-data-volume`",
+					),
+					"`loam disks` shows the disks",
+				)
 			}
 
 			root, err := os.OpenRoot("/")
@@ -30,7 +36,7 @@ func volumeCommand() *cobra.Command {
 			defer root.Close()
 
 			return manager.NewNode(root, "/", nil).Await(cmd.Context(), func(waits error) {
-				fmt.Fprintln(cmd.ErrOrStderr(), waits)
+				fmt.Fprintln(cmd.ErrOrStderr(), hint.Text(waits))
 			})
 		},
 	}

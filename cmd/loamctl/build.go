@@ -13,9 +13,13 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/image"
+	"github.com/loam-os/loam/image/build"
+	"github.com/loam-os/loam/image/lock"
 	"github.com/loam-os/loam/image/manifest"
 	"github.com/loam-os/loam/image/sign"
+	"github.com/loam-os/loam/image/sign/ownerkey"
 	"github.com/loam-os/loam/image/step"
 	"github.com/loam-os/loam/image/tools"
 )
@@ -25,11 +29,14 @@ type buildOptions struct {
 	arch, profile, out, source string
 	sectorSize                 int
 	// release is an os-release(5) file, "" for the file in the sources.
-	release    string
-	mirrors    []string
-	flagsForGo []string
-	sign       signOptions
-	sums       sumsOptions
+	release string
+	// networkWipe is image.Spec.NetworkWipe.
+	networkWipe bool
+	mirrors     []string
+	packages    packagesOptions
+	flagsForGo  []string
+	sign        signOptions
+	sums        sumsOptions
 }
 
 func (o *buildOptions) flags(f *pflag.FlagSet) {
@@ -42,7 +49,11 @@ func (o *buildOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.source, "source", ".", "directory of Loam's sources")
 	f.StringVar(&o.release, "os-release", "",
 		"os-release file of the image, which has its version (default: in the sources)")
+	f.BoolVar(&o.networkWipe, "network-wipe", false,
+		"let machine.yaml from the network overwrite disks (install.wipe), though anybody "+
+			"on the network may have written it")
 	f.StringSliceVar(&o.mirrors, "mirror", nil, "Debian mirrors (default: this machine's)")
+	o.packages.flags(f)
 	o.sign.flags(f, "sign-")
 	o.sums.flags(f)
 	f.StringSliceVar(&o.flagsForGo, "go-flag", nil, "more flags for go build")
@@ -55,7 +66,11 @@ type builder struct {
 	cache   string
 	tools   tools.Tree
 	steps   *step.Log
-	keys    image.Keys
+
+	// packages are the versions of Debian's packages.
+	packages lock.File
+
+	keys sign.Keys
 }
 
 func buildCommand() *cobra.Command {
@@ -67,6 +82,9 @@ func buildCommand() *cobra.Command {
 		Long: `build makes an image from Debian packages and Loam's programs, in every form: disks (raw,
 packed, qcow2), the installer's USB stick, the PXE set, the update. It reads them again and
 checks every claim of their manifest. With a key it signs them, as loamctl sign does.
+
+The Debian packages have exactly the versions in mkosi/packages.lock, or the build fails and
+says which the archive no longer has; --update-packages takes today's.
 
 It needs root, for the root tree. What it needs on this machine and does not find it installs,
 and says so. The second build takes seconds: trees are kept in ~/.cache/loam.`,
@@ -102,8 +120,8 @@ and says so. The second build takes seconds: trees are kept in ~/.cache/loam.`,
 func (o buildOptions) decide() (image.Plan, error) {
 	text, err := os.ReadFile(cmp.Or(o.release, filepath.Join(o.source, "os-release")))
 	if err != nil {
-		return image.Plan{}, fmt.Errorf("%w\n"+
-			"hint: run this in Loam's source directory, or name it with --source", err)
+		return image.Plan{}, hint.With(err,
+			"run this in Loam's source directory, or name it with --source")
 	}
 
 	release, err := image.ParseRelease(text)
@@ -112,10 +130,11 @@ func (o buildOptions) decide() (image.Plan, error) {
 	}
 
 	return image.Decide(image.Spec{
-		Arch:       o.arch,
-		Profile:    o.profile,
-		SectorSize: o.sectorSize,
-		Release:    release,
+		Arch:        o.arch,
+		Profile:     o.profile,
+		SectorSize:  o.sectorSize,
+		Release:     release,
+		NetworkWipe: o.networkWipe,
 	})
 }
 
@@ -126,12 +145,16 @@ func (o buildOptions) open(ctx context.Context) (*builder, error) {
 		return nil, err
 	}
 
+	if err := o.packages.check(); err != nil {
+		return nil, err
+	}
+
 	if os.Geteuid() != 0 {
 		return nil, tools.ErrNotRoot
 	}
 
 	b := &builder{plan: plan}
-	b.keys, err = o.sign.keys(sign.Tokens{
+	b.keys, err = o.sign.keys(ownerkey.Tokens{
 		Context: ctx,
 		Tools: func() (tools.Tree, error) {
 			return b.tools, nil
@@ -173,7 +196,7 @@ func (o buildOptions) open(ctx context.Context) (*builder, error) {
 func cacheDir() (string, error) {
 	dir, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("cache: %w\nhint: set HOME or XDG_CACHE_HOME", err)
+		return "", hint.With(fmt.Errorf("cache: %w", err), "set HOME or XDG_CACHE_HOME")
 	}
 	dir = filepath.Join(dir, "loam")
 	return dir, os.MkdirAll(dir, 0o755)
@@ -204,19 +227,12 @@ func (b *builder) ready(ctx context.Context) error {
 		return err
 	}
 
-	err = b.steps.Do(
-		"tools tree (mmdebstrap)",
-		"is a Debian mirror in reach? --mirror sets another",
-		func(w io.Writer) error {
-			b.tools, err = tools.Ensure(ctx, tools.Env{
-				Cache:    b.cache,
-				Packages: packages,
-				Mirrors:  o.mirrors,
-				Log:      w,
-			})
-			return err
-		},
-	)
+	b.packages, err = b.locks(ctx)
+	if err != nil {
+		return err
+	}
+
+	err = b.retryWithToday(ctx, func() error { return b.ensureTools(ctx, packages) })
 	if err != nil || o.arch == hostArch() {
 		return err
 	}
@@ -230,11 +246,30 @@ func (b *builder) ready(ctx context.Context) error {
 	})
 }
 
-func (b *builder) run() image.Build {
-	return image.Build{
+// ensureTools makes the tools tree.
+func (b *builder) ensureTools(ctx context.Context, packages []string) error {
+	return b.steps.Do(
+		"tools tree (mmdebstrap)",
+		"is a Debian mirror in reach? --mirror sets another",
+		func(w io.Writer) (err error) {
+			b.tools, err = tools.Ensure(ctx, tools.Env{
+				Cache:    b.cache,
+				Packages: packages,
+				Mirrors:  b.options.mirrors,
+				Lock:     b.packages.Tools,
+				Log:      w,
+			})
+			return err
+		},
+	)
+}
+
+func (b *builder) run() build.Build {
+	return build.Build{
 		Plan:       b.plan,
 		Tools:      b.tools,
 		Cache:      b.cache,
+		Packages:   b.packages,
 		Source:     b.options.source,
 		Out:        b.options.out,
 		Steps:      b.steps,
@@ -245,8 +280,12 @@ func (b *builder) run() image.Build {
 
 func (b *builder) build(ctx context.Context) (manifest.Manifest, error) {
 	start := time.Now()
-	run := b.run()
-	m, err := run.Run(ctx)
+	var m manifest.Manifest
+	err := b.retryWithToday(ctx, func() (err error) {
+		run := b.run()
+		m, err = run.Run(ctx)
+		return err
+	})
 	if err != nil {
 		return m, err
 	}

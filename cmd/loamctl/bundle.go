@@ -11,8 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/loam-os/loam/image"
-	"github.com/loam-os/loam/image/repository"
+	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/image/publish"
+	"github.com/loam-os/loam/image/update"
 )
 
 // bundleOptions are the flags of bundle.
@@ -70,7 +71,7 @@ repository only if it was signed within the last week (--valid): --refresh signs
 	f.IntVar(&o.threshold, "root-threshold", 1,
 		"with --init: how many root keys have to sign what replaces keys")
 	o.sums.flags(f)
-	f.DurationVar(&o.valid, "valid", repository.DefaultExpiries().Timestamp,
+	f.DurationVar(&o.valid, "valid", publish.DefaultExpiries().Timestamp,
 		"how long nodes take updates from it after this")
 
 	// they are flags, see above
@@ -78,19 +79,19 @@ repository only if it was signed within the last week (--valid): --refresh signs
 	return cmd
 }
 
-func (o bundleOptions) expiries() repository.Expiries {
-	e := repository.DefaultExpiries()
+func (o bundleOptions) expiries() publish.Expiries {
+	e := publish.DefaultExpiries()
 	e.Timestamp = o.valid
 	return e
 }
 
 // open reads the keys. With --init, a repository that is not there is made.
-func (o bundleOptions) open(now time.Time) (repository.Keys, error) {
+func (o bundleOptions) open(now time.Time) (publish.Keys, error) {
 	if err := o.check(); err != nil {
-		return repository.Keys{}, err
+		return publish.Keys{}, err
 	}
 
-	keys, err := repository.LoadKeys(o.keys)
+	keys, err := publish.LoadKeys(o.keys)
 	if err != nil || !o.init {
 		return keys, err
 	}
@@ -100,13 +101,13 @@ func (o bundleOptions) open(now time.Time) (repository.Keys, error) {
 	}
 
 	if len(keys.Root) == 0 {
-		keys, err = repository.NewKeys(o.keys, o.rootKeys)
+		keys, err = publish.NewKeys(o.keys, o.rootKeys)
 		if err != nil {
 			return keys, err
 		}
 	}
 
-	return keys, repository.Init(o.repository, keys, o.threshold, o.expiries(), now)
+	return keys, publish.Init(o.repository, keys, o.threshold, o.expiries(), now)
 }
 
 // check refuses what would be regretted.
@@ -122,8 +123,10 @@ func (o bundleOptions) check() error {
 	}
 
 	if rel, err := filepath.Rel(repo, keys); err == nil && filepath.IsLocal(rel) {
-		return fmt.Errorf("--keys %s: in the repository, which is for all to read\n"+
-			"hint: name a directory outside of %s", o.keys, o.repository)
+		return hint.With(
+			fmt.Errorf("--keys %s: in the repository, which is for all to read", o.keys),
+			"name a directory outside of %s", o.repository,
+		)
 	}
 
 	if o.threshold < 1 || o.threshold > o.rootKeys {
@@ -139,16 +142,15 @@ func (o bundleOptions) check() error {
 }
 
 func (o bundleOptions) publish(
-	out io.Writer, dir string, keys repository.Keys, now time.Time,
+	out io.Writer, dir string, keys publish.Keys, now time.Time,
 ) error {
 	if _, err := os.Stat(o.repository); err != nil {
-		return fmt.Errorf("repository: %w\nhint: --init makes a new repository", err)
+		return hint.With(fmt.Errorf("repository: %w", err), "--init makes a new repository")
 	}
 
-	b, err := image.ReadUpdate(dir)
+	b, err := update.Read(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w\n"+
-			"hint: BUILD_DIR is the directory of a build, such as build/amd64-cloud", err)
+		return hint.With(err, "BUILD_DIR is the directory of a build, such as build/amd64-cloud")
 	}
 
 	if err != nil {
@@ -162,7 +164,7 @@ func (o bundleOptions) publish(
 		b.SignSums = sums.Sign
 	}
 
-	r, err := repository.Publish(o.repository, keys, b, o.expiries(), now)
+	r, err := publish.Publish(o.repository, keys, b, o.expiries(), now)
 	if err != nil {
 		return err
 	}
@@ -176,8 +178,8 @@ func (o bundleOptions) publish(
 }
 
 // sign makes nodes take updates from the repository for longer.
-func (o bundleOptions) sign(out io.Writer, keys repository.Keys, now time.Time) error {
-	if err := repository.Refresh(o.repository, keys, o.expiries(), now); err != nil {
+func (o bundleOptions) sign(out io.Writer, keys publish.Keys, now time.Time) error {
+	if err := publish.Refresh(o.repository, keys, o.expiries(), now); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(out, "%s: signed until %s\n",

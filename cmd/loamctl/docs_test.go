@@ -7,7 +7,12 @@ import (
 )
 
 func TestReferenceIsTheHelpOfEveryCommand(t *testing.T) {
-	docs.Golden(t, "../..", "docs/reference/loamctl.md", docs.Reference(root(), "the commands in cmd/loamctl"))
+	docs.Golden(
+		t,
+		"../..",
+		"docs/reference/loamctl.md",
+		docs.Reference(root(), "the commands in cmd/loamctl"),
+	)
 }
 
 func TestCommandLinesInTheDocumentationExist(t *testing.T) {

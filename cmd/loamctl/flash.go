@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -19,7 +20,9 @@ import (
 	"github.com/loam-os/loam/agent/flash"
 	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/volume"
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/image/inspect"
+	"github.com/loam-os/loam/partitions"
 )
 
 // flashing is one run of the command.
@@ -81,8 +84,13 @@ func (f *flashing) run(ctx context.Context) error {
 	}
 	defer source.Close()
 
+	id, err := partitions.NewIdentity(rand.Reader)
+	if err != nil {
+		return err
+	}
+
 	layers := flash.NewOverlay(source)
-	im, err := flash.Prepare(layers, source.Size, config)
+	im, err := flash.Prepare(layers, source.Size, id, config)
 	if err != nil {
 		return fmt.Errorf("%s: %w", source.File, err)
 	}
@@ -131,15 +139,19 @@ func machineHere() volume.Machine {
 func obstacle(d volume.Disk, im flash.Image) error {
 	switch {
 	case len(d.Uses) > 0:
-		return fmt.Errorf("%s: it is in use: %s\n"+
-			"hint: unmount it first, if it is the right disk: lsblk %s",
-			d.Device, strings.Join(d.Uses, ", "), d.Device)
+		return hint.With(fmt.Errorf("%s: it is in use: %s", d.Device, strings.Join(d.Uses, ", ")),
+			"unmount it first, if it is the right disk: lsblk %s", d.Device)
 	case d.ReadOnly:
-		return fmt.Errorf("%s: it is read-only\nhint: an SD card has a switch for that", d.Device)
+		return hint.With(fmt.Errorf("%s: it is read-only", d.Device),
+			"an SD card has a switch for that")
 	case d.SectorSize != im.Table.SectorSize:
-		return fmt.Errorf("%s: it has sectors of %d bytes, the image is for %d\n"+
-			"hint: loamctl build --sector-size %d",
-			d.Device, d.SectorSize, im.Table.SectorSize, d.SectorSize)
+		return hint.With(
+			fmt.Errorf(
+				"%s: it has sectors of %d bytes, the image is for %d",
+				d.Device, d.SectorSize, im.Table.SectorSize,
+			),
+			"loamctl build --sector-size %d", d.SectorSize,
+		)
 	case d.Size < im.Table.DiskSize:
 		return fmt.Errorf("%s: it has %d MiB, the image needs %d MiB",
 			d.Device, d.Size>>20, im.Table.DiskSize>>20)

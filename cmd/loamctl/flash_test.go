@@ -7,6 +7,7 @@ import (
 
 	"github.com/loam-os/loam/agent/flash"
 	"github.com/loam-os/loam/agent/volume"
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/partitions/gpt"
 )
 
@@ -38,7 +39,7 @@ func TestWhatStandsInTheWayOfFlashing(t *testing.T) {
 			d := volume.Disk{Device: "/dev/sdb", Size: 8 << 30, SectorSize: 512}
 			test.change(&d)
 			if err := obstacle(d, im); (err == nil) != (test.want == "") ||
-				err != nil && !strings.Contains(err.Error(), test.want) {
+				err != nil && !strings.Contains(hint.Text(err), test.want) {
 				t.Errorf("%v, want %q", err, test.want)
 			}
 		})
@@ -71,7 +72,7 @@ func TestADiskIsOverwrittenOnlyIfItIsNamed(t *testing.T) {
 			disk:  disk,
 			wrong: true,
 		},
-		{name: "nobody is there", disk: disk, wrong: true},
+		{name: "no operator is there", disk: disk, wrong: true},
 		{name: "by the flag", flag: "S1", disk: disk},
 		{
 			name:  "the flag names another",

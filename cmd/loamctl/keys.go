@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/loam-os/loam/image/sign"
+	"github.com/loam-os/loam/image/sign/ownerkey"
 	"github.com/loam-os/loam/image/tools"
 )
 
@@ -31,7 +31,7 @@ learns whose programs it is to start. loamctl sign --enroll DIR puts them on the
 loader takes them; the setup of most firmware reads them from a USB stick, too. No private key is in them.
 
 PK owns the machine, KEK may change db and dbx, db names the signers of programs: give it the certificate that
-signs images, and those of option ROMs that a machine needs to start, which most graphics and network cards
+signs images, and the keys of option ROMs that a machine needs to start, which most graphics and network cards
 have from Microsoft. Without them such a machine may show nothing any more.`,
 		Example: `  loamctl keys enroll --pk-key pk.key --pk-certificate pk.pem --db db.pem
   loamctl keys enroll --pk-key pk.key --pk-certificate pk.pem --kek-key kek.key --kek-certificate kek.pem \
@@ -39,7 +39,7 @@ have from Microsoft. Without them such a machine may show nothing any more.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			tree := func() (tools.Tree, error) { return toolsTree(cmd.Context(), o.source) }
-			a, err := o.authorities(sign.Tokens{Context: cmd.Context(), PIN: askPIN, Tools: tree})
+			a, err := o.authorities(ownerkey.Tokens{Context: cmd.Context(), PIN: askPIN, Tools: tree})
 			if err != nil {
 				return err
 			}
@@ -83,17 +83,17 @@ have from Microsoft. Without them such a machine may show nothing any more.`,
 }
 
 // authorities reads the keys. Without one of its own, KEK is PK.
-func (o keysOptions) authorities(tokens sign.Tokens) (a sign.Authorities, err error) {
+func (o keysOptions) authorities(tokens ownerkey.Tokens) (a ownerkey.Authorities, err error) {
 	o.kek.key = cmp.Or(o.kek.key, o.pk.key)
 	o.kek.certificate = cmp.Or(o.kek.certificate,
 		o.pk.certificate)
 
-	a.PK, err = sign.Open(o.pk.key, o.pk.certificate, tokens)
+	a.PK, err = ownerkey.Open(o.pk.key, o.pk.certificate, tokens)
 	if err != nil {
 		return a, err
 	}
 
-	a.KEK, err = sign.Open(o.kek.key, o.kek.certificate, tokens)
+	a.KEK, err = ownerkey.Open(o.kek.key, o.kek.certificate, tokens)
 	if err != nil {
 		return a, err
 	}
@@ -109,7 +109,7 @@ func (o keysOptions) authorities(tokens sign.Tokens) (a sign.Authorities, err er
 
 func readCertificates(files []string) (all []*x509.Certificate, err error) {
 	for _, file := range files {
-		c, err := sign.ReadCertificate(file)
+		c, err := ownerkey.ReadCertificate(file)
 		if err != nil {
 			return nil, err
 		}

@@ -1,7 +1,3 @@
-// Command loamctl is Loam's tool on a workstation: it builds images and runs
-// them in virtual machines.
-//
-// Only loamctl knows how to write whole disks.
 package main
 
 import (
@@ -12,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
+
+	"github.com/loam-os/loam/hint"
 )
 
 func main() {
@@ -19,7 +17,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
 	defer stop()
 	if err := root().ExecuteContext(ctx); err != nil {
-		fmt.Fprintf(os.Stderr, "loamctl: %v\n", err)
+		fmt.Fprintln(os.Stderr, "loamctl:", hint.Text(err))
 		os.Exit(1)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/loam-os/loam/cmd/loamctl/compose"
 	"github.com/loam-os/loam/cmd/loamctl/secret"
+	"github.com/loam-os/loam/hint"
 )
 
 func oscCommand() *cobra.Command {
@@ -24,7 +25,7 @@ file with the document, or a directory with these, each of which may be left out
   files/               files as in the node's root directory: files/etc/motd
 
 What is in units and files is added to the document. Files keep their mode, but
-nobody besides root may write them; those that are not text become base64. More
+only root may write them; binary files become base64. More
 about a unit (enable, command, filePaths) is written in osc.yaml, under its name.
 Names that begin with README or a dot are left out; any other is an error.`,
 		Args: cobra.NoArgs,
@@ -51,8 +52,8 @@ func (o *secretOptions) flags(f *pflag.FlagSet) {
 // secret is the Secret of the configuration at path, with nothing wrong in it.
 func (o secretOptions) secret(path string) (secret.Secret, error) {
 	if o.name == "" || o.pool == "" {
-		return secret.Secret{}, errors.New("--name and --pool are required\n" +
-			"hint: a node's machine.yaml has the name of its Secret")
+		return secret.Secret{}, hint.With(errors.New("--name and --pool are required"),
+			"a node's machine.yaml has the name of its Secret")
 	}
 
 	doc, err := compose.Read(path)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/loam-os/loam/image/repository"
+	"github.com/loam-os/loam/image/publish"
 )
 
 func permitCommand() *cobra.Command {
@@ -29,12 +29,12 @@ for 'loam rollback --os'.`,
 				return fmt.Errorf("--expires %v: want more than 0", expires)
 			}
 
-			keys, err := repository.LoadKeys(keysDir)
+			keys, err := publish.LoadKeys(keysDir)
 			if err != nil {
 				return err
 			}
 
-			p, text, err := repository.SignPermit(dir, keys, version, node, time.Now().Add(expires))
+			p, text, err := publish.SignPermit(dir, keys, version, node, time.Now().Add(expires))
 			if err != nil {
 				return err
 			}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/loam-os/loam/image/repository/distribute"
+	"github.com/loam-os/loam/image/publish/distribute"
 )
 
 func publishCommand() *cobra.Command {

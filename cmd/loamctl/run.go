@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/cmd/loamctl/compose"
 	"github.com/loam-os/loam/test/vm"
 )
 
@@ -28,8 +28,9 @@ source: {credential: {name: loam.config}}
 debugShell: [%s]
 `
 
-// appliedLine is what the agent writes to the console (status.AppliedLine).
-var appliedLine = regexp.MustCompile(`loam: applied generation (\S+) after`)
+// credential names the configuration on the node: as the file on the host's side
+// is meant, the node's words about it are shown with that file's name.
+const credential = "credential loam.config"
 
 type runOptions struct {
 	build  buildOptions
@@ -41,11 +42,12 @@ func runCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [CONFIG]",
 		Short: "Build the image, boot it in QEMU and apply a configuration",
-		Long: `run builds the image, boots it in QEMU with firmware, hands it CONFIG (an
-OperatingSystemConfig; examples/hello.yaml if none is said) by SMBIOS, waits until
-the node has applied it, and shows what the node reports. On a terminal it then
-leaves a shell on the node open; otherwise it powers the node off. It needs root,
-as the build does, and no KVM.`,
+		Long: `run checks CONFIG (a file or directory as 'loamctl osc validate' takes it, by default
+examples/hello.yaml), builds the image, boots it in QEMU with firmware, hands it
+CONFIG by SMBIOS, waits until its units have proven themselves or the node has
+given up, and shows what the node reports. On a terminal it then leaves a shell on
+the node open; otherwise it powers the node off. It needs root, as the build does,
+and no KVM.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.config = filepath.Join(o.build.source, "examples/hello.yaml")
@@ -61,7 +63,7 @@ as the build does, and no KVM.`,
 }
 
 func (o runOptions) run(ctx context.Context) error {
-	config, err := os.ReadFile(o.config)
+	config, err := readValid(o.config)
 	if err != nil {
 		return err
 	}
@@ -95,75 +97,128 @@ func (o runOptions) run(ctx context.Context) error {
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var node *vm.VM
-	var applied vm.Line
-	hint := "the console's whole text is in the log; `loam status` on the node tells " +
-		"what is missing"
-	err = b.steps.Do(
-		"node boots and applies ("+machine.Accel+")",
-		hint,
-		func(detail io.Writer) error {
-			node, err = vm.Start(ctx, run, machine)
-			if err != nil {
-				return err
-			}
 
-			node.Console().Mirror(detail)
-			wait, cancel := context.WithTimeout(ctx, 5*time.Minute)
-			defer cancel()
-
-			applied, _, _, err = node.Console().Expect(wait, 0, appliedLine)
-
-			return err
-		},
-	)
+	node, s, err := o.boot(ctx, b, run, machine)
+	if node != nil {
+		defer node.Kill()
+	}
 	if err != nil {
 		return err
 	}
 
-	defer node.Kill()
-	s, err := nodeStatus(ctx, node)
-	if err != nil {
+	show(os.Stdout, s)
+	if err := verdict(s, o.config); err != nil {
 		return err
 	}
 
-	show(os.Stdout, s, applied.At)
-	if !settled(s) {
-		return errors.New("the node does not run all of the configuration")
-	}
 	if term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd())) {
 		return attach(node)
 	}
-
 	return powerOff(ctx, b, node)
 }
 
-func nodeStatus(ctx context.Context, node *vm.VM) (status.Status, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
+// readValid returns the text of the configuration at path, or everything that is
+// wrong with it.
+func readValid(path string) ([]byte, error) {
+	config, err := compose.Read(path)
+	if err != nil {
+		return nil, err
+	}
+	return config.Text, config.Check()
+}
+
+// boot starts the machine and waits until its status has a verdict. The machine
+// is nil if it did not start.
+func (o runOptions) boot(
+	ctx context.Context, b *builder, run vm.Runner, machine vm.Config,
+) (node *vm.VM, s status.Status, err error) {
+	const hint = "the console's whole text is in the log; `loam status` on the node tells " +
+		"what is missing"
+	name := "node boots and applies (" + machine.Accel + ")"
+
+	err = b.steps.Do(name, hint, func(detail io.Writer) error {
+		node, err = vm.Start(ctx, run, machine)
+		if err != nil {
+			return err
+		}
+		node.Console().Mirror(detail)
+
+		wait, cancel := context.WithTimeout(ctx, 10*time.Minute)
+		defer cancel()
+		s, err = awaitVerdict(wait, node)
+		return err
+	})
+	return node, s, err
+}
+
+// awaitVerdict returns the node's status as soon as it has one for good.
+func awaitVerdict(ctx context.Context, node *vm.VM) (status.Status, error) {
 	if err := node.Shell().Open(ctx); err != nil {
 		return status.Status{}, err
 	}
 
-	text, err := node.Shell().Run(ctx, "loam status -o json")
-	if err != nil {
-		return status.Status{}, err
-	}
+	for {
+		// There is no status before the agent's first report.
+		text, err := node.Shell().Run(ctx, "loam status -o json || echo '{}'")
+		if err != nil {
+			return status.Status{}, err
+		}
 
-	return status.Parse([]byte(text))
-}
+		s, err := status.Parse([]byte(text))
+		if err != nil {
+			return status.Status{}, err
+		}
+		if isFinal(s) {
+			return s, nil
+		}
 
-func settled(s status.Status) bool {
-	for _, u := range s.Units {
-		if !u.Settled {
-			return false
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return s, fmt.Errorf("phase %s: %w", s.Phase, ctx.Err())
 		}
 	}
-	return s.Phase == status.Applied && len(s.Units) > 0
+}
+
+// isFinal reports whether the node is done with its first configuration: it is
+// applied and its units are no longer watched, or it has failed and there is no
+// earlier configuration to revert to.
+func isFinal(s status.Status) bool {
+	switch s.Phase {
+	case status.Applied:
+		return s.Change == nil
+	case status.Failed:
+		return s.Change == nil || s.Change.Good == ""
+	}
+	return false
+}
+
+// verdict returns the node's own reason why it does not run all of its
+// configuration, which is in the file or directory config.
+func verdict(s status.Status, config string) error {
+	if e := s.Error; e != nil {
+		at := *e
+		if at.Document == credential {
+			at.Document = config
+		}
+		return errors.New("the node does not run the configuration: " + at.String())
+	}
+
+	for _, u := range s.Units {
+		if !u.Settled {
+			return fmt.Errorf("the node does not run all of the configuration: %s is %s (%s)",
+				u.Name, u.Active, u.Sub)
+		}
+	}
+
+	if s.Phase != status.Applied || len(s.Units) == 0 {
+		return fmt.Errorf("the node does not run the configuration: phase %s", s.Phase)
+	}
+	return nil
 }
 
 // show prints the table of a run.
-func show(out io.Writer, s status.Status, sincePowerOn time.Duration) {
+func show(out io.Writer, s status.Status) {
 	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	fmt.Fprintf(w, "\nimage\t%s %s\n", s.ImageID, s.ImageVersion)
 	fmt.Fprintf(w, "slot\t%s\n", s.Slot)
@@ -184,7 +239,9 @@ func show(out io.Writer, s status.Status, sincePowerOn time.Duration) {
 		fmt.Fprintf(w, "debug shell\t%s\n", strings.Join(s.DebugShells, " "))
 	}
 
-	fmt.Fprintf(w, "applied\t%.1f s after power-on\n", sincePowerOn.Seconds())
+	if s.AppliedAt > 0 {
+		fmt.Fprintf(w, "applied\t%.1f s after the kernel's start\n", s.AppliedAt.Seconds())
+	}
 	_ = w.Flush()
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/loam-os/loam/image"
 	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/image/manifest"
+	"github.com/loam-os/loam/image/update"
 )
 
 func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"loamctl": main}) }
@@ -49,7 +50,7 @@ func updateBundle(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	base, err := bundle.Base(m.ImageID, m.Version, m.Arch)
 	ts.Check(err)
-	ts.Check(image.WriteUpdate(filepath.Dir(file), base, bundle.Sources{
+	ts.Check(update.Write(filepath.Dir(file), base, bundle.Sources{
 		ImageID:  m.ImageID,
 		Version:  m.Version,
 		Arch:     m.Arch,

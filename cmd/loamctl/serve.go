@@ -13,6 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/loam-os/loam/agent/listen"
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/image/pxe"
 )
 
@@ -37,11 +39,11 @@ counts from the next time that a machine asks. With files by MAC and UUID alone,
 machines are booted; with others, or none, every machine that asks the network to boot it is
 booted, as DHCP does not say serial numbers. Where a file says <<BOOTSTRAP_TOKEN>>, the
 machine gets a join token, from a file (--tokens, one a line) or made in the cluster of
---kubeconfig. No token is for two machines; one that asks again while it installs itself gets
+--kubeconfig. No token is for two machines; a machine that asks again while it installs itself gets
 its own again. When it says that it is installed, its token is spent, and its firmware is sent
 on to its disk; removing the file that is printed then has it boot from the network again.
 
-Nothing proves who asks: a machine only says what its MAC and serial number are, and neither
+Nothing proves which machine asks: it only says what its MAC and serial number are, and neither
 HTTP, TFTP nor DHCP hides or signs anything. Whoever is on that network can read what a machine
 gets, or get it in its place, its join token included. So use a network that only those machines
 and their administrators are on, and tokens that end soon. Only machines with a file of
@@ -62,8 +64,8 @@ their own get a token, one for each file, unless --tokens-for-all.`,
 			if len(args) == 1 {
 				root, err := os.OpenRoot(args[0])
 				if err != nil {
-					return fmt.Errorf("%w\n"+
-						"hint: DIR is the directory of a repository: loamctl bundle --help", err)
+					return hint.With(err,
+						"DIR is the directory of a repository: loamctl bundle --help")
 				}
 				defer root.Close()
 				mux.Handle("/", updates(root.FS(), out))
@@ -109,6 +111,10 @@ func updates(files fs.FS, out io.Writer) http.Handler {
 	return pxe.Patient(logged(http.FileServerFS(files), out))
 }
 
+// maxOfHost is how many of maxConnections one host may have. A machine that
+// boots has a few; more may share an address.
+const maxOfHost = 32
+
 // serve serves until ctx ends, and then gives requests in progress one second.
 func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	// No request has a body to wait for. ReadTimeout also ends the context of a
@@ -124,6 +130,7 @@ func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	}
 
 	ended := make(chan error, 1)
+	l = listen.Limit(l, maxConnections, maxOfHost)
 	go func() { ended <- server.Serve(l) }()
 
 	select {

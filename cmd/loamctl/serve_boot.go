@@ -13,9 +13,9 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/net/netutil"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/image/pxe"
 	"github.com/loam-os/loam/image/pxe/tftp"
 )
@@ -46,9 +46,11 @@ func (o bootOptions) serve(
 	own := address.Addr().Is4() && address.Addr().IsLoopback() ||
 		address.Addr().Is6() && address.Addr().IsLinkLocalUnicast()
 	if err != nil || address.Addr().IsUnspecified() || own {
-		return fmt.Errorf("--listen %s: machines need one address of this server\n"+
-			"hint: use the address of this machine on their network, "+
-			"such as 192.0.2.1:8080 or [2001:db8::1]:8080", listen)
+		return hint.With(
+			fmt.Errorf("--listen %s: machines need one address of this server", listen),
+			"use the address of this machine on their network, such as 192.0.2.1:8080 or "+
+				"[2001:db8::1]:8080",
+		)
 	}
 
 	offers, err := o.open(address)
@@ -86,8 +88,10 @@ func (o bootOptions) open(address netip.AddrPort) (pxe.Offers, error) {
 			return offers, err
 		}
 		if _, ok := offers.Builds[b.Arch()]; ok {
-			return offers, errors.Join(fmt.Errorf("--boot %s: a second build for %s\n"+
-				"hint: give one for each architecture", dir, b.Arch()), b.Close())
+			return offers, errors.Join(hint.With(
+				fmt.Errorf("--boot %s: a second build for %s", dir, b.Arch()),
+				"give one for each architecture",
+			), b.Close())
 		}
 		offers.Builds[b.Arch()] = b
 	}
@@ -117,7 +121,7 @@ func listenAndServe(
 		for _, whom := range slices.Sorted(maps.Keys(offers.BootFiles())) {
 			fmt.Fprintf(log.out, "          %-33s %s\n", whom, offers.BootFiles()[whom])
 		}
-		return serve(ctx, netutil.LimitListener(l, maxConnections), web)
+		return serve(ctx, l, web)
 	}
 
 	dhcp, proxy, err := pxe.Listen(ctx, address.Addr())
@@ -148,7 +152,7 @@ func listenAndServe(
 	group.Go(func() error { return answers.Serve(ctx, dhcp, pxe.DHCPPort) })
 	group.Go(func() error { return answers.Serve(ctx, proxy, pxe.ProxyPort) })
 	group.Go(func() error { return transfers(offers, address.Addr(), log).Serve(ctx, files) })
-	group.Go(func() error { return serve(ctx, netutil.LimitListener(l, maxConnections), web) })
+	group.Go(func() error { return serve(ctx, l, web) })
 
 	return group.Wait()
 }

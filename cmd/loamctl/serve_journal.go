@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/image/pxe"
 )
 
@@ -78,7 +79,7 @@ func (j *journal) offered(offers pxe.Offers) func(pxe.Request, pxe.Offer, error)
 		asks := string(r.Kind) + " asks what to boot"
 		switch {
 		case err != nil:
-			j.say(r.MAC, asks, err.Error())
+			j.say(r.MAC, asks, hint.Line(err))
 		case r.Kind == pxe.Init:
 			j.say(r.MAC, "Loam starts and asks for its server", offer.File)
 		case offer.Disk:

@@ -13,6 +13,7 @@ import (
 	"github.com/loam-os/loam/cmd/loamctl/enroll"
 	"github.com/loam-os/loam/cmd/loamctl/inventory"
 	"github.com/loam-os/loam/cmd/loamctl/kubeconfig"
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/image/pxe"
 )
 
@@ -70,15 +71,20 @@ func (o bootOptions) check(root *os.Root, out io.Writer) error {
 	for _, e := range entries {
 		switch {
 		case e.WantsToken() && o.tokens == "" && o.kubeconfig == "":
-			return fmt.Errorf("--machines %s: %s has %s, and there are no tokens\n"+
-				"hint: give --tokens or --kubeconfig", o.machines, e.Name, inventory.Placeholder)
+			return hint.With(
+				fmt.Errorf(
+					"--machines %s: %s has %s, and there are no tokens",
+					o.machines, e.Name, inventory.Placeholder,
+				),
+				"give --tokens or --kubeconfig",
+			)
 		case e.WantsToken() && !e.Own() && !o.everybody:
-			return fmt.Errorf(
-				"--machines %s: %s has %s, which is for machines with a file of their own\n"+
-					"hint: --tokens-for-all gives a token to any machine",
-				o.machines,
-				e.Name,
-				inventory.Placeholder,
+			return hint.With(
+				fmt.Errorf(
+					"--machines %s: %s has %s, which is for machines with a file of their own",
+					o.machines, e.Name, inventory.Placeholder,
+				),
+				"--tokens-for-all gives a token to any machine",
 			)
 		}
 	}
@@ -102,8 +108,10 @@ func (o bootOptions) source() (enroll.Source, error) {
 		_, err := list.Tokens()
 		return list, err
 	case o.kubeconfig != "" && o.valid < 5*time.Minute:
-		return nil, fmt.Errorf("--tokens-valid %s: a machine needs minutes to install itself\n"+
-			"hint: give it 5m or more", o.valid)
+		return nil, hint.With(
+			fmt.Errorf("--tokens-valid %s: a machine needs minutes to install itself", o.valid),
+			"give it 5m or more",
+		)
 	case o.kubeconfig != "":
 		server, err := kubeconfig.Open(o.kubeconfig, "")
 		return enroll.Cluster{Server: server, For: o.valid, Group: o.group}, err

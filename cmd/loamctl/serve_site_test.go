@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/loam-os/loam/agent/netboot"
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/image/pxe"
 )
 
@@ -90,7 +91,7 @@ func TestSiteRefuses(t *testing.T) {
 		o := options(t, test.own, test.others)
 		test.edit(&o)
 		_, err := o.site(io.Discard)
-		if err == nil || !strings.Contains(err.Error(), test.wantErr) {
+		if err == nil || !strings.Contains(hint.Text(err), test.wantErr) {
 			t.Errorf("%s: error %v, want %q", test.name, err, test.wantErr)
 		}
 	}
@@ -122,7 +123,7 @@ func TestSite(t *testing.T) {
 		t.Errorf("another: %q from %q, %v", text, from, err)
 	}
 
-	// Somebody edits the default while machines ask.
+	// The default is edited while machines ask.
 	if err := os.WriteFile(filepath.Join(o.machines, "default.yaml"), append(text, wanted...),
 		0o600); err != nil {
 		t.Fatal(err)

@@ -16,9 +16,10 @@ import (
 	"golang.org/x/term"
 
 	"github.com/loam-os/loam/firmware/efivar"
-	"github.com/loam-os/loam/image"
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/image/openpgp"
 	"github.com/loam-os/loam/image/sign"
+	"github.com/loam-os/loam/image/sign/ownerkey"
 	"github.com/loam-os/loam/image/tools"
 )
 
@@ -41,7 +42,7 @@ func (o *enrollOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.dir, "enroll", "",
 		"put what loamctl keys has written into that directory on the ESP, "+
 			"for firmware in setup mode")
-	f.StringVar(&o.when, "enroll-when", string(image.IfSafe),
+	f.StringVar(&o.when, "enroll-when", string(sign.IfSafe),
 		"who enrolls it: if-safe: the loader in virtual machines, "+
 			"elsewhere the operator in its menu; manual: the operator; force: the loader")
 }
@@ -55,7 +56,7 @@ func (o *sumsOptions) flags(f *pflag.FlagSet) {
 }
 
 // key is nil without one.
-func (o sumsOptions) key() (image.SumsSigner, error) {
+func (o sumsOptions) key() (sign.SumsSigner, error) {
 	if o.file == "" {
 		return nil, nil
 	}
@@ -63,18 +64,18 @@ func (o sumsOptions) key() (image.SumsSigner, error) {
 }
 
 // add adds it to the keys of a build.
-func (o enrollOptions) add(k *image.Keys) error {
+func (o enrollOptions) add(k *sign.Keys) error {
 	if o.dir == "" {
 		return nil
 	}
 
-	k.When = image.When(o.when)
-	if !slices.Contains([]image.When{image.IfSafe, image.Manual, image.Force}, k.When) {
+	k.When = sign.When(o.when)
+	if !slices.Contains([]sign.When{sign.IfSafe, sign.Manual, sign.Force}, k.When) {
 		return fmt.Errorf("--enroll-when %q: want if-safe, manual or force", o.when)
 	}
 
 	k.Enroll = map[string][]byte{}
-	for _, name := range sign.Names() {
+	for _, name := range ownerkey.Names() {
 		file := filepath.Join(o.dir, name)
 		content, err := os.ReadFile(file)
 		if err == nil {
@@ -84,7 +85,7 @@ func (o enrollOptions) add(k *image.Keys) error {
 		}
 
 		if err != nil {
-			return fmt.Errorf("--enroll: %w\nhint: loamctl keys %s makes it", err, o.dir)
+			return hint.With(fmt.Errorf("--enroll: %w", err), "loamctl keys %s makes it", o.dir)
 		}
 
 		k.Enroll[name] = content
@@ -94,14 +95,14 @@ func (o enrollOptions) add(k *image.Keys) error {
 }
 
 // keys opens the keys, if there are any.
-func (o signOptions) keys(tokens sign.Tokens) (k image.Keys, err error) {
+func (o signOptions) keys(tokens ownerkey.Tokens) (k sign.Keys, err error) {
 	switch {
 	case o.key == "" && o.certificate == "":
 		return k, nil
 	case o.key == "" || o.certificate == "":
-		return k, errors.New("key and certificate: one without the other\nhint: name both")
+		return k, hint.With(errors.New("key and certificate: one without the other"), "name both")
 	}
-	k.Programs, err = sign.Open(o.key, o.certificate, tokens)
+	k.Programs, err = ownerkey.Open(o.key, o.certificate, tokens)
 	return k, err
 }
 
@@ -126,7 +127,7 @@ the file that pin-source names, or in the environment as LOAM_PIN, or asked for.
     --key 'pkcs11:token=loam;object=db?module-path=/usr/lib/softhsm/libsofthsm2.so&pin-source=file:pin'`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			k, err := o.keys(sign.Tokens{
+			k, err := o.keys(ownerkey.Tokens{
 				Context: cmd.Context(),
 				PIN:     askPIN,
 				Tools:   func() (tools.Tree, error) { return toolsTree(cmd.Context(), source) },
@@ -140,16 +141,16 @@ the file that pin-source names, or in the environment as LOAM_PIN, or asked for.
 			}
 
 			if err == nil && k.None() {
-				err = errors.New("no key\n" +
-					"hint: --key and --certificate sign for Secure Boot, " +
-					"--sums-key signs SHA256SUMS")
+				err = hint.With(errors.New("no key"),
+					"--key and --certificate sign for Secure Boot, --sums-key signs "+
+						"SHA256SUMS")
 			}
 
 			if err != nil {
 				return err
 			}
 
-			m, err := image.Sign(args[0], k)
+			m, err := sign.Build(args[0], k)
 			if err != nil {
 				return err
 			}
@@ -170,7 +171,7 @@ the file that pin-source names, or in the environment as LOAM_PIN, or asked for.
 }
 
 // signedBy names the keys.
-func signedBy(k image.Keys) (names []string) {
+func signedBy(k sign.Keys) (names []string) {
 	if c := k.Programs.Certificate; c != nil {
 		names = append(names, c.Subject.String())
 	}
@@ -187,13 +188,15 @@ func toolsTree(ctx context.Context, source string) (tools.Tree, error) {
 		return tools.Tree{}, err
 	}
 
-	packages, err := tools.ReadList(filepath.Join(source, "mkosi/tools.list"))
+	env, err := tools.InSource(source)
 	if err != nil {
-		return tools.Tree{}, fmt.Errorf("%w\n"+
-			"hint: run this in Loam's source directory, or name it with --source", err)
+		return tools.Tree{}, hint.With(err,
+			"run this in Loam's source directory, or name it with --source")
 	}
 
-	return tools.Ensure(ctx, tools.Env{Cache: cache, Packages: packages, Log: os.Stderr})
+	env.Cache = cache
+	env.Log = os.Stderr
+	return tools.Ensure(ctx, env)
 }
 
 // askPIN has the PIN of a token, or the passphrase of a key, from the
@@ -205,8 +208,8 @@ func askPIN(of string) ([]byte, error) {
 
 	terminal := int(os.Stdin.Fd())
 	if !term.IsTerminal(terminal) {
-		return nil, fmt.Errorf("%s: no PIN\n"+
-			"hint: LOAM_PIN in the environment, or pin-source=file:FILE in the URI of a token", of)
+		return nil, hint.With(fmt.Errorf("%s: no PIN", of),
+			"LOAM_PIN in the environment, or pin-source=file:FILE in the URI of a token")
 	}
 
 	fmt.Fprintf(os.Stderr, "PIN of %s: ", of)

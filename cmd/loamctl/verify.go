@@ -10,8 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/image"
 	"github.com/loam-os/loam/image/openpgp"
+	"github.com/loam-os/loam/image/verify"
 )
 
 func verifyCommand() *cobra.Command {
@@ -21,10 +23,10 @@ func verifyCommand() *cobra.Command {
 		Short: "Check a finished build against its manifest, and its signatures",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			m, err := image.Verify(args[0])
+			m, err := verify.Build(args[0])
 			if errors.Is(err, fs.ErrNotExist) {
-				return fmt.Errorf("%w\n"+
-					"hint: DIR is the directory of a build, such as build/amd64-cloud", err)
+				return hint.With(err,
+					"DIR is the directory of a build, such as build/amd64-cloud")
 			}
 
 			if err != nil {
@@ -34,6 +36,14 @@ func verifyCommand() *cobra.Command {
 			_, err = fmt.Fprintf(cmd.OutOrStdout(),
 				"%s %s, %s, %s: all %d files and %d partitions are as the manifest says\n",
 				m.ImageID, m.Version, m.Arch, m.Profile, len(m.Files), len(m.Partitions))
+			if err != nil {
+				return err
+			}
+
+			if !m.PackagesDate.IsZero() {
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "Debian packages of %s, %s old\n",
+					m.PackagesDate.UTC().Format(time.DateOnly), days(time.Since(m.PackagesDate)))
+			}
 			if err != nil || sumsKey == "" {
 				return err
 			}
@@ -62,7 +72,7 @@ func verifySums(dir, keys string) (string, error) {
 
 	signature, err := os.ReadFile(filepath.Join(dir, image.SumsSignature))
 	if err != nil {
-		return "", fmt.Errorf("%w\nhint: `loamctl sign --sums-key` makes it", err)
+		return "", hint.With(err, "`loamctl sign --sums-key` makes it")
 	}
 
 	by, err := openpgp.Verify(keys, text, signature, time.Now())

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/test/judge"
 )
 
@@ -72,7 +73,7 @@ func TestParseRefuses(t *testing.T) {
 		{"very long", strings.Repeat("x", 1000), "1000 characters, at most 39"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if _, err := Parse(tc.file); err == nil || !strings.Contains(err.Error(), tc.err) {
+			if _, err := Parse(tc.file); err == nil || !strings.Contains(hint.Text(err), tc.err) {
 				t.Errorf("error %v, want %q", err, tc.err)
 			}
 		})

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+
+	"github.com/loam-os/loam/hint"
 )
 
 // Name is the name of a UKI taken apart.
@@ -89,10 +91,14 @@ func Format(n Name) (string, error) {
 	}
 
 	if len(blessed) < MinLength || len(blessed) > MaxLength-triesLength {
-		return "", fmt.Errorf("boot entry %s: %d characters, want %d to %d\n"+
-			"hint: choose a longer or shorter IMAGE_ID or IMAGE_VERSION, "+
-			"so that the name takes four FAT directory slots with and without boot tries", blessed,
-			len(blessed), MinLength, MaxLength-triesLength)
+		return "", hint.With(
+			fmt.Errorf(
+				"boot entry %s: %d characters, want %d to %d",
+				blessed, len(blessed), MinLength, MaxLength-triesLength,
+			),
+			"choose a longer or shorter IMAGE_ID or IMAGE_VERSION, so that the name "+
+				"takes four FAT directory slots with and without boot tries",
+		)
 	}
 
 	if !n.Counted {

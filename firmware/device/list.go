@@ -115,7 +115,7 @@ func (l List) LeavesOut(file string) bool {
 	return slices.ContainsFunc(l.Without, func(w Without) bool { return match(w.Pattern, file) })
 }
 
-// match is of patterns that Parse has taken.
+// match takes only patterns that Parse has taken.
 func match(pattern, file string) bool {
 	ok, _ := path.Match(pattern, file)
 	return ok

@@ -31,6 +31,8 @@ func Stub(goarch string) string { return dir + "linux" + suffix(goarch) + ".efi.
 const (
 	RecoveryUKI   = "EFI/recovery/recovery.efi"
 	RecoveryEntry = "loader/entries/recovery+0-0.conf"
+	// Conf is the configuration of the loader (loader.conf(5)).
+	Conf = "loader/loader.conf"
 	// RecoveryText is the content of RecoveryEntry (UAPI Boot Loader
 	// Specification, type #1).
 	RecoveryText = "title Recovery: the system that was well last\nsort-key zz-recovery\n" +

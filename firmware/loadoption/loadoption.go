@@ -1,4 +1,4 @@
-// Package loadoption makes the entries of the firmware's own boot menu:
+// Package loadoption makes and reads the entries of the firmware's own boot menu:
 // EFI_LOAD_OPTION (UEFI 2.10, 3.1.3) in the variables Boot####.
 package loadoption
 
@@ -11,6 +11,8 @@ import (
 	"unicode/utf16"
 
 	"github.com/google/uuid"
+
+	"github.com/loam-os/loam/partitions/gpt"
 )
 
 // Option starts a program of a partition of a disk with a GPT.
@@ -66,12 +68,10 @@ func text(s string) (b []byte) {
 	return b
 }
 
-// guid has the first three fields little-endian (UEFI 2.10, appendix A).
+// guid encodes a UUID (UEFI 2.10, appendix A).
 func guid(u uuid.UUID) []byte {
-	b := bytes.Clone(u[:])
-	slices.Reverse(b[:4])
-	slices.Reverse(b[4:6])
-	slices.Reverse(b[6:8])
+	b := make([]byte, 16)
+	gpt.PutGUID(b, u)
 	return b
 }
 

@@ -8,6 +8,8 @@ import (
 	"crypto/x509/pkix"
 	"encoding/asn1"
 	"fmt"
+
+	"github.com/loam-os/loam/hint"
 )
 
 // Signer signs with one key, RSA. Its signatures carry no time, so that signing
@@ -25,8 +27,13 @@ const minBits = 2048
 func NewSigner(certificate *x509.Certificate, key crypto.Signer) (Signer, error) {
 	public, ok := certificate.PublicKey.(*rsa.PublicKey)
 	if !ok || public.N.BitLen() < minBits {
-		return Signer{}, fmt.Errorf("certificate %q: want an RSA key of %d bits or more\n"+
-			"hint: firmware verifies no other", certificate.Subject, minBits)
+		return Signer{}, hint.With(
+			fmt.Errorf(
+				"certificate %q: want an RSA key of %d bits or more",
+				certificate.Subject, minBits,
+			),
+			"firmware verifies no other",
+		)
 	}
 	if !public.Equal(key.Public()) {
 		return Signer{}, fmt.Errorf("certificate %q: it belongs to another key",
@@ -95,9 +102,13 @@ func (s Signer) sign(content []byte) ([]byte, error) {
 	err = rsa.VerifyPKCS1v15(s.Certificate.PublicKey.(*rsa.PublicKey), crypto.SHA256,
 		sum[:], signature)
 	if err != nil {
-		return nil, fmt.Errorf("sign by %q: the signature belongs to another key: %w\n"+
-			"hint: does the URI of the token name the key of this certificate?",
-			s.Certificate.Subject, err)
+		return nil, hint.With(
+			fmt.Errorf(
+				"sign by %q: the signature belongs to another key: %w",
+				s.Certificate.Subject, err,
+			),
+			"does the URI of the token name the key of this certificate?",
+		)
 	}
 
 	return signature, nil

@@ -1,7 +1,3 @@
-// Package uki makes and reads unified kernel images: systemd-stub with sections
-// for kernel, initrd, command line and os-release (UAPI group's UKI
-// specification, PE format of Microsoft's "PE Format"). A UKI is built as ukify
-// of systemd 257 does it.
 package uki
 
 import (

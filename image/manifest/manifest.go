@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 )
@@ -46,8 +47,12 @@ type Manifest struct {
 	// Files are the build's outputs, by name.
 	Files []File `json:"files"`
 
-	// Packages are the distribution packages in the root file system.
+	// Packages are the distribution packages in the image.
 	Packages []Package `json:"packages"`
+
+	// PackagesDate is the date of the newest index of the distribution that the
+	// packages come from, zero if it is not known.
+	PackagesDate time.Time `json:"packagesDate,omitzero"`
 }
 
 // Partition is one entry of the image's partition table.

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/loam-os/loam/hint"
 )
 
 // maxMACs is more than the network devices of any machine.
@@ -47,7 +49,8 @@ type Machines interface {
 // Said records a request, its client (a MAC, or an address), and its result.
 type Said func(who, asked, got string)
 
-// Handler answers what machines ask over HTTP.
+// Handler answers what machines ask over HTTP. A web page cannot have a browser
+// ask for it.
 func (o Offers) Handler(machines Machines, said Said) http.Handler {
 	mux := http.NewServeMux()
 	for name, f := range o.Files() {
@@ -82,7 +85,7 @@ func (o Offers) Handler(machines Machines, said Said) http.Handler {
 		})
 	})
 
-	return mux
+	return http.NewCrossOriginProtection().Handler(mux)
 }
 
 // host is the address that asks.
@@ -132,15 +135,16 @@ func answer(
 
 	text, got, err := ask(id)
 	if err != nil {
-		got = "error: " + err.Error()
+		got = "error: " + hint.Line(err)
 	}
 
-	said(id.MACs[0], asked+id.named(), got)
+	// The MAC is what the client claims, the address is where it is.
+	said(id.MACs[0], asked+id.named()+", at "+host(r), got)
 	switch {
 	case errors.Is(err, ErrNone):
-		http.Error(w, err.Error(), http.StatusNotFound)
+		http.Error(w, hint.Line(err), http.StatusNotFound)
 	case err != nil:
-		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		http.Error(w, hint.Line(err), http.StatusServiceUnavailable)
 	default:
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		// A node takes nothing of unknown size.

@@ -3,7 +3,7 @@ package pxe
 import (
 	"context"
 	"errors"
-
+	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"slices"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/image/manifest"
 )
 
@@ -23,9 +24,9 @@ func (s *site) Machine(_ context.Context, id Identity) ([]byte, string, error) {
 	s.asked = append(s.asked, id)
 	switch {
 	case id.Serial == "broken":
-		return nil, "", errors.New("default.yaml:3: x: unknown field")
+		return nil, "", hint.With(errors.New("default.yaml:3: x: unknown field"), "y")
 	case !slices.Contains(id.MACs, mac.String()):
-		return nil, "", ErrNone
+		return nil, "", hint.With(ErrNone, "write a.yaml")
 	}
 	return []byte("kind: Machine\n"), "a.yaml", nil
 }
@@ -143,13 +144,13 @@ func TestHandler(t *testing.T) {
 			name:   "none",
 			path:   "/v1/machine?mac=52:54:00:00:00:01",
 			status: 404,
-			want:   "no machine.yaml\n",
+			want:   "no machine.yaml; hint: write a.yaml\n",
 		},
 		{
 			name:   "one with a mistake",
 			path:   "/v1/machine?serial=broken&mac=52:54:00:00:00:01",
 			status: 503,
-			want:   "default.yaml:3: x: unknown field\n",
+			want:   "default.yaml:3: x: unknown field; hint: y\n",
 		},
 		{
 			name:   "nobody",
@@ -217,6 +218,27 @@ func TestHandler(t *testing.T) {
 		}
 	}
 
+	// Two addresses that claim one MAC are told apart.
+	for _, address := range []string{"192.0.2.50", "10.66.66.66"} {
+		r := httptest.NewRequest(http.MethodGet, "/v1/machine?mac=52:54:00:AB:00:00", nil)
+		r.RemoteAddr = address + ":1"
+		h.ServeHTTP(&recorder{httptest.NewRecorder()}, r)
+		line := said[len(said)-1]
+		if !strings.HasPrefix(line, "52:54:00:ab:00:00 asks for its machine.yaml, at "+address+":") {
+			t.Errorf("%s asks, and the log says %q", address, line)
+		}
+	}
+
+	// A page in the browser of somebody who reaches this server.
+	page := httptest.NewRequest(http.MethodPost, "/v1/installed?mac="+mac.String(), nil)
+	page.Header.Set("Sec-Fetch-Site", "cross-site")
+	w := httptest.NewRecorder()
+	before := len(s.installed)
+	h.ServeHTTP(&recorder{w}, page)
+	if w.Code != http.StatusForbidden || len(s.installed) != before {
+		t.Errorf("a page of another site: %d, %d requests", w.Code, len(s.installed)-before)
+	}
+
 	want := Identity{
 		MACs:   []string{"52:54:00:ab:00:00", "52:54:00:12:34:56"},
 		Serial: "S1",
@@ -229,10 +251,10 @@ func TestHandler(t *testing.T) {
 
 	for _, line := range []string{
 		"192.0.2.1 loads root by HTTP: 0.0 MB in 0.0 s",
-		`52:54:00:12:34:56 is installed, serial "S1": boots from its disk from now on; from the network again: rm x`,
+		`52:54:00:12:34:56 is installed, serial "S1", at 192.0.2.1: boots from its disk from now on; from the network again: rm x`,
 		"52:54:00:12:34:56 iPXE asks what to do: boot for x86_64",
 		"52:54:00:12:34:56 iPXE asks what to do: start from its disk, as it is installed",
-		`52:54:00:00:00:01 asks for its machine.yaml, serial "broken": error: default.yaml:3: x: unknown field`,
+		`52:54:00:00:00:01 asks for its machine.yaml, serial "broken", at 192.0.2.1: error: default.yaml:3: x: unknown field; hint: y`,
 	} {
 		if !slices.Contains(said, line) {
 			t.Errorf("never said %q, but\n%s", line, strings.Join(said, "\n"))

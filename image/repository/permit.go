@@ -24,110 +24,51 @@ type Permit struct {
 	Expires time.Time `json:"expires"`
 }
 
-// permitType separates the signed text from TUF's metadata, which the same keys
-// sign.
-const permitType = "application/vnd.loam.permit.v1+json"
+// PermitType is the type of the payload. It tells a permit from the metadata of
+// TUF, which the same keys sign.
+const PermitType = "application/vnd.loam.permit.v1+json"
 
-// envelope is a DSSE envelope (protocol 1.0.0): signatures of a payload with
+// Envelope is a DSSE envelope (protocol 1.0.0): signatures of a payload with
 // its type.
-type envelope struct {
-	PayloadType string          `json:"payloadType"`
-	Payload     []byte          `json:"payload"`
-	Signatures  []envelopeProof `json:"signatures"`
+type Envelope struct {
+	PayloadType string              `json:"payloadType"`
+	Payload     []byte              `json:"payload"`
+	Signatures  []EnvelopeSignature `json:"signatures"`
 }
 
-type envelopeProof struct {
+// EnvelopeSignature is the signature by one key.
+type EnvelopeSignature struct {
 	KeyID string `json:"keyid"`
 	Sig   []byte `json:"sig"`
 }
 
-// signed is the text that the signatures cover.
-func (e envelope) signed() []byte {
+// PAE returns the text that the signatures cover (DSSE, "Pre-Authentication
+// Encoding").
+func (e Envelope) PAE() []byte {
 	return fmt.Appendf(nil, "DSSEv1 %d %s %d %s",
 		len(e.PayloadType), e.PayloadType, len(e.Payload), e.Payload)
-}
-
-// SignPermit permits a release of the repository in dir until then, to a node,
-// or "" for all.
-func SignPermit(
-	dir string, keys Keys, version, node string, until time.Time,
-) (Permit, []byte, error) {
-	st, err := readState(dir)
-	if err != nil {
-		return Permit{}, nil, err
-	}
-
-	all := releases(st.targets.Signed.Targets)
-	at := slices.IndexFunc(all, func(r Release) bool { return r.Version == version })
-	if at < 0 {
-		return Permit{}, nil, fmt.Errorf("repository %s: no version %q\n"+
-			"hint: only what is published can be permitted", dir, version)
-	}
-
-	p := Permit{
-		ImageID: all[at].ImageID,
-		Version: version,
-		Node:    node,
-		Expires: until.UTC().Truncate(time.Second),
-	}
-
-	payload, err := json.Marshal(p)
-	if err != nil {
-		return Permit{}, nil, err
-	}
-
-	text, err := enveloped(permitType, payload, keys.Targets)
-	if err == nil { // The key may be another repository's.
-		_, err = News{root: &st.root.Signed, Time: p.Expires}.Permit(text)
-	}
-
-	return p, text, err
-}
-
-// enveloped signs a payload.
-func enveloped(kind string, payload []byte, keys ...ed25519.PrivateKey) ([]byte, error) {
-	e := envelope{PayloadType: kind, Payload: payload}
-	for _, key := range keys {
-		if key == nil {
-			return nil, errors.New("sign a permit: no such key in the directory of keys")
-		}
-
-		public, err := metadata.KeyFromPublicKey(key.Public())
-		if err != nil {
-			return nil, err
-		}
-
-		id, err := public.ID()
-		if err != nil {
-			return nil, err
-		}
-
-		e.Signatures = append(e.Signatures, envelopeProof{id, ed25519.Sign(key, e.signed())})
-	}
-
-	text, err := json.MarshalIndent(e, "", "  ")
-	return append(text, '\n'), err
 }
 
 // Permit reads a permit. It must be signed by the current keys of the
 // repository's targets role, and not have expired: otherwise the error is
 // ErrInvalid, ErrUnsigned or ErrExpired.
 func (n News) Permit(text []byte) (p Permit, err error) {
-	var e envelope
-	if err := strictly(text, &e); err != nil || e.PayloadType != permitType {
+	var e Envelope
+	if err := strictly(text, &e); err != nil || e.PayloadType != PermitType {
 		return p, fmt.Errorf("permit: %w: not what loamctl permit writes", ErrInvalid)
 	}
 
-	role := n.root.Roles[metadata.TARGETS]
+	root := n.Metadata.Root.Signed
+	role := root.Roles[metadata.TARGETS]
 	by := map[string]bool{}
 	for _, s := range e.Signatures {
-		key := n.root.Keys[s.KeyID]
+		key := root.Keys[s.KeyID]
 		if key == nil || !slices.Contains(role.KeyIDs, s.KeyID) {
 			continue
 		}
 		public, err := hex.DecodeString(key.Value.PublicKey)
 		if err == nil && len(public) == ed25519.PublicKeySize &&
-			ed25519.Verify(public, e.signed(), s.Sig) {
+			ed25519.Verify(public, e.PAE(), s.Sig) {
 			by[string(public)] = true
 		}
 	}

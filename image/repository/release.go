@@ -88,13 +88,46 @@ func release(path string, file *metadata.TargetFiles) (Release, error) {
 	}, nil
 }
 
-// stored is the name under which the repository has the index (consistent
+// Describe makes the entry of targets.json for the index of a release, whose
+// encoding is text, and reads it as a node will.
+func Describe(ix bundle.Index, text []byte) (Release, *metadata.TargetFiles, error) {
+	base, err := bundle.Base(ix.ImageID, ix.Version, ix.Arch)
+	if err != nil {
+		return Release{}, nil, err
+	}
+
+	about, err := json.Marshal(custom{
+		ImageID: ix.ImageID,
+		Version: ix.Version,
+		Arch:    ix.Arch,
+		Profile: ix.Profile,
+		Epoch:   ix.Epoch,
+	})
+	if err != nil {
+		return Release{}, nil, err
+	}
+
+	sum := sha256.Sum256(text)
+	target := &metadata.TargetFiles{
+		Length: int64(len(text)),
+		Hashes: metadata.Hashes{"sha256": sum[:]},
+		Custom: (*json.RawMessage)(&about),
+	}
+
+	r, err := release(base+indexSuffix, target)
+	return r, target, err
+}
+
+// Base is what the names of all files of the release begin with.
+func (r Release) Base() string { return strings.TrimSuffix(r.Index, indexSuffix) }
+
+// Stored returns the name under which the repository has the index (consistent
 // snapshots: with its digest).
-func (r Release) stored() string { return "targets/" + r.IndexSHA256 + "." + r.Index }
+func (r Release) Stored() string { return "targets/" + r.IndexSHA256 + "." + r.Index }
 
 // Fetch reads the index of the release, verified.
 func (r Release) Fetch(ctx context.Context, s Store) (bundle.Index, error) {
-	text, err := s.Get(ctx, r.stored(), r.IndexSize)
+	text, err := s.Get(ctx, r.Stored(), r.IndexSize)
 	if err != nil {
 		return bundle.Index{}, explain(r.Index, err)
 	}

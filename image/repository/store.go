@@ -1,9 +1,18 @@
-// Package repository is where updates are published: metadata signed by TUF
-// roles (The Update Framework, specification 1.0), which name the indexes of
-// the releases (image/bundle) by digest, beside the packs and what
-// systemd-sysupdate reads. A node reads it by Update and Release.Fetch; the
-// builder writes it by Init, Publish, Refresh and Rotate. It is the only
-// importer of go-tuf.
+// Package repository reads published updates: metadata signed by TUF roles (The
+// Update Framework, specification 1.0), which name the indexes of the releases
+// (image/bundle) by digest, beside the packs and what systemd-sysupdate reads.
+// It is the half that a node needs, image/publish the half that writes. [Open]
+// and [Update] are the functions to use first:
+//
+//	Open --> Store: a directory, a web server, an artifact of a registry
+//	           |
+//	Update --- + --> root --> timestamp --> snapshot --> targets --> News
+//	              each is verified, and kept            /              \
+//	              before the next is read       Release.Fetch      News.Permit
+//	                                                  |                 |
+//	                                             bundle.Index         Permit
+//
+// A repository has these files:
 //
 //	metadata/N.root.json  N.targets.json  N.snapshot.json  timestamp.json
 //	targets/SHA256.BASE.index.json

@@ -22,15 +22,15 @@ func Update(ctx context.Context, s Store, k Keeper, root []byte, c Clock) (News,
 	return News{
 		Releases: releases(u.set.Targets[metadata.TARGETS].Signed.Targets),
 		Time:     u.set.RefTime,
-		root:     &u.set.Root.Signed,
+		Metadata: u.set,
 	}, nil
 }
 
 // Clock is what expiries are compared with. The wall clock alone would let old
 // metadata pass when it is behind, or set back.
 type Clock struct {
-	// Now is the wall clock, Built a time after which the program that asks was
-	// made: it is never earlier than that. Nothing expires by the zero Clock.
+	// Now is the wall clock. Built is a time before the program was made: it is
+	// never earlier than that. Nothing expires by the zero Clock.
 	Now, Built time.Time
 }
 
@@ -42,17 +42,17 @@ func (c Clock) floor() time.Time {
 	return c.Now
 }
 
-// News is what Update has read.
+// News is what [Update] has read.
 type News struct {
 	// Releases are newest first.
 	Releases []Release
 
-	// Time is what expiries were compared with at last: the clock's, unless
-	// more is proven: by Built, or by when the timestamp was signed.
+	// Time is what expiries were compared with last: the latest of the clock,
+	// Built, and the time at which the timestamp was signed.
 	Time time.Time
 
-	// root has the keys of now.
-	root *metadata.RootType
+	// Metadata is what was verified: a publisher adds to it.
+	Metadata *trustedmetadata.TrustedMetadata
 }
 
 func update(ctx context.Context, s Store, k Keeper, root []byte, c Clock) (*updater, error) {
@@ -86,7 +86,7 @@ func update(ctx context.Context, s Store, k Keeper, root []byte, c Clock) (*upda
 	return u, nil
 }
 
-// updater is an Update under way.
+// updater is the state of [Update].
 type updater struct {
 	store  Store
 	keeper Keeper
@@ -142,3 +142,16 @@ func (u *updater) since(signed time.Time) error {
 }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// SignedField of timestamp.json is when it was signed, in RFC 3339. TUF has only
+// the time until which it is good, and lets clients ignore fields that they do
+// not know (specification, 4.1).
+const SignedField = "x-loam-signed"
+
+// signedAt returns when a timestamp was signed, the zero time if it does not
+// say.
+func signedAt(m *metadata.Metadata[metadata.TimestampType]) time.Time {
+	text, _ := m.Signed.UnrecognizedFields[SignedField].(string)
+	at, _ := time.Parse(time.RFC3339, text)
+	return at
+}

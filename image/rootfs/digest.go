@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -17,10 +18,14 @@ import (
 // of it would show: path, type, mode, owner, size and content of each file,
 // target of each link, number of each device, extended attribute of file
 // capabilities. Times are not in it, as the image has one time for all files.
-func Digest(dir string) (string, error) {
+// The files except, by their paths in dir, are left out.
+func Digest(dir string, except ...string) (string, error) {
 	sum := sha256.New()
 	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil {
+			return err
+		}
+		if name, err := filepath.Rel(dir, path); err != nil || slices.Contains(except, name) {
 			return err
 		}
 		return digestFile(sum, dir, path)

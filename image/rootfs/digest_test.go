@@ -79,3 +79,29 @@ func digest(t *testing.T, dir string) string {
 	}
 	return d
 }
+
+func TestDigestLeavesOut(t *testing.T) {
+	dir := t.TempDir()
+	digest := func() string {
+		t.Helper()
+		text, err := Digest(dir, "packages.lock")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+
+	before := digest()
+	if err := os.WriteFile(filepath.Join(dir, "packages.lock"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if digest() != before {
+		t.Error("a file that is left out changes the digest")
+	}
+	if err := os.WriteFile(filepath.Join(dir, "mkosi.conf"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if digest() == before {
+		t.Error("a file that is not left out does not change the digest")
+	}
+}

@@ -46,11 +46,15 @@ func (p Params) Mkosi(
 	return removeAll(dir, "sandbox", "work")
 }
 
-// prepare makes the directories mkosi wants, and the list of sources. With a
-// file mkosi.sources there, mkosi adds no archives of its own.
+// prepare makes the directories mkosi wants, the list of sources, and the
+// versions of the lock. With a file mkosi.sources there, mkosi adds no archives
+// of its own.
 func (p Params) prepare(dir string, sources []tools.Source) error {
 	list := filepath.Join(dir, "sandbox/etc/apt/sources.list.d/mkosi.sources")
-	for _, d := range []string{filepath.Dir(list), filepath.Join(dir, "work"), p.debs()} {
+	preferences := filepath.Join(dir, "sandbox/etc/apt/preferences.d/loam")
+	for _, d := range []string{
+		filepath.Dir(list), filepath.Dir(preferences), filepath.Join(dir, "work"), p.debs(),
+	} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
 			return err
 		}
@@ -59,6 +63,13 @@ func (p Params) prepare(dir string, sources []tools.Source) error {
 	var text bytes.Buffer
 	for _, s := range sources {
 		text.WriteString(s.Deb822(p.components()...))
+	}
+
+	if len(p.Lock) > 0 {
+		err := os.WriteFile(preferences, []byte(p.Lock.Preferences()), 0o644)
+		if err != nil {
+			return err
+		}
 	}
 
 	return os.WriteFile(list, text.Bytes(), 0o644)

@@ -1,10 +1,13 @@
 package rootfs
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/loam-os/loam/image/lock"
 	"github.com/loam-os/loam/image/manifest"
 )
 
@@ -29,6 +32,76 @@ func TestParsePackagesRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if got, err := parsePackages([]byte(text)); err == nil {
 				t.Errorf("packages %v, want an error", got)
+			}
+		})
+	}
+}
+
+func TestRemaining(t *testing.T) {
+	tree := t.TempDir()
+	for name, text := range map[string]string{
+		".packages/perl-base.list":          "/.\n/usr\n/usr/bin\n/usr/bin/perl\n/usr/share/doc/perl-base/copyright\n",
+		".packages/libc6:amd64.list":        "/.\n/usr/lib/libc.so.6\n",
+		".packages/bash.list":               "/usr/bin/bash\n/usr/share/man/bash.1\n",
+		"usr/lib/libc.so.6":                 "",
+		"usr/bin/bash":                      "",
+		"usr/share/doc/perl-base/copyright": "",
+	} {
+		file := filepath.Join(tree, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	bash := manifest.Package{Name: "bash", Version: "5", Arch: "amd64"}
+	libc := manifest.Package{Name: "libc6", Version: "2.41", Arch: "amd64"}
+	perl := manifest.Package{Name: "perl-base", Version: "5.40", Arch: "amd64"}
+
+	got, err := remaining(tree, []manifest.Package{bash, libc, perl})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]manifest.Package{bash, libc}, got); diff != "" {
+		t.Error(diff)
+	}
+
+	if _, err := remaining(tree, []manifest.Package{{Name: "dash"}}); err == nil {
+		t.Error("a package without a list of files")
+	}
+}
+
+func TestCheckVersions(t *testing.T) {
+	list := filepath.Join(t.TempDir(), "packages.json")
+	const text = `[{"name": "bash", "version": "5.2", "arch": "amd64"}]`
+	if err := os.WriteFile(list, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+
+	for _, test := range []struct {
+		name string
+		lock lock.Lock
+		want string
+	}{
+		{"no lock", nil, ""},
+		{"the version", lock.Lock{{Name: "bash", Arch: "amd64", Version: "5.2"}}, ""},
+		{
+			"another version",
+			lock.Lock{{Name: "bash", Arch: "amd64", Version: "5.3"}},
+			"bash amd64 5.2 is installed, and is not in the lock",
+		},
+		{
+			"another package",
+			lock.Lock{{Name: "dash", Arch: "amd64", Version: "1"}},
+			"bash amd64 5.2 is installed, and is not in the lock",
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			err := checkVersions(list, test.lock)
+			if (err == nil) != (test.want == "") || err != nil && err.Error() != test.want {
+				t.Errorf("%v, want %q", err, test.want)
 			}
 		})
 	}

@@ -24,6 +24,7 @@ import (
 
 	"github.com/loam-os/loam/firmware/device"
 	"github.com/loam-os/loam/image/cache"
+	"github.com/loam-os/loam/image/lock"
 	"github.com/loam-os/loam/image/tools"
 )
 
@@ -37,6 +38,12 @@ type Params struct {
 	Arch, Profile string
 	// Firmware is what the tree has for devices, beside what Config says.
 	Firmware device.List
+	// Lock has the versions of the packages. Without one, they are those that the
+	// archives have.
+	Lock lock.Lock
+	// Overlay is a directory whose files come on top of the packages. Its name
+	// has a digest of its content (image/upstream).
+	Overlay string
 	// SourceDateEpoch is the latest time of any file, in seconds since 1970.
 	SourceDateEpoch int64
 	// Log gets the output of the tools.
@@ -88,21 +95,27 @@ func open(entry string) (Root, error) {
 	return root, nil
 }
 
-// digest names a tree by its inputs, 12 hex digits: the mkosi configuration and
-// the parameters. The versions of the packages are not known before they are
-// installed; Root.Packages records them.
+// digest names a tree by its inputs, 12 hex digits: the mkosi configuration,
+// the versions of the packages, and the other parameters.
 func (p Params) digest(t tools.Tree) (string, error) {
-	config, err := Digest(p.Config)
+	// p.Lock need not come from the lock of this directory.
+	config, err := Digest(p.Config, "packages.lock")
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256(fmt.Appendln(nil, config, filepath.Base(t.Dir), p.Arch, p.Profile,
-		p.Firmware.Entries, p.SourceDateEpoch))
+	sum := sha256.Sum256(fmt.Appendln(nil, config, filepath.Base(t.Dir), p.Lock.Digest(), p.Arch, p.Profile,
+		p.Firmware.Entries, filepath.Base(p.Overlay), p.SourceDateEpoch))
 	return hex.EncodeToString(sum[:6]), nil
 }
 
 // build fills dir with tree/ and packages.json.
 func (p Params) build(ctx context.Context, t tools.Tree, dir string) error {
+	if len(p.Lock) > 0 {
+		if err := tools.CheckLock(ctx, p.Log, p.Lock, t.Sources, p.Arch); err != nil {
+			return err
+		}
+	}
+
 	options := []string{"--profile=" + p.Profile}
 	for _, name := range p.Firmware.Packages() {
 		options = append(options, "--package="+name)
@@ -115,10 +128,19 @@ func (p Params) build(ctx context.Context, t tools.Tree, dir string) error {
 		return err
 	}
 
-	err := recordPackages(filepath.Join(dir, "tree.manifest"), filepath.Join(dir, "packages.json"))
+	if err := overlay(filepath.Join(dir, "tree"), p.Overlay); err != nil {
+		return err
+	}
+
+	err := recordPackages(filepath.Join(dir, "tree.manifest"), filepath.Join(dir, "tree"),
+		filepath.Join(dir, "packages.json"))
 	if err != nil {
 		return err
 	}
 
-	return removeAll(dir, "tree.manifest", "tree.vmlinuz")
+	if err := checkVersions(filepath.Join(dir, "packages.json"), p.Lock); err != nil {
+		return err
+	}
+
+	return removeAll(dir, "tree.manifest", "tree.vmlinuz", filepath.Join("tree", lists))
 }

@@ -3,6 +3,7 @@ package rootfs
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -89,5 +90,22 @@ func TestUnitsVerify(t *testing.T) {
 			"No such file or directory", "")
 	if strings.TrimSpace(complaint) != "" {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
+	}
+}
+
+// TestGoProgramsAreFound: what the image runs of Go, by the name of its file.
+func TestGoProgramsAreFound(t *testing.T) {
+	root := rootTree(t)
+	programs, err := Root{Dir: root}.GoPrograms()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for _, want := range []string{
+		"usr/bin/containerd", "usr/bin/containerd-shim-runc-v2", "usr/bin/runc", "usr/lib/cni/bridge",
+	} {
+		if !slices.Contains(programs, filepath.Join(root, want)) {
+			t.Errorf("no %s among %d programs", want, len(programs))
+		}
 	}
 }

@@ -1,6 +1,6 @@
 // Package sbom writes and reads what software an image has: a document of SPDX
-// 2.3, as JSON, of the packages of the distribution and of the Go modules in
-// Loam's own programs.
+// 2.3, as JSON, of the packages of the distribution and of the Go modules that
+// programs are made of, Loam's own and others'.
 package sbom
 
 import (
@@ -160,9 +160,12 @@ func modules(programs []string) ([]manifest.Package, error) {
 		}
 		all = append(all,
 			manifest.Package{Name: "stdlib", Version: strings.TrimPrefix(info.GoVersion, "go")})
-		for _, m := range info.Deps {
+		for _, m := range append(info.Deps, &info.Main) {
 			if m.Replace != nil {
 				m = m.Replace
+			}
+			if m.Version == "" || m.Version == "(devel)" {
+				continue // Loam's own programs, which have the image's version
 			}
 			all = append(all, manifest.Package{Name: m.Path, Version: m.Version})
 		}

@@ -125,3 +125,28 @@ func TestDecodeWhatNobodyEncodes(t *testing.T) {
 		}
 	}
 }
+
+// TestTheMainModuleIsThere: a program of another project lists the project
+// itself, beside what it depends on.
+func TestTheMainModuleIsThere(t *testing.T) {
+	a := about(t)
+	program := filepath.Join(t.TempDir(), "tomljson")
+	out, err := exec.Command("go", "build", "-o", program,
+		"github.com/pelletier/go-toml/v2/cmd/tomljson").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+
+	a.Programs = append(a.Programs, program)
+	text, err := Encode(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if !strings.Contains(string(text), `pkg:golang/github.com/pelletier/go-toml/v2@v2.`) {
+		t.Errorf("no such locator in %.2000s", text)
+	}
+	if strings.Contains(string(text), "(devel)") {
+		t.Error("a module without a version")
+	}
+}

@@ -2,7 +2,9 @@
 // that build and judge images, so that every host builds with the same ones.
 // The host itself needs mmdebstrap to make it and bubblewrap to enter it.
 //
-// mmdebstrap makes the tree and bubblewrap enters it.
+// mmdebstrap makes the tree and bubblewrap enters it. Packages have the versions
+// of a lock (image/lock), which is compared with the archives before anything
+// is installed.
 //
 // An arm64 image is built on amd64 by the same steps. The tools tree then has
 // qemu-user, registered with binfmt_misc until the next boot, and the arm64
@@ -25,6 +27,7 @@ import (
 	"syscall"
 
 	"github.com/loam-os/loam/image/cache"
+	"github.com/loam-os/loam/image/lock"
 )
 
 // keyring signs Debian's archives; of the package debian-archive-keyring.
@@ -44,6 +47,10 @@ type Env struct {
 	// Mirrors are the URIs of Debian archives to use instead of the ones this
 	// host uses or, on other distributions, of mmdebstrap's default.
 	Mirrors []string
+
+	// Lock has the versions of the packages. Without one, the tree gets those
+	// that the archives have when it is built.
+	Lock lock.Lock
 
 	// Log gets the output of the build.
 	Log io.Writer
@@ -76,9 +83,25 @@ func ReadList(files ...string) ([]string, error) {
 	return slices.Compact(packages), nil
 }
 
+// InSource returns what the sources in a directory make a tools tree from: their
+// lists of packages, and their lock. The rest is for the caller to say.
+func InSource(source string) (Env, error) {
+	packages, err := ReadList(filepath.Join(source, "mkosi/tools.list"))
+	if err != nil {
+		return Env{}, err
+	}
+
+	locks, err := lock.Read(filepath.Join(source, "mkosi/packages.lock"))
+	if err != nil {
+		return Env{}, err
+	}
+
+	return Env{Packages: packages, Lock: locks.Tools}, nil
+}
+
 // Ensure returns the tools tree of e, which it builds if the cache has none.
 func Ensure(ctx context.Context, e Env) (Tree, error) {
-	sources, err := e.sources(ctx)
+	sources, err := e.FindSources(ctx)
 	if err != nil {
 		return Tree{}, err
 	}
@@ -100,8 +123,8 @@ func Ensure(ctx context.Context, e Env) (Tree, error) {
 	return Tree{Dir: dir, Sources: sources}, nil
 }
 
-// sources decides where packages come from; none means mmdebstrap's default.
-func (e Env) sources(ctx context.Context) ([]Source, error) {
+// FindSources decides where packages come from; none means mmdebstrap's default.
+func (e Env) FindSources(ctx context.Context) ([]Source, error) {
 	if len(e.Mirrors) > 0 {
 		return Mirror(e.Mirrors...), nil
 	}
@@ -110,15 +133,16 @@ func (e Env) sources(ctx context.Context) ([]Source, error) {
 }
 
 // digest names the tree by its content, 12 hex digits. The mirror is not part
-// of it: all mirrors hold the same packages.
+// of it: with a lock, all mirrors hold the same packages.
 func (e Env) digest() string {
-	sum := sha256.Sum256([]byte(Release + "\n" + strings.Join(e.Packages, "\n")))
+	sum := sha256.Sum256([]byte(
+		Release + "\n" + strings.Join(e.Packages, "\n") + "\n" + e.Lock.Digest()))
 	return fmt.Sprintf("%x", sum[:6])
 }
 
-// architectures of a tree with these packages: the host's own first, then
-// those they name, as systemd-boot-efi:arm64 does.
-func architectures(native string, packages []string) []string {
+// Architectures returns the architectures of a tree with these packages: the
+// host's own first, then those they name, as systemd-boot-efi:arm64 does.
+func Architectures(native string, packages []string) []string {
 	all := []string{native}
 	for _, p := range packages {
 		if _, arch, ok := strings.Cut(p, ":"); ok && !slices.Contains(all, arch) {
@@ -133,10 +157,27 @@ func (e Env) build(ctx context.Context, dir string, sources []Source) error {
 		return ErrNotRoot
 	}
 
+	archs := Architectures(runtime.GOARCH, e.Packages)
 	args := []string{"--mode=root", "--variant=minbase", "--keyring=" + keyring,
-		"--architectures=" + strings.Join(architectures(runtime.GOARCH, e.Packages), ","),
-		"--include=" + strings.Join(e.Packages, ","), Release, dir}
+		"--architectures=" + strings.Join(archs, ","),
+		"--include=" + strings.Join(e.Packages, ",")}
 
+	if len(e.Lock) > 0 {
+		if err := CheckLock(ctx, e.Log, e.Lock, sources, archs...); err != nil {
+			return err
+		}
+
+		preferences := dir + ".preferences"
+		if err := os.WriteFile(preferences, []byte(e.Lock.Preferences()), 0o644); err != nil {
+			return err
+		}
+		defer os.Remove(preferences)
+
+		args = append(args, "--setup-hook=install -D -m 644 "+preferences+
+			` "$1/etc/apt/preferences.d/loam"`)
+	}
+
+	args = append(args, Release, dir)
 	for _, s := range sources {
 		args = append(args, s.String())
 	}

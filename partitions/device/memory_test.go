@@ -54,8 +54,18 @@ func TestMemoryHasAnEnd(t *testing.T) {
 	}{
 		{name: "up to the end", off: 5000, length: 1000},
 		{name: "nothing at the end", off: 6000},
-		{name: "beyond the end", off: 5001, length: 1000, want: io.ErrUnexpectedEOF},
-		{name: "before the start", off: -1, length: 1, want: io.ErrUnexpectedEOF},
+		{
+			name:   "beyond the end",
+			off:    5001,
+			length: 1000,
+			want:   io.ErrUnexpectedEOF,
+		},
+		{
+			name:   "before the start",
+			off:    -1,
+			length: 1,
+			want:   io.ErrUnexpectedEOF,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			m := NewMemory(6000)

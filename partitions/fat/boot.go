@@ -46,7 +46,7 @@ func readBoot(d *disk, least int64) (g geometry, copyUsed, err error) {
 	}
 
 	err = fmt.Errorf("boot sector: %w", err)
-	for _, sector := range []int64{512, 4096} { // Nobody says which.
+	for _, sector := range []int64{512, 4096} { // The caller does not know which.
 		var copyErr error
 		g, copyErr = read(copySector * sector)
 		if copyErr == nil {

@@ -79,7 +79,7 @@ func (r *Report) add(d *directory) {
 
 // dirty reads the marks of Linux in the boot sector, and of Windows in the
 // FATs.
-func (f *FS) dirty() (by []string) {
+func (f *fats) dirty() (by []string) {
 	if f.state&1 != 0 {
 		by = append(by, "boot sector (offset 65): it was not unmounted")
 	}

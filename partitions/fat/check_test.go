@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/loam-os/loam/firmware/bootentry"
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/partitions/fat/dirent"
 	"github.com/loam-os/loam/test/judge"
 )
@@ -361,7 +362,7 @@ func TestReclaimRepairsFromTheOtherFAT(t *testing.T) {
 	f := opened(t, m)
 	_, err := f.Stage(strings.NewReader("x"), 1)
 	if err == nil ||
-		!strings.Contains(err.Error(), "Reclaim makes them equal") {
+		!strings.Contains(hint.Text(err), "Reclaim makes them equal") {
 		t.Errorf("staged with FATs that differ: %v", err)
 	}
 

@@ -53,7 +53,7 @@ type directory struct {
 }
 
 // read reads the directory whose clusters are in the chain.
-func (f *FS) readDirectory(path string, chain []uint32) (*directory, error) {
+func (f *directories) readDirectory(path string, chain []uint32) (*directory, error) {
 	size := int64(len(chain)) * f.clusterSize
 	if size > maxDirectory {
 		return nil, fmt.Errorf("directory of %d bytes: at most %d", size, maxDirectory)
@@ -80,7 +80,7 @@ func (f *FS) readDirectory(path string, chain []uint32) (*directory, error) {
 }
 
 // slotsIn is the slots of each name in the directory, 0 if it is not uniform.
-func (f *FS) slotsIn(path string) int {
+func (f *directories) slotsIn(path string) int {
 	for _, u := range f.uniform {
 		if strings.EqualFold(strings.Join(split(path), "/"), u.Dir) {
 			return u.Slots

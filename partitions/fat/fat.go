@@ -1,22 +1,3 @@
-// Package fat edits a FAT32 file system (Microsoft's "FAT: General Overview of
-// On-Disk Format", 1.03) in place, so that a power cut leaves the old or the
-// new and nothing between: it is for the EFI system partition of a running
-// node, which is not mounted.
-//
-// It holds on disks that write a sector of 512 bytes completely or not at all,
-// and keep any part of the writes since the last flush, because:
-//   - data and the FAT's chain are durable before a directory entry refers to
-//     them, and the entry is durably gone before its chain is freed: a cut
-//     leaves clusters that nothing refers to, which Reclaim frees;
-//   - an entry with all parts of its long name lies in one sector, so that it
-//     appears, is renamed and goes by one write of one sector;
-//   - a directory never grows.
-//
-// Firmware reads FAT 1 and no other. So does this package, until Reclaim makes
-// both equal.
-//
-// The agent does not mount the ESP to write to it, because Linux renames on FAT
-// in several sectors, in an order of its own.
 package fat
 
 import (
@@ -59,14 +40,27 @@ const (
 // FS is an open file system, for one goroutine, and the only writer of its
 // partition. After a failed write or flush the content of the disk is unknown:
 // all later writes fail until Open reads the disk again.
+//
+// It is made of layers: fats gives and takes clusters, directories reads
+// directories from them and writes their sectors, and FS changes what has a name.
 type FS struct {
+	directories
+	copyUsed error          // why sector 0 is not used, but its copy
+	staged   map[uint32]int // chains that can be linked: clusters by the first of them
+}
+
+// directories are the directories of a file system.
+type directories struct {
+	fats
+	uniform []Uniform
+}
+
+// fats is both FATs of a file system, and the clusters that they are about.
+type fats struct {
 	disk disk
 	geometry
-	copyUsed error          // why sector 0 is not used, but its copy
-	fat      table          // FAT 1, with what was changed
-	second   table          // FAT 2 as read, if it is not equal to FAT 1; else nil
-	staged   map[uint32]int // chains that can be linked: clusters by the first of them
-	uniform  []Uniform
+	fat    table // FAT 1, with what was changed
+	second table // FAT 2 as read, if it is not equal to FAT 1; else nil
 }
 
 // Open reads the boot sector, or its copy if that is damaged (Check tells), and
@@ -91,9 +85,11 @@ func open(
 	}
 
 	f := &FS{
-		disk:    disk{d: d, size: size, block: int64(blockSize)},
-		staged:  map[uint32]int{},
-		uniform: uniform,
+		directories: directories{
+			fats:    fats{disk: disk{d: d, size: size, block: int64(blockSize)}},
+			uniform: uniform,
+		},
+		staged: map[uint32]int{},
 	}
 
 	var err error
@@ -110,7 +106,7 @@ func open(
 }
 
 // readFATs keeps the second only if it is not as the first.
-func (f *FS) readFATs() error {
+func (f *fats) readFATs() error {
 	f.fat = make(table, f.fatBytes())
 	f.second = nil
 	if err := f.disk.read(f.fat, f.fatAt(0)); err != nil {
@@ -140,9 +136,9 @@ func (f *FS) readFATs() error {
 }
 
 // Free is the bytes in free clusters.
-func (f *FS) Free() int64 { return int64(f.freeClusters()) * f.clusterSize }
+func (f *fats) Free() int64 { return int64(f.freeClusters()) * f.clusterSize }
 
-func (f *FS) freeClusters() uint32 {
+func (f *fats) freeClusters() uint32 {
 	free := f.clusters
 	for range f.fat.used(f.last()) {
 		free--

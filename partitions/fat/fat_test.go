@@ -72,7 +72,11 @@ func script() []step {
 		{"take the second name back", func(f *FS) error {
 			return f.Remove("EFI/Linux/loam-node-os_0.3.0_x86-64+3-0.efi")
 		}},
-		{"link it again", put(bootentry.Dir, "loam-node-os_0.3.1_x86-64+3-0.efi", pattern(19, 9000))},
+		{"link it again", put(
+			bootentry.Dir,
+			"loam-node-os_0.3.1_x86-64+3-0.efi",
+			pattern(19, 9000),
+		)},
 		{
 			"and one more, at the end",
 			put(bootentry.Dir, "loam-node-os_0.3.2_x86-64+3-0.efi", pattern(20, 9000)),

@@ -3,14 +3,17 @@ package fat
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
+
+	"github.com/loam-os/loam/hint"
 )
 
 // change sets FAT entries of clusters, whose FATs must be equal, in both FATs
 // and flushes.
-func (f *FS) change(clusters []uint32, next func(i int) uint32) error {
+func (f *fats) change(clusters []uint32, next func(i int) uint32) error {
 	if f.second != nil {
-		return fmt.Errorf("the FATs differ\nhint: Reclaim makes them equal")
+		return hint.With(errors.New("the FATs differ"), "Reclaim makes them equal")
 	}
 
 	old := bytes.Clone(f.fat)
@@ -28,7 +31,7 @@ func (f *FS) change(clusters []uint32, next func(i int) uint32) error {
 }
 
 // writeFAT writes the sectors of the FAT that are not as in old.
-func (f *FS) writeFAT(n int64, old table) error {
+func (f *fats) writeFAT(n int64, old table) error {
 	for _, r := range differing(f.fat, old) {
 		if err := f.disk.write(f.fat[r.at:r.at+r.n], f.fatAt(n)+int64(r.at)); err != nil {
 			return fmt.Errorf("FAT %d: %w", n+1, err)
@@ -39,7 +42,7 @@ func (f *FS) writeFAT(n int64, old table) error {
 
 // verifyFAT compares both FATs on the disk with ours in the sectors of the
 // clusters.
-func (f *FS) verifyFAT(clusters []uint32) error {
+func (f *fats) verifyFAT(clusters []uint32) error {
 	sector := make([]byte, sectorSize)
 	for n := range int64(2) {
 		last := -1
@@ -81,7 +84,7 @@ func differing(a, b []byte) (list []run) {
 
 // writeInfo updates the FSInfo sector, if present, and flushes. The sector is a
 // hint: a torn write does no harm, so it shares the FATs' flush.
-func (f *FS) writeInfo() error {
+func (f *fats) writeInfo() error {
 	if f.info == 0 {
 		return f.disk.sync()
 	}

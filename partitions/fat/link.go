@@ -86,7 +86,7 @@ func (d *directory) admit(name string, renamed *Entry) (dirent.ShortName, error)
 }
 
 // insert writes the set at a free place.
-func (f *FS) insert(d *directory, at int, set []byte) error {
+func (f *directories) insert(d *directory, at int, set []byte) error {
 	copy(d.raw[at*dirent.SlotSize:], set)
 	sector := at / perSector
 	after := at + len(set)/dirent.SlotSize
@@ -117,7 +117,7 @@ func (f *FS) insert(d *directory, at int, set []byte) error {
 }
 
 // writeSector writes a sector of the directory and flushes.
-func (f *FS) writeSector(d *directory, sector int) error {
+func (f *directories) writeSector(d *directory, sector int) error {
 	at := int64(sector) * sectorSize
 	off := f.offset(d.chain[at/f.clusterSize]) + at%f.clusterSize
 	if err := f.disk.write(d.raw[at:at+sectorSize], off); err != nil {

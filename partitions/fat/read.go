@@ -10,7 +10,7 @@ import (
 
 // ReadDir is the entries of a directory, in its order, without . and .. and a
 // label. "" is the root directory; a path is like "EFI/Linux".
-func (f *FS) ReadDir(dir string) ([]Entry, error) {
+func (f *directories) ReadDir(dir string) ([]Entry, error) {
 	d, err := f.directory(dir)
 	if err != nil {
 		return nil, fmt.Errorf("read directory: %w", err)
@@ -20,7 +20,7 @@ func (f *FS) ReadDir(dir string) ([]Entry, error) {
 
 // Open reads the file, along its chain in FAT 1. It is an error, which names
 // the cluster, if the chain is broken.
-func (f *FS) Open(path string) (*io.SectionReader, error) {
+func (f *directories) Open(path string) (*io.SectionReader, error) {
 	_, e, err := f.lookup(path)
 	if err == nil && e.Dir {
 		err = fmt.Errorf("%s: is a directory", path)
@@ -38,17 +38,17 @@ func (f *FS) Open(path string) (*io.SectionReader, error) {
 	return r, nil
 }
 
-func (f *FS) reader(e Entry) (*io.SectionReader, error) {
+func (f *directories) reader(e Entry) (*io.SectionReader, error) {
 	chain, err := f.fileChain(f.fat, e.first, e.Size)
 	if err != nil {
 		return nil, err
 	}
-	return io.NewSectionReader(&chainReader{f, chain}, 0, e.Size), nil
+	return io.NewSectionReader(&chainReader{&f.fats, chain}, 0, e.Size), nil
 }
 
 // chainReader reads the bytes of a chain.
 type chainReader struct {
-	f     *FS
+	f     *fats
 	chain []uint32
 }
 
@@ -76,7 +76,7 @@ func (r *chainReader) ReadAt(p []byte, off int64) (n int, err error) {
 
 // directory reads the one at the path. Errors name the path and wrap
 // fs.ErrNotExist.
-func (f *FS) directory(path string) (*directory, error) {
+func (f *directories) directory(path string) (*directory, error) {
 	d, err := f.enter("", f.root)
 	if err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func (f *FS) directory(path string) (*directory, error) {
 	return d, nil
 }
 
-func (f *FS) enter(path string, first uint32) (*directory, error) {
+func (f *directories) enter(path string, first uint32) (*directory, error) {
 	chain, err := f.follow(f.fat, first)
 	if err != nil {
 		return nil, fmt.Errorf("directory /%s: %w", path, err)
@@ -116,7 +116,7 @@ func (f *FS) enter(path string, first uint32) (*directory, error) {
 }
 
 // lookup finds the entry at the path, and its directory.
-func (f *FS) lookup(path string) (*directory, Entry, error) {
+func (f *directories) lookup(path string) (*directory, Entry, error) {
 	dir, name := parent(path)
 	d, err := f.directory(dir)
 	if err != nil {

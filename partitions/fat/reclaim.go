@@ -10,19 +10,19 @@ import (
 
 // Reclaim frees clusters that no entry refers to, staged ones too, makes both
 // FATs equal, and frees the slots of lost long names. The slots after the last
-// entry of a [Uniform] directory go back to the writer that only appends. Reclaim
-// keeps what an entry refers to: it takes each chain from FAT 1 if it is intact there,
-// else from FAT 2 if it exists there. A chain that goes on to a free cluster in
-// both FATs ends before that cluster, so that it never continues in a new file.
-// If a directory is unreadable, its references are unknown: Reclaim then writes
-// nothing and returns an error. It writes nothing either if there is nothing to
-// do.
+// entry of a [Uniform] directory go back to the writer that only appends.
+// Reclaim keeps what an entry refers to: it takes each chain from FAT 1 if it
+// is intact there, else from FAT 2 if it exists there. A chain that goes on to
+// a free cluster in both FATs ends before that cluster, so that it never
+// continues in a new file. If a directory is unreadable, its references are
+// unknown: Reclaim then writes nothing and returns an error. It writes nothing
+// either if there is nothing to do.
 func (f *FS) Reclaim() error {
 	s := f.survey()
 	if s.partial {
 		return fmt.Errorf("reclaim clusters: not all of the tree can be read: %v", s.broken)
 	}
-	if err := f.settle(s); err != nil {
+	if err := f.writeFATs(s); err != nil {
 		return fmt.Errorf("reclaim clusters: %w", err)
 	}
 
@@ -39,9 +39,9 @@ func (f *FS) Reclaim() error {
 	return nil
 }
 
-// settle writes the FAT that the survey found right: first to FAT 1, while FAT
+// writeFATs writes the FAT that the survey found right: first to FAT 1, while FAT
 // 2 still has the chains that FAT 1 lacks.
-func (f *FS) settle(s *survey) error {
+func (f *FS) writeFATs(s *survey) error {
 	clear(f.staged)
 	leaked := s.leaked()
 	if len(leaked)+len(s.repair)+len(s.cut) == 0 && f.second == nil {
@@ -85,7 +85,7 @@ func (f *FS) settle(s *survey) error {
 
 // tidy frees loose slots. In a uniform directory it also moves the end back to
 // the first multiple of the slots of a name after the last entry.
-func (f *FS) tidy(d *directory) error {
+func (f *directories) tidy(d *directory) error {
 	old := bytes.Clone(d.raw)
 	for _, slot := range d.loose {
 		d.at(slot)[0] = dirent.Free

@@ -74,7 +74,7 @@ func (f *FS) stage(r io.Reader, size int64) (Chain, error) {
 
 // pour writes the content to the clusters, the last one filled with zeros, and
 // returns its digest.
-func (f *FS) pour(r io.Reader, size int64, clusters []uint32) (sum [sha256.Size]byte, err error) {
+func (f *fats) pour(r io.Reader, size int64, clusters []uint32) (sum [sha256.Size]byte, err error) {
 	h := sha256.New()
 	buf := make([]byte, max(chunk, f.clusterSize))
 	per := len(buf) / int(f.clusterSize)
@@ -104,7 +104,7 @@ func (f *FS) pour(r io.Reader, size int64, clusters []uint32) (sum [sha256.Size]
 }
 
 // readBack compares content and FATs with what was written.
-func (f *FS) readBack(c Chain, clusters []uint32) error {
+func (f *fats) readBack(c Chain, clusters []uint32) error {
 	h := sha256.New()
 	content := io.NewSectionReader(&chainReader{f, clusters}, 0, c.size)
 	if _, err := io.CopyBuffer(h, content, make([]byte, chunk)); err != nil {

@@ -16,7 +16,7 @@ const (
 // survey is what refers to what. It walks the tree once; nothing on the disk
 // can make it endless.
 type survey struct {
-	f      *FS
+	f      *directories
 	steps  int
 	paths  []string   // owners; 0 is no owner
 	owner  []int32    // of each cluster, in paths
@@ -36,7 +36,7 @@ type survey struct {
 }
 
 // survey walks from the root.
-func (f *FS) survey() *survey {
+func (f *directories) survey() *survey {
 	s := &survey{
 		f:     f,
 		paths: []string{""},

@@ -2,8 +2,11 @@ package fat
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"iter"
+
+	"github.com/loam-os/loam/hint"
 )
 
 // Values of a FAT's entries, which are 28 bits; the upper four of the 32 are
@@ -103,9 +106,9 @@ func runs(chain []uint32) (list []run) {
 
 // allocate finds n free clusters, all in a row if there are, else the first
 // ones.
-func (f *FS) allocate(n int) ([]uint32, error) {
+func (f *fats) allocate(n int) ([]uint32, error) {
 	if f.second != nil {
-		return nil, fmt.Errorf("the FATs differ\nhint: Reclaim makes them equal")
+		return nil, hint.With(errors.New("the FATs differ"), "Reclaim makes them equal")
 	}
 
 	var free, row []uint32
@@ -132,7 +135,7 @@ func (f *FS) allocate(n int) ([]uint32, error) {
 
 // Used yields what of the partition holds something, as offset and length in
 // bytes: all before the first cluster, then clusters in use.
-func (f *FS) Used() iter.Seq2[int64, int64] {
+func (f *fats) Used() iter.Seq2[int64, int64] {
 	return func(yield func(off, n int64) bool) {
 		off := int64(0)
 		end := f.data

@@ -112,7 +112,7 @@ func TestReadDamagedTable(t *testing.T) {
 		primary, backup string
 		err             string
 	}{
-		{name: "whole table", used: Primary},
+		{name: "valid table", used: Primary},
 		{
 			name:    "primary header damaged",
 			flip:    []int64{512 + 60},

@@ -16,6 +16,8 @@ import (
 
 	"github.com/loam-os/loam/agent/boot"
 	"github.com/loam-os/loam/image"
+	"github.com/loam-os/loam/image/build"
+	"github.com/loam-os/loam/image/lock"
 	"github.com/loam-os/loam/image/manifest"
 	"github.com/loam-os/loam/image/rootfs"
 	"github.com/loam-os/loam/image/step"
@@ -46,12 +48,14 @@ func open(ctx context.Context) (*bench, error) {
 	}
 
 	cache = filepath.Join(cache, "loam")
-	packages, err := tools.ReadList("mkosi/tools.list")
+	env, err := tools.InSource(".")
 	if err != nil {
 		return nil, err
 	}
 
-	tree, err := tools.Ensure(ctx, tools.Env{Cache: cache, Packages: packages, Log: os.Stderr})
+	env.Cache = cache
+	env.Log = os.Stderr
+	tree, err := tools.Ensure(ctx, env)
 	if err != nil {
 		return nil, err
 	}
@@ -107,13 +111,19 @@ func (b *bench) makeStock(ctx context.Context, cache string) error {
 		return err
 	}
 
-	run := image.Build{
-		Plan:   plan,
-		Tools:  b.tools,
-		Cache:  cache,
-		Source: ".",
-		Out:    out,
-		Steps:  steps,
+	locks, err := lock.Read("mkosi/packages.lock")
+	if err != nil {
+		return err
+	}
+
+	run := build.Build{
+		Plan:     plan,
+		Tools:    b.tools,
+		Cache:    cache,
+		Packages: locks,
+		Source:   ".",
+		Out:      out,
+		Steps:    steps,
 	}
 
 	root, err := run.Tree(ctx)

@@ -29,7 +29,7 @@ func measureBuild(ctx context.Context, r *report, cold bool) error {
 		}
 	}
 
-	if _, err := build(ctx, nil); err != nil { // makes every cache warm
+	if _, err := runBuild(ctx, nil); err != nil { // makes every cache warm
 		return err
 	}
 
@@ -39,14 +39,14 @@ func measureBuild(ctx context.Context, r *report, cold bool) error {
 		if err != nil {
 			return err
 		}
-		t, err := build(ctx, nil, "--go-flag=-overlay="+overlay)
+		t, err := runBuild(ctx, nil, "--go-flag=-overlay="+overlay)
 		if err != nil {
 			return err
 		}
 		took = append(took, t)
 	}
 
-	_, err := build(ctx, nil) // the real one again, for what follows
+	_, err := runBuild(ctx, nil) // the real one again, for what follows
 	return errors.Join(err,
 		r.add(result("image/rebuild-go", "s", 15, "hashing 3.3 GiB of image twice",
 			conditions("amd64 cloud, one line of agent/status changed"), took...)))
@@ -62,12 +62,12 @@ func coldBuild(ctx context.Context, args ...string) (float64, error) {
 		return 0, err
 	}
 
-	took, err := build(ctx,
+	took, err := runBuild(ctx,
 		[]string{"XDG_CACHE_HOME=" + cache, "GOCACHE=" + filepath.Join(cache, "go-build")}, args...)
 	return took, errors.Join(err, os.RemoveAll(cache))
 }
 
-func build(ctx context.Context, env []string, args ...string) (seconds float64, err error) {
+func runBuild(ctx context.Context, env []string, args ...string) (seconds float64, err error) {
 	cmd := exec.CommandContext(ctx, "build/loamctl",
 		append([]string{"build", "--out", out}, args...)...)
 	cmd.Env = append(os.Environ(), env...)

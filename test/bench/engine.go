@@ -126,18 +126,18 @@ func transferred() (written, read int64, err error) {
 	return written, read, nil
 }
 
-// bed is an executor on a real file system.
-type bed struct {
+// rig is an executor on a real file system.
+type rig struct {
 	*apply.Executor
 	meter *meter
 	roots []*os.Root
 }
 
 // lay makes a node in a new directory beneath dir. What the one before it has
-// left stays until all is measured: ext4 does not use inodes again for up to
-// five minutes after they were deleted, and takes longer to find others
-// meanwhile (recently_deleted in fs/ext4/ialloc.c).
-func lay(name string) (*bed, error) {
+// left stays until all is measured: an ext4 without a journal does not use inodes
+// again for up to five minutes after they were deleted, and takes longer to find
+// others meanwhile (find_inode_bit in fs/ext4/ialloc.c).
+func newRig(name string) (*rig, error) {
 	if err := os.MkdirAll(filepath.Join(dir, "engine"), 0o755); err != nil {
 		return nil, err
 	}
@@ -147,7 +147,7 @@ func lay(name string) (*bed, error) {
 		return nil, err
 	}
 
-	b := &bed{meter: &meter{}}
+	b := &rig{meter: &meter{}}
 	for _, name := range []string{"node/var/lib/loam", "image"} {
 		if err := os.MkdirAll(filepath.Join(base, name), 0o755); err != nil {
 			return nil, err
@@ -178,7 +178,7 @@ func lay(name string) (*bed, error) {
 	return b, nil
 }
 
-func (b *bed) close() error {
+func (b *rig) close() error {
 	var errs []error
 	for _, root := range b.roots {
 		errs = append(errs, root.Close())
@@ -188,7 +188,7 @@ func (b *bed) close() error {
 
 // apply makes the node d, and measures; prove gives it the verdict that it is
 // good, which is measured by itself.
-func (b *bed) apply(ctx context.Context, d config.Desired) (applied, proven cost, err error) {
+func (b *rig) apply(ctx context.Context, d config.Desired) (applied, proven cost, err error) {
 	applied, err = b.meter.do(func() error {
 		_, err := b.Apply(ctx, apply.Request{Desired: d, Source: "bench"})
 		return err
@@ -197,7 +197,7 @@ func (b *bed) apply(ctx context.Context, d config.Desired) (applied, proven cost
 		return
 	}
 	proven, err = b.meter.do(func() error {
-		_, err := b.Settle(ctx, health.Verdict{Word: health.Good})
+		_, err := b.Conclude(ctx, health.Verdict{Word: health.Good})
 		return err
 	})
 	return
@@ -247,20 +247,20 @@ func measureEngine(ctx context.Context, r *report) error {
 
 const repeats = 15
 
-// oneOf is a bed that has n files, and how to change one of them.
+// oneOf is a rig that has n files, and how to change one of them.
 type oneOf struct {
-	*bed
+	*rig
 	n                int
 	applied, settled []cost
 }
 
 func newOneOf(ctx context.Context, n int) (*oneOf, error) {
-	b, err := lay(fmt.Sprintf("one-of-%d", n))
+	b, err := newRig(fmt.Sprintf("one-of-%d", n))
 	if err != nil {
 		return nil, err
 	}
 	_, _, err = b.apply(ctx, files(n, 50, -1, ""))
-	return &oneOf{bed: b, n: n}, err
+	return &oneOf{rig: b, n: n}, err
 }
 
 func (o *oneOf) change(ctx context.Context, salt int) error {
@@ -387,7 +387,7 @@ func measureFirst(ctx context.Context, r *report) error {
 
 // firstApply is what the child does.
 func firstApply(ctx context.Context, out io.Writer) error {
-	b, err := lay("first")
+	b, err := newRig("first")
 	if err != nil {
 		return err
 	}
@@ -451,7 +451,7 @@ func bigDocument() []byte {
 // measureKubelet changes a binary of 80 MB there and back.
 func measureKubelet(ctx context.Context, r *report) error {
 	const size = 80_000_000
-	b, err := lay("kubelet")
+	b, err := newRig("kubelet")
 	if err != nil {
 		return err
 	}

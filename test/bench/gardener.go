@@ -67,7 +67,7 @@ func worker(ctx context.Context) ([]byte, error) {
 
 // firstWorker applies the document on a new node.
 func firstWorker(ctx context.Context, text []byte) (cost, error) {
-	b, err := lay("worker")
+	b, err := newRig("worker")
 	if err != nil {
 		return cost{}, err
 	}

@@ -79,7 +79,7 @@ func run(ctx context.Context, boots int, cold bool, only string) (err error) {
 	case "places":
 		return measurePlaces(ctx, r, cold)
 	case "live":
-		if _, err := build(ctx, nil); err != nil {
+		if _, err := runBuild(ctx, nil); err != nil {
 			return err
 		}
 		b, err := open(ctx)

@@ -19,7 +19,7 @@ func measurePlaces(ctx context.Context, r *report, cold bool) error {
 		}
 	}
 
-	if _, err := build(ctx, nil, "--profile=metal"); err != nil {
+	if _, err := runBuild(ctx, nil, "--profile=metal"); err != nil {
 		return err
 	}
 
@@ -33,6 +33,6 @@ func measurePlaces(ctx context.Context, r *report, cold bool) error {
 		return err
 	}
 
-	_, err = build(ctx, nil) // the usual one again, for what follows
+	_, err = runBuild(ctx, nil) // the usual one again, for what follows
 	return err
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/loam-os/loam/image/bundle"
-	"github.com/loam-os/loam/image/repository"
+	"github.com/loam-os/loam/image/update"
 )
 
 // nextOut is a later version of the build that is measured.
@@ -16,7 +16,7 @@ const nextOut = dir + "/image-next"
 // measureUpgrade compares what a node that runs one release has to fetch for
 // the next with all that there is of it.
 func measureUpgrade(ctx context.Context, r *report) error {
-	if _, err := build(ctx, nil); err != nil {
+	if _, err := runBuild(ctx, nil); err != nil {
 		return err
 	}
 
@@ -30,7 +30,7 @@ func measureUpgrade(ctx context.Context, r *report) error {
 		return err
 	}
 
-	if _, err := build(ctx, nil, "--go-flag=-overlay="+overlay, "--os-release", release, "--out",
+	if _, err := runBuild(ctx, nil, "--go-flag=-overlay="+overlay, "--os-release", release, "--out",
 		nextOut); err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func bundled(dir string) (bundle.Index, error) {
 		return bundle.Index{}, err
 	}
 
-	b := repository.Bundle{Pack: filepath.Join(os.TempDir(), "loam-bench.pack")}
+	b := update.Bundle{Pack: filepath.Join(os.TempDir(), "loam-bench.pack")}
 	defer os.Remove(b.Pack)
 	for suffix, to := range map[string]*string{
 		".root":   &b.Root,

@@ -26,7 +26,7 @@ const machine = "machine-1"
 
 // AllowAgent lets the agent of a Node, whose machine has its name or is
 // machine, do what examples/cluster/rbac.yaml does, and no more.
-func (c *Cluster) AllowAgent(ctx context.Context, node string) error {
+func (e *endpoint) AllowAgent(ctx context.Context, node string) error {
 	root, err := program.Root(ctx)
 	if err != nil {
 		return err
@@ -43,7 +43,7 @@ func (c *Cluster) AllowAgent(ctx context.Context, node string) error {
 		if err != nil {
 			return fmt.Errorf("rbac.yaml: %w", err)
 		}
-		if err := c.createRBAC(body); err != nil {
+		if err := e.createRBAC(body); err != nil {
 			return err
 		}
 	}
@@ -52,7 +52,7 @@ func (c *Cluster) AllowAgent(ctx context.Context, node string) error {
 }
 
 // createRBAC creates an object of the group rbac.authorization.k8s.io.
-func (c *Cluster) createRBAC(body []byte) error {
+func (e *endpoint) createRBAC(body []byte) error {
 	var object struct {
 		Kind     string
 		Metadata struct{ Namespace string }
@@ -66,18 +66,18 @@ func (c *Cluster) createRBAC(body []byte) error {
 		at += "/namespaces/" + object.Metadata.Namespace
 	}
 
-	_, err := c.Do(http.MethodPost, at+"/"+strings.ToLower(object.Kind)+"s", string(body))
+	_, err := e.Do(http.MethodPost, at+"/"+strings.ToLower(object.Kind)+"s", string(body))
 	return err
 }
 
 // ApproveAgent plays Gardener's approver: it waits for the request of a node
 // agent for a certificate and approves it.
-func (c *Cluster) ApproveAgent(ctx context.Context) error {
+func (e *endpoint) ApproveAgent(ctx context.Context) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 
 	for {
-		err := c.approveOne()
+		err := e.approveOne()
 		if err == nil {
 			return nil
 		}
@@ -89,8 +89,8 @@ func (c *Cluster) ApproveAgent(ctx context.Context) error {
 	}
 }
 
-func (c *Cluster) approveOne() error {
-	text, err := c.Do(http.MethodGet, csrPath, "")
+func (e *endpoint) approveOne() error {
+	text, err := e.Do(http.MethodGet, csrPath, "")
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (c *Cluster) approveOne() error {
 
 		body, err := json.Marshal(csr)
 		if err == nil {
-			_, err = c.Do(http.MethodPut, csrPath+"/"+name+"/approval", string(body))
+			_, err = e.Do(http.MethodPut, csrPath+"/"+name+"/approval", string(body))
 		}
 
 		return err

@@ -1,9 +1,3 @@
-// Package cluster runs what a node talks to, as it really is: a Kubernetes
-// control plane (etcd, kube-apiserver and, on request, the controllers and the
-// scheduler) and an OCI registry. All of it is built from source, listens on
-// loopback and ends with the test, or with Close.
-//
-// make cluster runs the same for an operator.
 package cluster
 
 import (
@@ -35,17 +29,22 @@ type Options struct {
 
 // Cluster is a running control plane.
 type Cluster struct {
-	*host     // where its processes run
-	network   network
-	port      int // of the API server
-	etcd      string
-	ca        authority
-	api       *process
-	egress    *egress
-	admin     *http.Client
-	anonymous *http.Client
+	*host // where its processes run
+	endpoint
+	etcd   string
+	api    *process
+	egress *egress
 
 	authorizers []runningAuthorizer
+}
+
+// endpoint is the API server, as its callers reach it.
+type endpoint struct {
+	network   network
+	port      int
+	ca        authority
+	admin     *http.Client
+	anonymous *http.Client
 }
 
 // Run starts a control plane of the programs that Build has built, with its
@@ -120,8 +119,8 @@ func (c *Cluster) Close() {
 	c.end()
 }
 
-func (c *Cluster) closeIdle() {
-	for _, client := range []*http.Client{c.admin, c.anonymous} {
+func (e *endpoint) closeIdle() {
+	for _, client := range []*http.Client{e.admin, e.anonymous} {
 		if client != nil {
 			client.CloseIdleConnections()
 		}
@@ -129,15 +128,15 @@ func (c *Cluster) closeIdle() {
 }
 
 // URL is the API server as this host reaches it.
-func (c *Cluster) URL() string { return "https://" + c.address(c.network.loopback) }
+func (e *endpoint) URL() string { return "https://" + e.address(e.network.loopback) }
 
 // GuestURL is the API server as a QEMU guest with user networking reaches it.
-func (c *Cluster) GuestURL() string { return "https://" + c.address(c.network.fromGuest) }
+func (e *endpoint) GuestURL() string { return "https://" + e.address(e.network.fromGuest) }
 
-func (c *Cluster) address(ip string) string { return net.JoinHostPort(ip, strconv.Itoa(c.port)) }
+func (e *endpoint) address(ip string) string { return net.JoinHostPort(ip, strconv.Itoa(e.port)) }
 
 // CA is the certificate of the cluster's authority, PEM.
-func (c *Cluster) CA() string { return c.ca.pem }
+func (e *endpoint) CA() string { return e.ca.pem }
 
 // Route makes the API server reach from (as "10.0.2.15:10250", a guest's
 // kubelet) at to (as "127.0.0.1:41234", where QEMU forwards it). Addresses

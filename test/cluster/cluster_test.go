@@ -55,7 +55,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 			code:  http.StatusForbidden,
 		},
 		{
-			name:  "a made-up token is nobody's",
+			name:  "a made-up token belongs to no user",
 			token: "abcdef.0123456789abcdef",
 			path:  "/version",
 			code:  http.StatusUnauthorized,

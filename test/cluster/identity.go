@@ -91,10 +91,10 @@ func (a authority) trusting(certs ...tls.Certificate) *http.Client {
 }
 
 // AdminKubeconfig is the kubeconfig of one who may do everything.
-func (c *Cluster) AdminKubeconfig() (string, error) { return c.kubeconfig("admin", masters) }
+func (e *endpoint) AdminKubeconfig() (string, error) { return e.kubeconfig("admin", masters) }
 
-func (c *Cluster) kubeconfig(user string, groups ...string) (string, error) {
-	p, err := c.ca.client(user, groups...)
+func (e *endpoint) kubeconfig(user string, groups ...string) (string, error) {
+	p, err := e.ca.client(user, groups...)
 	if err != nil {
 		return "", err
 	}
@@ -116,7 +116,7 @@ contexts:
 - name: loam
   context: {cluster: loam, user: %[3]q}
 current-context: loam
-`, c.URL(), encode(c.ca.pem), user, encode(p.cert), encode(p.key)), nil
+`, e.URL(), encode(e.ca.pem), user, encode(p.cert), encode(p.key)), nil
 }
 
 // NewToken makes a bootstrap token for a node that wants to join, good for an
@@ -144,8 +144,8 @@ func (c *Cluster) NewToken(ctx context.Context) (string, error) {
 	return token, c.await(ctx, c.api, func() error { return c.mayJoin(token) })
 }
 
-func (c *Cluster) mayJoin(token string) error {
-	answer, err := c.DoAs(token, http.MethodPost, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", `{
+func (e *endpoint) mayJoin(token string) error {
+	answer, err := e.DoAs(token, http.MethodPost, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", `{
 		"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
 		"spec": {"resourceAttributes": {"verb": "create", "group": "certificates.k8s.io", "resource": "certificatesigningrequests"}}
 	}`)

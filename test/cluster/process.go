@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// patience is for a host that is busy: it is no expected time.
-const patience = 90 * time.Second
+// hostTimeout is for a host that is busy: it is no expected time.
+const hostTimeout = 90 * time.Second
 
 // host is where the processes of one service run.
 type host struct {
@@ -92,7 +92,7 @@ func (p *process) kill() {
 // await asks until the answer is nil: no program here announces that it is
 // ready. The error for a program that never gets ready has the end of its log.
 func (h *host) await(ctx context.Context, p *process, ready func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, hostTimeout)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

@@ -67,24 +67,24 @@ func do(client *http.Client, r request) (response, error) {
 // Do sends a request to the API server as admin and returns the body of its
 // answer; a path is as /api/v1/nodes. A body is JSON, for a PATCH a merge
 // patch. An answer that is not 2xx is a *StatusError.
-func (c *Cluster) Do(method, path, body string) ([]byte, error) {
-	return c.ask(c.admin, method, path, body, http.Header{})
+func (e *endpoint) Do(method, path, body string) ([]byte, error) {
+	return e.ask(e.admin, method, path, body, http.Header{})
 }
 
 // DoAs is Do as the bearer of a token.
-func (c *Cluster) DoAs(token, method, path, body string) ([]byte, error) {
-	return c.ask(c.anonymous, method, path, body, http.Header{"Authorization": {"Bearer " + token}})
+func (e *endpoint) DoAs(token, method, path, body string) ([]byte, error) {
+	return e.ask(e.anonymous, method, path, body, http.Header{"Authorization": {"Bearer " + token}})
 }
 
 // Watch calls seen with each line that the API server sends, as admin, on a
 // path such as /api/v1/nodes?watch=1, until ctx ends.
-func (c *Cluster) Watch(ctx context.Context, path string, seen func(line []byte)) error {
-	q, err := http.NewRequestWithContext(ctx, http.MethodGet, c.URL()+path, nil)
+func (e *endpoint) Watch(ctx context.Context, path string, seen func(line []byte)) error {
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, e.URL()+path, nil)
 	if err != nil {
 		return err
 	}
 
-	a, err := c.admin.Transport.RoundTrip(q) // The client's own limit would end it.
+	a, err := e.admin.Transport.RoundTrip(q) // The client's own limit would end it.
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (c *Cluster) Watch(ctx context.Context, path string, seen func(line []byte)
 	}
 }
 
-func (c *Cluster) ask(
+func (e *endpoint) ask(
 	client *http.Client, method, path, body string, header http.Header,
 ) ([]byte, error) {
 	header.Set("Content-Type", "application/json")
@@ -109,7 +109,7 @@ func (c *Cluster) ask(
 	}
 	a, err := do(client, request{
 		method: method,
-		url:    c.URL() + path,
+		url:    e.URL() + path,
 		body:   body,
 		header: header,
 	})

@@ -124,10 +124,10 @@ func (c *Cluster) AllowNodeAgents(t testing.TB, node string) {
 	}
 }
 
-// ApproveNodeAgent is ApproveAgent, which may take as long as patience.
-func (c *Cluster) ApproveNodeAgent(t testing.TB, patience time.Duration) {
+// ApproveNodeAgent is ApproveAgent, which may take as long as timeout.
+func (c *Cluster) ApproveNodeAgent(t testing.TB, timeout time.Duration) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	if err := c.ApproveAgent(ctx); err != nil {
 		t.Fatal(err)

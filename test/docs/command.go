@@ -17,7 +17,13 @@ func Reference(root *cobra.Command, source string) string {
 	commands := runnable(root)
 	b.WriteString("| Command | |\n|---|---|\n")
 	for _, cmd := range commands {
-		fmt.Fprintf(&b, "| [`%s`](#%s) | %s |\n", cmd.CommandPath(), strings.ReplaceAll(cmd.CommandPath(), " ", "-"), cmd.Short)
+		fmt.Fprintf(
+			&b,
+			"| [`%s`](#%s) | %s |\n",
+			cmd.CommandPath(),
+			strings.ReplaceAll(cmd.CommandPath(), " ", "-"),
+			cmd.Short,
+		)
 	}
 
 	for _, cmd := range commands {
@@ -151,6 +157,7 @@ func split(line string) []string {
 			started = true
 		}
 	}
+
 	return words
 }
 

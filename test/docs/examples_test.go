@@ -3,6 +3,7 @@ package docs
 import (
 	"encoding/base64"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -96,8 +97,13 @@ func headings(text string) map[string]bool {
 	anchors := map[string]bool{}
 	_, rest := Page{Text: text}.Blocks()
 	for line := range strings.Lines(rest) {
-		if heading, is := strings.CutPrefix(strings.TrimLeft(strings.TrimSpace(line), "#"), " "); is && strings.HasPrefix(line, "#") {
-			anchors[strings.ReplaceAll(notInAnchor.ReplaceAllString(strings.ToLower(heading), ""), " ", "-")] = true
+		if heading, is := strings.CutPrefix(strings.TrimLeft(strings.TrimSpace(line), "#"), " "); is &&
+			strings.HasPrefix(line, "#") {
+			anchors[strings.ReplaceAll(
+				notInAnchor.ReplaceAllString(strings.ToLower(heading), ""),
+				" ",
+				"-",
+			)] = true
 		}
 	}
 	return anchors
@@ -124,7 +130,8 @@ func TestPagesAreShort(t *testing.T) {
 	limits := map[string]int{"README.md": 120, "ARCHITECTURE.md": 150}
 	for _, page := range allPages(t) {
 		if limit, has := limits[page.Path]; has && strings.Count(page.Text, "\n") > limit {
-			t.Errorf("%s has %d lines, want at most %d", page.Path, strings.Count(page.Text, "\n"), limit)
+			t.Errorf("%s has %d lines, want at most %d",
+				page.Path, strings.Count(page.Text, "\n"), limit)
 		}
 		if strings.HasPrefix(page.Path, "docs/reference/") {
 			continue
@@ -133,12 +140,51 @@ func TestPagesAreShort(t *testing.T) {
 		for paragraph := range strings.SplitSeq(rest, "\n\n") {
 			words := len(strings.Fields(paragraph))
 			if isProse(paragraph) && words > 120 {
-				t.Errorf("%s: a paragraph of %d words, want at most 120: %.60s…", page.Path, words, strings.TrimSpace(paragraph))
+				t.Errorf("%s: a paragraph of %d words, want at most 120: %.60s…",
+					page.Path, words, strings.TrimSpace(paragraph))
 			}
 		}
 	}
 }
 
+// testName is a test in the text of a page.
+var testName = regexp.MustCompile("`(Test[A-Z][A-Za-z0-9]*)`")
+
+// TestTestsOfTheSecurityPageExist keeps the page from promising what nothing
+// checks.
+func TestTestsOfTheSecurityPageExist(t *testing.T) {
+	var tests strings.Builder
+	err := filepath.WalkDir("../..", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		tests.Write(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	text, err := os.ReadFile("../../docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	names := testName.FindAllStringSubmatch(string(text), -1)
+	for _, name := range names {
+		if !strings.Contains(tests.String(), "\nfunc "+name[1]+"(") {
+			t.Errorf("docs/security.md names %s, which is no test", name[1])
+		}
+	}
+	if len(names) < 10 {
+		t.Errorf("%d tests", len(names))
+	}
+}
+
 func isProse(paragraph string) bool {
-	return !strings.ContainsAny(strings.TrimSpace(paragraph)[:min(1, len(strings.TrimSpace(paragraph)))], "|-#!<1")
+	return !strings.ContainsAny(
+		strings.TrimSpace(paragraph)[:min(1, len(strings.TrimSpace(paragraph)))],
+		"|-#!<1",
+	)
 }

@@ -15,7 +15,8 @@ import (
 
 // Field is a field of a document.
 type Field struct {
-	// Path is as errors have it, with [] for an item of a list: source.cluster.tokens[].path.
+	// Path is as errors have it, with [] for an item of a list:
+	// source.cluster.tokens[].path.
 	Path string
 	Type string
 	// Text says what it means.
@@ -50,6 +51,7 @@ func (w *walker) read(dir string) error {
 	if err != nil {
 		return err
 	}
+
 	for _, name := range files {
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
 		if err != nil {
@@ -83,7 +85,8 @@ func (w *walker) constants(spec *ast.ValueSpec) {
 		if i >= len(spec.Values) {
 			return
 		}
-		if lit, is := spec.Values[i].(*ast.BasicLit); is && lit.Kind == token.STRING && name.IsExported() {
+		if lit, is := spec.Values[i].(*ast.BasicLit); is && lit.Kind == token.STRING &&
+			name.IsExported() {
 			w.values[name.Name] = strings.Trim(lit.Value, `"`)
 		}
 	}

@@ -21,7 +21,11 @@ const oscIntro = "Every field of an OperatingSystemConfig that Loam reads (exten
 
 func machineFields(t *testing.T) []Field {
 	t.Helper()
-	fields, err := Fields(reflect.TypeFor[machine.Machine](), "../../agent/machine", "../../agent/network")
+	fields, err := Fields(
+		reflect.TypeFor[machine.Machine](),
+		"../../agent/machine",
+		"../../agent/network",
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,8 +42,18 @@ func oscFields(t *testing.T) []Field {
 }
 
 func TestFieldsPagesHaveEveryField(t *testing.T) {
-	Golden(t, "../..", "docs/reference/machine.md", FieldsPage("machine.yaml", "package agent/machine", machineIntro, machineFields(t)))
-	Golden(t, "../..", "docs/reference/osc.md", FieldsPage("OperatingSystemConfig", "package agent/osc", oscIntro, oscFields(t)))
+	Golden(
+		t,
+		"../..",
+		"docs/reference/machine.md",
+		FieldsPage("machine.yaml", "package agent/machine", machineIntro, machineFields(t)),
+	)
+	Golden(
+		t,
+		"../..",
+		"docs/reference/osc.md",
+		FieldsPage("OperatingSystemConfig", "package agent/osc", oscIntro, oscFields(t)),
+	)
 }
 
 // TestFieldsAreThoseOfTheDecoder writes each field into a document of its own: the
@@ -47,13 +61,15 @@ func TestFieldsPagesHaveEveryField(t *testing.T) {
 func TestFieldsAreThoseOfTheDecoder(t *testing.T) {
 	for _, f := range machineFields(t) {
 		var m machine.Machine
-		if err := document.Decode("machine.yaml", []byte(f.example()), &m); err != nil && isUnknown(err) {
+		if err := document.Decode("machine.yaml", []byte(f.example()), &m); err != nil &&
+			isUnknown(err) {
 			t.Errorf("%s\n%v", f.example(), err)
 		}
 	}
 	for _, f := range oscFields(t) {
 		var o osc.OperatingSystemConfig
-		if err := document.Decode("osc.yaml", []byte(f.example()), &o); err != nil && isUnknown(err) {
+		if err := document.Decode("osc.yaml", []byte(f.example()), &o); err != nil &&
+			isUnknown(err) {
 			t.Errorf("%s\n%v", f.example(), err)
 		}
 	}
@@ -81,7 +97,8 @@ func TestEveryFieldHasAComment(t *testing.T) {
 
 // example is a document with the field and no value.
 func (f Field) example() string {
-	return strings.NewReplacer("[].", ": [{", ".", ": {", "[]", "").Replace(f.Path) + ": null" + closing(f.Path)
+	return strings.NewReplacer("[].",
+		": [{", ".", ": {", "[]", "").Replace(f.Path) + ": null" + closing(f.Path)
 }
 
 // closing returns the brackets that close the path's.

@@ -19,8 +19,9 @@ type Message struct {
 }
 
 // Messages returns every error with a code or a hint that the program has, in the
-// order of their packages. Three forms are found:
+// order of their packages. Four forms are found:
 //
+//   - a call of hint.With;
 //   - a call of a function with a parameter called hint;
 //   - a literal of a struct with a field called Hint or hint;
 //   - a text with "hint: " in it.
@@ -68,6 +69,15 @@ func (c *collector) visitCall(call *ast.CallExpr) {
 	callee := c.callee(call)
 	if callee != nil && (callee.FullName() == "fmt.Errorf" || callee.FullName() == "errors.New") {
 		c.addWhole(c.format(call.Args))
+		return
+	}
+
+	if callee != nil && callee.FullName() == module+"hint.With" {
+		problem := []string{unknown}
+		if _, is := call.Args[0].(*ast.CallExpr); is {
+			problem = c.texts(call.Args[0])
+		}
+		c.add([]string{""}, problem, c.format(call.Args[1:]))
 		return
 	}
 

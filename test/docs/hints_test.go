@@ -7,7 +7,7 @@ import (
 )
 
 func TestErrorsPageHasEveryHintOfTheCode(t *testing.T) {
-	p, err := Load("../..", "./agent/...", "./cmd/...", "./image/...", "./firmware/...", "./partitions/...")
+	p, err := Load("../..", "./hint", "./agent/...", "./cmd/...", "./image/...", "./firmware/...", "./partitions/...")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,11 +22,13 @@ func TestMessagesOfEveryFormAreFound(t *testing.T) {
 
 	const here = "test/docs/testdata/messages"
 	want := []Message{
+		{here, "", "disk full", "delete files of …"},
 		{here, "", "in a struct", "did you mean …?"},
 		{here, "", "in a struct", "write one"},
 		{here, "", "in a text", "write it"},
 		{here, "", "in no call: …", "look here"},
 		{here, "", "it belongs to a", "choose b"},
+		{here, "", "…", "try it again, or twice"},
 		{here, "", "…: with a constant: …", "try it again"},
 		{here, "too-large", "the system takes … MiB", "make it smaller"},
 	}

@@ -1,8 +1,3 @@
-// Package docs keeps the documentation true: it generates docs/reference from
-// the code, and finds in the pages what a test can try, such as examples and
-// command lines.
-//
-// `make docs` writes the reference; the tests fail when it is stale.
 package docs
 
 import (
@@ -80,6 +75,7 @@ func (p Page) Blocks() (blocks []Block, rest string) {
 			outside.WriteString(line)
 		}
 	}
+
 	return blocks, outside.String()
 }
 

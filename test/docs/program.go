@@ -109,7 +109,12 @@ func (p *Program) add(pkg listed, imports types.Importer) error {
 		},
 	}
 	for _, name := range pkg.GoFiles {
-		file, err := parser.ParseFile(p.fset, filepath.Join(pkg.Dir, name), nil, parser.ParseComments)
+		file, err := parser.ParseFile(
+			p.fset,
+			filepath.Join(pkg.Dir, name),
+			nil,
+			parser.ParseComments,
+		)
 		if err != nil {
 			return err
 		}

@@ -29,14 +29,25 @@ func (p *Program) Signals() []Signal {
 	found := p.signals(false)
 	found = append(found, p.signals(true)...)
 
-	slices.SortStableFunc(found, func(a, b Signal) int { return strings.Compare(a.Reason, b.Reason) })
-	return slices.CompactFunc(found, func(a, b Signal) bool { return a.Reason == b.Reason && a.Condition == b.Condition })
+	slices.SortStableFunc(
+		found,
+		func(a, b Signal) int { return strings.Compare(a.Reason, b.Reason) },
+	)
+	return slices.CompactFunc(found, func(a, b Signal) bool {
+		return a.Reason == b.Reason &&
+			a.Condition == b.Condition
+	})
 }
 
 func (p *Program) signals(callers bool) []Signal {
 	var found []Signal
 	for _, in := range p.packages {
-		s := scope{Program: p, in: in, seen: map[*ast.BasicLit]bool{}, callers: callers}
+		s := scope{
+			Program: p,
+			in:      in,
+			seen:    map[*ast.BasicLit]bool{},
+			callers: callers,
+		}
 		for _, file := range in.files {
 			for _, decl := range file.Decls {
 				s.body = decl
@@ -47,6 +58,7 @@ func (p *Program) signals(callers bool) []Signal {
 			}
 		}
 	}
+
 	return found
 }
 
@@ -71,7 +83,11 @@ func (s scope) signals(n ast.Node) []Signal {
 		condition = signature.Results().Len() == 1 && isCondition(signature.Results().At(0).Type())
 	case *ast.CompositeLit:
 		values := s.values(n)
-		reason, message = values["reason"], cmp.Or(values["message"], values["problem"], values["verb"])
+		reason, message = values["reason"], cmp.Or(
+			values["message"],
+			values["problem"],
+			values["verb"],
+		)
 		condition = isCondition(s.in.info.TypeOf(n))
 	case *ast.AssignStmt:
 		reason, message = s.assigned(n, "Reason"), s.assigned(n, "Message")
@@ -84,7 +100,10 @@ func (s scope) signals(n ast.Node) []Signal {
 	var found []Signal
 	for _, text := range s.texts(reason) {
 		if !strings.Contains(text, unknown) && text != "" {
-			found = append(found, Signal{s.in.name, condition, text, strings.Join(s.texts(message), " / ")})
+			found = append(
+				found,
+				Signal{s.in.name, condition, text, strings.Join(s.texts(message), " / ")},
+			)
 		}
 	}
 	return found
@@ -118,6 +137,7 @@ func (s scope) values(lit *ast.CompositeLit) map[string]ast.Expr {
 	if !is {
 		return values
 	}
+
 	for i, element := range lit.Elts {
 		if pair, is := element.(*ast.KeyValueExpr); is {
 			values[strings.ToLower(pair.Key.(*ast.Ident).Name)] = pair.Value
@@ -140,11 +160,19 @@ func sample() metrics.Sample {
 // SignalsPage is the page of metrics, Events and conditions.
 func SignalsPage(signals []Signal) string {
 	var b strings.Builder
-	b.WriteString(generated("Metrics, Events, conditions", "packages agent/metrics and agent/cluster, and what they are told"))
+	b.WriteString(generated("Metrics, Events, conditions",
+		"packages agent/metrics and agent/cluster, and what they are told"))
 
 	b.WriteString("## Metrics\n\nAt `127.0.0.1:2752/metrics`, in Prometheus' text format.\n\n| Metric | Type | Labels | Meaning |\n|---|---|---|---|\n")
 	for _, m := range parseMetrics(sample().Text()) {
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", m.name, m.kind, strings.Join(m.labels, ", "), cell(m.help))
+		fmt.Fprintf(
+			&b,
+			"| `%s` | %s | %s | %s |\n",
+			m.name,
+			m.kind,
+			strings.Join(m.labels, ", "),
+			cell(m.help),
+		)
 	}
 
 	b.WriteString("\n## Conditions\n\nOf the Node. `SystemdUnitsReady` says whether its units are well, `SystemUpgradeFailed` whether it fell back from a system. " +

@@ -243,8 +243,10 @@ func (s scope) call(call *ast.CallExpr, i int) []string {
 	switch callee := s.callee(call); {
 	case callee == nil:
 		return []string{unknown}
-	case callee.FullName() == "fmt.Sprintf":
+	case callee.FullName() == "fmt.Sprintf", callee.FullName() == "fmt.Errorf":
 		return s.format(call.Args)
+	case callee.FullName() == "errors.New":
+		return s.texts(call.Args[0])
 	case callee.Name() == "Quote":
 		return []string{`"` + unknown + `"`}
 	case callee.FullName() == "cmp.Or":

@@ -1,5 +1,6 @@
-// Package ethernet is a network for a test: a hub, to which machines in QEMU are plugged, and network devices
-// of namespaces that are the test's own. Nothing of the host's network is touched, and root is not needed.
+// Package ethernet is a network for a test: a hub, to which machines in QEMU
+// are plugged, and network devices of namespaces that are the test's own.
+// Nothing of the host's network is touched, and root is not needed.
 //
 // The hub is in the test's process. It joins QEMU, and tap devices in
 // namespaces, and loses frames on request.

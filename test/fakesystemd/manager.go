@@ -1,10 +1,3 @@
-// Package fakesystemd is a systemd for measurements: a process of its own that
-// answers on a private socket as process 1 does, in D-Bus by godbus, but runs
-// nothing. A job takes a fixed time and succeeds.
-//
-// What it says is what systemd 257 says: every property that a service has,
-// with its type, and the signals around a job and a daemon-reload, to every
-// connection. A test holds it against the systemd of the image.
 package fakesystemd
 
 import (

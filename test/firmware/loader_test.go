@@ -66,7 +66,7 @@ func TestTheLoaderNeedsNoVariables(t *testing.T) {
 		"they are lost before each start": func(m *machine) {
 			m.variables(filepath.Join(m.tools.Dir, "usr/share/OVMF/OVMF_VARS_4M.fd"))
 		},
-		"they are those of another disk": func(m *machine) {
+		"they belong to another disk": func(m *machine) {
 			r, _, last := history(m.t, 5, bootdir.Link)
 			edit(m.t, r, put(m.t, last, bootdir.Link))
 			other := newMachine(m.t, r.Flat(), diskSize)
@@ -157,7 +157,11 @@ func TestWhatTheLoaderMakesOf(t *testing.T) {
 	}
 
 	alone := func(t *testing.T, r *Recorder) {
-		edit(t, r, func(f *fat.FS) error { return f.Remove(bootentry.Dir + "/" + two.file(t, true)) })
+		edit(
+			t,
+			r,
+			func(f *fat.FS) error { return f.Remove(bootentry.Dir + "/" + two.file(t, true)) },
+		)
 	}
 
 	once := func(t *testing.T, r *Recorder) { edit(t, r, put(t, one, bootdir.Link)) }

@@ -73,7 +73,8 @@ func again(t *testing.T, first build, tools string) build {
 	run(t, source, nil, "go", "build", "-o", loamctl, "./cmd/loamctl")
 	args := []string{"-c", `umask 077; exec "$@"`, "sh",
 		loamctl, "build", "--arch=" + first.manifest.Arch,
-		"--profile=" + first.manifest.Profile, "--out=" + out}
+		"--profile=" + first.manifest.Profile, "--out=" + out,
+		"--update-packages=missing"} // As make image does: Debian publishes others at any time.
 
 	if mirror := os.Getenv("MIRROR"); mirror != "" { // make MIRROR=…
 		args = append(args, "--mirror="+mirror)

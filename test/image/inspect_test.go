@@ -9,6 +9,7 @@ import (
 
 	"github.com/loam-os/loam/image/inspect"
 	"github.com/loam-os/loam/image/manifest"
+	"github.com/loam-os/loam/image/upstream"
 	"github.com/loam-os/loam/test/judge"
 )
 
@@ -64,6 +65,23 @@ func TestInspectSaysWhatTheManifestSays(t *testing.T) {
 		}) {
 			t.Errorf("no %s among %d modules", name, len(modules))
 		}
+	}
+
+	// What starts the kernel is in the image; packages whose files were removed
+	// are not.
+	for name, want := range map[string]bool{
+		"systemd": true, "systemd-boot-efi": true,
+		"debconf": false, "perl-base": false, "python3": false, "linux-image-cloud-amd64": false,
+	} {
+		if got := slices.ContainsFunc(debs, func(p manifest.Package) bool {
+			return p.Name == name
+		}); got != want {
+			t.Errorf("package %s: in the image %v, want %v", name, got, want)
+		}
+	}
+
+	for _, problem := range upstream.BelowFloor(modules) {
+		t.Error(problem)
 	}
 
 	for i, p := range m.Partitions {

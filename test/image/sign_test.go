@@ -19,6 +19,8 @@ import (
 	"github.com/loam-os/loam/image/esp"
 	"github.com/loam-os/loam/image/inspect"
 	"github.com/loam-os/loam/image/sign"
+	"github.com/loam-os/loam/image/sign/ownerkey"
+	"github.com/loam-os/loam/image/update"
 	"github.com/loam-os/loam/partitions"
 	"github.com/loam-os/loam/test/judge"
 	"github.com/loam-os/loam/test/keys"
@@ -40,14 +42,14 @@ func (b build) copied(t *testing.T) build {
 func (b build) signed(t *testing.T, by ...keys.Pair) build {
 	t.Helper()
 	for _, key := range by {
-		enroll, err := sign.Authorities{
+		enroll, err := ownerkey.Authorities{
 			PK:  key.Signer,
 			KEK: key.Signer,
 			DB:  []*x509.Certificate{key.Certificate},
 		}.Variables()
 		if err == nil {
-			_, err = image.Sign(b.dir,
-				image.Keys{Programs: key.Signer, Enroll: enroll, When: image.Manual})
+			_, err = sign.Build(b.dir,
+				sign.Keys{Programs: key.Signer, Enroll: enroll, When: sign.Manual})
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -126,9 +128,9 @@ func TestSignedBuild(t *testing.T) {
 		t.Error(diff)
 	}
 
-	update, err := image.ReadUpdate(b.dir)
-	if err != nil || update.Index.Signature == nil ||
-		len(update.Index.Authenticode.Signatures) != 1 {
+	bundle, err := update.Read(b.dir)
+	if err != nil || bundle.Index.Signature == nil ||
+		len(bundle.Index.Authenticode.Signatures) != 1 {
 		t.Errorf("the update bundle is not signed: %v", err)
 	}
 
@@ -144,7 +146,7 @@ func TestSignedSums(t *testing.T) {
 	plain := underTest(t)
 	key, keyring := openPGPKey(t)
 	b := plain.copied(t)
-	m, err := image.Sign(b.dir, image.Keys{Sums: key})
+	m, err := sign.Build(b.dir, sign.Keys{Sums: key})
 	if diff := cmp.Diff(plain.manifest, m); err != nil || diff != "" {
 		t.Errorf("%v\n%s", err, diff)
 	}
@@ -160,7 +162,7 @@ func TestKeysThatWouldNotStartTheBuildAreNotPutThere(t *testing.T) {
 	b := underTest(t)
 	key := keys.New(t, "owner")
 	other := keys.New(t, "other")
-	enroll, err := sign.Authorities{
+	enroll, err := ownerkey.Authorities{
 		PK:  key.Signer,
 		KEK: key.Signer,
 		DB:  []*x509.Certificate{other.Certificate},
@@ -169,8 +171,8 @@ func TestKeysThatWouldNotStartTheBuildAreNotPutThere(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	_, err = image.Sign(linked(t, b),
-		image.Keys{Programs: key.Signer, Enroll: enroll, When: image.Force})
+	_, err = sign.Build(linked(t, b),
+		sign.Keys{Programs: key.Signer, Enroll: enroll, When: sign.Force})
 	if err == nil || !strings.Contains(err.Error(), "would not start the signed programs") {
 		t.Errorf("signed: %v", err)
 	}
@@ -242,7 +244,7 @@ func TestABuildThatIsNotWholeIsNotSigned(t *testing.T) {
 	flip(t, dir, b.name(t, ".root"), 4096)
 	before := readFile(t, filepath.Join(dir, image.SumsName))
 
-	_, err := image.Sign(dir, image.Keys{Programs: keys.New(t, "owner").Signer})
+	_, err := sign.Build(dir, sign.Keys{Programs: keys.New(t, "owner").Signer})
 	if err == nil || !strings.Contains(err.Error(), "data block 1 ") {
 		t.Errorf("signed: %v", err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/loam-os/loam/image"
 	"github.com/loam-os/loam/image/manifest"
+	"github.com/loam-os/loam/image/verify"
 	"github.com/loam-os/loam/partitions"
 )
 
@@ -158,7 +159,7 @@ func TestVerifyFindsEveryChange(t *testing.T) {
 			t.Parallel()
 			dir := linked(t, b)
 			test.change(t, dir)
-			_, err := image.Verify(dir)
+			_, err := verify.Build(dir)
 			switch {
 			case test.want == "" && err != nil:
 				t.Error(err)

@@ -3,18 +3,20 @@
 package layout
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
 const module = "github.com/loam-os/loam/"
 
 // bottom packages import nothing of ours but each other.
-var bottom = []string{"partitions", "firmware", "image/manifest", "image/bundle", "image/repository"}
+var bottom = []string{"hint", "partitions", "firmware", "image/manifest", "image/bundle", "image/repository"}
 
 // walls are the only packages that may import a big dependency themselves.
 var walls = map[string][]string{
@@ -22,15 +24,15 @@ var walls = map[string][]string{
 	"k8s.io/client-go/":                  {"agent/cluster"},
 	"k8s.io/cri-api/":                    {"agent/pods"},
 	"github.com/containerd/":             {"agent/registry"},
-	"oras.land/oras-go":                  {"image/repository"},
+	"oras.land/oras-go":                  {"image/repository", "image/publish"},
 	"github.com/vishvananda/netlink":     {"agent/link"},
-	"github.com/diskfs/go-diskfs":        {"image/esp", "image/disk"},
+	"github.com/diskfs/go-diskfs":        {"image/esp"},
 	"github.com/insomniacslk/dhcp":       {"image/pxe", "agent/link"},
 	"github.com/spf13/cobra":             {"cmd/loam", "cmd/loamctl", "test/docs"},
 	"github.com/pelletier/go-toml":       {"agent/cri"},
 	"github.com/u-root/u-root/pkg/mount": {"agent/boot"},
-	"github.com/theupdateframework/":     {"image/repository"},
-	"github.com/sigstore/":               {"image/repository"},
+	"github.com/theupdateframework/":     {"image/repository", "image/publish"},
+	"github.com/sigstore/":               {"image/publish"},
 	"github.com/ProtonMail/":             {"image/openpgp"},
 }
 
@@ -50,35 +52,67 @@ var features = map[string][]string{
 	"agent/volume/manager":    {"agent"},
 }
 
+// floors are the packages that carry an image's plan out, from the bottom up,
+// with the packages inside each. None imports a package above it. The other
+// packages of image import none of them.
+var floors = []string{
+	"image", "image/output", "image/update", "image/publish", "image/verify", "image/sign",
+	"image/build",
+}
+
+// notInPlan is not for the package image, which only decides.
+var notInPlan = []string{"os", "os/exec", "net", "time", "math/rand", "crypto/rand"}
+
 // leaves of the agent import nothing of ours.
 var leaves = []string{"agent/mount"}
 
 // notInBoot must not run as PID 1.
 var notInBoot = []string{"k8s.io/", "github.com/containerd/", "github.com/coreos/go-systemd/", "github.com/godbus/", "github.com/theupdateframework/", "go.uber.org/zap", "os/exec"}
 
-// list is the import paths that `go list` prints for the arguments.
+// list returns the import paths that `go list` prints for the arguments.
 func list(t *testing.T, args ...string) []string {
 	t.Helper()
+	out, err := run(args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Fields(out)
+}
+
+// run runs `go list` at the top of the tree.
+func run(args ...string) (string, error) {
 	cmd := exec.Command("go", append([]string{"list"}, args...)...)
 	cmd.Dir = "../.."
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("go list %v: %v", args, err)
+		return "", fmt.Errorf("go list %v: %w", args, err)
 	}
-	return strings.Fields(string(out))
+	return string(out), nil
 }
+
+// packages is what `go list` prints of the direct imports of each of our packages; it
+// takes a second, and five tests read it.
+var packages = sync.OnceValues(func() (string, error) {
+	return run("-f", `{{.ImportPath}}:{{join .Imports ","}};`, "./...")
+})
 
 // imports are the direct imports of each of our packages, named without the module.
 func imports(t *testing.T) map[string][]string {
 	t.Helper()
+	out, err := packages()
+	if err != nil {
+		t.Fatal(err)
+	}
+
 	byPackage := map[string][]string{}
-	for _, line := range strings.Split(strings.Join(list(t, "-f", `{{.ImportPath}}:{{join .Imports ","}};`, "./..."), ""), ";") {
+	for line := range strings.SplitSeq(strings.Join(strings.Fields(out), ""), ";") {
 		name, list, ok := strings.Cut(line, ":")
 		if ok {
 			byPackage[strings.TrimPrefix(name, module)] = strings.Split(list, ",")
 		}
 	}
+
 	return byPackage
 }
 
@@ -129,6 +163,39 @@ func TestOnlyTheCompositionPutsFeaturesTogether(t *testing.T) {
 			if isOurs && isFeature && !slices.Contains(importers, name) {
 				t.Errorf("%s imports %s: only %s, commands and tests may", name, feature, strings.Join(importers, ", "))
 			}
+		}
+	}
+}
+
+// floorOf returns the floor of a package, -1 if it is on none.
+func floorOf(name string) int {
+	return slices.IndexFunc(floors, func(floor string) bool {
+		return name == floor || floor != "image" && under(name, floor)
+	})
+}
+
+func TestABuildIsMadeFromTheBottomUp(t *testing.T) {
+	all := imports(t)
+	for _, name := range floors {
+		if _, there := all[name]; !there {
+			t.Errorf("%s is not a package", name)
+		}
+	}
+
+	for name, list := range all {
+		for _, imp := range list {
+			own := strings.TrimPrefix(imp, module)
+			if under(name, "image") && floorOf(own) > floorOf(name) {
+				t.Errorf("%s imports %s, which is above it", name, own)
+			}
+		}
+	}
+}
+
+func TestAPlanIsPure(t *testing.T) {
+	for _, imp := range imports(t)["image"] {
+		if slices.Contains(notInPlan, imp) {
+			t.Errorf("image imports %s", imp)
 		}
 	}
 }
@@ -188,7 +255,7 @@ func TestNodeBinaryHasNoBuilderCode(t *testing.T) {
 
 func TestTopLevelIsWhatTheDesignSays(t *testing.T) {
 	want := []string{".ci", ".git", ".gitignore", "ARCHITECTURE.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "agent", "build", "cmd",
-		"docs", "examples", "firmware", "go.mod", "go.sum", "image", "mkosi", "os-release", "partitions", "test"}
+		"docs", "examples", "firmware", "go.mod", "go.sum", "hint", "image", "mkosi", "os-release", "partitions", "test"}
 	have, err := os.ReadDir("../..")
 	if err != nil {
 		t.Fatal(err)
@@ -211,7 +278,7 @@ func TestVersionIsWrittenInOneFile(t *testing.T) {
 			version = v
 		}
 	}
-	for _, pattern := range []string{"../../cmd/*/*.go", "../../agent/*/*.go", "../../image/*.go", "../../Makefile", "../../mkosi/mkosi.conf"} {
+	for _, pattern := range []string{"../../cmd/*/*.go", "../../agent/*/*.go", "../../image/*.go", "../../image/*/*.go", "../../Makefile", "../../mkosi/mkosi.conf"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)

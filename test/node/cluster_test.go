@@ -54,7 +54,7 @@ func (w *works) publish(maxPods int, flags, files string) {
 // await asks the API server until right is nil.
 func (w *works) await(what, path string, right func(object map[string]any) error) {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(w.Context(), 2*patience)
+	ctx, cancel := context.WithTimeout(w.Context(), 2*stepTimeout)
 	defer cancel()
 	if err := w.Await(ctx, path, right); err != nil {
 		w.Fatalf("%s: %v", what, err)
@@ -83,7 +83,7 @@ func TestNodeOfACluster(t *testing.T) {
 	})
 
 	n.sh(fmt.Sprintf("date -s @%d", time.Now().Unix())) // As NTP would.
-	w.ApproveNodeAgent(t, patience)
+	w.ApproveNodeAgent(t, stepTimeout)
 	n.expect(appliedLine)
 	w.await("the Node is Ready", plant.NodeAPI, plant.Condition("Ready", "True"))
 	t.Logf("Ready after %s", time.Since(n.Started()))

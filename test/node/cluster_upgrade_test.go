@@ -30,7 +30,7 @@ func newMember(t *testing.T, w *works, u updates) *upgradable {
 
 	n.unlayer()
 	n.start()
-	w.ApproveNodeAgent(t, patience)
+	w.ApproveNodeAgent(t, stepTimeout)
 	n.up()
 	n.proven()
 	w.await("the Node is Ready", plant.NodeAPI, plant.Condition("Ready", "True"))

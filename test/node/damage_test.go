@@ -111,7 +111,7 @@ func TestFlippedByteNeverReachesARunningSystem(t *testing.T) {
 }
 
 func TestForeignDataOnTheStatePartitionStopsTheBootAndStays(t *testing.T) {
-	foreign := []byte("somebody's photographs")
+	foreign := []byte("an owner's photographs")
 	m := damaged(t, func(m *machine, disk *os.File) {
 		if _, err := disk.WriteAt(foreign, m.partition(state)); err != nil {
 			t.Fatal(err)

@@ -72,7 +72,7 @@ func TestNodeGoesBack(t *testing.T) {
 		n.want("touch "+watched+"; sleep 2; ls /var/lib/loam/generations | wc -l", "2")
 	})
 
-	t.Run("a trial that nobody confirms ends", func(t *testing.T) {
+	t.Run("a trial that is not confirmed ends", func(t *testing.T) {
 		n.t = t
 		n.write("/run/try.yaml",
 			header+service("one")+"  files:\n"+strings.Replace(files, "\"1\"", "\"3\"", 1))

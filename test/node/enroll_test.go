@@ -13,8 +13,8 @@ import (
 
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/firmware/secureboot"
-	"github.com/loam-os/loam/image"
 	"github.com/loam-os/loam/image/sign"
+	"github.com/loam-os/loam/image/sign/ownerkey"
 	"github.com/loam-os/loam/test/keys"
 )
 
@@ -36,7 +36,7 @@ func TestSecureBootFromTheFirstStart(t *testing.T) {
 	owner := keys.New(t, "owner")
 	stranger := keys.New(t, "stranger")
 
-	enroll, err := sign.Authorities{
+	enroll, err := ownerkey.Authorities{
 		PK:  pk.Signer,
 		KEK: pk.Signer,
 		DB:  []*x509.Certificate{owner.Certificate},
@@ -45,7 +45,7 @@ func TestSecureBootFromTheFirstStart(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	signed := b.signed(t, image.Keys{Programs: owner.Signer, Enroll: enroll, When: image.Force})
+	signed := b.signed(t, sign.Keys{Programs: owner.Signer, Enroll: enroll, When: sign.Force})
 	m := signed.securely(t)
 	n := m.on(t, map[string]string{"loam.machine": machineYAML(b.manifest.Arch, "")})
 	n.shell()
@@ -55,7 +55,7 @@ func TestSecureBootFromTheFirstStart(t *testing.T) {
 	n.off()
 	others := map[string]build{
 		"not signed":                  b,
-		"signed by another":           b.signed(t, image.Keys{Programs: stranger.Signer}),
+		"signed by another":           b.signed(t, sign.Keys{Programs: stranger.Signer}),
 		"with another byte in UKIs":   signed.tampered(t, "roothash="+b.manifest.RootHash),
 		"with another byte in loader": signed.tampered(t, "#### LoaderInfo: systemd-boot "),
 	}
@@ -81,7 +81,7 @@ func TestSecureBootFromTheFirstStart(t *testing.T) {
 }
 
 // signed is a copy of the build that is signed.
-func (b build) signed(t *testing.T, by image.Keys) build {
+func (b build) signed(t *testing.T, by sign.Keys) build {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "build")
 	out, err := exec.Command("cp", "-r", "--sparse=always", b.dir, dir).CombinedOutput()
@@ -89,7 +89,7 @@ func (b build) signed(t *testing.T, by image.Keys) build {
 		t.Fatalf("cp: %v\n%s", err, out)
 	}
 
-	if _, err := image.Sign(dir, by); err != nil {
+	if _, err := sign.Build(dir, by); err != nil {
 		t.Fatal(err)
 	}
 

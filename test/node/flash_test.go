@@ -2,8 +2,9 @@ package node
 
 import (
 	"bytes"
+	"crypto/rand"
 	"errors"
-	"math/rand/v2"
+	mathrand "math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/loam-os/loam/agent/flash"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/image/inspect"
+	"github.com/loam-os/loam/partitions"
 )
 
 // TestAFlashedDiskBoots flashes the packed image onto a disk that was in use
@@ -27,8 +29,13 @@ func TestAFlashedDiskBoots(t *testing.T) {
 	}
 	defer source.Close()
 
+	id, err := partitions.NewIdentity(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+
 	layers := flash.NewOverlay(source)
-	im, err := flash.Prepare(layers, source.Size, []byte(machineYAML(b.manifest.Arch, "")))
+	im, err := flash.Prepare(layers, source.Size, id, []byte(machineYAML(b.manifest.Arch, "")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +78,7 @@ func used(t *testing.T, name string) {
 
 	noise := make([]byte, 8192)
 	for i := range noise {
-		noise[i] = byte(rand.Uint32())
+		noise[i] = byte(mathrand.Uint32())
 	}
 
 	err = f.Truncate(usedSize)

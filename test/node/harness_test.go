@@ -25,9 +25,9 @@ import (
 	"github.com/loam-os/loam/test/vm"
 )
 
-// patience is for one thing to happen on an emulated machine that shares its
+// stepTimeout is for one thing to happen on an emulated machine that shares its
 // host.
-const patience = 4 * time.Minute
+const stepTimeout = 4 * time.Minute
 
 var (
 	verifiedLine = regexp.MustCompile(`root [0-9a-f]+ verified`)
@@ -150,7 +150,7 @@ func (m *machine) on(t *testing.T, credentials map[string]string) *node {
 // expect waits for a line on the console.
 func (n *node) expect(pattern *regexp.Regexp) []string {
 	n.t.Helper()
-	ctx, cancel := context.WithTimeout(n.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(n.t.Context(), stepTimeout)
 	defer cancel()
 
 	_, groups, next, err := n.Console().Expect(ctx, n.next, pattern)
@@ -169,7 +169,7 @@ func (n *node) applied() string { n.t.Helper(); return n.expect(appliedLine)[1] 
 // would be keys for the boot menu.
 func (n *node) shell() {
 	n.t.Helper()
-	ctx, cancel := context.WithTimeout(n.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(n.t.Context(), stepTimeout)
 	defer cancel()
 
 	if _, _, _, err := n.Console().Expect(ctx, 0, verifiedLine); err != nil {
@@ -184,7 +184,7 @@ func (n *node) shell() {
 // sh runs a command on the node, which must succeed.
 func (n *node) sh(command string) string {
 	n.t.Helper()
-	ctx, cancel := context.WithTimeout(n.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(n.t.Context(), stepTimeout)
 	defer cancel()
 
 	out, err := n.Shell().Run(ctx, command)
@@ -216,7 +216,7 @@ func (n *node) status() status.Status {
 // it tells of.
 func (n *node) says(right func(status.Status) bool) {
 	n.t.Helper()
-	for end := time.Now().Add(patience); ; {
+	for end := time.Now().Add(stepTimeout); ; {
 		s := n.status()
 		if right(s) {
 			return
@@ -268,7 +268,7 @@ func (n *node) off() {
 // ended waits until the machine is off.
 func (n *node) ended() {
 	n.t.Helper()
-	ctx, cancel := context.WithTimeout(n.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(n.t.Context(), stepTimeout)
 	defer cancel()
 	if err := n.Wait(ctx); err != nil {
 		n.t.Fatalf("%v\n%s", err, n.Console().Tail(20))
@@ -282,7 +282,7 @@ func (n *node) pressPowerButton() {
 	again := time.NewTicker(5 * time.Second)
 	defer again.Stop()
 
-	giveUp := time.After(patience)
+	giveUp := time.After(stepTimeout)
 	for {
 		if err := n.PowerOff(); err != nil {
 			select {

@@ -202,7 +202,7 @@ func updatesInPlace(t *testing.T, n *node, w *works) {
 	restore := w.without(bindingsAPI +
 		"/loam:system:certificates.k8s.io:certificatesigningrequests:selfnodeclient")
 	w.drained()
-	w.ApproveNodeAgent(t, patience)
+	w.ApproveNodeAgent(t, stepTimeout)
 	w.await("the kubelet asks for a certificate", requestsAPI, asksAs("system:node:"+plant.Node))
 	w.await("the agent sees that the kubelet is not let in", leaseAPI,
 		renewed(time.Now().Add(20*time.Second)))

@@ -160,7 +160,7 @@ func TestPXEToDisk(t *testing.T) {
 }
 
 // TestADiskWithContentIsNotInstalledOn: the node says why, and runs from
-// memory; with a word, it is.
+// memory. A server cannot have it overwritten.
 func TestADiskWithContentIsNotInstalledOn(t *testing.T) {
 	matrix(t)
 	b := open(t)
@@ -194,9 +194,14 @@ func TestADiskWithContentIsNotInstalledOn(t *testing.T) {
 
 	p.machine = installs(b.manifest.Arch, ", wipe: "+target)
 	n = m.on(t, nil)
-	n.expect(installing)
-	n.installed(b)
+	n.expect(regexp.MustCompile(`machine.yaml from http://\S+ is not authenticated`))
+	n.expect(regexp.MustCompile(`the system was not installed: wipe-not-authenticated: `))
+	n.expect(inMemory)
+	n.shell()
 	n.off()
+	if sumOf(t, file) != before {
+		t.Error("the disk was written to")
+	}
 }
 
 // TestStick: the USB installer, with an edited machine.yaml, installs a machine

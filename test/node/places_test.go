@@ -67,7 +67,8 @@ func (m *machine) fat(label, name, text string) (drive string) {
 	return label
 }
 
-// TestMachineYAMLFromTheHypervisor hands machine.yaml over in every way that docs/install.md names.
+// TestMachineYAMLFromTheHypervisor hands machine.yaml over in every way that
+// docs/install.md names.
 func TestMachineYAMLFromTheHypervisor(t *testing.T) {
 	matrix(t)
 	b := open(t)
@@ -132,7 +133,7 @@ func TestDrivesForTheNode(t *testing.T) {
 	}{
 		{"two drives", func(m *machine) {
 			m.arguments("-device", "virtio-blk-pci,drive="+m.fat("LOAM", "machine.yaml", yaml))
-			m.cdrom(m.cidata(yaml, "")) // Later: the first was read then.
+			m.arguments("-device", "virtio-blk-pci,drive="+m.cidata(yaml, ""))
 		}, `machine.yaml may be on any of drive /dev/\w+ \(\w+\), drive`},
 		{"a drive that is for cloud-init", func(m *machine) {
 			m.cdrom(m.cidata("#cloud-config\n", ""))

@@ -460,7 +460,7 @@ func (r *replay) ext4(image string) {
 	r.t.Helper()
 	f, err := os.OpenFile(image, os.O_RDWR, 0)
 	if err == nil {
-		err = errors.Join(ext4.Mend(f), f.Close()) // as /init does
+		err = errors.Join(ext4.Repair(f), f.Close()) // as /init does
 	}
 
 	if err != nil {

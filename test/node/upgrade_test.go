@@ -317,7 +317,7 @@ func TestAnUpgradeToAGoodSystem(t *testing.T) {
 
 	t.Logf("blessed after %s", time.Since(begin))
 	if !bytes.Equal(n.loader(), loader) {
-		t.Error("the boot loader is not that of the new system")
+		t.Error("the boot loader is not the one in the new system")
 	}
 
 	n.want("loam why", "no system has failed on this node; it runs loam-node-os "+second)
@@ -481,7 +481,7 @@ func TestAnUpgradeSurvivesPowerCuts(t *testing.T) {
 		}
 	}
 
-	for deadline := time.Now().Add(10 * patience); ; {
+	for deadline := time.Now().Add(10 * stepTimeout); ; {
 		n.start()
 		if !n.stays(second, deadline) {
 			continue
@@ -496,7 +496,7 @@ func TestAnUpgradeSurvivesPowerCuts(t *testing.T) {
 func (n *upgradable) stays(version string, deadline time.Time) bool {
 	n.node.t.Helper()
 	for time.Now().Before(deadline) {
-		ctx, cancel := context.WithTimeout(n.node.t.Context(), patience)
+		ctx, cancel := context.WithTimeout(n.node.t.Context(), stepTimeout)
 		err := n.Shell().Open(ctx)
 		var text string
 		if err == nil {
@@ -568,7 +568,7 @@ func TestADrillFallsBack(t *testing.T) {
 // machine to be off.
 func (n *upgradable) startsSlot(slot string) bool {
 	n.node.t.Helper()
-	ctx, cancel := context.WithTimeout(n.node.t.Context(), 3*patience)
+	ctx, cancel := context.WithTimeout(n.node.t.Context(), 3*stepTimeout)
 	defer cancel()
 
 	go func() {

@@ -13,7 +13,7 @@ var forgets = map[string]func(t *testing.T, n *upgradable){
 	"they are fresh at each start": func(t *testing.T, n *upgradable) {
 		n.prepare = n.keeps(t, n.machine)
 	},
-	"they are those of another disk": func(t *testing.T, n *upgradable) {
+	"they belong to another disk": func(t *testing.T, n *upgradable) {
 		v2 := next(t)
 		v2.tools = n.build.tools
 		other := v2.flash(t, v2.file(".raw"))

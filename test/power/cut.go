@@ -12,7 +12,7 @@ import (
 type Loss struct {
 	Entries Part
 	Content Part
-	// Seed is of Random.
+	// Seed is the seed of Random.
 	Seed uint64
 }
 

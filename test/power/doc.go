@@ -1,6 +1,10 @@
 // Package power records what is done to a directory tree through agent/durable,
 // and makes the disks that a power cut at any point of it may leave.
 //
+//	durable.Dir --Hook--> Recorder --> Recording --Replay--> Disk before each op
+//	                                                          |
+//	                                       Cut(Loss) --> Disk after a power cut
+//
 // # make crash
 //
 // make crash stops the configuration engine before each durable step of many

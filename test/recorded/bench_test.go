@@ -111,6 +111,7 @@ type annotation struct {
 func until(b *testing.B, seen <-chan annotation, text string) time.Time {
 	b.Helper()
 	want := sum(text)
+
 	// The reference needs half of one on a busy machine, and more when traced.
 	limit := time.After(2 * time.Minute)
 	for {

@@ -113,7 +113,7 @@ func TestANodeOfARealGardener(t *testing.T) {
 	w.adjust = func(n *Node) {
 		needs(n)
 		d.adjust(n)
-		n.Cluster.Reload = func() (agent.Config, error) { return w.from(), nil }
+		n.Cluster.Env.Reload = func() (agent.Config, error) { return w.from(), nil }
 	}
 
 	t.Run("the first boot, from user data", func(t *testing.T) {
@@ -152,7 +152,7 @@ func TestANodeOfARealGardener(t *testing.T) {
 
 	t.Run("a token that is rotated", func(*testing.T) { w.poke() })
 	t.Run("units that are to be restarted", func(*testing.T) {
-		w.annotate(restarted, "a")
+		w.annotate(restarted, "kubelet")
 		w.carries(restarted, "")
 	})
 

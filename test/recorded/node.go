@@ -109,21 +109,42 @@ func New(
 		Jobs:     jobs,
 		Source:   n.Cluster,
 		Cluster:  n.Cluster,
-		Decode:   decoder.Decode,
+		Decoder:  decoder,
+		Host:     host{published: published},
 		Requests: requests,
 		Root:     dir,
-		Reach:    func(context.Context, config.Probe) error { return nil },
 		Status:   status.Status{ImageID: "recorded", ImageVersion: "1.0.0", Hostname: c.Hostname},
 		Steady:   steady,
 		Limit:    time.Minute,
-		Publish:  func(s status.Status, _ bool) { _ = status.Write(published, s) },
-		Ready:    func() error { return nil },
-		Now:      agent.Uptime,
 		Log:      log,
 	}
 
 	return n, nil
 }
+
+// host implements [loop.Host]. All probes answer, and nothing ends the agent.
+type host struct{ published *durable.Dir }
+
+// Ready implements [loop.Host].
+func (host) Ready() error { return nil }
+
+// Alive implements [loop.Host].
+func (host) Alive() error { return nil }
+
+// Uptime implements [loop.Host].
+func (host) Uptime() time.Duration { return agent.Uptime() }
+
+// Publish implements [loop.Host].
+func (h host) Publish(s status.Status, _ bool) { _ = status.Write(h.published, s) }
+
+// Reach implements [loop.Host].
+func (host) Reach(context.Context, config.Probe) error { return nil }
+
+// Proven implements [loop.Host].
+func (host) Proven(context.Context) {}
+
+// End implements [loop.Host].
+func (host) End(error) {}
 
 // Run runs the agent, its part in the cluster and everything beside them until
 // ctx ends.

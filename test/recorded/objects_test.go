@@ -114,7 +114,7 @@ func (w *world) poke() {
 }
 
 // overtake has the node apply what came after all before: another text of the
-// Secret that referring is of. What has not been applied by then, waits.
+// Secret that referring belongs to. What has not been applied by then, waits.
 func (w *world) overtake() {
 	w.Helper()
 	w.count++

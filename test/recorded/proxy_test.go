@@ -138,7 +138,7 @@ func impersonate(r *httputil.ProxyRequest) {
 	}
 }
 
-// RoundTrip is of http.RoundTripper.
+// RoundTrip implements [http.RoundTripper].
 func (p *proxy) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Header.Get("Impersonate-User") == "" {
 		return p.bearer.RoundTrip(r)

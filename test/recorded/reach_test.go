@@ -57,7 +57,7 @@ type ways struct {
 
 func (y *ways) adjust(n *Node) {
 	good := n.Cluster.Config
-	n.Cluster.Reload = func() (agent.Config, error) {
+	n.Cluster.Env.Reload = func() (agent.Config, error) {
 		y.mu.Lock()
 		defer y.mu.Unlock()
 		c := good

@@ -103,7 +103,7 @@ func isRenewal(r *http.Request) bool {
 	return r.Method == "PUT" && strings.HasPrefix(r.URL.Path, leases)
 }
 
-// isKnown reports whether r is of a node that shows a certificate.
+// isKnown reports whether r comes from a node that shows a certificate.
 func isKnown(r *http.Request) bool { return len(r.TLS.PeerCertificates) > 0 }
 
 // leaseDue has the node renew its Lease with the next thing that it sees.
@@ -122,7 +122,7 @@ func TestAnAPIServerThatRefuses(t *testing.T) {
 	w.interpose().answers = refused.answer
 
 	// A pause is as long as it says.
-	w.adjust = func(n *Node) { n.Cluster.Part = func() float64 { return 0.5 } }
+	w.adjust = func(n *Node) { n.Cluster.Env.Part = func() float64 { return 0.5 } }
 	token := w.BootstrapToken(t)
 	end := refused.begin(403, "Forbidden", func(r *http.Request) bool {
 		return r.URL.Query().Get("fieldSelector") == "metadata.name=token"

@@ -23,7 +23,7 @@ type Systemd struct {
 	calls   []string
 }
 
-// Start is of apply.Units and loop.Units; so are the following.
+// Start implements [apply.Units] and [loop.Units]; so do the following.
 func (s *Systemd) Start(ctx context.Context, name string) error { return s.job(ctx, "start", name) }
 
 func (s *Systemd) Stop(ctx context.Context, name string) error { return s.job(ctx, "stop", name) }

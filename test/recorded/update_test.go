@@ -62,9 +62,9 @@ type drill struct {
 
 func (d *drill) adjust(n *Node) {
 	d.boots++
-	n.Cluster.BootID = fmt.Sprint("boot ", d.boots)
-	n.Cluster.Kubelet = d.kubelet
-	n.Cluster.Upgrade = func(_ context.Context, version string) error {
+	n.Cluster.Env.BootID = fmt.Sprint("boot ", d.boots)
+	n.Cluster.Env.Kubelet = d.kubelet
+	n.Cluster.Env.Upgrade = func(_ context.Context, version string) error {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		d.upgrades = append(d.upgrades, version)
@@ -319,8 +319,8 @@ func TestALostAddressIsPutBack(t *testing.T) {
 	refused := &refusal{}
 	w.interpose().answers = refused.answer
 	w.adjust = func(n *Node) {
-		n.Cluster.Part = func() float64 { return 0.5 }
-		n.Cluster.Addresses = func() ([]netip.Addr, error) {
+		n.Cluster.Env.Part = func() float64 { return 0.5 }
+		n.Cluster.Env.Addresses = func() ([]netip.Addr, error) {
 			return []netip.Addr{netip.MustParseAddr("10.0.0.5")}, nil
 		}
 	}

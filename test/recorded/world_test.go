@@ -117,7 +117,7 @@ func (w *world) startWith(dir, token string, systemd *Systemd, steady time.Durat
 		w.Fatal(err)
 	}
 
-	n.Cluster.Now = w.now
+	n.Cluster.Env.Now = w.now
 	if w.adjust != nil {
 		w.adjust(n)
 	}

@@ -396,7 +396,7 @@ func TestNodeAgentOfASelfHostedShoot(t *testing.T) {
 	o.secret("other", `{}`)
 	a := newAgent(t, c, "node-1")
 
-	// Which pool the machine is of is not known before its Node is there.
+	// The pool of the machine is not known before its Node is there.
 	a.judge(t, slices.Concat(beforeNode, always, []rule{
 		{name: "another document", path: system + "/secrets/osc-other", want: 200},
 	}))
@@ -431,7 +431,10 @@ func (o objects) request(machine string, ask func(body string) error) (decision,
 			"signerName": "kubernetes.io/kube-apiserver-client",
 			"usages": ["digital signature", "key encipherment", "client auth"]
 		}
-	}`, name, base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})))
+	}`, name, base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{
+		Type:  "CERTIFICATE REQUEST",
+		Bytes: der,
+	})))
 	if err := ask(body); err != nil {
 		o.t.Fatal(err)
 	}

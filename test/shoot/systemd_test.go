@@ -68,8 +68,8 @@ type node struct {
 // than on a node: there are many changes.
 const steady = 200 * time.Millisecond
 
-// patience is how long the units of one change may take.
-const patience = time.Minute
+// unitTimeout is how long the units of one change may take.
+const unitTimeout = time.Minute
 
 func newNode(t *testing.T, c *container.Container) *node {
 	image, err := os.OpenRoot(os.Getenv(container.TreeVariable))
@@ -107,9 +107,9 @@ func newNode(t *testing.T, c *container.Container) *node {
 		Units:     systemd,
 		OSVersion: "0.1.0",
 		BootID:    "boot-1",
-		JobWait:   patience,
+		JobWait:   unitTimeout,
 		Steady:    steady,
-		Limit:     patience,
+		Limit:     unitTimeout,
 		Now:       time.Now,
 		Uptime:    func() time.Duration { return time.Hour + time.Since(start) },
 	}
@@ -172,7 +172,7 @@ func (n *node) prepare(root *os.Root) {
 		}
 	}
 
-	// Nobody reads what systemd reports about each reload: it would wait for
+	// No test reads what systemd reports about each reload: it would wait for
 	// it.
 	out := n.Command(n.T, "umount", "/run/notify")
 	if out != "" {
@@ -230,7 +230,7 @@ func (n *node) becomes(d shoot.Document) {
 // proves waits for the verdict on a change, which must be good.
 func (n *node) proves(d shoot.Document) {
 	n.Helper()
-	ctx, cancel := context.WithTimeout(n.Context(), patience)
+	ctx, cancel := context.WithTimeout(n.Context(), unitTimeout)
 	defer cancel()
 
 	changes, err := n.systemd.Changes(ctx)
@@ -246,9 +246,9 @@ func (n *node) proves(d shoot.Document) {
 
 		switch verdict.Word {
 		case health.Good:
-			_, err := n.executor.Settle(ctx, verdict)
+			_, err := n.executor.Conclude(ctx, verdict)
 			if err != nil {
-				n.Fatalf("settle %s: %v", d.Name, err)
+				n.Fatalf("conclude %s: %v", d.Name, err)
 			}
 			return
 		case health.Bad:

@@ -20,9 +20,9 @@ type Conn interface {
 
 const (
 	data, ack, refusal, oack = 3, 4, 5, 6
-	// patience is for one answer, of tries in a row.
-	patience = 2 * time.Second
-	tries    = 20
+	// answerTimeout is for one answer, of tries in a row.
+	answerTimeout = 2 * time.Second
+	tries         = 20
 )
 
 // Client gets files in blocks and windows of this size.
@@ -62,7 +62,7 @@ func (c Client) Get(conn Conn, server net.Addr, name string) ([]byte, error) {
 
 	p := make([]byte, 2048)
 	for silent := 0; silent < tries; {
-		if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		if err := conn.SetReadDeadline(time.Now().Add(answerTimeout)); err != nil {
 			return nil, err
 		}
 

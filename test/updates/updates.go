@@ -9,14 +9,15 @@ import (
 
 	"github.com/loam-os/loam/firmware/authenticode"
 	"github.com/loam-os/loam/image/bundle"
-	"github.com/loam-os/loam/image/repository"
+	"github.com/loam-os/loam/image/publish"
+	"github.com/loam-os/loam/image/update"
 )
 
 // Repository is one in a temporary directory, with keys of its own.
 type Repository struct {
 	t    testing.TB
 	Dir  string
-	keys repository.Keys
+	keys publish.Keys
 	// SignSums signs SHA256SUMS; nil leaves them unsigned.
 	SignSums func(text []byte) ([]byte, error)
 }
@@ -26,9 +27,9 @@ func New(t testing.TB) Repository {
 	t.Helper()
 	r := Repository{t: t, Dir: t.TempDir()}
 	var err error
-	r.keys, err = repository.NewKeys(filepath.Join(t.TempDir(), "keys"), 1)
+	r.keys, err = publish.NewKeys(filepath.Join(t.TempDir(), "keys"), 1)
 	if err == nil {
-		err = repository.Init(r.Dir, r.keys, 1, repository.DefaultExpiries(), time.Now())
+		err = publish.Init(r.Dir, r.keys, 1, publish.DefaultExpiries(), time.Now())
 	}
 
 	if err != nil {
@@ -51,7 +52,7 @@ func (r Repository) Root() []byte {
 // Refresh signs a new timestamp.
 func (r Repository) Refresh() {
 	r.t.Helper()
-	err := repository.Refresh(r.Dir, r.keys, repository.DefaultExpiries(), time.Now())
+	err := publish.Refresh(r.Dir, r.keys, publish.DefaultExpiries(), time.Now())
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -60,7 +61,7 @@ func (r Repository) Refresh() {
 // Publish adds a release of these files.
 func (r Repository) Publish(about bundle.Sources, root, verity, uki string) {
 	r.t.Helper()
-	b := repository.Bundle{
+	b := update.Bundle{
 		SignSums: r.SignSums,
 		Root:     root,
 		Verity:   verity,
@@ -74,7 +75,7 @@ func (r Repository) Publish(about bundle.Sources, root, verity, uki string) {
 	}
 
 	if err == nil {
-		_, err = repository.Publish(r.Dir, r.keys, b, repository.DefaultExpiries(), time.Now())
+		_, err = publish.Publish(r.Dir, r.keys, b, publish.DefaultExpiries(), time.Now())
 	}
 
 	if err != nil {

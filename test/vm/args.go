@@ -1,5 +1,3 @@
-// Package vm runs a Loam image in QEMU as an operator would: firmware, disk,
-// serial consoles, and credentials handed over by SMBIOS.
 package vm
 
 import (

@@ -1,5 +1,6 @@
-// Package nodename chooses the host name of the node ([Choose]), and notices when it
-// changes ([AwaitChange]). Which texts are host names is in agent/hostname.
+// Package nodename chooses the host name of the node ([Choose]), and notices
+// when it changes ([AwaitChange]). Which texts are host names is in
+// agent/hostname.
 package nodename
 
 import (
@@ -20,8 +21,9 @@ import (
 )
 
 // Choose returns the host name that machine.yaml gives the node, directly or by
-// hostnameFrom; empty as long as there is none. A name that was chosen by hostnameFrom
-// before stays, whatever its source says now, as the name of a kubelet must not change.
+// hostnameFrom; empty as long as there is none. A name that was chosen by
+// hostnameFrom before stays, whatever its source says now, as the name of a
+// kubelet must not change.
 func Choose(m machine.Machine, root *os.Root) (string, error) {
 	if m.Hostname != "" || m.HostnameFrom == "" {
 		return m.Hostname, nil
@@ -51,8 +53,9 @@ func fromDHCP(root fs.FS) (string, error) {
 	return "", errors.Join(errs...)
 }
 
-// fromMachine returns the name for the serial number of the machine or, without one,
-// for the least address of its network interfaces, once networkd knows them.
+// fromMachine returns the name for the serial number of the machine or, without
+// one, for the least address of its network interfaces, once networkd knows
+// them.
 func fromMachine(root fs.FS) string {
 	if name := hostname.OfSerial(identity.Serial(root)); name != "" {
 		return name
@@ -70,8 +73,8 @@ func fromMachine(root fs.FS) string {
 	}))
 }
 
-// hardwareAddresses returns the permanent addresses of the network interfaces that are
-// devices.
+// hardwareAddresses returns the permanent addresses of the network interfaces
+// that are devices.
 func hardwareAddresses(root fs.FS) []net.HardwareAddr {
 	const dir = "sys/class/net"
 	entries, _ := fs.ReadDir(root, dir)
@@ -85,8 +88,8 @@ func hardwareAddresses(root fs.FS) []net.HardwareAddr {
 	return addresses
 }
 
-// hardwareAddress returns the permanent Ethernet address of the interface in dir; false
-// if it has none.
+// hardwareAddress returns the permanent Ethernet address of the interface in
+// dir; false if it has none.
 func hardwareAddress(root fs.FS, dir string) (net.HardwareAddr, bool) {
 	// permanent is NET_ADDR_PERM (Documentation/ABI/testing/sysfs-class-net,
 	// addr_assign_type).

@@ -16,8 +16,8 @@ var ErrChanged = errors.New("the host name changed")
 // (fs/proc/proc_sysctl.c, kernel/utsname_sysctl.c).
 const hostnameFile = "/proc/sys/kernel/hostname"
 
-// AwaitChange returns [ErrChanged] as soon as the host name is not name, and nil when
-// ctx ends.
+// AwaitChange returns [ErrChanged] as soon as the host name is not name, and
+// nil when ctx ends.
 func AwaitChange(ctx context.Context, name string) error {
 	err := awaitChange(ctx, name)
 	if err != nil && !errors.Is(err, ErrChanged) {

@@ -27,9 +27,11 @@ func TestAwaitChange(t *testing.T) {
 		}
 		return
 	}
+
 	if err := unix.Sethostname([]byte("node-1")); err != nil {
 		t.Fatal(err)
 	}
+
 	ctx, cancel := context.WithCancel(t.Context())
 	over := make(chan error)
 	go func() { over <- AwaitChange(ctx, "node-1") }()
@@ -37,6 +39,7 @@ func TestAwaitChange(t *testing.T) {
 	if err := <-over; err != nil {
 		t.Errorf("when the agent ends: %v", err)
 	}
+
 	go func() { over <- AwaitChange(t.Context(), "node-1") }()
 	asleep(t)
 	if err := unix.Sethostname([]byte("node-2")); err != nil {
@@ -58,7 +61,8 @@ func asleep(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, name := range calls {
-			if text, err := os.ReadFile(name); err == nil && strings.HasPrefix(string(text), fmt.Sprint(unix.SYS_PPOLL, " ")) {
+			if text, err := os.ReadFile(name); err == nil &&
+				strings.HasPrefix(string(text), fmt.Sprint(unix.SYS_PPOLL, " ")) {
 				return
 			}
 		}

@@ -1,8 +1,8 @@
-// Package watch brings the network of machine.yaml to systemd-networkd, and observes
-// how the node is reached.
+// Package watch brings the network of machine.yaml to systemd-networkd, and
+// observes how the node is reached.
 //
-// [Network.Apply] runs once, before the loop, and [Network.Run] beside it. The package
-// stands apart from agent/networkd, which PID 1 imports.
+// [Network.Apply] runs once, before the loop, and [Network.Run] beside it. The
+// package stands apart from agent/networkd, which PID 1 imports.
 package watch
 
 import (
@@ -53,15 +53,21 @@ func New(root *os.Root, units Units) *Network {
 	}
 }
 
-// Apply gives networkd, which waits for the agent at boot, the network of machine.yaml,
-// or the one recorded last if want is nil. An error leaves the network in force or, on a
-// disk that is full, may have applied it without recording it.
+// Apply gives networkd, which waits for the agent at boot, the network of
+// machine.yaml, or the one recorded last if want is nil. An error leaves the
+// network in force or, on a disk that is full, may have applied it without
+// recording it.
 //
-// A running networkd has made interfaces that it would neither remove nor change. So
-// a different network is only recorded, for the next boot, and the node stays
-// reachable as it is. The exception is a fresh node: it runs no configuration, and
-// none was given in this boot, so nothing was made yet.
-func (n *Network) Apply(ctx context.Context, node *durable.Dir, want *network.Config, fresh bool) error {
+// A running networkd has made interfaces that it would neither remove nor
+// change. So a different network is only recorded, for the next boot, and the
+// node stays reachable as it is. The exception is a fresh node: it runs no
+// configuration, and none was given in this boot, so nothing was made yet.
+func (n *Network) Apply(
+	ctx context.Context,
+	node *durable.Dir,
+	want *network.Config,
+	fresh bool,
+) error {
 	inForce, err := networkd.InForce(n.root)
 	if err != nil {
 		return err
@@ -93,7 +99,7 @@ func (n *Network) Apply(ctx context.Context, node *durable.Dir, want *network.Co
 	return errors.Join(recordErr, networkd.Put(node, files))
 }
 
-// desired returns the files that networkd should have. It records those of
+// desired returns the files that networkd should have. It records the files of
 // machine.yaml before networkd has them.
 func (n *Network) desired(node *durable.Dir, want *network.Config) (network.Files, error) {
 	if want == nil {
@@ -126,8 +132,8 @@ func (n *Network) isRunning(ctx context.Context) (bool, error) {
 	return states[0].Active != "inactive" && states[0].Active != "failed", nil
 }
 
-// Run observes the network whenever networkd changes it, until ctx ends. path is the
-// path of the root directory.
+// Run observes the network whenever networkd changes it, until ctx ends. path
+// is the path of the root directory.
 func (n *Network) Run(ctx context.Context, path string, log *zap.Logger) {
 	changes, err := Changes(ctx, path)
 	if err != nil {
@@ -147,8 +153,8 @@ func (n *Network) Run(ctx context.Context, path string, log *zap.Logger) {
 	}
 }
 
-// restartUnread restarts a networkd that ran before Apply put its files. It must wait
-// until the agent is up, which networkd is ordered after.
+// restartUnread restarts a networkd that ran before Apply put its files. It
+// must wait until the agent is up, which networkd is ordered after.
 func (n *Network) restartUnread(ctx context.Context) error {
 	if !networkd.Unread(n.root) {
 		return nil
@@ -159,8 +165,8 @@ func (n *Network) restartUnread(ctx context.Context) error {
 	return networkd.MarkRead(durable.New(n.root, nil))
 }
 
-// Changes receives a value when networkd has written something about an interface. root
-// is the path of the root directory.
+// Changes receives a value when networkd has written something about an
+// interface. root is the path of the root directory.
 func Changes(ctx context.Context, root string) (<-chan struct{}, error) {
 	var dirs source.Directories
 	for _, dir := range networkd.StateDirs {

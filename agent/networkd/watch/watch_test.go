@@ -36,7 +36,11 @@ type outcome struct {
 }
 
 func TestApply(t *testing.T) {
-	config := network.Config{Interfaces: []network.Interface{{Name: "lan", NIC: &network.NIC{Name: "eth0"}, DHCP4: true}}}
+	config := network.Config{Interfaces: []network.Interface{{
+		Name:  "lan",
+		NIC:   &network.NIC{Name: "eth0"},
+		DHCP4: true,
+	}}}
 	files := network.Render(config)
 	other := network.Files{"10-other.network": "[Match]\nName=eth1\n"}
 
@@ -80,7 +84,12 @@ func TestApply(t *testing.T) {
 			want:     &config,
 			networkd: "active",
 			fresh:    true,
-			outcome:  outcome{InForce: other, Recorded: files, From: status.NetworkKept, Next: true},
+			outcome: outcome{
+				InForce:  other,
+				Recorded: files,
+				From:     status.NetworkKept,
+				Next:     true,
+			},
 		},
 		{
 			name:     "a running networkd of a configured node keeps the image's network",
@@ -93,7 +102,12 @@ func TestApply(t *testing.T) {
 			want:     &config,
 			networkd: "active",
 			fresh:    true,
-			outcome:  outcome{InForce: files, Recorded: files, From: status.NetworkOfMachine, Unread: true},
+			outcome: outcome{
+				InForce:  files,
+				Recorded: files,
+				From:     status.NetworkOfMachine,
+				Unread:   true,
+			},
 		},
 		{
 			name:    "without systemd the network is recorded, and not in force",

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/loam-os/loam/agent/control"
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/image/bundle"
 )
 
@@ -451,8 +452,10 @@ func Verify(r io.ReaderAt, p bundle.Part) error {
 	}
 
 	if got := hex.EncodeToString(sum.Sum(nil)); got != p.SHA256 {
-		return fmt.Errorf("what was written reads back as %.12s, not %.12s\n"+
-			"hint: the disk is failing", got, p.SHA256)
+		return hint.With(
+			fmt.Errorf("what was written reads back as %.12s, not %.12s", got, p.SHA256),
+			"the disk is failing",
+		)
 	}
 
 	return nil

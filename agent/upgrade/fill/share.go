@@ -19,7 +19,12 @@ const sharedChunks = "chunks/"
 // it as a mirror. open returns the content of the slot, which takes seconds. It
 // is called with the first request, and its result stays open.
 func Share(open func() ([]Local, error), log *zap.Logger) http.Handler {
-	s := &share{open: open, log: log, ready: make(chan struct{})}
+	s := &share{
+		open:  open,
+		log:   log,
+		ready: make(chan struct{}),
+		reads: make(chan struct{}, maxReads),
+	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /"+sharedChunks+"{digest}", func(w http.ResponseWriter, r *http.Request) {
 		var want bundle.Digest
@@ -34,6 +39,13 @@ func Share(open func() ([]Local, error), log *zap.Logger) http.Handler {
 		case <-time.After(locateTimeout):
 			http.NotFound(w, r)
 			return
+		case <-r.Context().Done():
+			return
+		}
+
+		select {
+		case s.reads <- struct{}{}:
+			defer func() { <-s.reads }()
 		case <-r.Context().Done():
 			return
 		}
@@ -57,12 +69,17 @@ func Share(open func() ([]Local, error), log *zap.Logger) http.Handler {
 // chunkTimeout.
 const locateTimeout = chunkTimeout * 8 / 10
 
+// maxReads is how many chunks are in memory at once.
+const maxReads = 4
+
 type share struct {
 	open func() ([]Local, error)
 	log  *zap.Logger
 	once sync.Once
 	// ready is closed when locals is there.
-	ready  chan struct{}
+	ready chan struct{}
+	// reads has a value for each chunk that is being served.
+	reads  chan struct{}
 	locals []Local
 }
 

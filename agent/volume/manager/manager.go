@@ -19,6 +19,7 @@ import (
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/uevent"
 	"github.com/loam-os/loam/agent/volume"
+	"github.com/loam-os/loam/hint"
 )
 
 // ErrAvailable means that a data volume that was missing can be mounted now. The agent
@@ -104,7 +105,7 @@ func (m *Manager) claim(ctx context.Context, claim volume.Claim, fileSystem stri
 		return nil
 	}
 	if !want.Made && m.InUse(ctx) {
-		if err := m.Later(); err != nil {
+		if err := m.Defer(); err != nil {
 			return err
 		}
 	}
@@ -158,7 +159,7 @@ func (m *Manager) ensure(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
-	state, err := m.Bring(ctx)
+	state, err := m.Ensure(ctx)
 	if err != nil {
 		m.log.Error("data volume", zap.Error(err))
 	} else if state.Device != "" {
@@ -187,6 +188,7 @@ func (m *Manager) publish(state volume.State, err error) {
 	}
 	if err != nil {
 		v.Problem = err.Error()
+		v.Hint = hint.Of(err)
 	}
 
 	// Replace what was not received yet.

@@ -10,38 +10,12 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/volume"
+	"github.com/loam-os/loam/test/diskless"
 )
 
 const gib = 1 << 30
-
-// diskless is a node without any disk.
-func diskless(t *testing.T) *Manager {
-	t.Helper()
-	dir := t.TempDir()
-	for _, name := range []string{"sys/block", "proc/self", "var/lib/loam", "run/loam"} {
-		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.WriteFile(filepath.Join(dir, "proc/self/mountinfo"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { root.Close() })
-	node := volume.Node{
-		Machine: volume.Machine{Root: os.DirFS(dir)},
-		Dir:     durable.New(root, nil),
-		Path:    dir,
-		InUse:   func(context.Context) bool { return false },
-	}
-	return New(node, zap.NewNop())
-}
 
 // TestWhatANodeRemembersOfClaims: Made is what no claim takes away.
 func TestWhatANodeRemembersOfClaims(t *testing.T) {
@@ -60,14 +34,28 @@ func TestWhatANodeRemembersOfClaims(t *testing.T) {
 		{name: "nothing is claimed"},
 		{name: "machine.yaml claims", claim: mine, want: own},
 		{name: "Gardener claims", size: 50 * gib, want: of(false)},
-		{name: "machine.yaml counts before Gardener", claim: mine, size: 50 * gib, want: own},
-		{name: "a claim changes, and the volume was made", before: of(true), claim: mine, want: volume.Record{Claim: own.Claim, FileSystem: "xfs", Made: true}},
+		{
+			name:  "machine.yaml counts before Gardener",
+			claim: mine,
+			size:  50 * gib,
+			want:  own,
+		},
+		{
+			name:   "a claim changes, and the volume was made",
+			before: of(true),
+			claim:  mine,
+			want:   volume.Record{Claim: own.Claim, FileSystem: "xfs", Made: true},
+		},
 		{name: "a claim of machine.yaml goes that never had a disk", before: own},
-		{name: "what a configuration asked for stays: only a configuration knows", before: of(false), want: of(false)},
+		{
+			name:   "what a configuration asked for stays: only a configuration knows",
+			before: of(false),
+			want:   of(false),
+		},
 		{name: "a claim goes, and its volume stays", before: of(true), want: of(true)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			d := diskless(t)
+			d := New(diskless.Node(t), zap.NewNop())
 			if test.before != (volume.Record{}) {
 				if err := test.before.Write(d.Dir); err != nil {
 					t.Fatal(err)
@@ -76,6 +64,7 @@ func TestWhatANodeRemembersOfClaims(t *testing.T) {
 			if err := d.Configure(t.Context(), test.claim, test.size); err != nil {
 				t.Fatal(err)
 			}
+
 			got, there, err := volume.ReadRecord(d.Dir.Root().FS())
 			if err != nil || got != test.want || there != (test.want != volume.Record{}) {
 				t.Errorf("%+v, %v, %v", got, there, err)
@@ -84,16 +73,18 @@ func TestWhatANodeRemembersOfClaims(t *testing.T) {
 	}
 }
 
-// TestAKubeletThatRunsWaitsForNoVolume, whoever restarts it, until the machine does.
+// TestAKubeletThatRunsWaitsForNoVolume, whoever restarts it, until the machine
+// does.
 func TestAKubeletThatRunsWaitsForNoVolume(t *testing.T) {
-	d := diskless(t)
-	later := filepath.Join(d.Path, volume.LaterFile)
+	d := New(diskless.Node(t), zap.NewNop())
+	later := filepath.Join(d.Path, volume.DeferFile)
 	if err := d.Configure(t.Context(), machine.DataVolume{Disk: machine.Disk{Serial: "S1"}}, 0); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(later); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no kubelet runs, and it may start without the volume: %v", err)
 	}
+
 	d.InUse = func(context.Context) bool { return true }
 	if err := d.Configure(t.Context(), machine.DataVolume{Disk: machine.Disk{Serial: "S2"}}, 0); err != nil {
 		t.Fatal(err)
@@ -104,7 +95,7 @@ func TestAKubeletThatRunsWaitsForNoVolume(t *testing.T) {
 }
 
 func TestChangedTellsTheProblem(t *testing.T) {
-	d := diskless(t)
+	d := New(diskless.Node(t), zap.NewNop())
 	if err := d.Configure(t.Context(), machine.DataVolume{Disk: machine.Disk{Serial: "S1"}}, 0); err != nil {
 		t.Fatal(err)
 	}

@@ -21,8 +21,8 @@ type Units interface {
 	Show(ctx context.Context, names []string) ([]unit.State, error)
 }
 
-// NewNode returns the running node, whose root directory is at path. units is nil for a
-// process that the kubelet waits for.
+// NewNode returns the running node, whose root directory is at path. units is
+// nil for a process that the kubelet waits for.
 func NewNode(root *os.Root, path string, units Units) volume.Node {
 	open := func(node string, exclusive bool) (volume.Device, error) {
 		return volume.OpenToLook(filepath.Join(path, node), exclusive)
@@ -44,14 +44,15 @@ func NewNode(root *os.Root, path string, units Units) volume.Node {
 	if units != nil {
 		node.InUse = func(ctx context.Context) bool { return inUse(ctx, units) }
 	}
+
 	return node
 }
 
 // kubeletUnit uses the data volume.
 const kubeletUnit = "kubelet.service"
 
-// inUse reports whether the kubelet runs, or pods have mounts on the directory of the
-// data volume. It assumes so if systemd does not answer.
+// inUse reports whether the kubelet runs, or pods have mounts on the directory
+// of the data volume. It assumes so if systemd does not answer.
 func inUse(ctx context.Context, units Units) bool {
 	states, err := units.Show(ctx, []string{kubeletUnit})
 	if err != nil {
@@ -68,7 +69,8 @@ func inUse(ctx context.Context, units Units) bool {
 // linux implements [volume.System].
 type linux struct{}
 
-// Run implements [volume.System]. The error has the last line that the command printed.
+// Run implements [volume.System]. The error has the last line that the command
+// printed.
 func (linux) Run(ctx context.Context, command []string) error {
 	out, err := exec.CommandContext(ctx, command[0], command[1:]...).CombinedOutput()
 	if err != nil {

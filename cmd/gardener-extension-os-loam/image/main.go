@@ -1,6 +1,6 @@
-// Command image writes the container image of gardener-extension-os-loam, for one or
-// several architectures, as a directory in the layout of OCI (image-spec,
-// image-layout.md):
+// Command image writes the container image of gardener-extension-os-loam, for
+// one or several architectures, as a directory in the layout of OCI
+// (image-spec, image-layout.md):
 //
 //	image -out DIRECTORY amd64=PROGRAM arm64=PROGRAM
 package main
@@ -24,7 +24,7 @@ import (
 
 const program = "gardener-extension-os-loam"
 
-// user is nobody in particular: the program needs no rights on its machine.
+// user is an arbitrary ID without rights: the program needs none.
 const user = "65532:65532"
 
 func main() {
@@ -36,7 +36,8 @@ func main() {
 	}
 }
 
-// write writes an index with one image for each of programs, which say ARCHITECTURE=FILE.
+// write writes an index with one image for each of programs, which say
+// ARCHITECTURE=FILE.
 func write(out string, programs []string) error {
 	if out == "" || len(programs) == 0 {
 		return fmt.Errorf("want -out DIRECTORY ARCHITECTURE=PROGRAM...")
@@ -67,8 +68,8 @@ func write(out string, programs []string) error {
 	return nil
 }
 
-// imageOf returns an image that has nothing but the program in file. The same program
-// makes the same image.
+// imageOf returns an image that has nothing but the program in file. The same
+// program makes the same image.
 func imageOf(arch, file string) (v1.Image, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -86,7 +87,10 @@ func imageOf(arch, file string) (v1.Image, error) {
 		return nil, err
 	}
 
-	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	base := mutate.ConfigMediaType(
+		mutate.MediaType(empty.Image, types.OCIManifestSchema1),
+		types.OCIConfigJSON,
+	)
 	image, err := mutate.ConfigFile(base, &v1.ConfigFile{
 		OS:           "linux",
 		Architecture: arch,

@@ -67,8 +67,10 @@ func started(t *testing.T, image v1.Image) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	content := mutate.Extract(image)
 	defer content.Close()
+
 	files := tar.NewReader(content)
 	for {
 		header, err := files.Next()
@@ -107,6 +109,7 @@ func TestSameProgramsMakeTheSameImage(t *testing.T) {
 		}
 		digests = append(digests, digest)
 	}
+
 	if digests[0] != digests[1] {
 		t.Errorf("digests %v", digests)
 	}
@@ -119,8 +122,16 @@ func TestWriteErrors(t *testing.T) {
 	}{
 		{name: "no directory", args: []string{"amd64=/bin/true"}},
 		{name: "no program", out: filepath.Join(t.TempDir(), "image")},
-		{name: "a program of no architecture", out: filepath.Join(t.TempDir(), "image"), args: []string{"/bin/true"}},
-		{name: "a program that is not there", out: filepath.Join(t.TempDir(), "image"), args: []string{"amd64=/does/not/exist"}},
+		{
+			name: "a program of no architecture",
+			out:  filepath.Join(t.TempDir(), "image"),
+			args: []string{"/bin/true"},
+		},
+		{
+			name: "a program that is not there",
+			out:  filepath.Join(t.TempDir(), "image"),
+			args: []string{"amd64=/does/not/exist"},
+		},
 		{name: "a directory with files", out: "/proc/self", args: programs(t, "amd64")},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/agent/osc"
+	"github.com/loam-os/loam/hint"
 )
 
 // Check returns all faults of the document, as document.Errors: each with the
@@ -102,9 +103,13 @@ func (d Document) Fits() error {
 	for _, f := range largest(d.Text) {
 		fmt.Fprintf(&list, "\n  %8d %s", len(f.Content.Inline.Data), f.Path)
 	}
-	return fmt.Errorf("%s: %d bytes, and a Secret holds %d; its largest files:%s\n"+
-		"hint: give large files as imageRef or secretRef",
-		d.Name, len(d.Text), MaxSecret, list.String())
+	return hint.With(
+		fmt.Errorf(
+			"%s: %d bytes, and a Secret holds %d; its largest files:%s",
+			d.Name, len(d.Text), MaxSecret, list.String(),
+		),
+		"give large files as imageRef or secretRef",
+	)
 }
 
 // largest are the files with the most content. The text is longer than the

@@ -1,5 +1,3 @@
-// Package compose makes one OperatingSystemConfig of a directory in which units
-// and files are files, as editors and diffs want them.
 package compose
 
 import (
@@ -9,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/loam-os/loam/hint"
 )
 
 // What a directory may hold. README* and names that begin with a dot are for
@@ -103,10 +103,9 @@ func known(dir string) error {
 		errs = append(errs, fmt.Errorf("%s: no configuration in it", dir))
 	}
 
-	if errs != nil {
-		errs = append(errs,
-			errors.New("hint: a directory has osc.yaml, units/ or files/, see loamctl osc --help"))
+	if errs == nil {
+		return nil
 	}
-
-	return errors.Join(errs...)
+	return hint.With(errors.Join(errs...),
+		"a directory has osc.yaml, units/ or files/, see loamctl osc --help")
 }

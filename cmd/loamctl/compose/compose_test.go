@@ -12,6 +12,7 @@ import (
 
 	"github.com/loam-os/loam/agent/osc"
 	"github.com/loam-os/loam/cmd/loamctl/compose"
+	"github.com/loam-os/loam/hint"
 )
 
 const head = "apiVersion: extensions.gardener.cloud/v1alpha1\nkind: OperatingSystemConfig\n"
@@ -39,7 +40,7 @@ func said(dir string) string {
 		err = doc.Check()
 	}
 	if err != nil {
-		return strings.ReplaceAll(err.Error(), dir, "DIR")
+		return strings.ReplaceAll(hint.Text(err), dir, "DIR")
 	}
 	return ""
 }
@@ -122,7 +123,7 @@ func TestDirectoryThatIsTooLargeForAnyDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if err := doc.Fits(); err == nil || !strings.Contains(err.Error(), "\n   2097152 /etc/large\n"+
+	if err := doc.Fits(); err == nil || !strings.Contains(hint.Text(err), "\n   2097152 /etc/large\n"+
 		"         1 /etc/small\n") {
 		t.Errorf("error %v", err)
 	}

@@ -13,6 +13,8 @@ import (
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/loam-os/loam/hint"
 )
 
 // part is an entry of spec.units or spec.files, and the files that it came
@@ -139,8 +141,10 @@ func readFile(path string, e fs.DirEntry) (file, error) {
 	}
 
 	if info.Mode()&(fs.ModeSetuid|fs.ModeSetgid|fs.ModeSticky) != 0 {
-		return file{}, fmt.Errorf("%s: has mode %s, which few tools keep\n"+
-			"hint: write it in osc.yaml, with permissions", path, info.Mode())
+		return file{}, hint.With(
+			fmt.Errorf("%s: has mode %s, which few tools keep", path, info.Mode()),
+			"write it in osc.yaml, with permissions",
+		)
 	}
 
 	f := file{Permissions: uint32(info.Mode().Perm() &^ 0o022)}

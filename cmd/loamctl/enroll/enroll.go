@@ -1,28 +1,16 @@
-// Package enroll gives each machine that joins one token, and keeps the record of it: a machine that asks again
-// while it installs itself gets the same, and no token is for two.
-//
-// A grant is durable before its token is given. The mark of an installed
-// machine is a file that an operator removes. A forged MAC gets what its owner
-// would get; a forged "installed" keeps a machine on its disk. That report is
-// accepted only for a machine whose file has install, and the marks of each
-// file have a directory of their own, so invented machines use up nobody else's
-// marks. Everything is logged.
 package enroll
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"slices"
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/hint"
 )
 
 // Names in the directory of the record.
@@ -84,9 +72,12 @@ type Record struct {
 // Open reads the record in root, which may be empty. source is nil if there are
 // no tokens to give.
 func Open(root *os.Root, source Source, now func() time.Time) (*Record, error) {
-	lock, err := root.OpenFile(lockFile, os.O_CREATE|os.O_RDWR, 0o600)
+	lock, err := durable.TryLock(root, lockFile)
+	if errors.Is(err, durable.ErrLocked) {
+		err = hint.With(err, "another loamctl serve has it")
+	}
 	if err != nil {
-		return nil, fmt.Errorf("record of machines: %w", err)
+		return nil, fmt.Errorf("record of machines in %s: %w", root.Name(), err)
 	}
 
 	r := &Record{
@@ -104,27 +95,15 @@ func Open(root *os.Root, source Source, now func() time.Time) (*Record, error) {
 }
 
 func (r *Record) open() error {
-	if err := unix.Flock(int(r.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return fmt.Errorf("%w\nhint: another loamctl serve has it", err)
-	}
 	if err := r.dir.MkdirAll(installedDir); err != nil {
 		return err
 	}
 
-	text, err := r.dir.Root().ReadFile(grantsFile)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
-		return err
+	_, err := durable.ReadJSON(r.dir.Root().FS(), grantsFile, &r.grants)
+	if errors.Is(err, durable.ErrCorrupt) {
+		return hint.With(err, "it says which tokens were given; restore it from a copy")
 	}
-
-	if err := json.Unmarshal(text, &r.grants); err != nil {
-		return fmt.Errorf("%s: %w\nhint: it says which tokens were given; restore it from a copy",
-			grantsFile, err)
-	}
-
-	return nil
+	return err
 }
 
 // Close lets another process have the record.
@@ -132,10 +111,10 @@ func (r *Record) Close() error { return r.lock.Close() }
 
 // Token returns the token of the machine that has a file of that name, or, if
 // name is "", of one with these MACs. The record of it is durable before
-// anybody has it. Nobody else waits for the cluster.
+// a machine has it. No other machine waits for the cluster.
 func (r *Record) Token(ctx context.Context, name string, macs []string) (string, error) {
 	if r.source == nil {
-		return "", errors.New("there are no tokens here; hint: " +
+		return "", hint.With(errors.New("there are no tokens here"),
 			"the server needs --tokens or --kubeconfig")
 	}
 
@@ -159,7 +138,7 @@ func (r *Record) grant(name string, macs []string) (Grant, error) {
 	defer r.mu.Unlock()
 
 	if marks := r.marksOf(name, r.known(name, macs)); len(marks) > 0 {
-		return Grant{}, fmt.Errorf("%s %w; hint: %s", macs[0], ErrSpent, removal(marks))
+		return Grant{}, hint.With(fmt.Errorf("%s %w", macs[0], ErrSpent), "%s", removal(marks))
 	}
 
 	i, err := r.current(name, macs)
@@ -169,6 +148,11 @@ func (r *Record) grant(name string, macs []string) (Grant, error) {
 
 	grants := slices.Clone(r.grants)
 	if i < 0 {
+		grants = r.pruned()
+		if name == "" && r.recent() >= maxPerHour {
+			return Grant{}, fmt.Errorf("no token for %s: %w", macs[0], errTooMany)
+		}
+
 		token, expires, err := r.source.Next(r.given, r.now())
 		if err != nil {
 			return Grant{}, fmt.Errorf("no token for %s: %w", macs[0], err)
@@ -191,6 +175,34 @@ func (r *Record) grant(name string, macs []string) (Grant, error) {
 	}
 
 	return grants[i], nil
+}
+
+// maxPerHour is how many machines without a file of their own get a new token in
+// an hour. Anybody on the network can invent machines, and each token is a
+// Secret in the cluster.
+const maxPerHour = 100
+
+// errTooMany is returned for the machines above maxPerHour.
+var errTooMany = fmt.Errorf("%d machines without a file of their own got one in the last hour; "+
+	"hint: give the machine a file, or wait", maxPerHour)
+
+// recent counts the grants of the last hour to machines without a file.
+func (r *Record) recent() (n int) {
+	for _, g := range r.grants {
+		if g.Name == "" && r.now().Sub(g.Given) < time.Hour {
+			n++
+		}
+	}
+	return n
+}
+
+// pruned are the grants without those that expired and were not used: nothing
+// follows from them any more. They stay for an hour at least, for recent.
+func (r *Record) pruned() []Grant {
+	return slices.DeleteFunc(slices.Clone(r.grants), func(g Grant) bool {
+		expired := !g.Expires.IsZero() && g.Expires.Before(r.now())
+		return expired && !g.Used && r.now().Sub(g.Given) >= time.Hour
+	})
 }
 
 // current is the grant that the machine goes on with, -1 for none.
@@ -256,11 +268,7 @@ func (r *Record) given(token string) bool {
 // save stores these grants. They are secrets. They become valid when they are
 // durable, so that no token is lost after it was handed out.
 func (r *Record) save(grants []Grant) error {
-	text, err := json.MarshalIndent(grants, "", "  ")
-	if err != nil {
-		return err
-	}
-	if _, err := r.dir.WriteFile(grantsFile, append(text, '\n'), 0o600); err != nil {
+	if err := r.dir.WriteJSON(grantsFile, grants, 0o600); err != nil {
 		return fmt.Errorf("record of tokens: %w", err)
 	}
 

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/hint"
 )
 
 var (
@@ -25,8 +26,8 @@ const (
 	second = "aaaaaa.0000000000000002"
 )
 
-// world is a site with tokens in a file, that starts again and again.
-type world struct {
+// fixture is a site with tokens in a file, that starts again and again.
+type fixture struct {
 	t      *testing.T
 	path   string
 	list   List
@@ -35,8 +36,8 @@ type world struct {
 	*Record
 }
 
-func newWorld(t *testing.T) *world {
-	w := &world{
+func newFixture(t *testing.T) *fixture {
+	w := &fixture{
 		t:    t,
 		path: t.TempDir(),
 		list: List(filepath.Join(t.TempDir(), "tokens")),
@@ -54,7 +55,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-func (w *world) start() {
+func (w *fixture) start() {
 	w.t.Helper()
 	root, err := os.OpenRoot(w.path)
 	if err != nil {
@@ -67,24 +68,24 @@ func (w *world) start() {
 	}
 }
 
-func (w *world) restart() {
+func (w *fixture) restart() {
 	w.t.Helper()
 	w.Close()
 	w.start()
 }
 
 // gets wants a machine to get this token, or an error with this text.
-func (w *world) gets(macs []string, token, wantErr string) {
+func (w *fixture) gets(macs []string, token, wantErr string) {
 	w.t.Helper()
 	got, err := w.Token(w.t.Context(), "", macs)
 	if got != token || (err != nil) != (wantErr != "") ||
-		err != nil && !strings.Contains(err.Error(), wantErr) {
+		err != nil && !strings.Contains(hint.Line(err), wantErr) {
 		w.t.Errorf("%s got %q, %v, want %q, %q", macs[0], got, err, token, wantErr)
 	}
 }
 
 func TestATokenIsForOneMachine(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.gets(one, first, "")
 	w.gets(one, first, "")
 	w.gets(one[1:], first, "") // by its other network device
@@ -103,7 +104,7 @@ func TestATokenIsForOneMachine(t *testing.T) {
 // TestATokenThatIsTakenBack removes a line, as the operator does for an expired
 // token.
 func TestATokenThatIsTakenBack(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.gets(one, first, "")
 	if err := os.WriteFile(string(w.list), []byte(second+"\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -114,7 +115,7 @@ func TestATokenThatIsTakenBack(t *testing.T) {
 }
 
 func TestAnInstalledMachineHasHadItsToken(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.gets(one, first, "")
 	if w.IsInstalled(one[0]) {
 		t.Error("installed before it said so")
@@ -133,7 +134,7 @@ func TestAnInstalledMachineHasHadItsToken(t *testing.T) {
 	}
 
 	if w.IsInstalled(two[0]) || w.IsInstalled("../tokens.json") || w.IsInstalled("") {
-		t.Error("installed, but nobody said so")
+		t.Error("installed, but no machine said so")
 	}
 
 	w.gets(one, "", "has had its token; hint: rm "+w.path)
@@ -153,12 +154,12 @@ func TestAnInstalledMachineHasHadItsToken(t *testing.T) {
 // TestAFileHasOneToken has a client claim a serial number that has a file, with
 // one MAC after the other.
 func TestAFileHasOneToken(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	ask := func(name string, macs []string, want, wantErr string) {
 		t.Helper()
 		got, err := w.Token(t.Context(), name, macs)
 		if got != want || (err != nil) != (wantErr != "") ||
-			err != nil && !strings.Contains(err.Error(), wantErr) {
+			err != nil && !strings.Contains(hint.Line(err), wantErr) {
 			t.Errorf("%s, %v: %q, %v", name, macs, got, err)
 		}
 	}
@@ -183,7 +184,7 @@ func TestAFileHasOneToken(t *testing.T) {
 // shows over USB has the same one in each.
 func TestAMACOfSeveralMachines(t *testing.T) {
 	const shared = "be:3a:f2:b6:05:9f"
-	w := newWorld(t)
+	w := newFixture(t)
 	gets := func(name, mac, want string) {
 		t.Helper()
 		got, err := w.Token(t.Context(), name, []string{mac, shared})
@@ -212,19 +213,19 @@ func TestAMACOfSeveralMachines(t *testing.T) {
 	}
 
 	if w.IsInstalled(one[0]) || !w.IsInstalled(two[0]) {
-		t.Error("what was taken back is that of the other")
+		t.Error("what was taken back is the token of the other")
 	}
 
 	if _, err := w.Token(t.Context(), "serial-S1.yaml", []string{one[0], shared}); err == nil ||
 		!strings.Contains(err.Error(), "were given") {
-		t.Errorf("installed anew: %v", err)
+		t.Errorf("installed again: %v", err)
 	}
 }
 
 // TestWhoInventsMACsTakesNobodysPlace has a client report again and again that
 // a machine is installed, with other MACs each time.
 func TestWhoInventsMACsTakesNobodysPlace(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	var err error
 	said := 0
 	for ; err == nil && said <= maxMACs; said++ {
@@ -244,19 +245,19 @@ func TestWhoInventsMACsTakesNobodysPlace(t *testing.T) {
 }
 
 func TestTwoServersWithOneRecord(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	root, err := os.OpenRoot(w.path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Open(root, nil, time.Now); err == nil ||
-		!strings.Contains(err.Error(), "another loamctl serve") {
+		!strings.Contains(hint.Text(err), "another loamctl serve") {
 		t.Errorf("error %v", err)
 	}
 }
 
 func TestARecordThatCannotBeRead(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.Close()
 	if err := os.WriteFile(filepath.Join(w.path, grantsFile), []byte("["), 0o600); err != nil {
 		t.Fatal(err)
@@ -268,7 +269,7 @@ func TestARecordThatCannotBeRead(t *testing.T) {
 	}
 
 	if _, err := Open(root, nil, time.Now); err == nil ||
-		!strings.Contains(err.Error(), "which tokens were given") {
+		!strings.Contains(hint.Text(err), "which tokens were given") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -278,7 +279,7 @@ func TestARecordThatCannotBeRead(t *testing.T) {
 func TestPowerCuts(t *testing.T) {
 	errCut := errors.New("cut")
 	for cut := range 20 {
-		w := newWorld(t)
+		w := newFixture(t)
 		steps := 0
 		w.dir = durable.New(w.dir.Root(), func(durable.Step) error {
 			steps++
@@ -304,7 +305,7 @@ func TestPowerCuts(t *testing.T) {
 // TestNothingIsGivenThatIsNotOnDisk asks three times while the disk is full, as
 // a node that gets an error does.
 func TestNothingIsGivenThatIsNotOnDisk(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	full := true
 	w.dir = durable.New(w.dir.Root(), func(s durable.Step) error {
 		if full && strings.HasPrefix(s.Name, grantsFile) {
@@ -352,7 +353,7 @@ func (c *maker) Publish(_ context.Context, token string, _ time.Time) error {
 }
 
 func TestATokenThatIsMade(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	c := &maker{List: w.list, away: true}
 	w.source = c
 	w.restart()
@@ -373,7 +374,7 @@ func TestATokenThatIsMade(t *testing.T) {
 }
 
 func TestNobodyWaitsForTheAPIServer(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.source = &maker{
 		List: w.list,
 		meanwhile: func() {
@@ -407,5 +408,56 @@ func TestListRefuses(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), test.wantErr) {
 			t.Errorf("%s: error %v", test.name, err)
 		}
+	}
+}
+
+// endless makes a token that is good for an hour, and counts them.
+type endless struct{ made int }
+
+func (e *endless) Next(_ func(string) bool, now time.Time) (string, time.Time, error) {
+	e.made++
+	return fmt.Sprintf("aaaaaa.%016d", e.made), now.Add(time.Hour), nil
+}
+
+func (*endless) Good(_ string, expires, now time.Time) (bool, error) {
+	return now.Before(expires), nil
+}
+
+func (*endless) Publish(context.Context, string, time.Time) error { return nil }
+
+// TestInventedMachinesGetNoEndOfTokens: each would be a Secret in the cluster.
+// Tokens that expired are not kept for ever.
+func TestInventedMachinesGetNoEndOfTokens(t *testing.T) {
+	w := newFixture(t)
+	source := &endless{}
+	w.source = source
+	w.restart()
+
+	invented := 0
+	flood := func() (refused int) {
+		for range 130 {
+			invented++
+			mac := fmt.Sprintf("52:54:00:%02x:%02x:%02x", invented>>16, invented>>8&0xff, invented&0xff)
+			if _, err := w.Token(t.Context(), "", []string{mac}); errors.Is(err, errTooMany) {
+				refused++
+			} else if err != nil {
+				t.Fatal(err)
+			}
+		}
+		return refused
+	}
+
+	if refused := flood(); refused != 130-maxPerHour || source.made != maxPerHour {
+		t.Errorf("%d refused, %d made", refused, source.made)
+	}
+
+	// A machine with a file of its own is not kept waiting.
+	if token, err := w.Token(t.Context(), "node-1.yaml", one); err != nil || token == "" {
+		t.Errorf("%q, %v", token, err)
+	}
+
+	w.now = w.now.Add(2 * time.Hour)
+	if refused := flood(); refused != 130-maxPerHour || len(w.grants) != maxPerHour {
+		t.Errorf("later: %d refused, %d grants", refused, len(w.grants))
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/loam-os/loam/hint"
 )
 
 // Machines without a file of their own share a directory, and a limit that
@@ -39,9 +41,10 @@ func (r *Record) Installed(name string, macs []string, about string) (undo strin
 	}
 
 	if len(have)+len(macs) > most {
-		return "", fmt.Errorf("%d network devices of installed machines are too many; hint: "+
-			"remove unused ones in %s",
-			len(have), filepath.Join(r.dir.Root().Name(), dir))
+		return "", hint.With(
+			fmt.Errorf("%d network devices of installed machines are too many", len(have)),
+			"remove unused ones in %s", filepath.Join(r.dir.Root().Name(), dir),
+		)
 	}
 
 	for _, mac := range macs {

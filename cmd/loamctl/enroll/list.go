@@ -2,13 +2,14 @@ package enroll
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/loam-os/loam/hint"
 )
 
 // tokenPattern is what the API server's authenticator takes for a bootstrap
@@ -29,8 +30,10 @@ func (l List) Next(given func(string) bool, _ time.Time) (string, time.Time, err
 
 	i := slices.IndexFunc(tokens, func(t string) bool { return !given(t) })
 	if i < 0 {
-		return "", time.Time{}, fmt.Errorf("all %d tokens in %s were given; hint: add more",
-			len(tokens), string(l))
+		return "", time.Time{}, hint.With(
+			fmt.Errorf("all %d tokens in %s were given", len(tokens), string(l)),
+			"add more",
+		)
 	}
 
 	return tokens[i], time.Time{}, nil
@@ -56,19 +59,18 @@ func (l List) Tokens() ([]string, error) {
 		switch {
 		case line == "" || strings.HasPrefix(line, "#"):
 		case !tokenPattern.MatchString(line):
-			return nil, fmt.Errorf("%s:%d: not a bootstrap token\n"+
-				"hint: write it as 6 characters, a dot, and 16 characters, "+
-				"all of a-z and 0-9", string(l), i+1)
+			return nil, hint.With(fmt.Errorf("%s:%d: not a bootstrap token", string(l), i+1),
+				"write it as 6 characters, a dot, and 16 characters, all of a-z and 0-9")
 		case slices.Contains(tokens, line):
-			return nil, fmt.Errorf("%s:%d: the token appears twice\n"+
-				"hint: keep one of them", string(l), i+1)
+			return nil, hint.With(fmt.Errorf("%s:%d: the token appears twice", string(l), i+1),
+				"keep one of them")
 		default:
 			tokens = append(tokens, line)
 		}
 	}
 
 	if len(tokens) == 0 {
-		return nil, errors.New(string(l) + ": has no token\nhint: kubeadm token create prints one")
+		return nil, hint.With(fmt.Errorf("%s: has no token", l), "kubeadm token create prints one")
 	}
 
 	return tokens, nil

@@ -17,6 +17,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/loam-os/loam/agent/machine"
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/image/pxe"
 )
 
@@ -60,8 +61,10 @@ func Check(root *os.Root) ([]Entry, error) {
 	var entries []Entry
 	for _, same := range names {
 		if len(same) > 1 {
-			errs = append(errs, fmt.Errorf("%s are for the same machine\nhint: keep one of them",
-				strings.Join(same, " and ")))
+			errs = append(errs, hint.With(
+				fmt.Errorf("%s are for the same machine", strings.Join(same, " and ")),
+				"keep one of them",
+			))
 		}
 		for _, name := range same {
 			e, err := read(root, name)
@@ -93,16 +96,18 @@ func Find(root *os.Root, macs []string, serial, id string) (Entry, error) {
 	found = slices.Compact(found)
 	switch {
 	case len(found) > 1:
-		return Entry{}, fmt.Errorf("%s are all for this machine; hint: keep one of them",
-			strings.Join(found, " and "))
+		return Entry{}, hint.With(
+			fmt.Errorf("%s are all for this machine", strings.Join(found, " and ")),
+			"keep one of them",
+		)
 	case len(found) == 1:
 		return read(root, found[0])
 	case names[Default] != nil:
 		return read(root, Default)
 	}
 
-	return Entry{}, fmt.Errorf("%w for %s; hint: write %s.yaml, or %s for all that have none",
-		pxe.ErrNone, macs[0], macs[0], Default)
+	return Entry{}, hint.With(fmt.Errorf("%w for %s", pxe.ErrNone, macs[0]),
+		"write %s.yaml, or %s for all that have none", macs[0], Default)
 }
 
 // Admit returns nil if there may be a file for a machine of which this MAC and
@@ -118,7 +123,7 @@ func Admit(root *os.Root, mac string, uuids []string) error {
 		}
 	}
 	if err == nil {
-		err = fmt.Errorf("there is no machine.yaml for it; hint: write %s.yaml", mac)
+		err = hint.With(errors.New("there is no machine.yaml for it"), "write %s.yaml", mac)
 	}
 	return err
 }
@@ -170,9 +175,8 @@ func identity(name string) (string, error) {
 		return mac.String(), nil
 	}
 
-	return "", fmt.Errorf("%s names no machine\n"+
-		"hint: call it 52:54:00:12:34:56.yaml, serial-NUMBER.yaml, uuid-UUID.yaml or %s",
-		name, Default)
+	return "", hint.With(fmt.Errorf("%s names no machine", name),
+		"call it 52:54:00:12:34:56.yaml, serial-NUMBER.yaml, uuid-UUID.yaml or %s", Default)
 }
 
 // read reads a file and checks that it is a machine.yaml.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/image/pxe"
 )
 
@@ -92,7 +93,7 @@ func TestFind(t *testing.T) {
 			want:  Default,
 		},
 		{
-			name:  "beside a file for nobody",
+			name:  "beside a file for no machine",
 			files: []string{"README", "4913", mac + ".yml", Default},
 			macs:  []string{mac},
 			want:  Default,
@@ -194,7 +195,7 @@ func TestCheckRefuses(t *testing.T) {
 		}
 		_, err := Check(root)
 		if (err != nil) != (test.wantErr != "") ||
-			err != nil && !strings.Contains(err.Error(), test.wantErr) {
+			err != nil && !strings.Contains(hint.Text(err), test.wantErr) {
 			t.Errorf("%s: error %v, want %q", test.name, err, test.wantErr)
 		}
 	}

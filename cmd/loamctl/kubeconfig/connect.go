@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/loam-os/loam/hint"
 )
 
 // timeout is for one request.
@@ -66,8 +68,8 @@ func (u user) supported() error {
 		"as":            u.Impersonate != "",
 	} {
 		if set {
-			return fmt.Errorf("user: %s is not supported\n"+
-				"hint: use a kubeconfig with a client certificate or a token", name)
+			return hint.With(fmt.Errorf("user: %s is not supported", name),
+				"use a kubeconfig with a client certificate or a token")
 		}
 	}
 	return nil
@@ -75,8 +77,10 @@ func (u user) supported() error {
 
 func (c cluster) tls(dir string) (*tls.Config, error) {
 	if c.Insecure {
-		return nil, errors.New("insecure-skip-tls-verify is not supported: " +
-			"a configuration has secrets\nhint: give certificate-authority")
+		return nil, hint.With(
+			errors.New("insecure-skip-tls-verify is not supported: a configuration has secrets"),
+			"give certificate-authority",
+		)
 	}
 
 	config := &tls.Config{ServerName: c.ServerName, MinVersion: tls.VersionTLS12}

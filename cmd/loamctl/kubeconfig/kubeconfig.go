@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/loam-os/loam/hint"
 )
 
 // file is the part of a kubeconfig that is used here (v1.Config in
@@ -71,8 +73,8 @@ func Path(flag string, getenv func(string) string) (string, error) {
 		return list[0], nil
 	}
 
-	return "", fmt.Errorf("KUBECONFIG names %d files\nhint: name the one to use with --kubeconfig",
-		len(list))
+	return "", hint.With(fmt.Errorf("KUBECONFIG names %d files", len(list)),
+		"name the one to use with --kubeconfig")
 }
 
 // Open reads the kubeconfig at path and returns the server of a context, "" for
@@ -80,8 +82,7 @@ func Path(flag string, getenv func(string) string) (string, error) {
 func Open(path, context string) (*Server, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("%w\nhint: name a kubeconfig with --kubeconfig or in KUBECONFIG",
-			err)
+		return nil, hint.With(err, "name a kubeconfig with --kubeconfig or in KUBECONFIG")
 	}
 
 	if err != nil {
@@ -124,12 +125,12 @@ func (f file) choose(context string) (cluster, user, error) {
 	}
 
 	if name == "" {
-		return cluster{}, user{}, errors.New("no current-context\n" +
-			"hint: name a context with --context")
+		return cluster{}, user{}, hint.With(errors.New("no current-context"),
+			"name a context with --context")
 	}
 
-	return cluster{}, user{}, fmt.Errorf("no context %q\nhint: there are: %s",
-		name, strings.Join(f.contexts(), ", "))
+	return cluster{}, user{}, hint.With(fmt.Errorf("no context %q", name),
+		"there are: %s", strings.Join(f.contexts(), ", "))
 }
 
 func (f file) contexts() []string {

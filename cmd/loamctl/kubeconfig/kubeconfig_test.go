@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/loam-os/loam/cmd/loamctl/kubeconfig"
+	"github.com/loam-os/loam/hint"
 )
 
 // server answers with the path it was asked for and the token it was shown.
@@ -179,7 +180,7 @@ func TestOpenAndAsk(t *testing.T) {
 			}
 
 			if err != nil {
-				if test.want == "" || !strings.Contains(err.Error(), test.want) {
+				if test.want == "" || !strings.Contains(hint.Text(err), test.want) {
 					t.Errorf("error %v, want %q", err, test.want)
 				}
 				return
@@ -219,7 +220,7 @@ func TestAnswersThatAreNotGood(t *testing.T) {
 		var into map[string]any
 		err := s.Do(t.Context(), http.MethodGet, test.path, nil, &into)
 		status, is := errors.AsType[*kubeconfig.StatusError](err)
-		if err == nil || err.Error() != test.want || is != (test.code > 0) ||
+		if err == nil || hint.Text(err) != test.want || is != (test.code > 0) ||
 			is && status.Code != test.code {
 			t.Errorf("%s: error %v, want %s", test.path, err, test.want)
 		}
@@ -238,7 +239,7 @@ func TestFilesThatAreNoKubeconfig(t *testing.T) {
 		"empty": "/empty: no current-context\nhint: ",
 	} {
 		_, err := kubeconfig.Open(filepath.Join(dir, name), "")
-		if err == nil || !strings.Contains(err.Error(), want) {
+		if err == nil || !strings.Contains(hint.Text(err), want) {
 			t.Errorf("%s: error %v, want %q", name, err, want)
 		}
 	}
@@ -257,7 +258,7 @@ func TestPath(t *testing.T) {
 			env := map[string]string{"KUBECONFIG": test.env, "HOME": "/home/me"}
 			got, err := kubeconfig.Path(test.flag, func(name string) string { return env[name] })
 			if err != nil {
-				got = "error: " + err.Error()
+				got = "error: " + hint.Text(err)
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("path (-want +got):\n%s", diff)

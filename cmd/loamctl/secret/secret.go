@@ -12,6 +12,8 @@ import (
 	"regexp"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/loam-os/loam/hint"
 )
 
 // Namespace is where nodes look.
@@ -53,12 +55,12 @@ var (
 // Check reports a name or pool that the API server would refuse.
 func (s Secret) Check() error {
 	if len(s.Name) > 253 || !objectName.MatchString(s.Name) {
-		return fmt.Errorf("name %q: not the name of a Secret\n"+
-			"hint: lower-case letters, digits, dashes and dots", s.Name)
+		return hint.With(fmt.Errorf("name %q: not the name of a Secret", s.Name),
+			"lower-case letters, digits, dashes and dots")
 	}
 	if len(s.Pool) > 63 || !labelValue.MatchString(s.Pool) {
-		return fmt.Errorf("pool %q: not the value of a label\n"+
-			"hint: at most 63 letters, digits, dashes, dots and underscores", s.Pool)
+		return hint.With(fmt.Errorf("pool %q: not the value of a label", s.Pool),
+			"at most 63 letters, digits, dashes, dots and underscores")
 	}
 	return nil
 }

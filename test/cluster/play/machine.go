@@ -75,7 +75,7 @@ func (s *session) machine(ctx context.Context) (vm.Config, vm.Runner, error) {
 
 // toolsTree is the tools tree that built the image, from the cache.
 func toolsTree(ctx context.Context) (tools.Tree, error) {
-	packages, err := tools.ReadList("mkosi/tools.list")
+	env, err := tools.InSource(".")
 	if err != nil {
 		return tools.Tree{}, err
 	}
@@ -85,6 +85,7 @@ func toolsTree(ctx context.Context) (tools.Tree, error) {
 		return tools.Tree{}, err
 	}
 
-	return tools.Ensure(ctx,
-		tools.Env{Cache: filepath.Join(cache, "loam"), Packages: packages, Log: io.Discard})
+	env.Cache = filepath.Join(cache, "loam")
+	env.Log = io.Discard
+	return tools.Ensure(ctx, env)
 }

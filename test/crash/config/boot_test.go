@@ -21,9 +21,13 @@ func crashImage(t testing.TB) *os.Root {
 			t.Fatal(err)
 		}
 	}
-	put("usr/lib/systemd/system/containerd.service", "[Service]\nEnvironmentFile=/etc/default/containerd\n[Install]\nWantedBy=multi-user.target\n")
+	put(
+		"usr/lib/systemd/system/containerd.service",
+		"[Service]\nEnvironmentFile=/etc/default/containerd\n[Install]\nWantedBy=multi-user.target\n",
+	)
 	put("usr/lib/systemd/system/systemd-journald.service", "[Service]\n")
-	put("usr/lib/systemd/system/plain.service", "[Service]\n[Install]\nWantedBy=multi-user.target\n")
+	put("usr/lib/systemd/system/plain.service",
+		"[Service]\n[Install]\nWantedBy=multi-user.target\n")
 	put("etc/issue", "of the image\n")
 	put("etc/default/containerd", "A=image\n")
 	for link, target := range map[string]string{
@@ -36,6 +40,7 @@ func crashImage(t testing.TB) *os.Root {
 			t.Fatal(err)
 		}
 	}
+
 	return openRoot(t, dir)
 }
 
@@ -50,6 +55,7 @@ func (n *crashNode) powerOn() error {
 	if _, err := root.Symlink(generation.CurrentTarget(n.root.FS(), crashVersion), generation.Link[1:]); err != nil {
 		return err
 	}
+
 	store := generation.Open(durable.New(n.state, n.hook(stateDir)))
 	if err := n.goBack(store); err != nil {
 		return err
@@ -57,22 +63,25 @@ func (n *crashNode) powerOn() error {
 	if err := n.fillEtc(root, store.Reader); err != nil {
 		return err
 	}
+
 	n.systemd.boot()
 	return nil
 }
 
 func (n *crashNode) goBack(store *generation.Store) error {
 	current, ok, err := store.Current(crashVersion)
-	if errors.Is(err, generation.ErrTorn) || err == nil && !ok {
+	if errors.Is(err, generation.ErrIncomplete) || err == nil && !ok {
 		return nil // /init goes on without a configuration.
 	}
 	if err != nil {
 		return err
 	}
+
 	j, ok, err := store.Journal()
 	if err != nil || !ok {
 		return err
 	}
+
 	next, back := j.AtBoot(n.bootID(), current.Name())
 	if next.Boots == j.Boots {
 		return nil
@@ -80,6 +89,7 @@ func (n *crashNode) goBack(store *generation.Store) error {
 	if err := store.WriteJournal(next); err != nil || !back {
 		return err
 	}
+
 	return store.Activate(crashVersion, next.To)
 }
 
@@ -91,6 +101,7 @@ func (n *crashNode) fillEtc(dir *durable.Dir, store generation.Reader) error {
 	if err != nil {
 		return err
 	}
+
 	for _, p := range generation.Place(m) {
 		if strings.HasPrefix(p.Path, "/etc/") {
 			_, _ = generation.Put(dir, p, store) // /init goes on as well.
@@ -112,6 +123,7 @@ func (n *crashNode) copyEtc(to *durable.Dir) error {
 			_, made := to.Symlink(target, name)
 			return errors.Join(err, made)
 		}
+
 		text, err := n.image.ReadFile(name)
 		_, made := to.WriteFile(name, text, 0o644)
 		return errors.Join(err, made)

@@ -74,7 +74,13 @@ const (
 func commonUnits(dropIn, text string) []config.Unit {
 	return []config.Unit{
 		daemon("changes.service", "/etc/app/a.conf"),
-		{Name: "containerd.service", DropIns: []config.DropIn{{Name: dropIn, Content: "[Service]\nEnvironment=" + text + "\n"}}},
+		{
+			Name: "containerd.service",
+			DropIns: []config.DropIn{{
+				Name:    dropIn,
+				Content: "[Service]\nEnvironment=" + text + "\n",
+			}},
+		},
 		daemon("data.service", "/var/lib/app/env"),
 		daemon("stays.service"),
 	}
@@ -104,7 +110,8 @@ func crashNew() config.Desired {
 // small has one file and one unit that reads it.
 func small(text string) config.Desired {
 	return config.Desired{
-		Files: []config.File{conf("/etc/app/a.conf", text, 0o644), conf("/var/lib/app/"+text, text, 0o644)},
+		Files: []config.File{conf("/etc/app/a.conf",
+			text, 0o644), conf("/var/lib/app/"+text, text, 0o644)},
 		Units: []config.Unit{daemon("one.service", "/etc/app/a.conf")},
 	}
 }
@@ -127,6 +134,7 @@ func randomConfig(r *rand.Rand) config.Desired {
 			}
 		}
 	}
+
 	for i := range 4 {
 		u := daemon(fmt.Sprintf("u%d.service", i))
 		if len(d.Files) > 0 && r.IntN(2) == 0 {
@@ -136,11 +144,15 @@ func randomConfig(r *rand.Rand) config.Desired {
 			u = off(u)
 		}
 		if r.IntN(3) == 0 {
-			u.DropIns = []config.DropIn{{Name: "10.conf", Content: fmt.Sprintf("[Service]\nEnvironment=X=%d\n", r.IntN(2))}}
+			u.DropIns = []config.DropIn{{
+				Name:    "10.conf",
+				Content: fmt.Sprintf("[Service]\nEnvironment=X=%d\n", r.IntN(2)),
+			}}
 		}
 		if r.IntN(3) > 0 {
 			d.Units = append(d.Units, u)
 		}
 	}
+
 	return d
 }

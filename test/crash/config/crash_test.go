@@ -45,17 +45,38 @@ func TestCrash(t *testing.T) {
 	report := &crashReport{}
 	t.Run("once", func(t *testing.T) {
 		for _, s := range scenarios() {
-			t.Run(s.name, func(t *testing.T) { t.Parallel(); report.add(s.name, o.crashOnce(t, s)) })
+			t.Run(
+				s.name,
+				func(t *testing.T) { t.Parallel(); report.add(s.name, o.crashOnce(t, s)) },
+			)
 		}
 	})
 	t.Run("again", func(t *testing.T) {
 		for _, s := range scenarios() {
-			t.Run(s.name, func(t *testing.T) { t.Parallel(); report.add("again: "+s.name, o.crashAgain(t, s)) })
+			t.Run(
+				s.name,
+				func(t *testing.T) {
+					t.Parallel()
+					report.add(
+						"again: "+s.name,
+						o.crashAgain(t, s),
+					)
+				},
+			)
 		}
 	})
 	t.Run("fault", func(t *testing.T) {
 		for _, f := range failures() {
-			t.Run(f.name, func(t *testing.T) { t.Parallel(); report.add("fault: "+f.name, o.crashFault(t, f)) })
+			t.Run(
+				f.name,
+				func(t *testing.T) {
+					t.Parallel()
+					report.add(
+						"fault: "+f.name,
+						o.crashFault(t, f),
+					)
+				},
+			)
 		}
 	})
 	report.write(t)

@@ -44,7 +44,11 @@ func failures() []failure {
 	} {
 		for _, errno := range []unix.Errno{unix.ENOSPC, unix.EROFS, unix.EMFILE} {
 			for _, forever := range []bool{false, true} {
-				all = append(all, failure{fmt.Sprintf("%s, %v, forever %v", name, errno, forever), pair[0], pair[1], errno, forever})
+				all = append(
+					all,
+					failure{fmt.Sprintf("%s, %v, forever %v",
+						name, errno, forever), pair[0], pair[1], errno, forever},
+				)
 			}
 		}
 	}
@@ -59,9 +63,11 @@ func (o *oracle) crashFault(t *testing.T, f failure) (count int) {
 	if thorough() {
 		stride = 3
 	}
+
 	for at, again := 0, true; again; at += stride {
 		var err error
-		if again, err = o.fault(newCrashNode(t, o.image), f, at); err != nil {
+		again, err = o.fault(newCrashNode(t, o.image), f, at)
+		if err != nil {
 			t.Errorf("at step %d: %v", at, err)
 		}
 		if again {
@@ -78,6 +84,7 @@ func (o *oracle) fault(n *crashNode, f failure, at int) (bool, error) {
 			return false, err
 		}
 	}
+
 	hook, reached := faulty(at, f.forever, f.errno)
 	n.hook = func(string) durable.Hook { return hook }
 	_, err := n.executor().Apply(context.Background(), request(f.new))
@@ -92,9 +99,11 @@ func (o *oracle) fault(n *crashNode, f failure, at int) (bool, error) {
 	case !errors.Is(err, apply.ErrUnfinished):
 		// It was undone, or all of it is done and only that could not be kept.
 		d, err := n.has(oneOf(f.old, f.new))
-		if err = errors.Join(err, o.is(n, d)); err != nil {
+		err = errors.Join(err, o.is(n, d))
+		if err != nil {
 			return true, fmt.Errorf("after the error: %w", err)
 		}
 	}
+
 	return true, o.check(n, oneOf(f.old, f.new), f.new)
 }

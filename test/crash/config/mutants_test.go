@@ -20,7 +20,8 @@ type mutant struct {
 func without(op durable.Op, pattern string) func([]power.Op) {
 	return func(ops []power.Op) {
 		for i := range ops {
-			if match, err := path.Match(pattern, ops[i].Name); err == nil && match && ops[i].Op == op {
+			if match, err := path.Match(pattern, ops[i].Name); err == nil && match &&
+				ops[i].Op == op {
 				ops[i].Op = power.Mark
 			}
 		}
@@ -34,7 +35,10 @@ const (
 
 // write is where the first ops are that make name what it is to be, durably.
 func write(ops []power.Op, name string) (start, end int) {
-	end = slices.IndexFunc(ops, func(op power.Op) bool { return op.Op == durable.Rename && op.Name == name })
+	end = slices.IndexFunc(ops, func(op power.Op) bool {
+		return op.Op == durable.Rename &&
+			op.Name == name
+	})
 	start = slices.IndexFunc(ops, func(op power.Op) bool { return op.Name == ops[end].From })
 	return start, end + 2
 }
@@ -61,7 +65,10 @@ func placeFirst(ops []power.Op) {
 
 // forgetEarly has the journal go before what is done between it and its end.
 func forgetEarly(ops []power.Op) {
-	end := slices.IndexFunc(ops, func(op power.Op) bool { return op.Op == durable.Remove && op.Name == journal })
+	end := slices.IndexFunc(ops, func(op power.Op) bool {
+		return op.Op == durable.Remove &&
+			op.Name == journal
+	})
 	_, flipped := write(ops, flip)
 	later(ops, flipped, end, end+2)
 }
@@ -80,12 +87,27 @@ func mutants() []mutant {
 	const one, all, good = "one file", "everything", "good, with old generations to delete"
 	return []mutant{
 		{"content is not synced", one, without(durable.SyncFile, stateDir+"/store/sha256/*")},
-		{"the directory of content is not synced", one, without(durable.SyncDir, stateDir+"/store/sha256")},
-		{"the directories of a generation are not synced", one, without(durable.SyncDir, stateDir+"/store/tree/*")},
-		{"the directory of directories is not synced", one, without(durable.SyncDir, stateDir+"/store/tree")},
+		{"the directory of content is not synced", one, without(
+			durable.SyncDir,
+			stateDir+"/store/sha256",
+		)},
+		{"the directories of a generation are not synced", one, without(
+			durable.SyncDir,
+			stateDir+"/store/tree/*",
+		)},
+		{"the directory of directories is not synced", one, without(
+			durable.SyncDir,
+			stateDir+"/store/tree",
+		)},
 		{"the manifest is not synced", one, without(durable.SyncFile, stateDir+"/generations/*/*")},
-		{"the directory of a generation is not synced", one, without(durable.SyncDir, stateDir+"/generations/*")},
-		{"the list of generations is not synced", one, without(durable.SyncDir, stateDir+"/generations")},
+		{"the directory of a generation is not synced", one, without(
+			durable.SyncDir,
+			stateDir+"/generations/*",
+		)},
+		{"the list of generations is not synced", one, without(
+			durable.SyncDir,
+			stateDir+"/generations",
+		)},
 		{"a first apply syncs nothing", "first apply", without(durable.SyncAll, stateDir)},
 		{"the flip is not synced", one, without(durable.SyncDir, stateDir+"/os/*")},
 		{"the journal's name is not synced", one, without(durable.SyncDir, stateDir)},
@@ -94,7 +116,10 @@ func mutants() []mutant {
 		{"real files come before the flip", all, placeFirst},
 		{"the journal goes before the files are placed", "bad", forgetEarly},
 		{"a confirmation is not synced", "try and confirm", unsureConfirm},
-		{"content goes before its generation is sure to", good, without(durable.SyncDir, stateDir+"/generations")},
+		{"content goes before its generation is sure to", good, without(
+			durable.SyncDir,
+			stateDir+"/generations",
+		)},
 		{"real files are not synced", good, without(durable.SyncFile, "var/lib/app/*")},
 		{"the names of real files are not synced", good, without(durable.SyncDir, "var/lib/app")},
 	}
@@ -102,7 +127,7 @@ func mutants() []mutant {
 
 // plainCrashes are, before each op, a kill and the cuts after which the disk has
 // all entries and no content, and all content and no entries, of what it may lose.
-func (r recorded) plainCrashes() map[int][]crash {
+func (r playback) plainCrashes() map[int][]crash {
 	chosen := map[int][]crash{}
 	for k := range r.Ops {
 		chosen[k] = []crash{
@@ -120,7 +145,10 @@ func TestCrashFindsBugs(t *testing.T) {
 	o := &oracle{t: t, image: crashImage(t), known: map[string]looks{}}
 	all := mutants()
 	for _, s := range scenarios() {
-		of := slices.DeleteFunc(slices.Clone(all), func(m mutant) bool { return m.scenario != s.name })
+		of := slices.DeleteFunc(
+			slices.Clone(all),
+			func(m mutant) bool { return m.scenario != s.name },
+		)
 		if len(of) == 0 {
 			continue
 		}
@@ -135,15 +163,19 @@ func TestCrashFindsBugs(t *testing.T) {
 	}
 }
 
-func (r recorded) find(t *testing.T, o *oracle, m mutant, right map[string]bool) {
+func (r playback) find(t *testing.T, o *oracle, m mutant, right map[string]bool) {
 	r.Ops = slices.Clone(r.Ops)
 	m.mutate(r.Ops)
-	wrong := slices.DeleteFunc(r.points(r.plainCrashes()), func(p point) bool { return right[p.key] })
+	wrong := slices.DeleteFunc(
+		r.points(r.plainCrashes()),
+		func(p point) bool { return right[p.key] },
+	)
 	for k, p := range wrong {
 		if err := r.try(o, p); err != nil {
 			t.Logf("found after %d of %d points: %.200v", k+1, len(wrong), err)
 			return
 		}
 	}
+
 	t.Errorf("not found in %d points", len(wrong))
 }

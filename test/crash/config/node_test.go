@@ -62,13 +62,16 @@ func newCrashNode(t testing.TB, image *os.Root) *crashNode {
 			t.Fatal(err)
 		}
 	}
+
 	if err := errors.Join(os.Symlink("var/opt", dir+"/opt"), os.WriteFile(dir+"/var/lib/db/data", []byte("not ours"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
+
 	n, err := openCrashNode(dir, image)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(n.close)
 	if err := n.powerOn(); err != nil {
 		t.Fatal(err)
@@ -76,6 +79,7 @@ func newCrashNode(t testing.TB, image *os.Root) *crashNode {
 	if _, err := n.executor().Resume(context.Background()); err != nil {
 		t.Fatal(err)
 	}
+
 	return n
 }
 
@@ -84,13 +88,17 @@ func openCrashNode(dir string, image *os.Root) (*crashNode, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	state, err := root.OpenRoot(stateDir)
 	if err != nil {
 		return nil, errors.Join(err, root.Close())
 	}
 	return &crashNode{
-		root: root, state: state, image: image, systemd: &crashSystemd{root: dir, image: image.Name()},
-		hook: func(string) durable.Hook { return nil },
+		root:    root,
+		state:   state,
+		image:   image,
+		systemd: &crashSystemd{root: dir, image: image.Name()},
+		hook:    func(string) durable.Hook { return nil },
 	}, nil
 }
 
@@ -98,12 +106,19 @@ func (n *crashNode) close() { n.root.Close(); n.state.Close() }
 
 func (n *crashNode) bootID() string { return fmt.Sprintf("boot-%d", n.boots) }
 
-// executor is that of a new agent.
+// executor returns the executor of a new agent.
 func (n *crashNode) executor() *apply.Executor {
 	return &apply.Executor{
-		State: durable.New(n.state, n.hook(stateDir)), Node: durable.New(n.root, n.hook("")), Image: n.image.FS(), Units: n.systemd,
-		OSVersion: crashVersion, BootID: n.bootID(), JobWait: time.Minute, Limit: time.Minute,
-		Now: func() time.Time { return time.Unix(0, 0) }, Uptime: func() time.Duration { return time.Hour },
+		State:     durable.New(n.state, n.hook(stateDir)),
+		Node:      durable.New(n.root, n.hook("")),
+		Image:     n.image.FS(),
+		Units:     n.systemd,
+		OSVersion: crashVersion,
+		BootID:    n.bootID(),
+		JobWait:   time.Minute,
+		Limit:     time.Minute,
+		Now:       func() time.Time { return time.Unix(0, 0) },
+		Uptime:    func() time.Duration { return time.Hour },
 	}
 }
 

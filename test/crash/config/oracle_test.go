@@ -33,24 +33,29 @@ var nothing = config.Desired{}
 func (o *oracle) of(d config.Desired) (looks, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	if l, ok := o.known[d.Digest()]; ok {
 		return l, nil
 	}
+
 	fresh := newCrashNode(o.t, o.image)
 	if d.Digest() != nothing.Digest() {
 		if err := applyGood(fresh.executor(), d); err != nil {
 			return looks{}, fmt.Errorf("apply to a new node: %w", err)
 		}
 	}
+
 	files, err := fresh.view()
 	if err != nil {
 		return looks{}, err
 	}
+
 	for _, f := range d.Files {
 		if got := fileAs(fresh.root.Name(), f.Path); !strings.HasPrefix(got, fmt.Sprintf("file %s ", f.Mode)) {
 			return looks{}, fmt.Errorf("apply to a new node: %s %s", f.Path, got)
 		}
 	}
+
 	o.known[d.Digest()] = looks{files, maps.Clone(fresh.systemd.running)}
 	return o.known[d.Digest()], nil
 }
@@ -79,6 +84,7 @@ func (o *oracle) check(n *crashNode, allowed []config.Desired, next config.Desir
 	if _, err := e.Resume(ctx); err != nil {
 		return fmt.Errorf("resume: %w", err)
 	}
+
 	d, err := n.has(allowed)
 	if err != nil {
 		return err
@@ -92,6 +98,7 @@ func (o *oracle) check(n *crashNode, allowed []config.Desired, next config.Desir
 	if err := n.atRest(); err != nil {
 		return fmt.Errorf("after a resume: %w", err)
 	}
+
 	v, err := e.Verify(ctx, nil, false)
 	if err != nil || len(v.Bad) > 0 {
 		return fmt.Errorf("verify: %+v %w", v.Bad, err)
@@ -105,6 +112,7 @@ func (o *oracle) check(n *crashNode, allowed []config.Desired, next config.Desir
 	if err := n.garbage(); err != nil {
 		return fmt.Errorf("after the next apply: %w", err)
 	}
+
 	return n.atRest()
 }
 
@@ -131,12 +139,13 @@ func (n *crashNode) consistent() error {
 	if err != nil {
 		return err
 	}
+
 	p, ok, err := e.Pending()
 	switch {
 	case err != nil:
 		return err
 	case ok && p.To != m.Name():
-		return fmt.Errorf("the journal is of %s, and the node has %s", p.To, m.Name())
+		return fmt.Errorf("the journal is about %s, and the node has %s", p.To, m.Name())
 	case ok && p.Back != "":
 		return fmt.Errorf("the way back to %s is not concluded", p.To)
 	}
@@ -153,7 +162,8 @@ func (n *crashNode) atRest() error {
 	}
 	r, err := n.executor().Resume(context.Background())
 	if err != nil || len(steps) > 0 || n.systemd.jobs != jobs {
-		return fmt.Errorf("another resume did %q and %d jobs: %+v %w", steps, n.systemd.jobs-jobs, r, err)
+		return fmt.Errorf("another resume did %q and %d jobs: %+v %w",
+			steps, n.systemd.jobs-jobs, r, err)
 	}
 	return nil
 }
@@ -174,8 +184,8 @@ func settleGood(e *apply.Executor) error {
 	if err != nil || v.Word != health.Good {
 		return fmt.Errorf("judge: %+v %w", v, err)
 	}
-	if _, err := e.Settle(context.Background(), v); err != nil {
-		return fmt.Errorf("settle: %w", err)
+	if _, err := e.Conclude(context.Background(), v); err != nil {
+		return fmt.Errorf("conclude: %w", err)
 	}
 	return nil
 }

@@ -28,8 +28,13 @@ func crashes(random int, seed uint64) []crash {
 			all = append(all, crash{loss: power.Loss{Entries: entries, Content: content}})
 		}
 	}
+
 	for i := range random {
-		all = append(all, crash{loss: power.Loss{Entries: power.Random, Content: power.Random, Seed: seed<<16 + uint64(i)}})
+		all = append(all, crash{loss: power.Loss{
+			Entries: power.Random,
+			Content: power.Random,
+			Seed:    seed<<16 + uint64(i),
+		}})
 	}
 	return all
 }
@@ -52,8 +57,8 @@ type point struct {
 	key string
 }
 
-// points are those of the chosen crashes that leave something new.
-func (r recorded) points(chosen map[int][]crash) []point {
+// points returns the points of the chosen crashes that leave something new.
+func (r playback) points(chosen map[int][]crash) []point {
 	var all []point
 	seen := map[string]bool{}
 	r.Replay(func(k int, d *power.Disk) bool {
@@ -78,18 +83,20 @@ func (r recorded) points(chosen map[int][]crash) []point {
 }
 
 // choose are the crashes to play, by op: limit of them by chance, 0 for all.
-func (r recorded) choose(limit, random int, seed uint64) map[int][]crash {
+func (r playback) choose(limit, random int, seed uint64) map[int][]crash {
 	var all []point
 	for k := range r.Ops {
 		for _, c := range crashes(random, seed+uint64(k)) {
 			all = append(all, point{k: k, crash: c})
 		}
 	}
+
 	if limit > 0 && limit < len(all) {
 		chance := rand.New(rand.NewPCG(seed, 1))
 		chance.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 		all = all[:limit]
 	}
+
 	chosen := map[int][]crash{}
 	for _, p := range all {
 		chosen[p.k] = append(chosen[p.k], p.crash)
@@ -97,7 +104,7 @@ func (r recorded) choose(limit, random int, seed uint64) map[int][]crash {
 	return chosen
 }
 
-func (r recorded) allowedNames(k int, cut bool) []string {
+func (r playback) allowedNames(k int, cut bool) []string {
 	var names []string
 	for _, d := range r.allowed(k, cut) {
 		names = append(names, d.Digest())

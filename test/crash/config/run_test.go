@@ -30,8 +30,8 @@ type act struct {
 	during, after, afterPower []config.Desired
 }
 
-// recorded is a scenario that has been played once.
-type recorded struct {
+// playback is a scenario that has been played once.
+type playback struct {
 	scenario
 	power.Recording
 	image *os.Root
@@ -40,7 +40,7 @@ type recorded struct {
 	ends []int
 }
 
-func (s scenario) record(t testing.TB, image *os.Root) recorded {
+func (s scenario) record(t testing.TB, image *os.Root) playback {
 	t.Helper()
 	n := newCrashNode(t, image)
 	e := n.executor()
@@ -49,31 +49,37 @@ func (s scenario) record(t testing.TB, image *os.Root) recorded {
 			t.Fatalf("%s: %v", s.name, err)
 		}
 	}
+
 	base, err := power.Read(n.root)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	recorder := n.record(base)
 	e = n.executor()
-	r := recorded{scenario: s, image: image, boots: n.boots}
+	r := playback{scenario: s, image: image, boots: n.boots}
 	for i, a := range s.acts {
 		if err := a.do(t.Context(), e); err != nil {
 			t.Fatalf("%s, act %d: %v", s.name, i, err)
 		}
 		r.ends = append(r.ends, recorder.Len())
 	}
-	if r.Recording, err = recorder.Recording(); err != nil {
+
+	r.Recording, err = recorder.Recording()
+	if err != nil {
 		t.Fatalf("%s: %v", s.name, err)
 	}
+
 	return r
 }
 
 // allowed is what a crash before op k may leave.
-func (r recorded) allowed(k int, cut bool) []config.Desired {
+func (r playback) allowed(k int, cut bool) []config.Desired {
 	had := []config.Desired{nothing}
 	if len(r.before) > 0 {
 		had = r.before[len(r.before)-1:]
 	}
+
 	for i, a := range r.acts {
 		start := 0
 		if i > 0 {
@@ -90,12 +96,19 @@ func (r recorded) allowed(k int, cut bool) []config.Desired {
 			had = a.afterPower
 		}
 	}
+
 	return had
 }
 
 // restart makes a node of what a crash has left, up to the start of the agent.
 // after is called with it before it boots.
-func (r recorded) restart(c crash, left *power.Disk, units crashUnits, boots int, after func(*crashNode)) (*crashNode, func(), error) {
+func (r playback) restart(
+	c crash,
+	left *power.Disk,
+	units crashUnits,
+	boots int,
+	after func(*crashNode),
+) (*crashNode, func(), error) {
 	dir, err := os.MkdirTemp("/dev/shm", "loam-crash-")
 	if err != nil {
 		dir, err = os.MkdirTemp("", "loam-crash-")
@@ -103,14 +116,17 @@ func (r recorded) restart(c crash, left *power.Disk, units crashUnits, boots int
 	if err != nil {
 		return nil, nil, err
 	}
+
 	end := func() { os.RemoveAll(dir) }
 	if err := left.Write(dir); err != nil {
 		return nil, end, err
 	}
+
 	n, err := openCrashNode(dir, r.image)
 	if err != nil {
 		return nil, end, err
 	}
+
 	end = func() { n.close(); os.RemoveAll(dir) }
 	n.boots = boots
 	if after != nil {
@@ -120,11 +136,12 @@ func (r recorded) restart(c crash, left *power.Disk, units crashUnits, boots int
 		n.systemd.loaded, n.systemd.running = maps.Clone(units.loaded), maps.Clone(units.running)
 		return n, end, nil
 	}
+
 	return n, end, n.powerOn()
 }
 
 // try plays one point: nil if the node is well afterwards.
-func (r recorded) try(o *oracle, p point) error {
+func (r playback) try(o *oracle, p point) error {
 	n, end, err := r.restart(p.crash, p.disk, p.units, r.boots, nil)
 	if end != nil {
 		defer end()
@@ -133,7 +150,8 @@ func (r recorded) try(o *oracle, p point) error {
 		err = o.check(n, r.allowed(p.k, !p.kill), r.next)
 	}
 	if err != nil {
-		return fmt.Errorf("%s, cut before op %d of %d (%s), %s: %w", r.name, p.k, len(r.Ops), r.Ops[p.k].Step, p.crash, err)
+		return fmt.Errorf("%s, cut before op %d of %d (%s), %s: %w",
+			r.name, p.k, len(r.Ops), r.Ops[p.k].Step, p.crash, err)
 	}
 	return nil
 }

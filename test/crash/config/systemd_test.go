@@ -22,7 +22,7 @@ type crashSystemd struct {
 	mu      sync.Mutex
 	loaded  map[string]string
 	running map[string]string
-	// jobs counts the jobs and reloads that somebody asked for.
+	// jobs counts the jobs and reloads that were asked for.
 	jobs int
 }
 
@@ -46,6 +46,7 @@ func (s *crashSystemd) boot() {
 			}
 		}
 	}
+
 	for name, target := range enabled {
 		if target != os.DevNull {
 			_ = s.start(name)
@@ -69,7 +70,10 @@ func (s *crashSystemd) load() {
 		for _, name := range names {
 			for _, in := range list(path.Join(root, dir, name)) {
 				if path.Ext(in) == ".conf" {
-					s.loaded[strings.TrimSuffix(name, ".d")] += readAs(root, path.Join(dir, name, in))
+					s.loaded[strings.TrimSuffix(name, ".d")] += readAs(
+						root,
+						path.Join(dir, name, in),
+					)
 				}
 			}
 		}
@@ -117,6 +121,7 @@ func follow(root, name string) (string, error) {
 		}
 		rest = append(strings.Split(strings.Trim(target, "/"), "/"), rest...)
 	}
+
 	return done, nil
 }
 

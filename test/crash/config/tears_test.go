@@ -26,7 +26,12 @@ func becomes(of func(text []byte) []byte) func(*os.Root, string) error {
 
 // instead takes the name away and puts something else there.
 func instead(put func(root *os.Root, name string) error) func(*os.Root, string) error {
-	return func(root *os.Root, name string) error { return errors.Join(root.Remove(name), put(root, name)) }
+	return func(root *os.Root, name string) error {
+		return errors.Join(
+			root.Remove(name),
+			put(root, name),
+		)
+	}
 }
 
 func leadsTo(target string) func(*os.Root, string) error {

@@ -21,13 +21,16 @@ func same(text string) config.Desired {
 			conf("/etc/app/a.conf", text, 0o644), conf("/etc/kubernetes/pki/ca", text, 0o600),
 			conf("/etc/other", "the same", 0o644), conf("/var/lib/app/data", text, 0o640),
 		},
-		Units: []config.Unit{daemon("a.service", "/etc/app/a.conf"), daemon("data.service", "/var/lib/app/data"), daemon("stays.service")},
+		Units: []config.Unit{daemon(
+			"a.service",
+			"/etc/app/a.conf",
+		), daemon("data.service", "/var/lib/app/data"), daemon("stays.service")},
 	}
 }
 
 // stopped is a node at the end of its agent, or of its power.
 type stopped struct {
-	recorded
+	playback
 	point
 }
 
@@ -38,19 +41,32 @@ func (o *oracle) stops(t *testing.T, old, new config.Desired) []stopped {
 	for _, name := range []string{"watched", "proven"} {
 		n := newCrashNode(t, o.image)
 		e := n.executor()
-		err := errors.Join(applyGood(e, old), e.Hold(apply.Held{Digest: small("1").Digest()}), applies(new)(t.Context(), e))
+		err := errors.Join(
+			applyGood(e, old),
+			e.Hold(apply.Held{Digest: small("1").Digest()}),
+			applies(new)(t.Context(), e),
+		)
 		if name == "proven" {
 			err = errors.Join(err, settleGood(e))
 		}
 		disk, readErr := power.Read(n.root)
-		if err = errors.Join(err, readErr); err != nil {
+		err = errors.Join(err, readErr)
+		if err != nil {
 			t.Fatal(err)
 		}
-		r := recorded{scenario: scenario{name: name}, image: o.image, boots: n.boots}
-		for _, c := range []crash{{kill: true}, {loss: power.Loss{Entries: power.All, Content: power.All}}} {
-			all = append(all, stopped{r, point{crash: c, disk: c.leave(disk), units: n.systemd.keep()}})
+		r := playback{scenario: scenario{name: name}, image: o.image, boots: n.boots}
+		for _, c := range []crash{{kill: true}, {loss: power.Loss{
+			Entries: power.All,
+			Content: power.All,
+		}}} {
+			all = append(all, stopped{r, point{
+				crash: c,
+				disk:  c.leave(disk),
+				units: n.systemd.keep(),
+			}})
 		}
 	}
+
 	return all
 }
 
@@ -59,15 +75,16 @@ type damaged struct {
 	name, file string
 	tears      []tear
 	allowed    []config.Desired
-	// mend says that it is Verify that repairs it. What has started with damaged
+	// repair says that it is Verify that repairs it. What has started with damaged
 	// content keeps that, so it is only the agent that restarts.
-	mend bool
+	repair bool
 }
 
 // meets reports whether there is something to damage: the journal goes when a
 // change has proven itself, and /run with the power.
 func (d damaged) meets(s stopped) bool {
-	return (d.file != journal || s.name == "watched") && (s.kill || !d.mend && !strings.HasPrefix(d.file, "run/"))
+	return (d.file != journal || s.name == "watched") &&
+		(s.kill || !d.repair && !strings.HasPrefix(d.file, "run/"))
 }
 
 // TestTornStateFileIsDerivedFromDisk damages one name on a node that runs a
@@ -110,13 +127,21 @@ func TestTornStateFileIsDerivedFromDisk(t *testing.T) {
 // damage does it and says what is wrong with the node afterwards.
 func (s stopped) damage(o *oracle, row damaged, tear tear) error {
 	var did error
-	n, end, err := s.restart(s.crash, s.disk, s.units, s.boots, func(n *crashNode) { did = tear.do(n.root, row.file) })
+	n, end, err := s.restart(
+		s.crash,
+		s.disk,
+		s.units,
+		s.boots,
+		func(n *crashNode) { did = tear.do(n.root, row.file) },
+	)
 	if end != nil {
 		defer end()
 	}
-	if err = errors.Join(err, did); err == nil && row.mend {
-		err = n.mend(row.allowed[0])
+	err = errors.Join(err, did)
+	if err == nil && row.repair {
+		err = n.repair(row.allowed[0])
 	}
+
 	next := small("2")
 	if err == nil {
 		err = o.check(n, row.allowed, next)
@@ -124,27 +149,33 @@ func (s stopped) damage(o *oracle, row damaged, tear tear) error {
 	if err != nil {
 		return err
 	}
+
 	history, err := apply.History(n.state.FS())
-	if last := history[len(history)-1]; err != nil || last.Outcome != apply.Applied || !strings.HasSuffix(last.Generation, next.Digest()[:12]) {
+	if last := history[len(history)-1]; err != nil || last.Outcome != apply.Applied ||
+		!strings.HasSuffix(last.Generation, next.Digest()[:12]) {
 		return fmt.Errorf("the history ends with %+v: %w", last, err)
 	}
+
 	return nil
 }
 
-// mend is what `loam verify --repair` does of a node that runs d.
-func (n *crashNode) mend(d config.Desired) error {
+// repair is what `loam verify --repair` does of a node that runs d.
+func (n *crashNode) repair(d config.Desired) error {
 	vendor, err := generation.ReadVendor(n.image.FS(), d)
 	if err != nil {
 		return err
 	}
+
 	tree, err := generation.Expand(d, vendor)
 	if err != nil {
 		return err
 	}
+
 	e := n.executor()
 	if _, err := e.Resume(context.Background()); err != nil {
 		return err
 	}
+
 	v, err := e.Verify(context.Background(), tree.Content, true)
 	if err != nil || len(v.Bad) == 0 {
 		return fmt.Errorf("repair: nothing found, or %w", err)

@@ -24,6 +24,7 @@ func (n *crashNode) view() (map[string]string, error) {
 		if err != nil {
 			return err
 		}
+
 		switch {
 		case entry.IsDir():
 			seen[name] = "directory"
@@ -36,6 +37,7 @@ func (n *crashNode) view() (map[string]string, error) {
 		default:
 			seen[name] = fileAs(dir, name)
 		}
+
 		return nil
 	})
 	return seen, err
@@ -60,6 +62,7 @@ func (n *crashNode) garbage() error {
 	if err != nil {
 		return err
 	}
+
 	used := map[string]bool{}
 	for _, name := range names {
 		m, err := generation.Read(n.state.FS()).Load(name)
@@ -76,6 +79,7 @@ func (n *crashNode) garbage() error {
 			return err
 		}
 	}
+
 	var left []string
 	for _, dir := range []string{"generations", "store/sha256", "store/tree"} {
 		for _, child := range list(path.Join(n.state.Name(), dir)) {
@@ -84,9 +88,11 @@ func (n *crashNode) garbage() error {
 			}
 		}
 	}
+
 	if len(left) > 0 {
 		return fmt.Errorf("nothing refers to %s", left)
 	}
+
 	return nil
 }
 
@@ -96,6 +102,7 @@ func (n *crashNode) useTree(link string, used map[string]bool) error {
 	if err != nil {
 		return err
 	}
+
 	dir := path.Join(path.Dir(link), target)
 	used[dir] = true
 	children, err := fs.ReadDir(n.state.FS(), dir)
@@ -117,11 +124,13 @@ func differ(want, have map[string]string) string {
 			lines = append(lines, fmt.Sprintf("  %s is %s, not %s", name, text, old))
 		}
 	}
+
 	for name, text := range want {
 		if _, ok := have[name]; !ok {
 			lines = append(lines, fmt.Sprintf("  %s is not there, and should be %s", name, text))
 		}
 	}
+
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")
 }

@@ -12,7 +12,7 @@ import (
 const once = "[Service]\nType=oneshot\nExecStart=sh -c 'echo >>/run/pairs-ran-%n'\n"
 
 // environment is nothing, or a setting that reads a file which may be managed.
-func (w *world) environment() string {
+func (w *scenario) environment() string {
 	if w.dice.one(3) {
 		return "EnvironmentFile=-/etc/pairs/" + w.dice.pick("env", "%i.env") + "\n"
 	}
@@ -21,19 +21,20 @@ func (w *world) environment() string {
 
 // reloads is nothing, or settings of a service that is reloaded if only files
 // change, and counts it.
-func (w *world) reloads() (unit, service string) {
+func (w *scenario) reloads() (unit, service string) {
 	if w.dice.one(3) {
 		return "[Unit]\nX-ReloadIfChanged=true\n", "ExecReload=sh -c 'echo >>/run/pairs-%n'\n"
 	}
 	return "", ""
 }
 
-func (w *world) service(name string) part {
+func (w *scenario) service(name string) part {
 	unit, reload := w.reloads()
 	content := unit + "[Service]\nExecStart=sleep infinity\n" + reload + w.environment()
 	if w.dice.one(3) {
 		content += "Slice=pairs.slice\n"
 	}
+
 	content += "[Install]\nWantedBy=" + w.dice.pick("multi-user.target", "basic.target") + "\n"
 	if name == "s0.service" && w.dice.one(2) {
 		content += "Alias=s0-alias.service\n"
@@ -41,6 +42,7 @@ func (w *world) service(name string) part {
 	if name == "s1.service" && w.dice.one(4) {
 		content += "RequiredBy=s3.service\n"
 	}
+
 	p := w.own(name, content)
 	if name != "s0.service" && w.dice.one(2) {
 		// Only on units that come before it, so that there is no cycle.
@@ -48,12 +50,14 @@ func (w *world) service(name string) part {
 		for i := range name[1] - '0' {
 			before = append(before, fmt.Sprintf("s%d.service", i))
 		}
-		p.needs = w.dice.pick("Requires", "BindsTo", "PartOf") + "=" + w.dice.pick(append(before, "g.target", "o0.service")...)
+		p.needs = w.dice.pick("Requires",
+			"BindsTo", "PartOf") + "=" + w.dice.pick(append(before, "g.target", "o0.service")...)
 	}
+
 	return p
 }
 
-func (w *world) oneshot(name string) part {
+func (w *scenario) oneshot(name string) part {
 	content := once + w.environment()
 	if name == "o0.service" {
 		content += "RemainAfterExit=yes\n"
@@ -61,16 +65,21 @@ func (w *world) oneshot(name string) part {
 	return w.own(name, content+"[Install]\nWantedBy=multi-user.target\n")
 }
 
-func (w *world) template(name string) part {
+func (w *scenario) template(name string) part {
 	p := w.listed(name)
 	p.unit.FilePaths = nil
-	p.unit.Content = text(fmt.Sprintf("# %d\n[Service]\nExecStart=sleep infinity\n%s[Install]\nWantedBy=multi-user.target\n", w.dice.IntN(2), w.environment()))
+	p.unit.Content = text(fmt.Sprintf(
+		"# %d\n[Service]\nExecStart=sleep infinity\n%s[Install]\nWantedBy=multi-user.target\n",
+		w.dice.IntN(2),
+		w.environment(),
+	))
 	return p
 }
 
-func (w *world) trigger(name string) part {
+func (w *scenario) trigger(name string) part {
 	content := map[string]string{
-		"c.timer":  fmt.Sprintf("[Timer]\nOnActiveSec=%dd\n[Install]\nWantedBy=timers.target\n", 1+w.dice.IntN(2)),
+		"c.timer": fmt.Sprintf("[Timer]\nOnActiveSec=%dd\n[Install]\nWantedBy=timers.target\n",
+			1+w.dice.IntN(2)),
 		"k.socket": "[Socket]\nListenStream=/run/pairs.sock\nFlushPending=yes\n[Install]\nWantedBy=sockets.target\n",
 		"p.path":   "[Path]\nPathChanged=/run/pairs-touched\n[Install]\nWantedBy=paths.target\n",
 	}[name]
@@ -80,7 +89,7 @@ func (w *world) trigger(name string) part {
 }
 
 // triggered is on demand, but for some that are wanted besides.
-func (w *world) triggered(name string) part {
+func (w *scenario) triggered(name string) part {
 	content := "[Service]\nExecStart=sleep infinity\n" + w.environment()
 	if name == "c.service" && w.dice.one(2) {
 		content = once
@@ -91,25 +100,32 @@ func (w *world) triggered(name string) part {
 	return w.own(name, content)
 }
 
-func (w *world) target(name string) part {
+func (w *scenario) target(name string) part {
 	p := w.own(name, "[Install]\nWantedBy=multi-user.target\n")
 	p.unit.DropIns = nil
 	return p
 }
 
-func (w *world) slice(name string) part {
+func (w *scenario) slice(name string) part {
 	content := fmt.Sprintf("[Slice]\nTasksMax=%d\n", 100+w.dice.IntN(2))
-	return part{unit: config.Unit{Name: name, Content: &content, FilePaths: w.dice.some(worldFiles[:2]...)}}
+	return part{unit: config.Unit{
+		Name:      name,
+		Content:   &content,
+		FilePaths: w.dice.some(worldFiles[:2]...),
+	}}
 }
 
 // vendor is a unit of the image: journald, which needs no enabling, and a timer
 // that the image does not enable.
-func (w *world) vendor(name string) part {
+func (w *scenario) vendor(name string) part {
 	p := w.listed(name)
 	if strings.HasSuffix(name, ".timer") {
 		p.unit.DropIns = nil
 		if w.dice.one(2) {
-			p.unit.DropIns = []config.DropIn{{Name: "10-a.conf", Content: "[Timer]\nAccuracySec=" + w.dice.pick("1h", "2h") + "\n"}}
+			p.unit.DropIns = []config.DropIn{{
+				Name:    "10-a.conf",
+				Content: "[Timer]\nAccuracySec=" + w.dice.pick("1h", "2h") + "\n",
+			}}
 		}
 		no := false
 		if w.dice.one(4) {

@@ -11,8 +11,8 @@ import (
 
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/config"
-	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/unit"
+	"github.com/loam-os/loam/test/executor"
 )
 
 const sleeper = "[Service]\nExecStart=sleep infinity\n[Install]\nWantedBy=multi-user.target\n"
@@ -33,27 +33,12 @@ func newNode(root, image *os.Root, units apply.Units) node {
 // executor returns a new agent's executor.
 func (n node) executor(t *testing.T) *apply.Executor {
 	t.Helper()
-	if err := n.root.MkdirAll("var/lib/loam", 0o755); err != nil {
-		t.Fatal(err)
-	}
-	state, err := n.root.OpenRoot("var/lib/loam")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { state.Close() })
-
-	return &apply.Executor{
-		State:     durable.New(state, nil),
-		Node:      durable.New(n.root, nil),
-		Image:     n.image.FS(),
-		Units:     n.units,
-		OSVersion: "0.1.0",
-		BootID:    "boot-1",
-		JobWait:   time.Minute,
-		Limit:     time.Minute,
-		Now:       func() time.Time { return time.Unix(0, 0) },
-		Uptime:    func() time.Duration { return n.clock.Load().(time.Duration) },
-	}
+	return executor.Node{
+		Root:   n.root,
+		Image:  n.image,
+		Units:  n.units,
+		Uptime: func() time.Duration { return n.clock.Load().(time.Duration) },
+	}.Start(t)
 }
 
 // put writes a file on the node as another program does.

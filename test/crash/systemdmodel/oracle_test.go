@@ -48,6 +48,7 @@ func views(d config.Desired) map[string]*view {
 			}
 		}
 	}
+
 	all := map[string]*view{}
 	for _, u := range d.Units {
 		id := ids[u.Name]
@@ -62,19 +63,22 @@ func views(d config.Desired) map[string]*view {
 		}
 		all[id].take(id, u, byName)
 	}
+
 	for id, v := range all {
 		if v.own && v.fragment == "" {
 			v.fragment = "/etc/systemd/system/" + id
 		}
 		for _, suffix := range []string{".timer", ".socket", ".path"} {
 			by, listed := byName[strings.TrimSuffix(id, ".service")+suffix]
-			asked := v.unit.Command != "" || len(lines(v.text, "WantedBy"))+len(lines(v.text, "RequiredBy")) > 0
+			asked := v.unit.Command != "" ||
+				len(lines(v.text, "WantedBy"))+len(lines(v.text, "RequiredBy")) > 0
 			starts := listed && !by.Stopped()
 			v.onDemand = v.onDemand || starts
 			v.bySocket = v.bySocket || starts && suffix == ".socket" && !asked
 		}
 		slices.Sort(v.dropIns)
 	}
+
 	return all
 }
 
@@ -91,6 +95,7 @@ func (v *view) take(id string, u config.Unit, byName map[string]config.Unit) {
 	if u.Name == id {
 		v.unit, v.wanted = u, !u.Stopped()
 	}
+
 	v.watches = append(v.watches, u.FilePaths...)
 	for _, l := range listed {
 		if l.Content != nil {
@@ -98,7 +103,8 @@ func (v *view) take(id string, u config.Unit, byName map[string]config.Unit) {
 			v.text += l.Name + ":" + *l.Content + "\n"
 		}
 		for _, in := range l.DropIns {
-			if l.Name != u.Name && slices.ContainsFunc(u.DropIns, func(own config.DropIn) bool { return own.Name == in.Name }) {
+			if l.Name != u.Name &&
+				slices.ContainsFunc(u.DropIns, func(own config.DropIn) bool { return own.Name == in.Name }) {
 				continue // The instance's comes instead of its template's.
 			}
 			name := path.Join("/etc/systemd/system", l.Name+".d", in.Name)
@@ -106,8 +112,13 @@ func (v *view) take(id string, u config.Unit, byName map[string]config.Unit) {
 			v.text += name + ":\n" + in.Content + "\n"
 		}
 	}
+
 	for _, name := range lines(v.text, "EnvironmentFile") {
-		name = strings.ReplaceAll(strings.TrimPrefix(name, "-"), "%i", strings.TrimSuffix(rest, ".service"))
+		name = strings.ReplaceAll(
+			strings.TrimPrefix(name, "-"),
+			"%i",
+			strings.TrimSuffix(rest, ".service"),
+		)
 		v.watches = append(v.watches, name)
 	}
 }
@@ -124,7 +135,10 @@ func contents(d config.Desired) map[string]string {
 // differs reports whether one of the files that a unit watches does.
 func differs(a, b *view, have, want config.Desired) bool {
 	before, after := contents(have), contents(want)
-	return slices.ContainsFunc(slices.Concat(a.watches, b.watches), func(name string) bool { return before[name] != after[name] })
+	return slices.ContainsFunc(
+		slices.Concat(a.watches, b.watches),
+		func(name string) bool { return before[name] != after[name] },
+	)
 }
 
 // due is what has to become of each unit on the way from have to want, and no
@@ -137,9 +151,11 @@ func due(have, want config.Desired, s snapshot) outcome {
 			o.set(id, gone(v, s.units[id].up()))
 		}
 	}
+
 	for id, v := range after {
 		o.set(id, stays(id, before[id], v, s.units[id], have, want))
 	}
+
 	for _, name := range []string{"c.service", "k.service", "p.service"} {
 		socket := strings.TrimSuffix(name, ".service") + ".socket"
 		if v := after[name]; o[socket] == "new" && s.units[name].up() && o[name] != "stopped" {
@@ -149,8 +165,10 @@ func due(have, want config.Desired, s snapshot) outcome {
 			}
 		}
 	}
+
 	for o.spread(after, s) {
 	}
+
 	return o
 }
 
@@ -181,6 +199,7 @@ func stays(id string, old, v *view, s seen, have, want config.Desired) string {
 	if first {
 		old = &view{}
 	}
+
 	changed := old.text != v.text
 	same := !first && !changed && !differs(old, v, have, want)
 	switch {
@@ -202,11 +221,13 @@ func stays(id string, old, v *view, s seen, have, want config.Desired) string {
 		return ""
 	case changed || first && v.unit.Command == config.CommandRestart:
 		return "new"
-	case differs(old, v, have, want) && strings.Contains(v.text, "X-ReloadIfChanged=true") && s.up():
+	case differs(old, v, have, want) && strings.Contains(v.text, "X-ReloadIfChanged=true") &&
+		s.up():
 		return "reloaded"
 	case differs(old, v, have, want):
 		return "new"
 	}
+
 	return ""
 }
 
@@ -226,6 +247,7 @@ func (o outcome) spread(after map[string]*view, s snapshot) bool {
 			}
 		}
 	}
+
 	for on, all := range bound {
 		if !s.units[on].up() || o[on] != "new" && o[on] != "stopped" {
 			continue
@@ -242,5 +264,6 @@ func (o outcome) spread(after map[string]*view, s snapshot) bool {
 			}
 		}
 	}
+
 	return false
 }

@@ -30,8 +30,12 @@ const (
 // restart that is not needed, none that is missing.
 func TestPairs(t *testing.T) {
 	onMachine(t, func(t *testing.T, m machine) {
-		pairs, seed := number(t, pairsVariable, 200), number(t, seedVariable, uint64(time.Now().UnixNano()))
-		w, began := newWorld(seed), time.Now()
+		pairs, seed := number(t, pairsVariable, 200), number(
+			t,
+			seedVariable,
+			uint64(time.Now().UnixNano()),
+		)
+		w, began := newScenario(seed), time.Now()
 		e := m.executor(t)
 		have, total := config.Desired{}, map[string]int{}
 		before := m.snapshot(t)
@@ -45,11 +49,14 @@ func TestPairs(t *testing.T) {
 			want := w.desired()
 			before = m.step(t, e, have, want, before, total)
 			if t.Failed() {
-				t.Fatalf("pair %d of %s=%d; from\n%s\nto\n%s", n, seedVariable, seed, document(have), document(want))
+				t.Fatalf("pair %d of %s=%d; from\n%s\nto\n%s",
+					n, seedVariable, seed, document(have), document(want))
 			}
 			have = want
 		}
-		t.Logf("%d pairs from %s=%d in %s: %v; 0 needless, 0 missed", pairs, seedVariable, seed, time.Since(began).Round(time.Second), total)
+
+		t.Logf("%d pairs from %s=%d in %s: %v; 0 needless, 0 missed",
+			pairs, seedVariable, seed, time.Since(began).Round(time.Second), total)
 	})
 }
 
@@ -83,12 +90,19 @@ func (m machine) poke(t *testing.T, d dice, have config.Desired) (did bool) {
 
 // step goes from have, with the system as it is before, to want, and compares.
 // It returns the system as it is then.
-func (m machine) step(t *testing.T, e *apply.Executor, have, want config.Desired, before snapshot, total map[string]int) snapshot {
+func (m machine) step(
+	t *testing.T,
+	e *apply.Executor,
+	have, want config.Desired,
+	before snapshot,
+	total map[string]int,
+) snapshot {
 	t.Helper()
 	p, err := e.Plan(t.Context(), want, "test")
 	if err != nil {
 		t.Fatalf("plan: %v\n%s", err, document(want))
 	}
+
 	m.reloads.count = 0
 	if _, err := e.Apply(t.Context(), request(want)); err != nil {
 		t.Errorf("apply: %v", err)
@@ -96,6 +110,7 @@ func (m machine) step(t *testing.T, e *apply.Executor, have, want config.Desired
 	if v := m.settled(t, e); v.Word != health.Good {
 		t.Errorf("verdict: %+v", v)
 	}
+
 	after := m.snapshot(t)
 	did := became(before, after)
 	if diff := cmp.Diff(planned(p, before, after), did); diff != "" {
@@ -107,22 +122,27 @@ func (m machine) step(t *testing.T, e *apply.Executor, have, want config.Desired
 	if p.Reload && m.reloads.count != 1 || !p.Reload && m.reloads.count != 0 {
 		t.Errorf("%d daemon-reloads, and planned is %v", m.reloads.count, p.Reload)
 	}
+
 	fragments, dropIns := map[string]string{}, map[string][]string{}
 	for id, v := range views(want) {
 		fragments[id], dropIns[id] = v.fragment, v.dropIns
 	}
+
 	if wrong := after.misread(fragments, dropIns); len(wrong) > 0 {
 		t.Errorf("systemd has not read the configuration: %s", strings.Join(wrong, "; "))
 	}
 	if t.Failed() {
 		t.Logf("the plan was\n%s", p)
 	}
+
 	for _, a := range slices.Concat(p.Units, p.Kept) {
 		total[string(a.Verb)]++
 	}
+
 	if p.Empty() {
 		total["nothing to do"]++
 	}
+
 	return after
 }
 

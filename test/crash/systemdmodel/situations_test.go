@@ -68,6 +68,7 @@ func (s stage) apply(t *testing.T, d config.Desired) outcome {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	s.reloads.count = 0
 	if _, err := s.e.Apply(t.Context(), request(d)); err != nil {
 		t.Fatal(err)
@@ -78,11 +79,13 @@ func (s stage) apply(t *testing.T, d config.Desired) outcome {
 	if want := map[bool]int{true: 1}[p.Reload]; s.reloads.count != want {
 		t.Errorf("%d daemon-reloads, not %d", s.reloads.count, want)
 	}
+
 	after := s.snapshot(t)
 	did := became(before, after)
 	if diff := cmp.Diff(planned(p, before, after), did); diff != "" {
 		t.Errorf("what was planned, and what became of units (-planned +did):\n%s", diff)
 	}
+
 	return did
 }
 
@@ -113,13 +116,25 @@ func withDropIn(u config.Unit, text string) config.Unit {
 
 func vendorDropIn(t *testing.T, s stage) {
 	journald := config.Unit{Name: "systemd-journald.service"}
-	s.becomes(t, unitsOf(withDropIn(journald, "[Service]\nEnvironment=A=1\n")), outcome{journald.Name: "new"})
+	s.becomes(
+		t,
+		unitsOf(withDropIn(journald, "[Service]\nEnvironment=A=1\n")),
+		outcome{journald.Name: "new"},
+	)
 	got := strings.Join(s.show(t, journald.Name).DropInPaths, " ")
 	if got != "/etc/systemd/system/systemd-journald.service.d/10-a.conf" {
 		t.Errorf("drop-ins: %s", got)
 	}
+
 	s.becomes(t, unitsOf(), outcome{journald.Name: "new"})
-	stale := strings.TrimSpace(s.Command(t, "systemctl", "show", "-P", "NeedDaemonReload", journald.Name))
+	stale := strings.TrimSpace(s.Command(
+		t,
+		"systemctl",
+		"show",
+		"-P",
+		"NeedDaemonReload",
+		journald.Name,
+	))
 	if left := s.show(t, journald.Name); len(left.DropInPaths) > 0 || stale != "no" {
 		t.Errorf("afterwards, stale %s: %+v", stale, left)
 	}
@@ -127,7 +142,13 @@ func vendorDropIn(t *testing.T, s stage) {
 
 func throughTemplate(t *testing.T, s stage) {
 	one, two := config.Unit{Name: "many@1.service"}, config.Unit{Name: "many@2.service"}
-	d := func(text string) config.Desired { return unitsOf(ownUnit("many@.service", text), one, two) }
+	d := func(text string) config.Desired {
+		return unitsOf(
+			ownUnit("many@.service", text),
+			one,
+			two,
+		)
+	}
 	s.becomes(t, d(sleeper), outcome{one.Name: "new", two.Name: "new"})
 	s.becomes(t, d(sleeper+"# other\n"), outcome{one.Name: "new", two.Name: "new"})
 	two = withDropIn(two, "[Service]\nEnvironment=A=1\n")
@@ -136,7 +157,11 @@ func throughTemplate(t *testing.T, s stage) {
 
 func timerAndService(t *testing.T, s stage) {
 	d := func(timer, service string) config.Desired {
-		return unitsOf(ownUnit("c.service", once+service), ownUnit("c.timer", "[Timer]\nOnActiveSec=1d\n"+timer+"[Install]\nWantedBy=timers.target\n"))
+		return unitsOf(
+			ownUnit("c.service", once+service),
+			ownUnit("c.timer",
+				"[Timer]\nOnActiveSec=1d\n"+timer+"[Install]\nWantedBy=timers.target\n"),
+		)
 	}
 	s.becomes(t, d("", ""), outcome{"c.timer": "new", "c.service": "new"})
 	s.becomes(t, d("", "# other\n"), outcome{"c.service": "new"})
@@ -148,7 +173,10 @@ func timerAndService(t *testing.T, s stage) {
 // rotatingLogs is containerd-logrotate.service of a Shoot: wanted by a target, it
 // ends by itself, and a timer starts it again.
 func rotatingLogs(t *testing.T, s stage) {
-	service := ownUnit("c.service", "[Service]\nType=simple\nExecStart=sh -c 'echo >>/run/pairs-ran-c.service'\n[Install]\nWantedBy=multi-user.target\n")
+	service := ownUnit(
+		"c.service",
+		"[Service]\nType=simple\nExecStart=sh -c 'echo >>/run/pairs-ran-c.service'\n[Install]\nWantedBy=multi-user.target\n",
+	)
 	timer := ownUnit("c.timer", "[Timer]\nOnActiveSec=1d\n[Install]\nWantedBy=timers.target\n")
 	s.becomes(t, unitsOf(service, timer), outcome{"c.timer": "new", "c.service": "new"})
 	s.await(t, "c.service", "inactive")
@@ -160,8 +188,16 @@ func rotatingLogs(t *testing.T, s stage) {
 // is there before the path unit is, so that nothing but the change starts it.
 func pathAndService(t *testing.T, s stage) {
 	d := func(content string) config.Desired {
-		d := unitsOf(ownUnit("p.service", once), ownUnit("p.path", "[Path]\nPathChanged=/var/lib/pairs/key\n[Install]\nWantedBy=paths.target\n"))
-		d.Files = []config.File{{Path: "/var/lib/pairs/key", Mode: 0o600, Content: config.Text(content)}}
+		d := unitsOf(
+			ownUnit("p.service", once),
+			ownUnit("p.path",
+				"[Path]\nPathChanged=/var/lib/pairs/key\n[Install]\nWantedBy=paths.target\n"),
+		)
+		d.Files = []config.File{{
+			Path:    "/var/lib/pairs/key",
+			Mode:    0o600,
+			Content: config.Text(content),
+		}}
 		return d
 	}
 	s.becomes(t, d("one\n"), outcome{"p.path": "new", "p.service": "new"})
@@ -188,13 +224,21 @@ func disabledOnDemand(t *testing.T, s stage) {
 	if err := s.systemd.Start(t.Context(), "c.service"); err == nil {
 		t.Error("a check that fails succeeded")
 	}
-	s.becomes(t, unitsOf(check, timer, ownUnit("s0.service", sleeper)), outcome{"s0.service": "new"})
+
+	s.becomes(
+		t,
+		unitsOf(check, timer, ownUnit("s0.service", sleeper)),
+		outcome{"s0.service": "new"},
+	)
 }
 
 func socketOfRunning(t *testing.T, s stage) {
 	d := func(socket, service string) config.Desired {
 		return unitsOf(ownUnit("k.service", "[Service]\nExecStart=sleep infinity\n"+service),
-			ownUnit("k.socket", socket+"[Socket]\nListenStream=/run/pairs.sock\nFlushPending=yes\n[Install]\nWantedBy=sockets.target\n"))
+			ownUnit(
+				"k.socket",
+				socket+"[Socket]\nListenStream=/run/pairs.sock\nFlushPending=yes\n[Install]\nWantedBy=sockets.target\n",
+			))
 	}
 	s.becomes(t, d("", ""), outcome{"k.socket": "new"})
 	s.trigger(t, "k")
@@ -207,13 +251,19 @@ func socketOfRunning(t *testing.T, s stage) {
 }
 
 func underBothNames(t *testing.T, s stage) {
-	real, alias := ownUnit("real.service", sleeper+"Alias=alias.service\n"), config.Unit{Name: "alias.service"}
+	real, alias := ownUnit("real.service",
+		sleeper+"Alias=alias.service\n"), config.Unit{Name: "alias.service"}
 	s.becomes(t, unitsOf(real), outcome{"real.service": "new"})
 	if id := s.show(t, "alias.service").ID; id != "real.service" {
-		t.Errorf("the alias is of %s", id)
+		t.Errorf("the alias belongs to %s", id)
 	}
+
 	s.becomes(t, unitsOf(alias, real), outcome{})
-	s.becomes(t, unitsOf(withDropIn(alias, "[Service]\nEnvironment=A=1\n"), real), outcome{"real.service": "new"})
+	s.becomes(
+		t,
+		unitsOf(withDropIn(alias, "[Service]\nEnvironment=A=1\n"), real),
+		outcome{"real.service": "new"},
+	)
 	s.becomes(t, unitsOf(real), outcome{"real.service": "new"})
 	s.becomes(t, unitsOf(alias, real), outcome{})
 	s.becomes(t, unitsOf(), outcome{"real.service": "stopped"})
@@ -225,6 +275,7 @@ func maskedByImage(t *testing.T, s stage) {
 		t.Fatal(err)
 	}
 	defer image.Close()
+
 	err = errors.Join(
 		image.MkdirAll("usr/lib/systemd/system", 0o755),
 		image.WriteFile("usr/lib/systemd/system/plain.service", []byte(sleeper), 0o644),
@@ -233,18 +284,25 @@ func maskedByImage(t *testing.T, s stage) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	// An image does not change while an agent runs.
 	s.image = image
 	s.e = s.executor(t)
 	before, _, _ := s.e.Current()
 	s.reloads.count = 0
 	var wrong *generation.Error
-	_, err = s.e.Apply(t.Context(), request(unitsOf(config.Unit{Name: "masked.service"}, ownUnit("new.service", sleeper))))
-	if !errors.As(err, &wrong) || wrong.Unit != "masked.service" || !strings.Contains(err.Error(), "the image masks masked.service") {
+	_, err = s.e.Apply(
+		t.Context(),
+		request(unitsOf(config.Unit{Name: "masked.service"}, ownUnit("new.service", sleeper))),
+	)
+	if !errors.As(err, &wrong) || wrong.Unit != "masked.service" ||
+		!strings.Contains(err.Error(), "the image masks masked.service") {
 		t.Errorf("error: %v", err)
 	}
+
 	after, _, _ := s.e.Current()
-	if before.Name() != after.Name() || s.reloads.count != 0 || !s.absent("etc/systemd/system/new.service") {
+	if before.Name() != after.Name() || s.reloads.count != 0 ||
+		!s.absent("etc/systemd/system/new.service") {
 		t.Errorf("something was touched: now %s, %d daemon-reloads", after.Name(), s.reloads.count)
 	}
 }
@@ -271,6 +329,7 @@ func (s stage) takenBack(t *testing.T, d config.Desired, why string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	s.e.Steady = 10 * time.Second // of a clock that stands still
 	if _, err := s.e.Apply(t.Context(), request(d)); err != nil {
 		t.Fatal(err)
@@ -281,21 +340,25 @@ func (s stage) takenBack(t *testing.T, d config.Desired, why string) {
 	if after, _, err := s.e.Current(); err != nil || after.Name() != before.Name() {
 		t.Errorf("afterwards the node has %s, not %s: %v", after.Name(), before.Name(), err)
 	}
-	if held, ok, err := s.e.Held(d.Digest()); !ok || err != nil || !strings.Contains(held.Why, why) {
+	if held, ok, err := s.e.Held(d.Digest()); !ok || err != nil ||
+		!strings.Contains(held.Why, why) {
 		t.Errorf("held: %+v %v %v", held, ok, err)
 	}
+
 	history, err := apply.History(s.e.State.Root().FS())
 	if err != nil || len(history) == 0 {
 		t.Fatal(err)
 	}
-	if last := history[len(history)-1]; last.Outcome != apply.Reverted || last.Generation != before.Name() || !strings.Contains(last.Reason, why) {
+	if last := history[len(history)-1]; last.Outcome != apply.Reverted ||
+		last.Generation != before.Name() || !strings.Contains(last.Reason, why) {
 		t.Errorf("history: %+v", last)
 	}
 }
 
 func failsLater(t *testing.T, s stage) {
 	s.apply(t, unitsOf(ownUnit("late.service", sleeper)))
-	s.takenBack(t, unitsOf(ownUnit("late.service", "[Service]\nExecStart=sh -c 'sleep 1; exit 3'\n")),
+	s.takenBack(t, unitsOf(ownUnit("late.service",
+		"[Service]\nExecStart=sh -c 'sleep 1; exit 3'\n")),
 		"unit late.service failed: exit-code, exit code 3")
 	if s := s.show(t, "late.service"); !s.Running() || s.ExitCode != 0 {
 		t.Errorf("the unit from before does not run: %+v", s)
@@ -304,7 +367,8 @@ func failsLater(t *testing.T, s stage) {
 
 func neverStaysUp(t *testing.T, s stage) {
 	s.apply(t, unitsOf(ownUnit("loop.service", sleeper)))
-	s.takenBack(t, unitsOf(ownUnit("loop.service", "[Service]\nRestart=always\nRestartSec=50ms\nExecStart=sh -c 'sleep 0.1'\n")),
+	s.takenBack(t, unitsOf(ownUnit("loop.service",
+		"[Service]\nRestart=always\nRestartSec=50ms\nExecStart=sh -c 'sleep 0.1'\n")),
 		"unit loop.service does not stay up")
 	if s := s.show(t, "loop.service"); !s.Running() {
 		t.Errorf("the unit from before does not run: %+v", s)
@@ -323,7 +387,13 @@ func toBeStopped(t *testing.T, s stage) {
 
 func brokenBefore(t *testing.T, s stage) {
 	broken := ownUnit("broken.service", "[Service]\nType=oneshot\nExecStart=sh -c 'exit 3'\n")
-	s.apply(t, unitsOf(ownUnit("fine.service", sleeper), ownUnit("broken.service", "[Service]\nExecStart=sleep infinity\n")))
+	s.apply(
+		t,
+		unitsOf(
+			ownUnit("fine.service", sleeper),
+			ownUnit("broken.service", "[Service]\nExecStart=sleep infinity\n"),
+		),
+	)
 	s.Command(t, "systemctl", "kill", "--signal=SIGABRT", "broken.service")
 	s.await(t, "broken.service", "failed")
 	d := unitsOf(broken, ownUnit("fine.service", sleeper+"# other\n"))
@@ -339,10 +409,16 @@ func brokenBefore(t *testing.T, s stage) {
 // that brings it stays, and so does the next.
 func neverWell(t *testing.T, s stage) {
 	fine := ownUnit("fine.service", sleeper)
-	loop := ownUnit("loop.service", "[Service]\nRestart=always\nRestartSec=50ms\nExecStart=sh -c 'exit 1'\n[Install]\nWantedBy=multi-user.target\n")
+	loop := ownUnit(
+		"loop.service",
+		"[Service]\nRestart=always\nRestartSec=50ms\nExecStart=sh -c 'exit 1'\n[Install]\nWantedBy=multi-user.target\n",
+	)
 	s.apply(t, unitsOf(fine))
 	s.e.Steady = 10 * time.Second // of a clock that a hand turns
-	for _, d := range []config.Desired{unitsOf(fine, loop), unitsOf(withDropIn(fine, "[Service]\nEnvironment=A=1\n"), loop)} {
+	for _, d := range []config.Desired{unitsOf(fine, loop), unitsOf(
+		withDropIn(fine, "[Service]\nEnvironment=A=1\n"),
+		loop,
+	)} {
 		if _, err := s.e.Apply(t.Context(), request(d)); err != nil {
 			t.Fatal(err) // Its job is done when the process is there.
 		}
@@ -355,7 +431,8 @@ func neverWell(t *testing.T, s stage) {
 		})
 		s.clock.Store(s.clock.Load().(time.Duration) + s.e.Steady)
 		v := s.settled(t, s.e)
-		if v.Word != health.Good || len(v.Unwell) != 1 || !strings.Contains(v.Unwell[0].How, "does not stay up") {
+		if v.Word != health.Good || len(v.Unwell) != 1 ||
+			!strings.Contains(v.Unwell[0].How, "does not stay up") {
 			t.Errorf("verdict: %+v", v)
 		}
 		s.owes(t)
@@ -371,7 +448,10 @@ func neverWell(t *testing.T, s stage) {
 // waitsForToken is opentelemetry-collector.service of a Shoot.
 func waitsForToken(t *testing.T, s stage) {
 	s.Command(t, "rm", "-f", "/run/pairs-token")
-	collector := ownUnit("collector.service", "[Service]\nRestart=always\nRestartSec=1d\nExecStartPre=sh -c 'test -s /run/pairs-token'\nExecStart=sleep infinity\n")
+	collector := ownUnit(
+		"collector.service",
+		"[Service]\nRestart=always\nRestartSec=1d\nExecStartPre=sh -c 'test -s /run/pairs-token'\nExecStart=sleep infinity\n",
+	)
 	if _, err := s.e.Apply(t.Context(), request(unitsOf(collector))); !errors.As(err, new(*unit.JobError)) {
 		t.Fatalf("a unit that cannot start: %v", err)
 	}
@@ -381,7 +461,8 @@ func waitsForToken(t *testing.T, s stage) {
 	s.owes(t, "collector.service")
 
 	s.put(t, "run/pairs-token", "secret")
-	if left, err := s.e.Retry(t.Context()); err != nil || len(left) > 0 || !s.show(t, "collector.service").Running() {
+	if left, err := s.e.Retry(t.Context()); err != nil || len(left) > 0 ||
+		!s.show(t, "collector.service").Running() {
 		t.Errorf("tried again: %v %v", left, err)
 	}
 	s.owes(t)
@@ -390,7 +471,8 @@ func waitsForToken(t *testing.T, s stage) {
 func runtimeFirst(t *testing.T, s stage) {
 	for _, text := range []string{"", "# other\n"} {
 		s.becomes(t, unitsOf(
-			ownUnit("containerd.service", "[Service]\nExecStartPre=sleep 0.3\nExecStart=sleep infinity\n"+text),
+			ownUnit("containerd.service",
+				"[Service]\nExecStartPre=sleep 0.3\nExecStart=sleep infinity\n"+text),
 			ownUnit("kubelet.service", sleeper+text),
 		), outcome{"containerd.service": "new", "kubelet.service": "new"})
 		up := s.microseconds(t, "containerd.service", "ActiveEnterTimestampMonotonic")
@@ -408,11 +490,21 @@ func kubeletMount(t *testing.T, s stage) {
 	s.Command(t, "mount", "-t", "tmpfs", "tmpfs", "/var/lib/kubelet")
 	defer s.Command(t, "umount", "/var/lib/kubelet")
 	s.await(t, name, "active")
-	mounts := func() string { return s.Command(t, "grep", "/var/lib/kubelet", "/proc/self/mountinfo") }
+	mounts := func() string {
+		return s.Command(
+			t,
+			"grep",
+			"/var/lib/kubelet",
+			"/proc/self/mountinfo",
+		)
+	}
 	before := mounts()
 
 	unit := "[Unit]\nBefore=kubelet.service\n[Mount]\nWhat=/dev/disk/by-label/KUBEDEV\nWhere=/var/lib/kubelet\nType=ext4\n[Install]\nWantedBy=local-fs.target\n"
-	for _, d := range []config.Desired{unitsOf(ownUnit(name, unit)), unitsOf(ownUnit(name, unit+"[Mount]\nOptions=prjquota\n")), unitsOf()} {
+	for _, d := range []config.Desired{unitsOf(ownUnit(name, unit)), unitsOf(ownUnit(
+		name,
+		unit+"[Mount]\nOptions=prjquota\n",
+	)), unitsOf()} {
 		s.becomes(t, d, outcome{})
 		if after := s.show(t, name); !after.Running() || after.Job || mounts() != before {
 			t.Errorf("%+v, mounts %s, not %s", after, mounts(), before)
@@ -422,7 +514,11 @@ func kubeletMount(t *testing.T, s stage) {
 
 func (m machine) microseconds(t *testing.T, unit, property string) int64 {
 	t.Helper()
-	n, err := strconv.ParseInt(strings.TrimSpace(m.Command(t, "systemctl", "show", "-P", property, unit)), 10, 64)
+	n, err := strconv.ParseInt(
+		strings.TrimSpace(m.Command(t, "systemctl", "show", "-P", property, unit)),
+		10,
+		64,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/loam-os/loam/test/container"
 )
 
-// patience is how long a test waits for what takes milliseconds.
-const patience = 20 * time.Second
+// unitTimeout is how long a test waits for what takes milliseconds.
+const unitTimeout = 20 * time.Second
 
 // machine is a container with a systemd and a node in it.
 type machine struct {
@@ -48,24 +48,32 @@ func onMachine(t *testing.T, test func(t *testing.T, m machine)) {
 			t.Fatal(err)
 		}
 		defer image.Close()
+
 		systemd, err := unit.Connect(t.Context(), c.Socket)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer systemd.Close()
+
 		counter := &reloadCounter{Units: systemd}
 		m := machine{newNode(c.OpenRoot(t), image, counter), c, systemd, counter}
-		// Nobody reads what systemd tells about each reload: it would wait for it.
+		// No test reads what systemd tells about each reload: it would wait for it.
 		if out := m.Command(t, "umount", "/run/notify"); out != "" {
 			t.Fatal(out)
 		}
-		m.put(t, "etc/systemd/system.conf.d/limit.conf", "[Manager]\nDefaultStartLimitBurst=100000\n")
+
+		m.put(
+			t,
+			"etc/systemd/system.conf.d/limit.conf",
+			"[Manager]\nDefaultStartLimitBurst=100000\n",
+		)
 		if err := systemd.Reload(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if err := systemd.Stop(t.Context(), "loam-agent.service"); err != nil {
 			t.Fatal(err)
 		}
+
 		test(t, m)
 	})
 }
@@ -97,8 +105,22 @@ func (s snapshot) id(name string) string {
 func (m machine) snapshot(t *testing.T) snapshot {
 	t.Helper()
 	s := snapshot{map[string]seen{}, map[string]string{}}
+
 	// What is configured; mounts and devices are the kernel's.
-	out := m.Command(t, "systemctl", "show", "*.service", "*.socket", "*.timer", "*.path", "*.target", "*.slice", "--all", "-p", "Id,Names,InvocationID,ActiveState,NeedDaemonReload,FragmentPath,DropInPaths")
+	out := m.Command(
+		t,
+		"systemctl",
+		"show",
+		"*.service",
+		"*.socket",
+		"*.timer",
+		"*.path",
+		"*.target",
+		"*.slice",
+		"--all",
+		"-p",
+		"Id,Names,InvocationID,ActiveState,NeedDaemonReload,FragmentPath,DropInPaths",
+	)
 	for block := range strings.SplitSeq(out, "\n\n") {
 		p := map[string]string{}
 		for line := range strings.Lines(block) {
@@ -115,14 +137,17 @@ func (m machine) snapshot(t *testing.T) snapshot {
 			s.ids[name] = id
 		}
 	}
-	for id := range worldUnits { // loaded or not: the files stay
+
+	for id := range scenarioUnits { // loaded or not: the files stay
 		u := s.units[id]
 		u.reloads, u.runs = m.size("run/pairs-"+id), m.size("run/pairs-ran-"+id)
 		s.units[id] = u
 	}
+
 	if len(s.units) < 20 {
 		t.Fatalf("systemctl show: %s", out)
 	}
+
 	return s
 }
 
@@ -135,7 +160,7 @@ func (m machine) size(name string) int64 {
 	return info.Size()
 }
 
-// outcome is what became of a unit: started anew ("new"), "stopped" or
+// outcome is what became of a unit: started again ("new"), "stopped" or
 // "reloaded".
 type outcome map[string]string
 
@@ -159,6 +184,7 @@ func became(before, after snapshot) outcome {
 			o[id] = "reloaded"
 		}
 	}
+
 	for id, b := range before.units {
 		if b.up() && !after.units[id].up() && o[id] == "" {
 			o[id] = "stopped"
@@ -171,19 +197,21 @@ func became(before, after snapshot) outcome {
 // out.
 func (m machine) settled(t *testing.T, e *apply.Executor) health.Verdict {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), unitTimeout)
 	defer cancel()
+
 	changes, err := m.systemd.Changes(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for {
 		v, err := e.Judge(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		if v.Word != health.Wait {
-			if _, err := e.Settle(t.Context(), v); err != nil {
+			if _, err := e.Conclude(t.Context(), v); err != nil {
 				t.Fatal(err)
 			}
 			return v
@@ -203,15 +231,24 @@ func (s snapshot) misread(fragments map[string]string, dropIns map[string][]stri
 			wrong = append(wrong, id+" needs a daemon-reload")
 		}
 	}
+
 	for id, file := range fragments {
 		u := s.units[id]
 		loaded := u.fragment != ""
-		have := slices.DeleteFunc(slices.Clone(u.dropIns), func(p string) bool { return !strings.HasPrefix(p, "/etc/") })
+		have := slices.DeleteFunc(
+			slices.Clone(u.dropIns),
+			func(p string) bool { return !strings.HasPrefix(p, "/etc/") },
+		)
 		slices.Sort(have)
 		if loaded && (file != "" && u.fragment != file || !slices.Equal(have, dropIns[id])) {
-			wrong = append(wrong, fmt.Sprintf("%s is read from %s %s, not %s %s", id, u.fragment, have, file, dropIns[id]))
+			wrong = append(
+				wrong,
+				fmt.Sprintf("%s is read from %s %s, not %s %s",
+					id, u.fragment, have, file, dropIns[id]),
+			)
 		}
 	}
+
 	slices.Sort(wrong)
 	return wrong
 }
@@ -225,7 +262,7 @@ func (m machine) await(t *testing.T, name, active string) {
 // until waits for what comes with a change of a unit.
 func (m machine) until(t *testing.T, name string, is func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), unitTimeout)
 	defer cancel()
 	changes, err := m.systemd.Changes(ctx)
 	if err != nil {
@@ -248,12 +285,14 @@ func (m machine) trigger(t *testing.T, stem string) {
 		err = m.systemd.Start(t.Context(), "c.service")
 	case "k":
 		var conn net.Conn
-		if conn, err = net.Dial("unix", m.Root+"/run/pairs.sock"); err == nil {
+		conn, err = net.Dial("unix", m.Root+"/run/pairs.sock")
+		if err == nil {
 			conn.Close()
 		}
 	case "p":
 		m.put(t, "run/pairs-touched", "")
 	}
+
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -136,7 +136,7 @@ func (c *crashes) first(of map[uint64]bool, m crashState) bool {
 	return first
 }
 
-// goOn ends a moment well and badly, and cuts that.
+// goOn ends a crash state well and badly, and cuts that.
 func (c *crashes) goOn(m crashState) {
 	for _, good := range []bool{true, false} {
 		events, err := c.finishes(c.t, m, good)

@@ -53,7 +53,7 @@ func TestTheAnchorOutlivesTheStatePartition(t *testing.T) {
 	}
 
 	if err := bring(1, 3); err != nil || a.number != 0 {
-		t.Fatalf("the way back is of epoch 0: %d, %v", a.number, err)
+		t.Fatalf("the way back has epoch 0: %d, %v", a.number, err)
 	}
 	if err := bring(2, 3); err != nil || a.number != 3 {
 		t.Fatalf("both are of epoch 3: %d, %v", a.number, err)

@@ -286,7 +286,7 @@ var loaders = map[string]string{
 // errPanics is the end of a boot.
 var errPanics = errors.New("the kernel panics")
 
-// pack is that of a version.
+// pack returns the pack of a version.
 func (p fixture) pack(version string) fill.Pack {
 	for _, r := range p.releases {
 		if r.Version == version {

@@ -42,7 +42,7 @@ type process struct {
 	Running upgrade.System
 	Boot    int
 
-	// Want is what somebody asks for, unless it is under way: a version, "back"
+	// Want is what an operator asks for, unless it is under way: a version, "back"
 	// or "drill".
 	Want    string
 	Verdict upgrade.Verdict
@@ -169,6 +169,7 @@ func (p process) ask(u *upgrade.Upgrader, fixture fixture) error {
 	if j, err := upgrade.ReadJournal(u.Records); err != nil || j != nil {
 		return err
 	}
+
 	switch p.Want {
 	case "", "restore":
 		return nil
@@ -178,6 +179,7 @@ func (p process) ask(u *upgrade.Upgrader, fixture fixture) error {
 	case "drill":
 		return u.Drill(upgrade.DrillPanic, false)
 	}
+
 	at := slices.IndexFunc(fixture.releases, func(r release) bool { return r.Version == p.Want })
 	return u.Begin(fixture.releases[at].index, upgrade.Options{}, upgrade.Facts{})
 }
@@ -265,7 +267,7 @@ func (m *box) loses(disk *os.File) {
 	}
 }
 
-// agent is the agent in one boot. One that was killed is started once more.
+// agent is the agent in one boot. An agent that was killed is started once more.
 func (m *box) agent(p process) upgrade.OpKind {
 	m.t.Helper()
 	for {
@@ -488,7 +490,7 @@ func (p process) fill(t *testing.T) error {
 		return err
 	}
 
-	part, pack := stored(6 * stride)
+	part, pack := stored(6 * blockSize)
 	job := fill.Job{
 		Target:   disk,
 		Part:     part,
@@ -499,8 +501,8 @@ func (p process) fill(t *testing.T) error {
 	return errors.Join(job.Run(t.Context()), fill.Verify(disk, part))
 }
 
-// stride is how much a fill takes at once.
-const stride = 2 << 20
+// blockSize is how much a fill takes at once.
+const blockSize = 2 << 20
 
 // stored is content of noise as a part, and its pack, whose chunks are stored
 // as they are.
@@ -537,8 +539,8 @@ func (a asked) Range(ctx context.Context, off, n int64) (io.ReadCloser, error) {
 // TestAFillThatIsKilled dies at each step of a fill of several strides, and
 // fetches 4 MiB twice at most.
 func TestAFillThatIsKilled(t *testing.T) {
-	_, pack := stored(6 * stride)
-	const last = 2 * 6 // a fetch and a progress of each stride
+	_, pack := stored(6 * blockSize)
+	const last = 2 * 6 // a fetch and a progress of each block
 	most := 0
 	for kill := 1; kill <= last; kill++ {
 		m := &box{t: t, dir: t.TempDir()}

@@ -15,8 +15,8 @@ import (
 	"github.com/loam-os/loam/test/firmware"
 )
 
-// survives is what has to hold of any moment: all entries that the loader shows
-// are whole systems, and it starts one of them; if what is on trial never comes
+// survives is what has to hold of any crash state: all entries that the loader shows
+// are valid systems, and it starts one of them; if what is on trial never comes
 // up, what has been well does within the tries.
 func (p fixture) survives(disk firmware.Disk, files map[string][]byte) error {
 	j, err := upgrade.ReadJournal(keeper(files))
@@ -24,7 +24,7 @@ func (p fixture) survives(disk firmware.Disk, files map[string][]byte) error {
 		return err
 	}
 
-	if err := errors.Join(p.whole(disk), p.spare(disk)); err != nil {
+	if err := errors.Join(p.separate(disk), p.spare(disk)); err != nil {
 		return err
 	}
 
@@ -36,7 +36,7 @@ func (p fixture) survives(disk firmware.Disk, files map[string][]byte) error {
 		case j != nil && runs == j.From || p.blessed(disk, runs):
 			return nil
 		case j == nil || runs != j.Target:
-			return fmt.Errorf("boot %d starts %s, which nobody asked for", i, runs.Version)
+			return fmt.Errorf("boot %d starts %s, which no operator asked for", i, runs.Version)
 		case i > upgrade.Tries:
 			return fmt.Errorf("after %d boots that fail it is still %s", i+1, runs.Version)
 		}
@@ -44,7 +44,7 @@ func (p fixture) survives(disk firmware.Disk, files map[string][]byte) error {
 }
 
 // spare makes sure of what is started beside the entries: the loader itself is
-// one that somebody made, and the recovery entry starts a whole system.
+// one that the test made, and the recovery entry starts a valid system.
 func (p fixture) spare(disk firmware.Disk) error {
 	l, err := firmware.Open(disk, p.table.Partitions[0].Start)
 	if err != nil {
@@ -83,8 +83,8 @@ func (p fixture) spare(disk firmware.Disk) error {
 	return nil
 }
 
-// whole makes sure that no cluster of an entry is anything else's.
-func (p fixture) whole(disk firmware.Disk) error {
+// separate makes sure that no cluster of an entry is anything else's.
+func (p fixture) separate(disk firmware.Disk) error {
 	l, err := firmware.Open(disk, p.table.Partitions[0].Start)
 	if err != nil {
 		return err
@@ -149,7 +149,7 @@ func (p fixture) blessed(disk firmware.Disk, s upgrade.System) bool {
 	})
 }
 
-// finishes goes on from a moment with a target that is good or not, until
+// finishes goes on from a crash state with a target that is good or not, until
 // nothing is left to do, and checks that this is as it should be. It returns
 // what was done.
 func (p fixture) finishes(t testing.TB, m crashState, good bool) ([]event, error) {
@@ -227,7 +227,7 @@ func (p fixture) clean(r *recorder, j *upgrade.Journal, runs upgrade.System, goo
 		return nil
 	case j.Drill != nil:
 		if d, err := upgrade.LastDrill(r); err != nil || d == nil {
-			return fmt.Errorf("nobody knows how the drill went: %v", err)
+			return fmt.Errorf("no record says how the drill went: %v", err)
 		}
 		if runs != j.Target {
 			return fmt.Errorf("a drill of %s ends with %s", j.Target.Version, runs.Version)
@@ -245,7 +245,7 @@ func (p fixture) clean(r *recorder, j *upgrade.Journal, runs upgrade.System, goo
 	case !good && runs == j.Target && !remembered:
 		return nil // It was blessed before the cut.
 	case !good && runs != j.Target && !remembered:
-		return fmt.Errorf("%s has failed, and nobody remembers", j.Target.Version)
+		return fmt.Errorf("%s has failed, and no record says so", j.Target.Version)
 	}
 
 	return nil

@@ -14,17 +14,20 @@ import (
 
 	"github.com/loam-os/loam/agent/upgrade"
 	"github.com/loam-os/loam/agent/upgrade/fill"
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/image/bundle"
+	"github.com/loam-os/loam/image/publish"
 	"github.com/loam-os/loam/image/repository"
+	"github.com/loam-os/loam/image/update"
 )
 
 // published is a repository with releases, signed now.
-func published(t *testing.T, releases []release, now time.Time) (dir string, keys repository.Keys) {
+func published(t *testing.T, releases []release, now time.Time) (dir string, keys publish.Keys) {
 	t.Helper()
 	dir = t.TempDir()
-	keys, err := repository.NewKeys(filepath.Join(t.TempDir(), "keys"), 1)
+	keys, err := publish.NewKeys(filepath.Join(t.TempDir(), "keys"), 1)
 	if err == nil {
-		err = repository.Init(dir, keys, 1, repository.DefaultExpiries(), now)
+		err = publish.Init(dir, keys, 1, publish.DefaultExpiries(), now)
 	}
 
 	if err != nil {
@@ -33,7 +36,7 @@ func published(t *testing.T, releases []release, now time.Time) (dir string, key
 
 	for _, r := range releases {
 		files := t.TempDir()
-		b := repository.Bundle{
+		b := update.Bundle{
 			Pack:   filepath.Join(files, "pack"),
 			Root:   filepath.Join(files, "root"),
 			Verity: filepath.Join(files, "verity"),
@@ -60,7 +63,7 @@ func published(t *testing.T, releases []release, now time.Time) (dir string, key
 			t.Fatal(err)
 		}
 
-		_, err := repository.Publish(dir, keys, b, repository.DefaultExpiries(), now)
+		_, err := publish.Publish(dir, keys, b, publish.DefaultExpiries(), now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -69,9 +72,9 @@ func published(t *testing.T, releases []release, now time.Time) (dir string, key
 	return dir, keys
 }
 
-// serviceOf is that of a node that runs 2.0.0 and knows a repository with 1.0.0
+// serviceOf returns the service of a node that runs 2.0.0 and knows a repository with 1.0.0
 // in it, too.
-func serviceOf(t *testing.T) (s *upgrade.Service, keys repository.Keys) {
+func serviceOf(t *testing.T) (s *upgrade.Service, keys publish.Keys) {
 	t.Helper()
 	c := newCourse(t, "1.0.0", "2.0.0")
 	c.upgrade("2.0.0", upgrade.Options{})
@@ -101,7 +104,7 @@ func ask(t *testing.T, s *upgrade.Service, r upgrade.Request) (version string, e
 		s.Run(ctx)
 	}()
 
-	version, err = s.Ask(ctx, r)
+	version, err = s.Handle(ctx, r)
 	cancel()
 	<-done
 
@@ -111,8 +114,8 @@ func ask(t *testing.T, s *upgrade.Service, r upgrade.Request) (version string, e
 func TestADowngradeTakesAPermit(t *testing.T) {
 	s, keys := serviceOf(t)
 	now := s.Upgrader.Now()
-	permit := func(keys repository.Keys, version, node string, good time.Duration) []byte {
-		_, text, err := repository.SignPermit(s.Releases.Ref, keys, version, node, now.Add(good))
+	permit := func(keys publish.Keys, version, node string, good time.Duration) []byte {
+		_, text, err := publish.SignPermit(s.Releases.Ref, keys, version, node, now.Add(good))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -141,7 +144,7 @@ func TestADowngradeTakesAPermit(t *testing.T) {
 				Plan:    true,
 			})
 			refusedWith(t, err, test.code)
-			if err == nil && version != "1.0.0" || err != nil && !strings.Contains(err.Error(),
+			if err == nil && version != "1.0.0" || err != nil && !strings.Contains(hint.Text(err),
 				"`loamctl permit --repository DIR --keys DIR --version 1.0.0`") {
 				t.Errorf("%s, %v", version, err)
 			}

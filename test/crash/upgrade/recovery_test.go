@@ -103,7 +103,7 @@ func TestTheOracleSeesWhatIsBesideTheEntries(t *testing.T) {
 	torn := firmware.SystemdBoot("257.1")
 	torn[len(torn)-1]++
 	for name, breaks := range map[string]func(c *course) error{
-		"a recovery entry that nobody made": write(loader.RecoveryUKI, []byte("MZ")),
+		"a foreign recovery entry": write(loader.RecoveryUKI, []byte("MZ")),
 		"a recovery entry of what is not there": func(c *course) error {
 			return write(loader.RecoveryUKI, c.releases[1].uki)(c)
 		},
@@ -122,7 +122,7 @@ func TestTheOracleSeesWhatIsBesideTheEntries(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := c.spare(c.Recorder); err == nil {
-				t.Error("nobody sees it")
+				t.Error("the status does not show it")
 			}
 		})
 	}

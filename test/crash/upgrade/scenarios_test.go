@@ -59,7 +59,7 @@ func (c *course) boot() {
 	c.runs(runs)
 }
 
-// runs has a system be the one that runs, from now on.
+// runs makes a system the running one.
 func (c *course) runs(s upgrade.System) {
 	c.running, c.u = s, c.upgrader(c.recorder, s)
 	c.boots++
@@ -157,7 +157,7 @@ func (c *course) drilled(boots int) {
 	}
 }
 
-// undecided looks at a trial of which nobody can tell.
+// undecided looks at a trial without a verdict.
 func (c *course) undecided() {
 	c.t.Helper()
 	if op := c.run(upgrade.Verdict{Word: upgrade.Wait}); op.Kind != upgrade.Observe {
@@ -197,13 +197,13 @@ func (c *course) wander(rng *rand.Rand) {
 			c.t.Fatal(err)
 		}
 
-		c.settle(rng)
+		c.finish(rng)
 	}
 }
 
-// settle goes on until nothing is left to do, with systems that are good, or
+// finish goes on until nothing is left to do, with systems that are good, or
 // bad, or hang.
-func (c *course) settle(rng *rand.Rand) {
+func (c *course) finish(rng *rand.Rand) {
 	c.t.Helper()
 	for range 8 * upgrade.Tries {
 		j, err := upgrade.ReadJournal(c.recorder)
@@ -254,7 +254,7 @@ var scenarios = map[string]func(c *course){
 		c.run(upgrade.Verdict{})
 		c.remembers("4.0.0")
 	},
-	"nobody can tell, then good; nobody can tell in all boots": func(c *course) {
+	"no verdict, then good; no verdict in all boots": func(c *course) {
 		c.upgrade("2.0.0", upgrade.Options{})
 		c.undecided()
 		c.run(upgrade.Verdict{Word: upgrade.Good})

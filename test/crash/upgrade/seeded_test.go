@@ -11,7 +11,7 @@ import (
 	"github.com/loam-os/loam/test/firmware"
 )
 
-// bug is one that somebody could write: another Next, flushes of a step that
+// bug is a mistake that one could write: another Next, flushes of a step that
 // are not done, or writes.
 type bug struct {
 	mutant  func(v upgrade.View) upgrade.Op
@@ -98,12 +98,12 @@ var seeded = map[string]bug{
 			v.Verdict.Word = upgrade.Good
 		}
 	}),
-	"a system that nobody judged is blessed": seen(func(v *upgrade.View) {
+	"a system without a verdict is blessed": seen(func(v *upgrade.View) {
 		if v.Verdict.Word == upgrade.Wait {
 			v.Verdict.Word = upgrade.Good
 		}
 	}),
-	"a system that nobody judged is taken back": seen(func(v *upgrade.View) {
+	"a system without a verdict is taken back": seen(func(v *upgrade.View) {
 		if v.Verdict.Word == upgrade.Wait {
 			v.Verdict.Word = upgrade.Bad
 		}
@@ -149,7 +149,7 @@ func TestSeededBugsAreFound(t *testing.T) {
 					return
 				}
 			}
-			t.Error("nobody has found it")
+			t.Error("no judge has found it")
 		})
 		if found {
 			n++

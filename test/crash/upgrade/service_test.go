@@ -15,7 +15,7 @@ import (
 	"github.com/loam-os/loam/partitions/gpt"
 )
 
-// TestGoingBackEndsATrial has somebody not wait for the verdict.
+// TestGoingBackEndsATrial has an operator not wait for the verdict.
 func TestGoingBackEndsATrial(t *testing.T) {
 	c := newCourse(t, "1.0.0", "2.0.0")
 	c.upgrade("2.0.0", upgrade.Options{})
@@ -35,7 +35,7 @@ func TestGoingBackEndsATrial(t *testing.T) {
 	}()
 
 	for _, plan := range []bool{true, false} {
-		version, err := s.Ask(ctx, upgrade.Request{Rollback: true, Plan: plan})
+		version, err := s.Handle(ctx, upgrade.Request{Rollback: true, Plan: plan})
 		if err != nil || version != "1.0.0" {
 			t.Errorf("back to %q: %v", version, err)
 		}
@@ -170,7 +170,7 @@ func TestAWayBackThatIsDamagedIsToldOf(t *testing.T) {
 		s.Run(ctx)
 	}()
 
-	if _, err := s.Ask(ctx, upgrade.Request{Rollback: true}); !errors.Is(err, upgrade.ErrDamaged) {
+	if _, err := s.Handle(ctx, upgrade.Request{Rollback: true}); !errors.Is(err, upgrade.ErrDamaged) {
 		t.Errorf("error %v", err)
 	}
 

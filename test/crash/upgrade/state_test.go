@@ -34,7 +34,7 @@ func beginning(disk firmware.Sectors) crashState {
 	return m
 }
 
-// summed is one of the numbers that a moment's sum is of, 0 for zeros.
+// summed is one of the numbers that the sum of a crash state adds up, 0 for zeros.
 func summed(name string, data []byte) uint64 {
 	if len(bytes.Trim(data, "\x00")) == 0 {
 		return 0
@@ -53,12 +53,12 @@ func summedFile(name string, data []byte) uint64 {
 	return summed(name, data)
 }
 
-// cut is the moment's disk, to be changed.
+// cut is the disk of the crash state, to be changed.
 func (m crashState) cut() firmware.Memory {
 	return firmware.Memory{Base: m.disk.Base, Over: maps.Clone(m.disk.Over)}
 }
 
-// flat is the moment with a disk of its own.
+// flat is the crash state with a disk of its own.
 func (m crashState) flat() crashState {
 	m.disk = firmware.NewMemory(m.disk.Flat())
 	return m
@@ -71,7 +71,7 @@ func (k keeper) Read(name string) ([]byte, error) { return (&recorder{files: k})
 func (keeper) Write(string, []byte) error         { return errors.New("read only") }
 func (keeper) Remove(string) error                { return errors.New("read only") }
 
-// stretch is what was made durable from a moment on.
+// stretch is what was made durable from a crash state on.
 type stretch struct {
 	from   crashState
 	events []event
@@ -122,7 +122,7 @@ func newEpoch(base crashState, writes []firmware.Written) *epoch {
 	return e
 }
 
-// with is the moment at which the disk has that of it.
+// with is the crash state in which the disk has kept these sectors.
 func (e *epoch) with(kept firmware.Sectors) crashState {
 	m := e.base
 	m.disk = firmware.Memory{Base: m.disk.Base, Over: kept}
@@ -132,13 +132,13 @@ func (e *epoch) with(kept firmware.Sectors) crashState {
 	return m
 }
 
-// view is what somebody has read of an epoch's sectors, and what came of it.
+// view is what a reader has read of an epoch's sectors, and what came of it.
 type view struct {
 	read firmware.Sectors
 	err  error
 }
 
-// see is what do says of a moment of the epoch. What reads the same says the
+// see is what do says of a crash state of the epoch. What reads the same says the
 // same.
 func (e *epoch) see(m crashState, do func(disk firmware.Disk) error) error {
 	for _, v := range e.views {

@@ -195,13 +195,13 @@ func TestARefusalWritesNothing(t *testing.T) {
 		code string
 	}{
 		{
-			"an upgrade by nobody that db knows",
+			"an upgrade by a signer absent from db",
 			firmware.SecureBoot(nil, nil),
 			begin,
 			upgrade.CodeNotInDB,
 		},
 		{
-			"an upgrade by somebody in dbx",
+			"an upgrade by a signer in dbx",
 			firmware.SecureBoot(authority, signer),
 			begin,
 			upgrade.CodeForbidden,
@@ -234,7 +234,7 @@ func TestARefusalWritesNothing(t *testing.T) {
 	} {
 		c.u.Sys = sys
 		if begin() == nil || back() == nil {
-			t.Error("begun, though nobody knows what the firmware starts")
+			t.Error("begun, though it is unknown what the firmware starts")
 		}
 	}
 

@@ -89,7 +89,12 @@ func console(ctx context.Context, file string) error {
 	if err != nil || len(images) != 1 {
 		return fmt.Errorf("%s: %d disk images, want one", build, len(images))
 	}
-	machine, err := vm.Prepare(ctx, tree.Dir, run, vm.Image{Arch: m.Arch, Base: images[0], DiskSize: "8G", SectorSize: m.SectorSize}, dir)
+	machine, err := vm.Prepare(ctx, tree.Dir, run, vm.Image{
+		Arch:       m.Arch,
+		Base:       images[0],
+		DiskSize:   "8G",
+		SectorSize: m.SectorSize,
+	}, dir)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,8 @@ package messages
 import (
 	"errors"
 	"fmt"
+
+	"github.com/loam-os/loam/hint"
 )
 
 // Refusal is an error with a code.
@@ -20,15 +22,18 @@ func refuse(code, hint, problem string, args ...any) *Refusal {
 }
 
 func all(name string, size int, err error) []any {
-	hint := "write one"
+	advice := "write one"
 	if near := nearest(name); near != "" {
-		hint = "did you mean " + near + "?"
+		advice = "did you mean " + near + "?"
 	}
 	return []any{
 		errors.New("in a text\nhint: write it"),
+		hint.With(errors.New("disk full"), "delete files of %s", name),
+		hint.With(err, again+", "+
+			"or twice"),
 		fmt.Errorf("%s: with a constant: %w; hint: "+again, name, err),
 		refuse("too-large", "make it smaller", "%s takes %d MiB", "the system", size),
-		Refusal{Problem: "in a struct", Hint: hint},
+		Refusal{Problem: "in a struct", Hint: advice},
 		places,
 		"in no call: %d\nhint: look here",
 	}

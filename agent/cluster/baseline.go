@@ -1,0 +1,60 @@
+package cluster
+
+import (
+	"context"
+	"os"
+
+	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/agent/inplace"
+)
+
+// baselineAction is what to do with the record of updates in place once the
+// Node reports its configuration as applied.
+type baselineAction string
+
+const (
+	baselineKeep   baselineAction = "keep"
+	baselineCreate baselineAction = "create"
+	baselineRemove baselineAction = "remove"
+)
+
+// decideBaseline decides about the record, which exists if hasRecord. The node
+// has one from its first configuration with inPlaceUpdates to its last; later
+// configurations are compared with it.
+func decideBaseline(w world, hasRecord bool) baselineAction {
+	p := w.pending
+	switch {
+	case p == nil || w.ready != p.sum || w.reported != p.sum:
+		return baselineKeep
+	case p.update != nil && p.unclear == nil && !hasRecord:
+		return baselineCreate
+	case p.update == nil && hasRecord:
+		return baselineRemove
+	}
+	return baselineKeep
+}
+
+// baselineController creates and removes the record of updates in place.
+type baselineController struct {
+	updates *updates
+	root    *os.Root
+	log     *zap.Logger
+}
+
+func (c *baselineController) step(_ context.Context, w *world) (outcome, error) {
+	var err error
+	switch decideBaseline(*w, c.updates.hasRecord) {
+	case baselineCreate:
+		err = c.updates.save(c.root, inplace.Record{Done: *w.pending.update})
+	case baselineRemove:
+		c.updates.record = inplace.Record{}
+		c.updates.hasRecord = false
+		err = newCredentialStore(c.root).dir.Remove(recordName)
+	}
+
+	if err != nil {
+		c.log.Error("updates in place", zap.Error(err))
+	}
+	return outcome{}, nil
+}

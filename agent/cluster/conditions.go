@@ -1,0 +1,140 @@
+package cluster
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/firmware/bootentry"
+)
+
+// Conditions of the Node. unitsReady tells Gardener whether the units are
+// healthy, upgradeFailed whether the node fell back from a newer release.
+const (
+	unitsReady    = "SystemdUnitsReady"
+	upgradeFailed = "SystemUpgradeFailed"
+)
+
+// stuckAfter is how long a unit may be starting or stopping.
+const stuckAfter = 5 * time.Minute
+
+// unitsCondition returns the condition of the units at uptime. It is False
+// while the node refuses the newest configuration and Unknown on a node without
+// one.
+func unitsCondition(s status.Status, r refusal, uptime time.Duration) core.NodeCondition {
+	var bad, busy []string
+	for _, u := range s.Units {
+		moving := slices.Contains([]string{"activating", "deactivating", "reloading"}, u.Active)
+		text := fmt.Sprintf("%s is %s/%s", u.Name, u.Active, u.Sub)
+		switch {
+		case u.Settled:
+		case u.Sub == "auto-restart", moving && uptime-u.Since < stuckAfter:
+			busy = append(busy, text)
+		default:
+			bad = append(bad, text)
+		}
+	}
+
+	condition := func(is core.ConditionStatus, reason, message string) core.NodeCondition {
+		return core.NodeCondition{
+			Type:    unitsReady,
+			Status:  is,
+			Reason:  reason,
+			Message: message,
+		}
+	}
+
+	switch {
+	case r.reason != "":
+		return condition(core.ConditionFalse, r.reason,
+			strings.Join(append([]string{r.message}, bad...), ", "))
+	case s.Generation == "":
+		return condition(core.ConditionUnknown, "NoConfiguration", "the node has no configuration")
+	case len(bad) > 0:
+		return condition(core.ConditionFalse, "UnhealthyUnits", strings.Join(bad, ", "))
+	case len(busy) > 0:
+		return condition(core.ConditionTrue, "ProgressingUnits", strings.Join(busy, ", "))
+	}
+
+	return condition(core.ConditionTrue, "AllUnitsHealthy", "all units are as wanted")
+}
+
+// upgradeCondition returns the outcome of the newest release that was tried on
+// this node.
+func upgradeCondition(s status.Status) core.NodeCondition {
+	c := core.NodeCondition{
+		Type:    upgradeFailed,
+		Status:  core.ConditionFalse,
+		Reason:  "NoFailure",
+		Message: s.ImageID + " " + s.ImageVersion + " runs",
+	}
+
+	if s.Upgrade == nil {
+		return c
+	}
+
+	for _, f := range s.Upgrade.Failed {
+		if bootentry.CompareVersions(f.Version, s.ImageVersion) > 0 {
+			c.Status = core.ConditionTrue
+			c.Reason = "FellBack"
+			c.Message = fmt.Sprintf(
+				"%s did not stay, %s runs again: %s", f.Version, s.ImageVersion, f.Reason,
+			)
+		}
+	}
+
+	return c
+}
+
+// conditionPatch returns a strategic merge patch of the Node's status that sets
+// its conditions, nil if they are set. It does not add a condition without
+// content: units without a configuration, or upgrades that have not failed. A
+// refusal that an earlier run of the agent reported stays until this run has
+// read a document.
+func conditionPatch(
+	n *core.Node, s status.Status, r refusal, uptime time.Duration, now time.Time,
+) []byte {
+	var changes []core.NodeCondition
+	for _, next := range []core.NodeCondition{unitsCondition(s, r, uptime), upgradeCondition(s)} {
+		next.LastHeartbeatTime = meta.NewTime(now)
+		next.LastTransitionTime = meta.NewTime(now)
+
+		at := slices.IndexFunc(n.Status.Conditions, func(c core.NodeCondition) bool {
+			return c.Type == next.Type
+		})
+		if at < 0 {
+			if next.Type == unitsReady && next.Status != core.ConditionUnknown ||
+				next.Status == core.ConditionTrue {
+				changes = append(changes, next)
+			}
+			continue
+		}
+
+		have := n.Status.Conditions[at]
+		if s.Offered == "" && isRefusalReason(have.Reason) {
+			continue
+		}
+
+		if have.Status == next.Status {
+			next.LastTransitionTime = have.LastTransitionTime
+		}
+
+		if have.Status != next.Status || have.Reason != next.Reason ||
+			have.Message != next.Message {
+			changes = append(changes, next)
+		}
+	}
+
+	if len(changes) == 0 {
+		return nil
+	}
+
+	text, _ := json.Marshal(map[string]any{"status": map[string]any{"conditions": changes}})
+	return text
+}

@@ -1,0 +1,73 @@
+package cluster
+
+import (
+	"encoding/json"
+	"maps"
+
+	core "k8s.io/api/core/v1"
+
+	"github.com/loam-os/loam/agent/status"
+)
+
+// desiredMeta are the labels and annotations that the Node should have. A nil
+// value removes the key.
+type desiredMeta struct {
+	labels, annotations map[string]*string
+}
+
+// desiredMetaOf returns what the Node should say, by the cluster's
+// configuration; p is nil if that is unknown. The annotation of the applied
+// configuration stays while the node is applying another.
+func desiredMetaOf(c Config, n *core.Node, s status.Status, p *pendingConfig) desiredMeta {
+	w := desiredMeta{labels: map[string]*string{}, annotations: map[string]*string{}}
+	role := roleLabel + "worker"
+	if s.ControlPlane {
+		role = roleLabel + "control-plane"
+	}
+
+	w.labels[role] = new(string)
+	if c.Zone != "" {
+		w.labels[zoneLabel] = &c.Zone
+	}
+
+	switch {
+	case p == nil:
+	case s.Version == p.sum:
+		w.annotations[appliedAnnotation] = &p.label
+		if c.KubernetesVersion != "" {
+			w.labels[versionLabel] = &c.KubernetesVersion
+		}
+	case s.Refused && s.Offered == p.sum && n.Annotations[appliedAnnotation] == p.label:
+		w.annotations[appliedAnnotation] = nil // It was reverted.
+	}
+
+	return w
+}
+
+// patch returns a merge patch (RFC 7386) that makes n as desired, nil if it is
+// already.
+func (w desiredMeta) patch(n *core.Node) []byte {
+	changes := map[string]any{}
+	if labels := changed(w.labels, n.Labels); len(labels) > 0 {
+		changes["labels"] = labels
+	}
+	if annotations := changed(w.annotations, n.Annotations); len(annotations) > 0 {
+		changes["annotations"] = annotations
+	}
+
+	if len(changes) == 0 {
+		return nil
+	}
+
+	text, _ := json.Marshal(map[string]any{"metadata": changes}) // Strings only.
+	return text
+}
+
+func changed(want map[string]*string, have map[string]string) map[string]*string {
+	want = maps.Clone(want)
+	maps.DeleteFunc(want, func(key string, value *string) bool {
+		is, ok := have[key]
+		return value == nil && !ok || value != nil && ok && is == *value
+	})
+	return want
+}

@@ -1,0 +1,94 @@
+package cluster
+
+import (
+	"context"
+
+	"github.com/loam-os/loam/agent/inplace"
+)
+
+// releaseAction is what to do with the pending configuration.
+type releaseAction string
+
+const (
+	releaseWait    releaseAction = "wait"
+	releaseAcquire releaseAction = "acquire" // Take the Lease of the rollout, then release.
+	releaseNow     releaseAction = "release"
+)
+
+// decideRelease decides whether the node may have the pending configuration:
+//   - The delay spreads nodes without a serial rollout. A node without a
+//     configuration does not wait.
+//   - A change that needs a drained node waits until it is drained; step is the
+//     next step of the update in place.
+//   - In a serial rollout, nodes take turns.
+func decideRelease(w world, step inplace.Step, t turn) (releaseAction, outcome) {
+	p := w.pending
+	if p == nil || w.released != nil && w.released.sum == p.sum {
+		return releaseWait, outcome{}
+	}
+
+	if at := p.since.Add(w.delay); w.changes() && !p.serial && w.now.Before(at) {
+		return releaseWait, outcome{wake: at}
+	}
+
+	switch {
+	case step == inplace.Await:
+		return releaseWait, outcome{}
+	case !p.serial:
+		return releaseNow, outcome{}
+	case !w.nodeKnown:
+		return releaseWait, outcome{}
+	case !needsTurn(w):
+		return releaseNow, outcome{}
+	}
+
+	switch t.state {
+	case turnOurs:
+		return releaseNow, outcome{}
+	case turnFree:
+		return releaseAcquire, outcome{}
+	case turnTaken:
+		return releaseWait, outcome{wake: w.now.Add(t.rest), blocked: "turn of " + t.holder}
+	}
+	return releaseWait, outcome{}
+}
+
+// needsTurn reports whether the pending configuration would disturb the node's
+// workload. A new node has none. Gardener's authorizer refuses the Lease while
+// there is no Node, so a new node does not wait until it has seen the Lease.
+func needsTurn(w world) bool {
+	if w.node == nil {
+		return false
+	}
+	runs := w.node.Annotations[appliedAnnotation]
+	return w.changes() || runs != "" && runs != w.pending.label
+}
+
+// releaseController releases the pending configuration to the node.
+type releaseController struct {
+	released *released
+	rollout  *rolloutController
+	updates  *updateController
+}
+
+func (c *releaseController) step(ctx context.Context, w *world) (outcome, error) {
+	step := c.updates.updates.next(*w)
+	action, out := decideRelease(*w, step, c.rollout.turn(*w))
+
+	switch action {
+	case releaseWait:
+		return out, nil
+	case releaseAcquire:
+		if ok, err := c.rollout.acquire(ctx, *w); err != nil || !ok {
+			return out, err
+		}
+	}
+
+	if err := c.updates.begin(step, *w); err != nil {
+		return out, err
+	}
+
+	w.released = w.pending
+	c.released.set(w.released)
+	return out, nil
+}

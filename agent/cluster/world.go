@@ -1,0 +1,158 @@
+package cluster
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/loam-os/loam/agent/inplace"
+	"github.com/loam-os/loam/agent/status"
+)
+
+// world is what the controllers decide on: the node and its cluster as they
+// were last seen. Decisions take it by value. The objects that it points to are
+// shared with the watches and must not be changed.
+type world struct {
+	// now is the wall clock, uptime the time since kernel start.
+	now    time.Time
+	uptime time.Duration
+
+	// config is how the cluster is reached, bootID the kernel's boot ID.
+	config Config
+	bootID string
+
+	// status is the last reported status. Its Phase is "" before the first.
+	status status.Status
+
+	// node is nil if it does not exist or, before nodeKnown, if that is
+	// unknown. fresh says that this session has seen it.
+	node      *core.Node
+	nodeKnown bool
+	fresh     bool
+
+	// delay is how long the Node's annotation has changes wait.
+	delay time.Duration
+
+	// secret is the name of the Secret with the configuration. pending is the
+	// configuration in it, nil until it is known, and released the one that the
+	// node was given last, nil for none.
+	secret   string
+	pending  *pendingConfig
+	released *pendingConfig
+
+	// carried is what the running configuration has for the node agent.
+	carried carried
+
+	// ready is the digest of the configuration that the Node may report as
+	// applied, "" for none. reported is the one that it reports, "" before the
+	// first report.
+	ready, reported string
+
+	// updating is the step of an update in place that is under way,
+	// [inplace.Nothing] for none. renewing says that the next certificate is
+	// requested, ending that the session ends once no step is under way.
+	updating         inplace.Step
+	renewing, ending bool
+}
+
+// beginSession forgets what counts for one session only.
+func (w *world) beginSession() {
+	w.fresh = false
+	w.updating = inplace.Nothing
+	w.renewing = false
+	w.ending = false
+}
+
+// isOver reports whether the session ends now.
+func (w world) isOver() bool { return w.ending && w.updating == inplace.Nothing }
+
+// tick sets the clocks. If the wall clock was set back, the delay of the pending
+// configuration begins again.
+func (w *world) tick(now time.Time, uptime time.Duration) {
+	w.now = now
+	w.uptime = uptime
+
+	if w.pending != nil && w.pending.since.After(now) {
+		pending := *w.pending
+		pending.since = now
+		w.pending = &pending
+	}
+}
+
+// setNode records the newest version of the Node, nil if it does not exist.
+func (w *world) setNode(n *core.Node) {
+	w.node = n
+	w.nodeKnown = true
+	w.fresh = true
+	w.delay = delay(n, w.delay)
+}
+
+// setPending records the configuration in the Secret. Its delay does not begin
+// again while the text is the same.
+func (w *world) setPending(p pendingConfig) {
+	if w.pending != nil && w.pending.sum == p.sum {
+		p.since = w.pending.since
+	}
+	w.pending = &p
+}
+
+// changes reports whether the node was given a configuration before.
+func (w world) changes() bool { return w.released != nil && w.released.text != nil }
+
+// labelled returns config with the Kubernetes version that the running
+// configuration carries, if any.
+func (w world) labelled() Config {
+	c := w.config
+	c.KubernetesVersion = cmp.Or(w.carried.kubernetesVersion, c.KubernetesVersion)
+	return c
+}
+
+// link returns l with what the world says of the connection.
+func (w world) link(l status.Cluster) status.Cluster {
+	l.Server = w.config.Server
+	l.Secret = w.secret
+	l.Ready = isNodeReady(w.node)
+	l.Node = ""
+	if w.node != nil {
+		l.Node = w.node.Name
+	}
+	return l
+}
+
+// isStale reports whether n is an older version of the Node than this session
+// has seen. The answer to a patch may be newer than what a watch has.
+func (w world) isStale(n *core.Node) bool { return w.fresh && w.node != nil && isOlder(n, w.node) }
+
+// isOlder reports whether o is an older version of the known object.
+func isOlder(o, known meta.Object) bool {
+	if o.GetUID() != known.GetUID() {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(o.GetResourceVersion(),
+		known.GetResourceVersion())
+	return err == nil && order < 0
+}
+
+// isNodeReady reports whether n has condition Ready=True.
+func isNodeReady(n *core.Node) bool {
+	return n != nil && slices.ContainsFunc(n.Status.Conditions, func(c core.NodeCondition) bool {
+		return c.Type == core.NodeReady && c.Status == core.ConditionTrue
+	})
+}
+
+// delay returns the delay in the Node's annotation, or the previous one if it
+// cannot be read.
+func delay(n *core.Node, before time.Duration) time.Duration {
+	if n == nil {
+		return before
+	}
+	d, err := time.ParseDuration(n.Annotations[delayAnnotation])
+	if err != nil || d < 0 {
+		return before
+	}
+	return d
+}

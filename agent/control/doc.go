@@ -1,0 +1,8 @@
+// Package control connects a command on the node with the agent that owns the
+// node: HTTP with JSON over a unix socket. Both ends implement Node, so a
+// request through the socket is the same as a call of the agent.
+//
+//	loam apply --> Client --HTTP, /run/loam/agent.sock--> Serve --> Node
+//	                                                                 |
+//	outcome or Refusal <---------------------------------------------+
+package control

@@ -1,0 +1,52 @@
+package agent
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/decode"
+	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/metrics"
+	"github.com/loam-os/loam/agent/probe"
+	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/agent/unit"
+)
+
+// host implements [loop.Host] for a node.
+type host struct {
+	node   *node
+	pulled *decode.Images
+	end    context.CancelCauseFunc
+}
+
+// Ready implements [loop.Host].
+func (h host) Ready() error { return unit.Ready() }
+
+// Alive implements [loop.Host].
+func (h host) Alive() error { return unit.Alive() }
+
+// Uptime implements [loop.Host].
+func (h host) Uptime() time.Duration { return h.node.Uptime() }
+
+// Publish writes the status for `loam status` and shows news on the consoles.
+func (h host) Publish(s status.Status, news bool) {
+	s.AgentRSS = metrics.Resident()
+	if err := status.Write(durable.New(h.node.root, nil), s); err != nil {
+		h.node.Log.Error("write the status", zap.Error(err))
+	}
+	if news && h.node.Consoles != nil {
+		h.node.Consoles.Show(s)
+	}
+}
+
+// Reach implements [loop.Host].
+func (h host) Reach(ctx context.Context, p config.Probe) error { return probe.Reach(ctx, p) }
+
+// Proven releases the images that were pulled for the change.
+func (h host) Proven(ctx context.Context) { h.pulled.Release(ctx, h.node.Log) }
+
+// End implements [loop.Host].
+func (h host) End(why error) { h.end(why) }

@@ -1,0 +1,40 @@
+package live
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/loam-os/loam/agent/machine"
+)
+
+// errUnauthenticated says that anybody on the network may have written
+// machine.yaml.
+var errUnauthenticated = errors.New("nothing proves who wrote it")
+
+// authenticate reports whether machine.yaml is the operator's. Every decision
+// that needs to know asks here. The operator has plugged a stick in. What a
+// server sends is from whoever answered first: only the system is verified, by
+// the digests on the kernel's command line.
+func (p Params) authenticate() error {
+	if p.From == FromStick {
+		return nil
+	}
+	return errUnauthenticated
+}
+
+// mayWipe returns an error if an installation would overwrite a disk because a
+// machine.yaml says so that is not authenticated. The kernel's command line,
+// which Secure Boot verifies, may allow it.
+func (p Params) mayWipe(in machine.Install, origin string) error {
+	if in.Wipe == "" || p.Wipe {
+		return nil
+	}
+	if err := p.authenticate(); err != nil {
+		return fmt.Errorf("wipe-not-authenticated: machine.yaml from %s asks to overwrite "+
+			"the disk with serial number %q: %w\n"+
+			"hint: install from a USB stick, or build with loamctl build --network-wipe, "+
+			"which puts %s=%s on the kernel command line", origin, in.Wipe, err,
+			wipeParameter, FromNetwork)
+	}
+	return nil
+}

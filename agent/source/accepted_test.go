@@ -1,0 +1,89 @@
+package source_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/loam-os/loam/agent/source"
+)
+
+// TestTheFirstDocumentStays: once a node has had a machine.yaml, no drive but
+// its own gives it another.
+func TestTheFirstDocumentStays(t *testing.T) {
+	own := fakeDrive{"machine.yaml": "first", "serial": "S1"}
+	edited := fakeDrive{"machine.yaml": "edited", "serial": "S1"}
+	other := fakeDrive{"machine.yaml": "other", "serial": "S2"}
+	nameless := fakeDrive{"machine.yaml": "first"}
+	renamed := fakeDrive{"machine.yaml": "first", "meta-data": "local-hostname: other\n"}
+
+	first := func(d fakeDrive) *source.Accepted {
+		doc, err := source.Find(t.Context(), source.Env{Drives: on(d)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := source.Accept(doc)
+		return &a
+	}
+	esp := source.Accept(source.Document{Kind: source.FromESP, Text: []byte("first")})
+
+	for _, test := range []struct {
+		name     string
+		accepted *source.Accepted
+		drives   []source.Drive
+		want     string // "" for none
+		wantErr  bool
+	}{
+		{"no document yet", nil, []source.Drive{other}, "other", false},
+		{"no document yet, and two drives", nil, []source.Drive{own, other}, "", true},
+		{"the same drive", first(own), []source.Drive{own}, "first", false},
+		{"the same drive, edited", first(own), []source.Drive{edited}, "edited", false},
+		{"the same drive, and another", first(own), []source.Drive{other, own}, "first", false},
+		{"the drive is gone, and another is there", first(own), []source.Drive{other}, "", false},
+		{"the drive is gone", first(own), nil, "", false},
+		{"a drive without a serial number", first(nameless), []source.Drive{nameless}, "first", false},
+		{
+			"a drive without a serial number, and another text",
+			first(nameless),
+			[]source.Drive{fakeDrive{"machine.yaml": "other"}},
+			"",
+			false,
+		},
+		{
+			"a drive without a serial number, and another host name",
+			first(nameless),
+			[]source.Drive{renamed},
+			"",
+			false,
+		},
+		{"a drive with a serial number instead", first(nameless), []source.Drive{own}, "", false},
+		{"the document was on the ESP, which has none now", &esp, []source.Drive{own}, "", false},
+		{"a damaged record", &source.Accepted{}, []source.Drive{own}, "", false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			doc, err := source.Find(t.Context(), source.Env{
+				Drives:   on(test.drives...),
+				Accepted: test.accepted,
+			})
+			if string(doc.Text) != test.want {
+				t.Errorf("%q, want %q", doc.Text, test.want)
+			}
+			if none := errors.Is(err, source.ErrNone); none != (test.want == "" && !test.wantErr) ||
+				(err != nil && !none) != test.wantErr {
+				t.Errorf("error %v", err)
+			}
+		})
+	}
+}
+
+// Another place is of the machine's owner: a hypervisor, or its ESP.
+func TestAnotherPlaceStillCounts(t *testing.T) {
+	a := source.Accept(source.Document{Kind: source.FromDrive, Serial: "S1"})
+	doc, err := source.Find(t.Context(), source.Env{
+		ESP:      fakeESP{"/loam/machine.yaml": "from the ESP"},
+		Drives:   on(fakeDrive{"machine.yaml": "first", "serial": "S1"}),
+		Accepted: &a,
+	})
+	if err != nil || string(doc.Text) != "from the ESP" || doc.Kind != source.FromESP {
+		t.Errorf("%q of %s, %v", doc.Text, doc.Kind, err)
+	}
+}

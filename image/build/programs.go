@@ -1,0 +1,63 @@
+package build
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// programs are the files of the programs of the node while a build goes on.
+type programs struct{ loam, init, live string }
+
+func (p programs) all() []string { return []string{p.loam, p.init, p.live} }
+
+func (p programs) remove() error {
+	var errs []error
+	for _, file := range p.all() {
+		errs = append(errs, os.Remove(file))
+	}
+	return errors.Join(errs...)
+}
+
+// compilePrograms builds the programs of the node in dir.
+func (b *Build) compilePrograms(ctx context.Context, dir string) (programs, error) {
+	p := programs{
+		loam: filepath.Join(dir, "loam"),
+		init: filepath.Join(dir, "init"),
+		live: filepath.Join(dir, "init-live"),
+	}
+
+	return p, b.Steps.Do("loam, init (go build)", "", func(w io.Writer) error {
+		var errs []error
+		for _, file := range p.all() {
+			errs = append(errs, b.compile(ctx, file, w))
+		}
+		return errors.Join(errs...)
+	})
+}
+
+// compile builds the program of the node with the name of file. It carries no
+// commit: the same sources give the same bytes.
+func (b *Build) compile(ctx context.Context, file string, w io.Writer) error {
+	name := filepath.Base(file)
+	args := append([]string{
+		"build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w -buildid=", "-o", file,
+	}, b.BuildFlags...)
+
+	cmd := exec.CommandContext(ctx, "go", append(args, "./cmd/"+name)...)
+	cmd.Dir = b.Source
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+b.Plan.Spec.Arch,
+		"GOAMD64=v1", "GOFLAGS=")
+	cmd.Stdout = w
+	cmd.Stderr = w
+
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("go build %s: %w", name, err)
+	}
+
+	return nil
+}

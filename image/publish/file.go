@@ -1,0 +1,65 @@
+package publish
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// writeFile replaces file: temporary, fsync, rename, fsync of the directory.
+func writeFile(file string, data []byte, mode os.FileMode) error {
+	return replace(file, func(tmp *os.File) error {
+		_, err := tmp.Write(data)
+		return errors.Join(err, tmp.Chmod(mode))
+	})
+}
+
+// linkFile gives the file at from the name to as well; on another file system,
+// a copy.
+func linkFile(to, from string) error {
+	tmp := to + ".new"
+	if err := os.Remove(tmp); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if os.Link(from, tmp) == nil {
+		return errors.Join(os.Rename(tmp, to), syncDir(filepath.Dir(to)))
+	}
+	return CopyFile(to, from)
+}
+
+// CopyFile replaces the file to by a copy, completely or not at all.
+func CopyFile(to, from string) error {
+	src, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	return replace(to, func(tmp *os.File) error {
+		_, err := io.Copy(tmp, src)
+		return errors.Join(err, tmp.Chmod(0o644))
+	})
+}
+
+func replace(file string, write func(*os.File) error) error {
+	tmp, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+".*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name()) // not there any more after the rename
+
+	if err := errors.Join(write(tmp), tmp.Sync(), tmp.Close()); err != nil {
+		return fmt.Errorf("write %s: %w", file, err)
+	}
+
+	return errors.Join(os.Rename(tmp.Name(), file), syncDir(filepath.Dir(file)))
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,83 @@
+package publish
+
+import (
+	"crypto/ed25519"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/theupdateframework/go-tuf/v2/metadata"
+
+	"github.com/loam-os/loam/image/repository"
+)
+
+// SignPermit permits a release of the repository in dir until a time, to a node,
+// or to all if node is "".
+func SignPermit(
+	dir string, keys Keys, version, node string, until time.Time,
+) (repository.Permit, []byte, error) {
+	news, err := read(dir)
+	if err != nil {
+		return repository.Permit{}, nil, err
+	}
+
+	all := news.Releases
+	at := slices.IndexFunc(all, func(r repository.Release) bool { return r.Version == version })
+	if at < 0 {
+		return repository.Permit{}, nil, fmt.Errorf("repository %s: no version %q\n"+
+			"hint: only what is published can be permitted", dir, version)
+	}
+
+	p := repository.Permit{
+		ImageID: all[at].ImageID,
+		Version: version,
+		Node:    node,
+		Expires: until.UTC().Truncate(time.Second),
+	}
+
+	payload, err := json.Marshal(p)
+	if err != nil {
+		return repository.Permit{}, nil, err
+	}
+
+	text, err := enveloped(repository.PermitType, payload, keys.Targets)
+	if err != nil {
+		return p, text, err
+	}
+
+	// The key may be another repository's. The time is not what is in question.
+	news.Time = p.Expires
+	_, err = news.Permit(text)
+
+	return p, text, err
+}
+
+// enveloped signs a payload.
+func enveloped(kind string, payload []byte, keys ...ed25519.PrivateKey) ([]byte, error) {
+	e := repository.Envelope{PayloadType: kind, Payload: payload}
+	for _, key := range keys {
+		if key == nil {
+			return nil, errors.New("sign a permit: no such key in the directory of keys")
+		}
+
+		public, err := metadata.KeyFromPublicKey(key.Public())
+		if err != nil {
+			return nil, err
+		}
+
+		id, err := public.ID()
+		if err != nil {
+			return nil, err
+		}
+
+		e.Signatures = append(e.Signatures, repository.EnvelopeSignature{
+			KeyID: id,
+			Sig:   ed25519.Sign(key, e.PAE()),
+		})
+	}
+
+	text, err := json.MarshalIndent(e, "", "  ")
+	return append(text, '\n'), err
+}

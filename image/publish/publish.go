@@ -1,0 +1,218 @@
+// Package publish writes repositories of updates, which nodes read by
+// image/repository: [Init] makes one, [Publish] adds a release, [Refresh] shows
+// nodes that it is not frozen, [Rotate] replaces its keys, [SignPermit] allows
+// an older release. It needs the private [Keys], and no node links it.
+//
+//	update.Bundle --> pack, root, verity, UKI, SHA256SUMS    nobody looks yet
+//	      |
+//	      v
+//	    index --> targets.json --> snapshot.json --> timestamp.json
+//	                                                 from here on, nodes see it
+//
+// A publisher reads the repository as a node does before it adds anything.
+// image/publish/distribute copies a repository to where nodes find it.
+package publish
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/loam-os/loam/image/bundle"
+	"github.com/loam-os/loam/image/repository"
+	"github.com/loam-os/loam/image/update"
+	"github.com/loam-os/loam/partitions"
+	"github.com/loam-os/loam/partitions/verity"
+)
+
+// Publish adds a release to the repository in dir. Readers see either all of it
+// or nothing. What is published already is no error, but other content under
+// the same name is: nodes remember a version that failed, and files must not
+// change while they are fetched.
+func Publish(
+	dir string, keys Keys, b update.Bundle, e Expiries, now time.Time,
+) (repository.Release, error) {
+	unlock, err := Lock(dir)
+	if err != nil {
+		return repository.Release{}, err
+	}
+	defer unlock()
+
+	st, err := readState(dir)
+	if err != nil {
+		return repository.Release{}, err
+	}
+
+	text, err := b.Index.Encode()
+	if err != nil {
+		return repository.Release{}, err
+	}
+
+	r, target, err := repository.Describe(b.Index, text)
+	if err != nil {
+		return repository.Release{}, err
+	}
+
+	if have, ok := st.targets.Signed.Targets[r.Index]; ok {
+		if have.Hashes["sha256"].String() == r.IndexSHA256 {
+			return r, nil
+		}
+		return repository.Release{}, fmt.Errorf(
+			"repository %s: %s is published already, with other content\nhint: "+
+				"a new release has a new IMAGE_VERSION; each profile has its own repository",
+			dir,
+			r.Base(),
+		)
+	}
+
+	if err := place(dir, b, r, text); err != nil {
+		return repository.Release{}, fmt.Errorf("publish %s: %w", r.Index, err)
+	}
+
+	st.targets.Signed.Targets[r.Index] = target
+	s := signer{
+		dir:      dir,
+		keys:     keys,
+		expiries: e,
+		now:      now,
+	}
+	if err := s.commit(st, func() error { return nil }); err != nil {
+		return repository.Release{}, fmt.Errorf("publish %s: %w", r.Index, err)
+	}
+
+	return r, nil
+}
+
+// Refresh signs a new timestamp, so that nodes know the repository is not
+// frozen.
+func Refresh(dir string, keys Keys, e Expiries, now time.Time) error {
+	unlock, err := Lock(dir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+
+	st, err := readState(dir)
+	if err != nil {
+		return err
+	}
+	if err := (signer{dir: dir, keys: keys, expiries: e, now: now}).stamp(st); err != nil {
+		return fmt.Errorf("repository %s: %w", dir, err)
+	}
+
+	return nil
+}
+
+// place puts the files of a release where the metadata will say they are.
+func place(dir string, b update.Bundle, r repository.Release, index []byte) error {
+	base := r.Base()
+
+	// PARTUUIDs by the Discoverable Partitions Specification: first and second
+	// half of the root hash.
+	root := base + "_" + b.Index.RootHash[:32] + ".root"
+	verity := base + "_" + b.Index.RootHash[32:] + ".verity"
+	sums := map[string]string{
+		base + ".efi": b.Index.UKI.SHA256,
+		root:          b.Index.Root.SHA256,
+		verity:        b.Index.Verity.SHA256,
+	}
+	if err := placeSignature(dir, base, b.Index, sums); err != nil {
+		return err
+	}
+
+	for _, f := range []struct {
+		name, from string
+		size       int64
+	}{
+		{b.Index.Pack.Name, b.Pack, b.Index.Pack.Size},
+		{root, b.Root, b.Index.Root.Size}, {verity, b.Verity, b.Index.Verity.Size},
+		{base + ".efi", b.UKI, b.Index.UKI.Size},
+	} {
+		if info, err := os.Stat(f.from); err != nil || info.Size() != f.size {
+			return errors.Join(err, fmt.Errorf("%s: not the %d bytes of the index", f.from, f.size))
+		}
+		if err := linkFile(filepath.Join(dir, f.name), f.from); err != nil {
+			return err
+		}
+	}
+
+	if err := addSums(b, dir, sums); err != nil {
+		return err
+	}
+
+	return writeFile(filepath.Join(dir, r.Stored()), index, 0o644)
+}
+
+// placeSignature makes of the signature of the root hash, if there is one, the
+// file that fills its partition.
+func placeSignature(dir, base string, ix bundle.Index, sums map[string]string) error {
+	if ix.Signature == nil {
+		return nil
+	}
+
+	content, err := ix.Signature.Encode()
+	if err != nil {
+		return err
+	}
+
+	hash, err := verity.ParseRootHash(ix.RootHash)
+	if err != nil {
+		return err
+	}
+
+	id := partitions.SigUUID(hash)
+	name := base + "_" + hex.EncodeToString(id[:]) + ".verity-sig"
+	sums[name] = fmt.Sprintf("%x", sha256.Sum256(content))
+
+	return writeFile(filepath.Join(dir, name), content, 0o644)
+}
+
+// sumsName is the list of digests that systemd-sysupdate reads, sumsSignature
+// what it verifies that by.
+const sumsName, sumsSignature = "SHA256SUMS", "SHA256SUMS.gpg"
+
+// addSums adds files to the SHA256SUMS of a directory, as sha256sum(1) writes
+// it, sorted by name. A file that is in it has the new sum.
+func addSums(b update.Bundle, dir string, sums map[string]string) error {
+	old, err := os.ReadFile(filepath.Join(dir, sumsName))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+
+	for line := range strings.Lines(string(old)) {
+		sum, name, ok := strings.Cut(strings.TrimSpace(line), "  ")
+		if _, again := sums[name]; ok && !again {
+			sums[name] = sum
+		}
+	}
+
+	var text strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(sums)) {
+		fmt.Fprintf(&text, "%s  %s\n", sums[name], name)
+	}
+
+	if b.SignSums == nil {
+		if _, err := os.Stat(filepath.Join(dir, sumsSignature)); err == nil {
+			return fmt.Errorf("%s is signed, and would not be any longer\n"+
+				"hint: --sums-key signs it again", sumsName)
+		}
+		return writeFile(filepath.Join(dir, sumsName), []byte(text.String()), 0o644)
+	}
+
+	signature, err := b.SignSums([]byte(text.String()))
+	if err != nil {
+		return fmt.Errorf("%s: %w", sumsName, err)
+	}
+
+	// Between the two, who verifies it takes nothing, and a publication that
+	// was cut off there is done again.
+	return errors.Join(writeFile(filepath.Join(dir, sumsName), []byte(text.String()), 0o644),
+		writeFile(filepath.Join(dir, sumsSignature), signature, 0o644))
+}

@@ -1,0 +1,136 @@
+// Package update makes the update bundle of a build, and reads it again: the
+// pack and index of image/bundle, as files beside those that they are made of.
+// The builder and image/sign use [Write], the publisher uses [Read].
+package update
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/loam-os/loam/firmware/authenticode"
+	"github.com/loam-os/loam/image"
+	"github.com/loam-os/loam/image/bundle"
+	"github.com/loam-os/loam/image/manifest"
+	"github.com/loam-os/loam/image/output"
+	"github.com/loam-os/loam/partitions/verity"
+)
+
+// Write makes the update bundle of the files in dir whose names begin
+// with base.
+func Write(dir, base string, about bundle.Sources) error {
+	b := bundleIn(dir, base)
+	if err := b.Write(about); err != nil {
+		return err
+	}
+
+	var err error
+	b.Index.Authenticode, err = authenticode.ReadFile(b.UKI)
+	if err != nil {
+		return err
+	}
+
+	text, err := b.Index.Encode()
+	if err != nil {
+		return err
+	}
+
+	return os.WriteFile(filepath.Join(dir, base+image.IndexSuffix), text, 0o644)
+}
+
+func bundleIn(dir, base string) Bundle {
+	path := filepath.Join(dir, base)
+	return Bundle{
+		Pack:   path + image.PackSuffix,
+		Root:   path + ".root",
+		Verity: path + ".verity",
+		UKI:    path + ".efi",
+	}
+}
+
+// Read returns the update bundle of the build in dir. It checks that the files
+// are those of the manifest.
+func Read(dir string) (Bundle, error) {
+	m, _, err := output.ReadManifest(dir)
+	if err != nil {
+		return Bundle{}, err
+	}
+
+	b, claims, err := read(dir, m)
+	if err != nil {
+		return b, err
+	}
+	if err := output.Check(dir, claims); err != nil {
+		return b, fmt.Errorf("%w\nhint: loamctl verify %s checks the whole build", err, dir)
+	}
+
+	return b, nil
+}
+
+// Check checks that the update bundle belongs to the build in dir, and has the
+// signature of the root hash if there is one.
+func Check(dir string, m manifest.Manifest, signature *verity.Signature) error {
+	b, _, err := read(dir, m)
+	if err == nil && !reflect.DeepEqual(b.Index.Signature, signature) {
+		err = fmt.Errorf("%s: its signature of the root hash differs from the build",
+			filepath.Base(b.Pack))
+	}
+	return err
+}
+
+// read reads the index, and compares it with the manifest. It returns what the
+// manifest says about the files of the bundle.
+func read(
+	dir string, m manifest.Manifest,
+) (b Bundle, claims []manifest.File, err error) {
+	pack, ok := m.Output(image.PackSuffix)
+	if !ok {
+		return b, nil, fmt.Errorf("%s: no file *%s\n"+
+			"hint: build it again: builds of before have no update bundle",
+			image.ManifestName, image.PackSuffix)
+	}
+
+	base := strings.TrimSuffix(filepath.Base(pack.Name), image.PackSuffix)
+	b = bundleIn(dir, base)
+	text, err := os.ReadFile(filepath.Join(dir, base+image.IndexSuffix))
+	if err != nil {
+		return b, nil, err
+	}
+
+	b.Index, err = bundle.Parse(text)
+	if err != nil {
+		return b, nil, err
+	}
+
+	ix := b.Index
+	have := []string{
+		ix.ImageID, ix.Version, ix.Arch, ix.Profile, ix.RootHash,
+	}
+
+	want := []string{m.ImageID, m.Version, m.Arch, m.Profile, m.RootHash}
+	if !slices.Equal(have, want) {
+		return b, nil, fmt.Errorf("%s: about %q, manifest: %q", base+image.IndexSuffix, have, want)
+	}
+
+	for _, part := range []struct {
+		suffix, sum string
+		size        int64
+	}{
+		{image.PackSuffix, ix.Pack.SHA256, ix.Pack.Size},
+		{".root", ix.Root.SHA256, ix.Root.Size},
+		{".verity", ix.Verity.SHA256, ix.Verity.Size},
+		{".efi", ix.UKI.SHA256, ix.UKI.Size},
+	} {
+		claim := manifest.File{Name: base + part.suffix, Size: part.size, SHA256: part.sum}
+		if !slices.Contains(m.Files, claim) {
+			return b, nil, fmt.Errorf("%s: %s of %d bytes, SHA-256 %s: the manifest says otherwise",
+				base+image.IndexSuffix, claim.Name, claim.Size, claim.SHA256)
+		}
+		claims = append(claims, claim)
+	}
+
+	return b, claims, nil
+}

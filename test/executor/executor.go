@@ -1,0 +1,50 @@
+// Package executor makes executors for tests, on a root directory and a
+// systemd, real or not.
+package executor
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/loam-os/loam/agent/apply"
+	"github.com/loam-os/loam/agent/durable"
+)
+
+// Node is what an executor works on.
+type Node struct {
+	Root, Image *os.Root
+	Units       apply.Units
+	Uptime      func() time.Duration
+
+	// Hook is called before each durable step; nil for none.
+	Hook durable.Hook
+}
+
+// Start returns the executor of an agent that starts on the node. It works
+// until the test ends.
+func (n Node) Start(t testing.TB) *apply.Executor {
+	t.Helper()
+	if err := n.Root.MkdirAll("var/lib/loam", 0o755); err != nil {
+		t.Fatal(err)
+	}
+
+	state, err := n.Root.OpenRoot("var/lib/loam")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { state.Close() })
+
+	return &apply.Executor{
+		State:     durable.New(state, n.Hook),
+		Node:      durable.New(n.Root, n.Hook),
+		Image:     n.Image.FS(),
+		Units:     n.Units,
+		OSVersion: "0.1.0",
+		BootID:    "boot-1",
+		JobWait:   time.Minute,
+		Limit:     time.Minute,
+		Now:       func() time.Time { return time.Unix(0, 0) },
+		Uptime:    n.Uptime,
+	}
+}

@@ -1,0 +1,39 @@
+// Package files writes and lists the files of a test.
+package files
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// Write writes a file that only its owner reads, and makes its directory.
+func Write(t testing.TB, name, text string) {
+	t.Helper()
+	err := errors.Join(
+		os.MkdirAll(filepath.Dir(name), 0o755),
+		os.WriteFile(name, []byte(text), 0o600),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Names returns the names of everything beneath dir, relative to it and sorted.
+func Names(t testing.TB, dir string) []string {
+	t.Helper()
+	var names []string
+	err := fs.WalkDir(os.DirFS(dir), ".", func(name string, _ fs.DirEntry, err error) error {
+		if name != "." {
+			names = append(names, name)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return names
+}
