@@ -25,7 +25,7 @@ func TestJudge(t *testing.T) {
 	}
 
 	lan := network.Files{
-		"10-loam-lan.network": "[Match]\nDriver=igb\n\n" +
+		"10-loam-lan.network": "[Match]\nProperty=ID_NET_DRIVER=igb\n\n" +
 			"[Network]\n",
 		network.Default: "",
 	}
@@ -68,7 +68,7 @@ func TestJudge(t *testing.T) {
 			"no such NIC",
 			lan,
 			nil,
-			[]string{"lan: this machine has no such NIC, or another entry means it: Driver=igb"},
+			[]string{"lan: this machine has no such NIC, or another entry means it: Property=ID_NET_DRIVER=igb"},
 		},
 		{
 			"a bond that the kernel does not know",
