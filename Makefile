@@ -70,8 +70,8 @@ test: image next style ## all that CI runs: unit tests, judges on the image, the
 	@go run ./test/cluster/build
 	@go run ./test/shoot/build
 	@cd $(extension) && CI=true go test -vet=off -trimpath ./...
-	. build/judges/env && CI=true go test -vet=off -timeout 30m $(others)
-	. build/judges/env && CI=true LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next go test -vet=off -parallel 2 -timeout 40m $(machines)
+	. build/judges/env && CI=true go test -vet=off -timeout 40m $(others)
+	. build/judges/env && CI=true LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next go test -vet=off -parallel 2 -timeout 60m $(machines)
 
 test-places: next ## boot from every disk and network, with machine.yaml from every place; metal and cloud, amd64 and arm64 (2 hours)
 	@for build in amd64-metal arm64-metal arm64-cloud $(ARCH)-$(PROFILE); do $(MAKE) places ARCH=$${build%-*} PROFILE=$${build#*-} || exit 1; done
