@@ -7,6 +7,7 @@ import (
 
 	"github.com/loam-os/loam/firmware/bootentry"
 	"github.com/loam-os/loam/firmware/osrelease"
+	"github.com/loam-os/loam/hint"
 )
 
 // Spec is what to build.
@@ -56,13 +57,13 @@ const Metal = "metal"
 // Validate returns an error for what cannot be built. It names the choices.
 func (s Spec) Validate() error {
 	if !slices.Contains(Architectures(), s.Arch) {
-		return fmt.Errorf("architecture %q: unknown\nhint: %s",
-			s.Arch, strings.Join(Architectures(), " or "))
+		return hint.With(fmt.Errorf("architecture %q: unknown", s.Arch),
+			"%s", strings.Join(Architectures(), " or "))
 	}
 
 	if !slices.Contains(Profiles(), s.Profile) {
-		return fmt.Errorf("profile %q: unknown\nhint: %s",
-			s.Profile, strings.Join(Profiles(), " or "))
+		return hint.With(fmt.Errorf("profile %q: unknown", s.Profile),
+			"%s", strings.Join(Profiles(), " or "))
 	}
 
 	if !slices.Contains(SectorSizes(), s.SectorSize) {

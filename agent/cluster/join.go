@@ -3,12 +3,12 @@ package cluster
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/loam-os/loam/hint"
 	"go.uber.org/zap"
 )
 
@@ -20,18 +20,18 @@ const (
 		"it takes no bootstrap token of a machine that has one"
 )
 
-var errNoToken = errors.New("no valid certificate and no bootstrap token; hint: " + tokenHint +
-	"; " + nodeHint)
+var errNoToken = hint.With(errors.New("no valid certificate and no bootstrap token"),
+	"%s; %s", tokenHint, nodeHint)
 
 // joinHint adds a hint to an error from requesting a certificate with a
 // bootstrap token.
 func joinHint(err error) error {
 	switch {
 	case errors.Is(err, ErrDenied):
-		return fmt.Errorf("%w; hint: %s", err, nodeHint)
+		return hint.With(err, "%s", nodeHint)
 	case apierrors.IsUnauthorized(err):
-		return fmt.Errorf("%w; hint: the bootstrap token is unknown or has expired: %s; %s",
-			err, tokenHint, nodeHint)
+		return hint.With(err, "the bootstrap token is unknown or has expired: %s; %s",
+			tokenHint, nodeHint)
 	}
 	return err
 }

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/hint"
 )
 
 // link is the state of the connection to the API server.
@@ -60,7 +61,7 @@ func (l *link) record(key string, err error, now time.Time) {
 				state.Connected = false
 				state.Since = now
 			}
-			state.Problem = err.Error()
+			state.Problem = hint.Line(err)
 			return
 		}
 
@@ -72,7 +73,7 @@ func (l *link) record(key string, err error, now time.Time) {
 
 		delete(l.problems, key)
 		if err != nil && !apierrors.IsConflict(err) {
-			l.problems[key] = err.Error()
+			l.problems[key] = hint.Line(err)
 		}
 
 		state.Problem = l.firstProblem()

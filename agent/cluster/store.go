@@ -16,6 +16,7 @@ import (
 
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/inplace"
+	"github.com/loam-os/loam/hint"
 )
 
 // Directory is where the node keeps its identity, as the reference does.
@@ -155,8 +156,8 @@ func (k credentialStore) record() (r inplace.Record, ok bool, err error) {
 	ok, err = durable.ReadJSON(k.dir.Root().FS(), recordName, &r)
 	switch {
 	case errors.Is(err, durable.ErrCorrupt):
-		err = fmt.Errorf("/%s is damaged: %w; hint: remove it once the node runs its configuration",
-			recordName, err)
+		err = hint.With(fmt.Errorf("/%s is damaged: %w", recordName, err),
+			"remove it once the node runs its configuration")
 	case err != nil:
 		err = fmt.Errorf("read the record of updates in place: %w", err)
 	}

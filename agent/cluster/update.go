@@ -12,6 +12,7 @@ import (
 	core "k8s.io/api/core/v1"
 
 	"github.com/loam-os/loam/agent/inplace"
+	"github.com/loam-os/loam/hint"
 )
 
 // Labels, annotations and the condition of an update in place (Gardener
@@ -66,7 +67,7 @@ type updateFailure struct {
 func loadUpdates(store credentialStore, log *zap.Logger) updates {
 	record, ok, err := store.record()
 	if err != nil {
-		log.Error("updates in place", zap.Error(err))
+		log.Error("updates in place", zap.Error(err), zap.String("hint", hint.Of(err)))
 		return updates{record: inplace.Record{Version: unknownVersion}, hasRecord: true}
 	}
 	return updates{record: record, hasRecord: ok}
@@ -186,7 +187,7 @@ func (u updates) decide(w world) updateDecision {
 // waitsFor says what the pending update changes and why it waits.
 func (u updates) waitsFor(w world) string {
 	if err := w.pending.unclear; err != nil {
-		return err.Error()
+		return hint.Line(err)
 	}
 
 	changes := inplace.Diff(u.record.Done, *w.pending.update, w.status.ImageVersion).String()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/loam-os/loam/agent/machine"
+	"github.com/loam-os/loam/hint"
 )
 
 // errUnauthenticated says that anybody on the network may have written
@@ -30,11 +31,12 @@ func (p Params) mayWipe(in machine.Install, origin string) error {
 		return nil
 	}
 	if err := p.authenticate(); err != nil {
-		return fmt.Errorf("wipe-not-authenticated: machine.yaml from %s asks to overwrite "+
-			"the disk with serial number %q: %w\n"+
-			"hint: install from a USB stick, or build with loamctl build --network-wipe, "+
-			"which puts %s=%s on the kernel command line", origin, in.Wipe, err,
-			wipeParameter, FromNetwork)
+		return hint.With(
+			fmt.Errorf("wipe-not-authenticated: machine.yaml from %s asks to overwrite the "+
+				"disk with serial number %q: %w", origin, in.Wipe, err),
+			"install from a USB stick, or build with loamctl build --network-wipe, which "+
+				"puts %s=%s on the kernel command line", wipeParameter, FromNetwork,
+		)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/loam-os/loam/agent/machine"
+	"github.com/loam-os/loam/hint"
 )
 
 // TestNobodyOnTheNetworkWipesADisk, unless the maker of the image allows it.
@@ -30,9 +31,9 @@ func TestNobodyOnTheNetworkWipesADisk(t *testing.T) {
 			if errors.Is(err, errUnauthenticated) != test.refused || (err != nil) != test.refused {
 				t.Fatalf("%v", err)
 			}
-			if test.refused && (!strings.HasPrefix(err.Error(),
+			if test.refused && (!strings.HasPrefix(hint.Text(err),
 				"wipe-not-authenticated: machine.yaml from http://192.0.2.1:8080 ") ||
-				!strings.Contains(err.Error(), "\nhint: install from a USB stick")) {
+				!strings.Contains(hint.Text(err), "\nhint: install from a USB stick")) {
 				t.Errorf("%v", err)
 			}
 		})

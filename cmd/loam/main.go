@@ -34,7 +34,7 @@ func exitCode(err error) int {
 // message returns what a user sees of an error.
 func message(err error, uid int) string {
 	text := hint.Text(err)
-	// Some packages still write hints into texts.
+	// An answer of the agent has its hints in the text.
 	hinted := strings.Contains(text, "hint: ")
 	if errors.Is(err, fs.ErrPermission) && uid != 0 && !hinted {
 		text = hint.Text(hint.With(err, "only root may"))

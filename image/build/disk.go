@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/loam-os/loam/firmware/loader"
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/image"
 	"github.com/loam-os/loam/image/esp"
 	"github.com/loam-os/loam/image/manifest"
@@ -98,9 +99,8 @@ func writePart(disk *os.File, part gpt.Partition, file string) error {
 	}
 
 	if info.Size() > part.Size {
-		return fmt.Errorf("%s: %d MiB, its partition has %d MiB\n"+
-			"hint: leave packages out, or make the slots larger in partitions/*.conf", file,
-			info.Size()>>20, part.Size>>20)
+		return hint.With(fmt.Errorf("%s: %d MiB, its partition has %d MiB", file, info.Size()>>20, part.Size>>20),
+			"leave packages out, or make the slots larger in partitions/*.conf")
 	}
 
 	if _, err := io.Copy(io.NewOffsetWriter(disk, part.Start), in); err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/image/qcow2"
 	"github.com/loam-os/loam/partitions/sparse"
 )
@@ -99,8 +100,8 @@ func imageIn(name string) (string, error) {
 		return strings.HasSuffix(file, ".usb.raw")
 	})
 	if err == nil && len(found) != 1 {
-		err = fmt.Errorf("%s: %d files *.raw, want one\nhint: name the image itself",
-			name, len(found))
+		err = hint.With(fmt.Errorf("%s: %d files *.raw, want one", name, len(found)),
+			"name the image itself")
 	}
 
 	if err != nil {
@@ -163,8 +164,8 @@ func (s *Source) unpack(f *os.File) error {
 
 	s.Size, err = sparse.Write(raw, z)
 	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return errors.New("the packed data is cut off\n" +
-			"hint: get it again, and compare it with SHA256SUMS")
+		return hint.With(errors.New("the packed data is cut off"),
+			"get it again, and compare it with SHA256SUMS")
 	}
 
 	return err

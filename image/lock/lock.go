@@ -19,6 +19,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/loam-os/loam/hint"
 )
 
 // Stale is the age from which on a build warns of a lock.
@@ -57,8 +59,8 @@ func compare(a, b Package) int {
 func Read(name string) (File, error) {
 	text, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return File{}, fmt.Errorf("versions of the packages: %w\n"+
-			"hint: `loamctl build --update-packages` writes the file, with today's", err)
+		return File{}, hint.With(fmt.Errorf("versions of the packages: %w", err),
+			"`loamctl build --update-packages` writes the file, with today's")
 	}
 	if err != nil {
 		return File{}, fmt.Errorf("versions of the packages: %w", err)
@@ -256,7 +258,7 @@ const shown = 5
 
 func (e *MissingError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d packages of the lock are not to be had:", len(e.Problems))
+	fmt.Fprintf(&b, "%d packages of the lock cannot be downloaded:", len(e.Problems))
 	for i, p := range e.Problems {
 		if i == shown {
 			fmt.Fprintf(&b, "\n  and %d more", len(e.Problems)-shown)
@@ -265,8 +267,13 @@ func (e *MissingError) Error() string {
 		fmt.Fprintf(&b, "\n  %s", p)
 	}
 
-	b.WriteString("\nhint: `loamctl build --update-packages` takes today's packages; for these, " +
-		"--mirror http://snapshot.debian.org/archive/debian/TIME, with the date of the lock " +
-		"as TIME (20261123T021407Z)")
 	return b.String()
+}
+
+// NewMissingError returns a [MissingError] with a hint.
+func NewMissingError(problems []error) error {
+	return hint.With(&MissingError{Problems: problems},
+		"`loamctl build --update-packages` takes today's packages; for these, "+
+			"--mirror http://snapshot.debian.org/archive/debian/TIME, with the date of the lock "+
+			"as TIME (20261123T021407Z)")
 }

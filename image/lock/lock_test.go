@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/loam-os/loam/hint"
 )
 
 var date = time.Date(2026, 11, 23, 2, 14, 7, 0, time.UTC)
@@ -148,12 +150,12 @@ func TestMissing(t *testing.T) {
 }
 
 func TestMissingErrorSaysWhatToDo(t *testing.T) {
-	e := &MissingError{}
+	var problems []error
 	for range 7 {
-		e.Problems = append(e.Problems, errors.New("openssl is gone"))
+		problems = append(problems, errors.New("openssl is gone"))
 	}
 
-	got := e.Error()
+	got := hint.Text(NewMissingError(problems))
 	for _, want := range []string{
 		"7 packages", "\n  openssl is gone", "\n  and 2 more", "--update-packages",
 		"--mirror http://snapshot.debian.org/archive/debian/",
@@ -166,7 +168,7 @@ func TestMissingErrorSaysWhatToDo(t *testing.T) {
 
 func TestReadSaysHowToMakeOne(t *testing.T) {
 	_, err := Read(filepath.Join(t.TempDir(), "packages.lock"))
-	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "--update-packages") {
+	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(hint.Text(err), "--update-packages") {
 		t.Error(err)
 	}
 }

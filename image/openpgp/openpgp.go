@@ -13,6 +13,8 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp"
 	"github.com/ProtonMail/go-crypto/openpgp/armor"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
+
+	"github.com/loam-os/loam/hint"
 )
 
 // Key signs.
@@ -31,8 +33,8 @@ func ReadKey(file string, now time.Time, unlock func(file string) ([]byte, error
 	}
 
 	if len(all) != 1 || all[0].PrivateKey == nil {
-		return Key{}, fmt.Errorf("%s: want one private OpenPGP key\n"+
-			"hint: `gpg --export-secret-keys KEY > %[1]s` writes it", file)
+		return Key{}, hint.With(fmt.Errorf("%s: want one private OpenPGP key", file),
+			"`gpg --export-secret-keys KEY > %s` writes it", file)
 	}
 
 	k := Key{entity: all[0]}
@@ -46,8 +48,10 @@ func ReadKey(file string, now time.Time, unlock func(file string) ([]byte, error
 	case packet.PubKeyAlgoRSA, packet.PubKeyAlgoRSASignOnly, packet.PubKeyAlgoEdDSA,
 		packet.PubKeyAlgoEd25519:
 	default:
-		return Key{}, fmt.Errorf("%s: a key of algorithm %d signs the same in another way each "+
-			"time\nhint: take one of RSA or Ed25519", file, k.key.PublicKey.PubKeyAlgo)
+		return Key{}, hint.With(
+			fmt.Errorf("%s: a key of algorithm %d signs the same in another way each time",
+				file, k.key.PublicKey.PubKeyAlgo),
+			"take one of RSA or Ed25519")
 	}
 
 	if k.key.PublicKey.Version != 4 {

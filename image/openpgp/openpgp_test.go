@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/test/judge"
 )
 
@@ -144,7 +145,7 @@ func TestKeysThatDoNotDoAreRefused(t *testing.T) {
 		{"no file", noKey + "-", "no such file"},
 	} {
 		_, err := ReadKey(tc.file, time.Now(), nobody)
-		if err == nil || !strings.Contains(err.Error(), tc.err) {
+		if err == nil || !strings.Contains(hint.Text(err), tc.err) {
 			t.Errorf("%s: %v", tc.name, err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/image"
 )
 
@@ -17,8 +18,8 @@ import (
 func Lock(out string) (unlock func(), err error) {
 	if entries, err := os.ReadDir(out); err == nil && len(entries) > 0 {
 		if _, err := os.Stat(filepath.Join(out, image.ManifestName)); err != nil {
-			return nil, fmt.Errorf("%s: not empty, and not a build\n"+
-				"hint: name another directory with --out; a build replaces it whole", out)
+			return nil, hint.With(fmt.Errorf("%s: not empty, and not a build", out),
+				"name another directory with --out; a build replaces it whole")
 		}
 	}
 

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/theupdateframework/go-tuf/v2/metadata"
 
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/image/repository"
 )
 
@@ -239,7 +240,7 @@ func TestAttacks(t *testing.T) {
 
 			list, err := f.update()
 			if !errors.Is(err, tc.want) || !strings.Contains(err.Error(), tc.err) ||
-				!strings.Contains(err.Error(), "\nhint: ") || list != nil {
+				!strings.Contains(hint.Text(err), "\nhint: ") || list != nil {
 				t.Fatalf("%v, error %v\nwant %v, %q and a hint", list, err, tc.want, tc.err)
 			}
 
@@ -333,7 +334,7 @@ func TestFetchRefuses(t *testing.T) {
 			tc.attack(f, &r)
 
 			_, err := r.Fetch(t.Context(), f.store())
-			if !errors.Is(err, tc.want) || !strings.Contains(err.Error(), "\nhint: ") {
+			if !errors.Is(err, tc.want) || !strings.Contains(hint.Text(err), "\nhint: ") {
 				t.Errorf("error %v, want %v", err, tc.want)
 			}
 		})

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/loam-os/loam/hint"
 	"github.com/theupdateframework/go-tuf/v2/metadata"
 )
 
@@ -175,8 +176,9 @@ func enough(root *metadata.Metadata[metadata.RootType], keys []ed25519.PrivateKe
 	}
 
 	if n < role.Threshold {
-		return fmt.Errorf("root.json: %d of its root keys are here, it takes %d\n"+
-			"hint: put the others beside them", n, role.Threshold)
+		return hint.With(
+			fmt.Errorf("root.json: %d of its root keys are here, it takes %d", n, role.Threshold),
+			"put the others beside them")
 	}
 
 	return nil

@@ -7,6 +7,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"github.com/loam-os/loam/hint"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -26,8 +27,8 @@ type Keys struct {
 func NewKeys(dir string, roots int) (Keys, error) {
 	if have, err := LoadKeys(dir); err != nil || have.any() {
 		return Keys{}, errors.Join(err,
-			fmt.Errorf("keys: %s has some already\n"+
-				"hint: keys are never replaced by new ones; name another directory", dir))
+			hint.With(fmt.Errorf("keys: %s has some already", dir),
+				"keys are never replaced by new ones; name another directory"))
 	}
 
 	if err := os.MkdirAll(dir, 0o700); err != nil {

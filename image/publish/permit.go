@@ -10,6 +10,7 @@ import (
 
 	"github.com/theupdateframework/go-tuf/v2/metadata"
 
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/image/repository"
 )
 
@@ -26,8 +27,9 @@ func SignPermit(
 	all := news.Releases
 	at := slices.IndexFunc(all, func(r repository.Release) bool { return r.Version == version })
 	if at < 0 {
-		return repository.Permit{}, nil, fmt.Errorf("repository %s: no version %q\n"+
-			"hint: only what is published can be permitted", dir, version)
+		return repository.Permit{}, nil, hint.With(
+			fmt.Errorf("repository %s: no version %q", dir, version),
+			"only what is published can be permitted")
 	}
 
 	p := repository.Permit{

@@ -25,6 +25,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/image/repository"
 	"github.com/loam-os/loam/image/update"
@@ -64,12 +65,10 @@ func Publish(
 		if have.Hashes["sha256"].String() == r.IndexSHA256 {
 			return r, nil
 		}
-		return repository.Release{}, fmt.Errorf(
-			"repository %s: %s is published already, with other content\nhint: "+
-				"a new release has a new IMAGE_VERSION; each profile has its own repository",
-			dir,
-			r.Base(),
-		)
+		return repository.Release{}, hint.With(
+			fmt.Errorf("repository %s: %s is published already, with other content",
+				dir, r.Base()),
+			"a new release has a new IMAGE_VERSION; each profile has its own repository")
 	}
 
 	if err := place(dir, b, r, text); err != nil {
@@ -200,8 +199,8 @@ func addSums(b update.Bundle, dir string, sums map[string]string) error {
 
 	if b.SignSums == nil {
 		if _, err := os.Stat(filepath.Join(dir, sumsSignature)); err == nil {
-			return fmt.Errorf("%s is signed, and would not be any longer\n"+
-				"hint: --sums-key signs it again", sumsName)
+			return hint.With(fmt.Errorf("%s is signed, and would not be any longer", sumsName),
+				"--sums-key signs it again")
 		}
 		return writeFile(filepath.Join(dir, sumsName), []byte(text.String()), 0o644)
 	}

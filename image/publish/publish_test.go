@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/theupdateframework/go-tuf/v2/metadata"
 
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/image/repository"
 	"github.com/loam-os/loam/image/update"
 	"github.com/loam-os/loam/test/judge"
@@ -70,7 +71,7 @@ func TestSumsThatAreSignedStaySigned(t *testing.T) {
 	}
 
 	if _, err := Publish(f.dir, f.keys, f.bundle("0.3.0"), DefaultExpiries(), f.now); err == nil ||
-		!strings.Contains(err.Error(), "hint: --sums-key signs it again") {
+		!strings.Contains(hint.Text(err), "hint: --sums-key signs it again") {
 		t.Errorf("a release by nobody: %v", err)
 	}
 
@@ -92,7 +93,7 @@ func TestPublishingAgain(t *testing.T) {
 
 	b.Index.Profile = "metal"
 	if _, err := Publish(f.dir, f.keys, b, DefaultExpiries(), f.now); err == nil ||
-		!strings.Contains(err.Error(), "with other content\nhint: ") {
+		!strings.Contains(hint.Text(err), "with other content\nhint: ") {
 		t.Errorf("another release under the same name: %v", err)
 	}
 }
@@ -133,7 +134,7 @@ func TestPublishRefuses(t *testing.T) {
 			tc.change(f, &b)
 
 			_, err := Publish(f.dir, f.keys, b, DefaultExpiries(), f.now)
-			if err == nil || !strings.Contains(err.Error(), tc.err) {
+			if err == nil || !strings.Contains(hint.Text(err), tc.err) {
 				t.Errorf("error %v, want %q", err, tc.err)
 			}
 		})
@@ -267,7 +268,7 @@ func TestThresholds(t *testing.T) {
 	fresh := f.newKeys(3)
 	one := Keys{Root: three.Root[:1]}
 	if err := Rotate(f.dir, one, fresh, 2, DefaultExpiries(), f.now); err == nil ||
-		!strings.Contains(err.Error(), "1 of its root keys are here, it takes 2\nhint: ") {
+		!strings.Contains(hint.Text(err), "1 of its root keys are here, it takes 2\nhint: ") {
 		t.Errorf("rotated by one key of two: %v", err)
 	}
 
@@ -297,7 +298,7 @@ func TestKeysAreNeverReplaced(t *testing.T) {
 		t.Fatalf("%d root keys, %v", len(keys.Root), err)
 	}
 
-	if _, err := NewKeys(dir, 2); err == nil || !strings.Contains(err.Error(), "never replaced") {
+	if _, err := NewKeys(dir, 2); err == nil || !strings.Contains(hint.Text(err), "never replaced") {
 		t.Errorf("error %v", err)
 	}
 

@@ -13,6 +13,7 @@ import (
 	"github.com/theupdateframework/go-tuf/v2/metadata"
 	"golang.org/x/sys/unix"
 
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/image/repository"
 )
 
@@ -128,7 +129,8 @@ func described(text []byte, version int64) *metadata.MetaFiles {
 func Lock(dir string) (unlock func(), err error) {
 	f, err := os.OpenFile(filepath.Join(dir, "metadata", ".lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
-		return nil, fmt.Errorf("repository %s: %w\nhint: --init makes a new repository", dir, err)
+		return nil, hint.With(fmt.Errorf("repository %s: %w", dir, err),
+			"--init makes a new repository")
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		f.Close()

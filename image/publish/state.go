@@ -10,6 +10,7 @@ import (
 
 	"github.com/theupdateframework/go-tuf/v2/metadata"
 
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/image/repository"
 )
 
@@ -60,8 +61,8 @@ func readState(dir string) (state, error) {
 func read(dir string) (repository.News, error) {
 	first, err := os.ReadFile(filepath.Join(dir, "metadata/1.root.json"))
 	if err != nil {
-		return repository.News{}, fmt.Errorf("repository: %w\n"+
-			"hint: --init makes a new repository", err)
+		return repository.News{}, hint.With(fmt.Errorf("repository: %w", err),
+			"--init makes a new repository")
 	}
 
 	store, err := repository.Open(dir)

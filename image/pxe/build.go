@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/image/manifest"
 )
 
@@ -42,22 +43,23 @@ type File struct {
 
 // Open opens the build in dir and checks all that is served of it.
 func Open(dir string) (*Build, error) {
-	const hint = "\nhint: loamctl build --out %s makes one"
+	const makes = "loamctl build --out %s makes one"
 	text, err := os.ReadFile(filepath.Join(dir, "manifest.json"))
 	if err != nil {
-		return nil, fmt.Errorf("%s is no build: %w"+hint, dir, err, dir)
+		return nil, hint.With(fmt.Errorf("%s is no build: %w", dir, err), makes, dir)
 	}
 
 	m, err := manifest.Decode(text)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w"+hint, dir, err, dir)
+		return nil, hint.With(fmt.Errorf("%s: %w", dir, err), makes, dir)
 	}
 
 	b := &Build{manifest: m, files: map[string]File{}}
 	for name, end := range served {
 		f, err := open(dir, m, end)
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("%s: %w"+hint, dir, err, dir), b.Close())
+			return nil, errors.Join(
+				hint.With(fmt.Errorf("%s: %w", dir, err), makes, dir), b.Close())
 		}
 		b.files[name] = f
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/image/manifest"
 )
 
@@ -78,7 +79,7 @@ func TestOpenRefuses(t *testing.T) {
 		dir := write(t, test.edit)
 		_, err := Open(dir)
 		if err == nil || !strings.Contains(err.Error(), test.wantErr) ||
-			!strings.Contains(err.Error(), "\nhint: loamctl build --out "+dir) {
+			!strings.Contains(hint.Text(err), "\nhint: loamctl build --out "+dir) {
 			t.Errorf("%s: error %v", test.name, err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"syscall"
 
+	"github.com/loam-os/loam/hint"
 	"golang.org/x/sys/unix"
 )
 
@@ -30,8 +31,8 @@ func interfaceOf(address netip.Addr) (string, error) {
 		}
 	}
 
-	return "", fmt.Errorf("%s is the address of no network device here\n"+
-		"hint: ip address shows which there are", address)
+	return "", hint.With(fmt.Errorf("%s is the address of no network device here", address),
+		"ip address shows which there are")
 }
 
 // listenOn opens a UDP port for what comes by device.
@@ -45,11 +46,10 @@ func listenOn(ctx context.Context, device string, at netip.AddrPort) (net.Packet
 	conn, err := config.ListenPacket(ctx, "udp4", at.String())
 	switch {
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
-		return nil, fmt.Errorf("%w\n"+
-			"hint: ports below 1024 need root or CAP_NET_BIND_SERVICE", err)
+		return nil, hint.With(err, "ports below 1024 need root or CAP_NET_BIND_SERVICE")
 	case errors.Is(err, unix.EADDRINUSE):
-		return nil, fmt.Errorf("%w\n"+
-			"hint: another DHCP or PXE server runs on this machine: ss -ulnp shows which", err)
+		return nil, hint.With(err,
+			"another DHCP or PXE server runs on this machine: ss -ulnp shows which")
 	}
 
 	return conn, err

@@ -9,6 +9,8 @@ import (
 	"io"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/loam-os/loam/hint"
 )
 
 // Reader reads the disk in a qcow2 file of version 2 or 3, whoever has written
@@ -55,13 +57,13 @@ func NewReader(r io.ReaderAt) (*Reader, error) {
 	case !IsImage(b) || version != 2 && version != 3:
 		return nil, fmt.Errorf("qcow2: magic %q, version %d", b[:4], version)
 	case be.Uint64(b[8:]) != 0:
-		return nil, errors.New("qcow2: it is a layer over a backing file\n" +
-			"hint: qemu-img convert -O raw makes one file of both")
+		return nil, hint.With(errors.New("qcow2: it is a layer over a backing file"),
+			"qemu-img convert -O raw makes one file of both")
 	case be.Uint32(b[32:]) != 0:
 		return nil, errors.New("qcow2: it is encrypted")
 	case features&^(dirty|corrupt|compressionType) != 0:
-		return nil, fmt.Errorf("qcow2: incompatible features %#x\nhint: qemu-img convert -O raw",
-			features)
+		return nil, hint.With(fmt.Errorf("qcow2: incompatible features %#x", features),
+			"qemu-img convert -O raw")
 	case q.bits < 9 || q.bits > 21 || q.size < 0 || q.size > maxSize || l1At < 0:
 		return nil, fmt.Errorf("qcow2: clusters of 1<<%d bytes, disk of %d bytes", q.bits, q.size)
 	case l1Entries < divUp(q.size, q.mapped()) || l1Entries*8 > 32<<20:

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/theupdateframework/go-tuf/v2/metadata"
+
+	"github.com/loam-os/loam/hint"
 )
 
 // What is wrong with the metadata of a repository. None of these goes away by
@@ -55,9 +57,9 @@ func translate(file string, err error) error {
 
 // explain adds the file, and the hint of what err is.
 func explain(file string, err error) error {
-	for kind, hint := range hints() {
+	for kind, text := range hints() {
 		if errors.Is(err, kind) {
-			return fmt.Errorf("update metadata: %s: %w\nhint: %s", file, err, hint)
+			return hint.With(fmt.Errorf("update metadata: %s: %w", file, err), "%s", text)
 		}
 	}
 	return fmt.Errorf("update metadata: %s: %w", file, err)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/loam-os/loam/firmware/device"
+	"github.com/loam-os/loam/hint"
 )
 
 // prune leaves of the firmware in dir what the list has. A line of the list
@@ -15,8 +16,8 @@ import (
 func prune(dir string, list device.List) error {
 	for _, e := range list.Entries {
 		if found, _ := filepath.Glob(filepath.Join(dir, e.Pattern)); len(found) == 0 {
-			return fmt.Errorf("firmware: package %s has no %s\n"+
-				"hint: firmware/device/firmware.list names it", e.Package, e.Pattern)
+			return hint.With(fmt.Errorf("firmware: package %s has no %s", e.Package, e.Pattern),
+				"firmware/device/firmware.list names it")
 		}
 	}
 

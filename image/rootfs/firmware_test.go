@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/loam-os/loam/firmware/device"
+	"github.com/loam-os/loam/hint"
 )
 
 // put makes empty files and a link in a new directory.
@@ -60,7 +61,7 @@ func TestPruneMissesWhatIsListed(t *testing.T) {
 	err := prune(put(t, "a/1.old"),
 		device.List{Entries: []device.Entry{{Package: "pack", Pattern: "a/*.bin"}}})
 	if err == nil ||
-		err.Error() !=
+		hint.Text(err) !=
 			"firmware: package pack has no a/*.bin\nhint: firmware/device/firmware.list names it" {
 		t.Error(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/loam-os/loam/firmware/efivar"
 	"github.com/loam-os/loam/firmware/pkcs7"
 	"github.com/loam-os/loam/firmware/secureboot"
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/image/esp"
 )
 
@@ -60,10 +61,10 @@ func (k Keys) check(program []byte) error {
 	}
 
 	if err := (secureboot.State{On: true, Allowed: allowed}).Check(im); err != nil {
-		return fmt.Errorf(
-			"a machine with this db.auth enrolled would not start the signed programs: %w\n"+
-				"hint: make another with `loamctl keys --db` and the signing certificate",
-			err,
+		return hint.With(
+			fmt.Errorf("a machine with this db.auth enrolled would not start the signed "+
+				"programs: %w", err),
+			"make another with `loamctl keys --db` and the signing certificate",
 		)
 	}
 

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/term"
+
+	"github.com/loam-os/loam/hint"
 )
 
 // Log runs steps one after another.
@@ -44,8 +46,8 @@ func (l *Log) Note(format string, args ...any) {
 }
 
 // Do runs one step. work writes its detail to the log; a failure shows the
-// detail's end and the hint.
-func (l *Log) Do(name, hint string, work func(detail io.Writer) error) error {
+// detail's end, and the error has advice as its hint, unless it is empty.
+func (l *Log) Do(name, advice string, work func(detail io.Writer) error) error {
 	start := time.Now()
 	fmt.Fprintf(l.file, "== %s\n", name)
 	from, _ := l.file.Seek(0, io.SeekCurrent)
@@ -60,16 +62,15 @@ func (l *Log) Do(name, hint string, work func(detail io.Writer) error) error {
 		l.showEnd(detail)
 		if errors.Is(err, syscall.ENOSPC) ||
 			bytes.Contains(detail, []byte("No space left on device")) {
-			hint = full
+			advice = full
 		}
 
-		if hint != "" {
-			err = fmt.Errorf("%s: %w\nhint: %s", name, err, hint)
-		} else {
-			err = fmt.Errorf("%s: %w", name, err)
+		err = fmt.Errorf("%s: %w", name, err)
+		if advice != "" {
+			err = hint.With(err, "%s", advice)
 		}
 
-		fmt.Fprintf(l.file, "== %v\n", err)
+		fmt.Fprintf(l.file, "== %s\n", hint.Text(err))
 		return err
 	}
 

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/loam-os/loam/hint"
 )
 
 func TestFailedStepShowsTheEndOfItsDetailAndTheHint(t *testing.T) {
@@ -36,8 +38,7 @@ func TestFailedStepShowsTheEndOfItsDetailAndTheHint(t *testing.T) {
 		}
 		return cause
 	})
-	if !errors.Is(err, cause) || !strings.Contains(err.Error(), "second: no space left\n"+
-		"hint: make room") {
+	if !errors.Is(err, cause) || hint.Text(err) != "second: no space left\nhint: make room" {
 		t.Errorf("error %q", err)
 	}
 
@@ -93,7 +94,7 @@ func TestFullDiskHasItsOwnHint(t *testing.T) {
 				fmt.Fprint(w, tt.detail)
 				return tt.err
 			})
-			if !errors.Is(err, tt.err) || !strings.HasSuffix(err.Error(), "\nhint: "+tt.want) {
+			if !errors.Is(err, tt.err) || hint.Of(err) != tt.want {
 				t.Errorf("error %q, want hint %q", err, tt.want)
 			}
 		})

@@ -298,7 +298,7 @@ func CheckLock(
 	defer a.Close()
 
 	if problems := lock.Missing(l.For(archs...), a.Offered); len(problems) > 0 {
-		return &lock.MissingError{Problems: problems}
+		return lock.NewMissingError(problems)
 	}
 
 	return nil

@@ -26,6 +26,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/image/cache"
 	"github.com/loam-os/loam/image/lock"
 )
@@ -34,7 +35,8 @@ import (
 const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 // ErrNotRoot says that only root can make trees whose files belong to root.
-var ErrNotRoot = errors.New("only root can build a tree\nhint: run the same command with sudo")
+var ErrNotRoot = hint.With(errors.New("only root can build a tree"),
+	"run the same command with sudo")
 
 // Env is what a tools tree is made from.
 type Env struct {

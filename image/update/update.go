@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/loam-os/loam/firmware/authenticode"
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/image"
 	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/image/manifest"
@@ -64,7 +65,7 @@ func Read(dir string) (Bundle, error) {
 		return b, err
 	}
 	if err := output.Check(dir, claims); err != nil {
-		return b, fmt.Errorf("%w\nhint: loamctl verify %s checks the whole build", err, dir)
+		return b, hint.With(err, "loamctl verify %s checks the whole build", dir)
 	}
 
 	return b, nil
@@ -88,9 +89,9 @@ func read(
 ) (b Bundle, claims []manifest.File, err error) {
 	pack, ok := m.Output(image.PackSuffix)
 	if !ok {
-		return b, nil, fmt.Errorf("%s: no file *%s\n"+
-			"hint: build it again: builds of before have no update bundle",
-			image.ManifestName, image.PackSuffix)
+		return b, nil, hint.With(
+			fmt.Errorf("%s: no file *%s", image.ManifestName, image.PackSuffix),
+			"build it again: builds of before have no update bundle")
 	}
 
 	base := strings.TrimSuffix(filepath.Base(pack.Name), image.PackSuffix)

@@ -22,7 +22,7 @@ type Message struct {
 // order of their packages. Four forms are found:
 //
 //   - a call of hint.With;
-//   - a call of a function with a parameter called hint;
+//   - a call of a function with a parameter called hint or advice;
 //   - a literal of a struct with a field called Hint or hint;
 //   - a text with "hint: " in it.
 func (p *Program) Messages() []Message {
@@ -93,7 +93,7 @@ func (c *collector) visitCall(call *ast.CallExpr) {
 			code = call.Args[i]
 		case "problem", "format":
 			problem, formatted = call.Args[i], call.Args[i:]
-		case "hint":
+		case "hint", "advice":
 			hint = call.Args[i]
 		}
 	}

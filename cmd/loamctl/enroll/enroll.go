@@ -183,8 +183,10 @@ func (r *Record) grant(name string, macs []string) (Grant, error) {
 const maxPerHour = 100
 
 // errTooMany is returned for the machines above maxPerHour.
-var errTooMany = fmt.Errorf("%d machines without a file of their own got one in the last hour; "+
-	"hint: give the machine a file, or wait", maxPerHour)
+var errTooMany = hint.With(
+	fmt.Errorf("%d machines without a file of their own got one in the last hour", maxPerHour),
+	"give the machine a file, or wait",
+)
 
 // recent counts the grants of the last hour to machines without a file.
 func (r *Record) recent() (n int) {

@@ -23,6 +23,7 @@ import (
 	"oras.land/oras-go/v2/registry/remote/auth"
 	"oras.land/oras-go/v2/registry/remote/retry"
 
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/image/publish"
 	"github.com/loam-os/loam/image/repository"
 )
@@ -56,8 +57,8 @@ func To(
 	}
 
 	if !slices.Contains(files, timestamp) {
-		return fmt.Errorf("%s: no repository: it has no %s\nhint: loamctl bundle makes one",
-			dir, timestamp)
+		return hint.With(fmt.Errorf("%s: no repository: it has no %s", dir, timestamp),
+			"loamctl bundle makes one")
 	}
 
 	r, registry, err := repository.ParseOCI(to)
@@ -67,8 +68,8 @@ func To(
 	case registry:
 		err = push(ctx, dir, files, r, login, copied)
 	case strings.Contains(to, "://"):
-		return fmt.Errorf("%s: want a directory, or oci://HOST/NAME:TAG\n"+
-			"hint: a web server needs the directory only: loamctl serve", to)
+		return hint.With(fmt.Errorf("%s: want a directory, or oci://HOST/NAME:TAG", to),
+			"a web server needs the directory only: loamctl serve")
 	default:
 		err = copyTo(ctx, dir, files, to, copied)
 	}

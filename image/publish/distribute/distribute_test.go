@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/image/publish/distribute"
 	"github.com/loam-os/loam/image/repository"
@@ -180,7 +181,7 @@ func TestPublishRefuses(t *testing.T) {
 	} {
 		err := distribute.To(t.Context(), test.dir, test.to, distribute.Login{},
 			func(string, int64) {})
-		if err == nil || !strings.Contains(err.Error(), test.err) {
+		if err == nil || !strings.Contains(hint.Text(err), test.err) {
 			t.Errorf("%s: error %v, want %q", test.to, err, test.err)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/loam-os/loam/firmware/pkcs7"
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/partitions/verity"
 )
 
@@ -82,9 +83,8 @@ func readKey(file string) (crypto.Signer, error) {
 
 	key, err := x509.ParsePKCS8PrivateKey(der)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w\n"+
-			"hint: `openssl pkcs8 -topk8 -nocrypt -in %[1]s` makes PKCS #8 of other forms",
-			file, err)
+		return nil, hint.With(fmt.Errorf("%s: %w", file, err),
+			"`openssl pkcs8 -topk8 -nocrypt -in %s` makes PKCS #8 of other forms", file)
 	}
 
 	signer, ok := key.(crypto.Signer)
@@ -99,9 +99,11 @@ func readKey(file string) (crypto.Signer, error) {
 func decode(file string, text []byte, kind string) ([]byte, error) {
 	block, _ := pem.Decode(text)
 	if block == nil || block.Type != kind {
-		return nil, fmt.Errorf("%s: want a PEM file with a %s\n"+
-			"hint: `openssl req -x509 -newkey rsa:4096 -nodes -keyout key.pem -out "+
-			"certificate.pem -subj /CN=loam -days 3650` makes both", file, kind)
+		return nil, hint.With(
+			fmt.Errorf("%s: want a PEM file with a %s", file, kind),
+			"`openssl req -x509 -newkey rsa:4096 -nodes -keyout key.pem -out "+
+				"certificate.pem -subj /CN=loam -days 3650` makes both",
+		)
 	}
 	return block.Bytes, nil
 }

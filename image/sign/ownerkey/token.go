@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/image/tools"
 )
 
@@ -69,15 +70,17 @@ func (t Tokens) open(uri string, certificate *x509.Certificate) (crypto.Signer, 
 		case "pin-source":
 			source = value
 		default: // pin-value would be seen by everybody on this machine.
-			return nil, fmt.Errorf("%s: attribute %s: not taken\n"+
-				"hint: module-path=FILE names the token's library, "+
-				"pin-source=file:FILE has the PIN; else it is asked for", path, name)
+			return nil, hint.With(
+				fmt.Errorf("%s: attribute %s: not taken", path, name),
+				"module-path=FILE names the token's library, pin-source=file:FILE has the "+
+					"PIN; else it is asked for",
+			)
 		}
 	}
 
 	if key.module == "" {
-		return nil, fmt.Errorf("%s: no library of the token\n"+
-			"hint: %[1]s?module-path=/usr/lib/softhsm/libsofthsm2.so names SoftHSM's", path)
+		return nil, hint.With(fmt.Errorf("%s: no library of the token", path),
+			"%s?module-path=/usr/lib/softhsm/libsofthsm2.so names SoftHSM's", path)
 	}
 
 	var err error
@@ -137,9 +140,9 @@ func (t token) Sign(_ io.Reader, digest []byte, _ crypto.SignerOpts) ([]byte, er
 	cmd.Stderr = &stderr
 
 	if err := cmd.Run(); err != nil {
-		return nil, fmt.Errorf("%s: openssl: %w: %s\n"+
-			"hint: is the PIN right, and has the token that key?", t.uri, err,
-			bytes.TrimSpace(stderr.Bytes()))
+		return nil, hint.With(
+			fmt.Errorf("%s: openssl: %w: %s", t.uri, err, bytes.TrimSpace(stderr.Bytes())),
+			"is the PIN right, and has the token that key?")
 	}
 
 	return stdout.Bytes(), nil
@@ -169,8 +172,9 @@ func (t token) reach(tree tools.Tree) (env, binds []string, err error) {
 	}
 
 	if strings.HasPrefix(t.module, "/usr/") {
-		return nil, nil, fmt.Errorf("%s: library %s: not in the tools tree\n"+
-			"hint: copy it to a directory outside of /usr", t.uri, t.module)
+		return nil, nil, hint.With(
+			fmt.Errorf("%s: library %s: not in the tools tree", t.uri, t.module),
+			"copy it to a directory outside of /usr")
 	}
 
 	return env, append(binds, filepath.Dir(t.module)), nil
