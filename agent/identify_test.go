@@ -28,8 +28,8 @@ type identified struct {
 	Nameless, Reset                                  bool
 }
 
-// TestWhatMachineYAMLMakesOfANode: only one that is right, of a node that has a
-// name and is in no reset, says what the node follows.
+// TestWhatMachineYAMLMakesOfANode: a node follows only a valid document, and
+// only if it has a name and is not being reset.
 func TestWhatMachineYAMLMakesOfANode(t *testing.T) {
 	const (
 		head     = "apiVersion: loam.dev/v1alpha1\nkind: Machine\n"

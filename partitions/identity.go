@@ -55,7 +55,7 @@ func (id Identity) Give(t gpt.Table) gpt.Table {
 	return t
 }
 
-// Public reports whether anybody can know the UUID: it follows from a root
+// Public reports whether the UUID is no secret: it follows from a root
 // hash.
 func Public(id uuid.UUID) bool { return id.Version() == derived }
 

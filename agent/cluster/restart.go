@@ -9,7 +9,7 @@ import (
 	"github.com/loam-os/loam/agent/status"
 )
 
-// ownUnit is the unit of the reference node agent, kubeletUnit that of the
+// ownUnit is the unit of the reference node agent, kubeletUnit the unit of the
 // kubelet.
 const (
 	ownUnit     = "gardener-node-agent.service"

@@ -70,8 +70,8 @@ func (c *secretCache) followTokens(all []Token) {
 	c.mark(withToken, func(r *reference) *bool { return &r.hasToken })
 }
 
-// mark sets a flag of the Secrets in names, clears that of all others, and
-// forgets those without a flag.
+// mark sets a flag of the Secrets in names, clears it for all others, and
+// forgets Secrets without any flag.
 func (c *secretCache) mark(names map[string]bool, flag func(*reference) *bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -38,8 +38,8 @@ type world struct {
 	delay time.Duration
 
 	// secret is the name of the Secret with the configuration. pending is the
-	// configuration in it, nil until it is known, and released the one that the
-	// node was given last, nil for none.
+	// configuration in it, nil until it is known, and released the configuration
+	// that the node was given last, nil for none.
 	secret   string
 	pending  *pendingConfig
 	released *pendingConfig
@@ -48,8 +48,8 @@ type world struct {
 	carried carried
 
 	// ready is the digest of the configuration that the Node may report as
-	// applied, "" for none. reported is the one that it reports, "" before the
-	// first report.
+	// applied, "" for none. reported is the digest that it reports, "" before
+	// the first report.
 	ready, reported string
 
 	// updating is the step of an update in place that is under way,

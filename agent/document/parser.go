@@ -42,13 +42,12 @@ func (p *Parser) Decode(name string, text []byte, into any) (Origin, error) {
 // reparse returns the tree of text if text is the last version with other items
 // in one list, and nil otherwise.
 //
-// It parses the lines of these items as a document of its own. This is what a
-// parser makes of them within the whole text: it begins them in the same state,
-// since the text before them is that of the last version, up to the dash of the
-// first one; and nothing is open at their end, since a document can end there
-// and the next line is not indented further than the dashes. So the parser
-// comes to the rest, which has not changed either, in the state of the last
-// version.
+// It parses the lines of these items as a document of its own, with the same
+// result as within the whole text. The parser begins them in the same state,
+// since the text up to the dash of the first item has not changed. Nothing is
+// open at their end, since a document can end there and the next line is not
+// indented further than the dashes. So the parser reaches the rest, which has
+// not changed either, in the same state as in the last version.
 func (p *Parser) reparse(text []byte) *yaml.Node {
 	if p.root == nil || len(text) > MaxSize {
 		return nil

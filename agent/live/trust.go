@@ -8,7 +8,7 @@ import (
 	"github.com/loam-os/loam/hint"
 )
 
-// errUnauthenticated says that anybody on the network may have written
+// errUnauthenticated says that anyone on the network may have written
 // machine.yaml.
 var errUnauthenticated = errors.New("nothing proves who wrote it")
 

@@ -521,7 +521,7 @@ func TestTheWatchdogHearsOfALoopThatTakesEvents(t *testing.T) {
 			t.Errorf("alive at %v", w.alive)
 		}
 
-		// A query that nobody takes the answer of holds the loop up.
+		// A query whose answer is never received blocks the loop.
 		answer := make(chan metrics.Sample)
 		w.queries <- answer
 		w.pass(10 * time.Minute)

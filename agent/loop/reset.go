@@ -21,7 +21,7 @@ var (
 	// ErrInReset refuses what a node in a reset does not do.
 	ErrInReset = hint.With(errors.New("the node is reset and has no configuration"),
 		"`loam apply` has it follow its source again")
-	// ErrNotReset refuses to follow a source while something of before is there.
+	// ErrNotReset refuses to follow a source while something is left of the node before the reset.
 	ErrNotReset = hint.With(errors.New("the reset is not complete"), resetAgain)
 )
 

@@ -69,19 +69,19 @@ var refused = []struct{ pattern, reason, hint string }{
 	},
 	{
 		"/etc/systemd/system.control",
-		"units there go before those of the image, " +
+		"units there override those of the image, " +
 			"the node agent's too",
 		"list the unit in units",
 	},
 	{
 		"/etc/systemd/system.attached",
-		"units there go before those of the image, " +
+		"units there override those of the image, " +
 			"the node agent's too",
 		"list the unit in units",
 	},
 	{
 		"/usr/local/lib/systemd",
-		"units there go before those of the image, the node agent's too",
+		"units there override those of the image, the node agent's too",
 		"list the unit in units",
 	},
 	{

@@ -185,7 +185,7 @@ func TestBadInput(t *testing.T) {
 			name: "a unit before the image's",
 			text: file("/etc/systemd/system.control/loam-agent.service"),
 			want: `c:5: spec.files[0].path: "/etc/systemd/system.control/loam-agent.service" is refused: ` +
-				`units there go before those of the image, the node agent's too; hint: list the unit in units`,
+				`units there override those of the image, the node agent's too; hint: list the unit in units`,
 		},
 		{
 			name: "the agent's state",

@@ -212,7 +212,7 @@ func has(osc *extensionsv1alpha1.OperatingSystemConfig, pattern string) bool {
 }
 
 // leftOut returns the names of units and files of osc that the user data does
-// not have, but for those of the reference's own first start.
+// not have, except for the ones of the reference's own first start.
 func leftOut(osc *extensionsv1alpha1.OperatingSystemConfig) []string {
 	var names []string
 	for _, u := range osc.Spec.Units {

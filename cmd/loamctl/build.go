@@ -50,7 +50,7 @@ func (o *buildOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.release, "os-release", "",
 		"os-release file of the image, which has its version (default: in the sources)")
 	f.BoolVar(&o.networkWipe, "network-wipe", false,
-		"let machine.yaml from the network overwrite disks (install.wipe), though anybody "+
+		"let machine.yaml from the network overwrite disks (install.wipe), though anyone "+
 			"on the network may have written it")
 	f.StringSliceVar(&o.mirrors, "mirror", nil, "Debian mirrors (default: this machine's)")
 	o.packages.flags(f)

@@ -18,7 +18,7 @@ import (
 	"github.com/loam-os/loam/image/packages"
 )
 
-// When a build writes the versions of Debian's packages anew.
+// When a build updates the versions of Debian's packages.
 const (
 	updateNever   = "never"
 	updateMissing = "missing"
@@ -30,8 +30,8 @@ type packagesOptions struct{ update string }
 
 func (o *packagesOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.update, "update-packages", updateNever,
-		"write mkosi/packages.lock anew, with today's versions: never, always, or, if the archive "+
-			"has some of them no longer, missing")
+		"write today's versions to mkosi/packages.lock: never, always, or, when the archive "+
+			"no longer has some of those in it, missing")
 	f.Lookup("update-packages").NoOptDefVal = updateAlways
 }
 
@@ -104,7 +104,7 @@ func (b *builder) updateLocks(ctx context.Context) (f lock.File, err error) {
 }
 
 // retryWithToday calls do again, with the versions of today's packages, if the
-// archive has those of the lock no longer and the build may do so.
+// archive no longer has the versions of the lock and the build may change it.
 func (b *builder) retryWithToday(ctx context.Context, do func() error) error {
 	err := do()
 	var gone *lock.MissingError

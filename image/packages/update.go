@@ -1,6 +1,6 @@
-// Package packages finds the packages that images and the tools tree are made
-// of, with what those depend on, in Debian's archives of today: the lock
-// (image/lock) of all architectures and profiles at once.
+// Package packages looks up in Debian's archives which packages images and the
+// tools tree consist of, with their dependencies, and so makes the lock
+// (image/lock) of all architectures and profiles.
 package packages
 
 import (

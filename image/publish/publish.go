@@ -3,7 +3,7 @@
 // nodes that it is not frozen, [Rotate] replaces its keys, [SignPermit] allows
 // an older release. It needs the private [Keys], and no node links it.
 //
-//	update.Bundle --> pack, root, verity, UKI, SHA256SUMS    nobody looks yet
+//	update.Bundle --> pack, root, verity, UKI, SHA256SUMS    no node reads it yet
 //	      |
 //	      v
 //	    index --> targets.json --> snapshot.json --> timestamp.json

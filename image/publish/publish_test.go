@@ -142,7 +142,7 @@ func TestPublishRefuses(t *testing.T) {
 }
 
 // TestAPublisherThatStopsAnywhereIsNotSeen: until timestamp.json is there,
-// nodes read the repository of before.
+// nodes read the repository as it was before.
 func TestAPublisherThatStopsAnywhereIsNotSeen(t *testing.T) {
 	f := newFixture(t)
 	f.publish("0.2.0")

@@ -1,6 +1,6 @@
 // Package pxe tells machines that ask the network what to boot: Loam, from this
 // server. It speaks beside the network's own DHCP server (ProxyDHCP: Preboot
-// Execution Environment 2.1, and RFC 4578) and gives no address to anybody.
+// Execution Environment 2.1, and RFC 4578) and gives no addresses.
 //
 // ParseRequest and Offers.For are pure and say which packet gets which answer.
 // The answer on port 67 is an offer without an address, on port 4011 an ACK.

@@ -229,7 +229,7 @@ func TestHandler(t *testing.T) {
 		}
 	}
 
-	// A page in the browser of somebody who reaches this server.
+	// A page in a browser that can connect to this server.
 	page := httptest.NewRequest(http.MethodPost, "/v1/installed?mac="+mac.String(), nil)
 	page.Header.Set("Sec-Fetch-Site", "cross-site")
 	w := httptest.NewRecorder()

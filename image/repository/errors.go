@@ -31,7 +31,7 @@ func hints() map[error]string {
 	return map[error]string{
 		ErrExpired: "sign the repository again (at least its timestamp), " +
 			"or set this machine's clock",
-		ErrRollback: "this is an old copy of the repository, or somebody plays one back",
+		ErrRollback: "this is an old copy of the repository, or an attacker replays one",
 		ErrUnsigned: "is this the repository whose root.json the node trusts?",
 		ErrMixed:    "the copy of the repository is not whole; copy all of it, timestamp.json last",
 		ErrInvalid:  "was this repository written by loamctl?",

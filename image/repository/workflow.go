@@ -51,7 +51,7 @@ func (u *updater) timestamp(ctx context.Context) error {
 	const file = "timestamp.json"
 
 	// What was kept is only compared with. That it expired, or was signed by
-	// keys of before, is no error.
+	// earlier keys, is no error.
 	if saneTimestamp(u.kept.Timestamp) == nil {
 		_, _ = u.set.UpdateTimestamp(u.kept.Timestamp)
 	}

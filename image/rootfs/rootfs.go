@@ -5,7 +5,7 @@
 // mkosi/units.list is the whole list of what systemd starts; all generators are
 // removed. loam and os-release are not in the tree, so a change of either does
 // not run mkosi again. logind runs, for the power button and for the kubelet's
-// graceful shutdown. getty does not, and nobody can log in.
+// graceful shutdown. getty does not, and there is no user to log in as.
 //
 // The profile metal has device firmware, too: what
 // firmware/device/firmware.list names of Debian's packages, and no more. A test

@@ -91,7 +91,7 @@ func read(
 	if !ok {
 		return b, nil, hint.With(
 			fmt.Errorf("%s: no file *%s", image.ManifestName, image.PackSuffix),
-			"build it again: builds of before have no update bundle")
+			"build it again: older builds have no update bundle")
 	}
 
 	base := strings.TrimSuffix(filepath.Base(pack.Name), image.PackSuffix)

@@ -19,7 +19,7 @@ import (
 type goTool struct {
 	version string
 
-	// root is the directory of Go itself, modules and cache are those of
+	// root is the directory of Go itself, modules and cache are its directories of modules and of
 	// GOMODCACHE and GOCACHE.
 	root, modules, cache string
 }

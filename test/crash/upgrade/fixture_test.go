@@ -44,7 +44,7 @@ type release struct {
 	pack                         []byte
 }
 
-// newRelease makes one whose root shares its first half with those of other
+// newRelease makes a release whose root shares its first half with those of other
 // versions.
 func newRelease(t testing.TB, version string) release {
 	t.Helper()

@@ -152,7 +152,7 @@ func TestADowngradeTakesAPermit(t *testing.T) {
 	}
 }
 
-// TestAStatePartitionThatIsFullIsNoNetwork: nobody is to try that again as it
+// TestAStatePartitionThatIsFullIsNoNetwork: the node must not try that again as it
 // is.
 func TestAStatePartitionThatIsFullIsNoNetwork(t *testing.T) {
 	s, _ := serviceOf(t)

@@ -163,7 +163,7 @@ func TestVersionsMayRankTheSame(t *testing.T) {
 	c.back("1.0.0")
 }
 
-// TestARefusalWritesNothing: neither does one that goes by the firmware's
+// TestARefusalWritesNothing: neither does a refusal by the firmware's
 // variables, by the battery or by the UKI on the ESP.
 func TestARefusalWritesNothing(t *testing.T) {
 	c := newCourse(t, "1.0.0", "2.0.0", "3.0.0")
