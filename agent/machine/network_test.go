@@ -448,7 +448,8 @@ func message(err error) string {
 
 // line is what a file of networkd may have that we write: no value with a
 // blank, a specifier or a pattern but our own.
-var line = regexp.MustCompile(`^(\[[A-Za-z0-9]+\]|[A-Za-z0-9]+=([A-Za-z0-9:./,_@-]+|!\*)|)$`)
+var line = regexp.MustCompile(`^(\[[A-Za-z0-9]+\]|[A-Za-z0-9]+=([A-Za-z0-9:./,_@-]+|!\*)|` +
+	`Property=ID_NET_DRIVER=[A-Za-z0-9_-]+|)$`)
 
 // FuzzNetwork checks that an accepted network becomes files whose lines mean
 // what they say, with one file for each name.
