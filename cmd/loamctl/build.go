@@ -87,7 +87,8 @@ The Debian packages have exactly the versions in mkosi/packages.lock, or the bui
 says which the archive no longer has; --update-packages takes today's.
 
 It needs root, for the root tree. What it needs on this machine and does not find it installs,
-and says so. The second build takes seconds: trees are kept in ~/.cache/loam.`,
+and says so. The second build takes seconds: trees are kept in ~/.cache/loam. A build of which
+nothing has changed is kept as it is.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if planOnly {

@@ -12,6 +12,7 @@ import (
 	"github.com/loam-os/loam/image/lock"
 	"github.com/loam-os/loam/image/manifest"
 	"github.com/loam-os/loam/image/output"
+	"github.com/loam-os/loam/image/rootfs"
 	"github.com/loam-os/loam/image/sign"
 	"github.com/loam-os/loam/image/step"
 	"github.com/loam-os/loam/image/tools"
@@ -39,7 +40,8 @@ type Build struct {
 	BuildFlags []string
 }
 
-// Run builds: afterwards Out is either unchanged or a complete, verified build.
+// Run builds: afterwards Out is either unchanged or a complete, verified build. An
+// unsigned build is not made again while nothing has changed that it is made from.
 func (b *Build) Run(ctx context.Context) (manifest.Manifest, error) {
 	if err := b.resolve(); err != nil {
 		return manifest.Manifest{}, err
@@ -57,13 +59,32 @@ func (b *Build) Run(ctx context.Context) (manifest.Manifest, error) {
 	}
 	defer os.RemoveAll(dir)
 
-	m, err := b.build(ctx, dir)
+	tree, err := b.tree(ctx)
+	if err != nil {
+		return manifest.Manifest{}, err
+	}
+	programs, err := b.compilePrograms(ctx, dir)
+	if err != nil {
+		return manifest.Manifest{}, err
+	}
+	inputs, err := b.inputs(tree, programs)
+	if err != nil {
+		return manifest.Manifest{}, err
+	}
+	if m, ok := b.unchanged(inputs); ok && b.Keys.None() {
+		return m, nil
+	}
+
+	m, err := b.build(ctx, dir, tree, programs)
 	if err != nil {
 		return m, err
 	}
 
 	if b.Keys.None() {
-		return m, output.Replace(dir, b.Out)
+		if err := output.Replace(dir, b.Out); err != nil {
+			return m, err
+		}
+		return m, b.writeStamp(inputs)
 	}
 
 	signed := b.Out + ".signed"
@@ -82,17 +103,9 @@ func (b *Build) Run(ctx context.Context) (manifest.Manifest, error) {
 
 // build makes all files of an unsigned build in dir, and checks them. Each step
 // is a value made of values before it.
-func (b *Build) build(ctx context.Context, dir string) (manifest.Manifest, error) {
-	tree, err := b.tree(ctx)
-	if err != nil {
-		return manifest.Manifest{}, err
-	}
-
-	programs, err := b.compilePrograms(ctx, dir)
-	if err != nil {
-		return manifest.Manifest{}, err
-	}
-
+func (b *Build) build(
+	ctx context.Context, dir string, tree rootfs.Root, programs programs,
+) (manifest.Manifest, error) {
 	rootFS, err := b.writeRootFS(ctx, dir, tree, programs)
 	if err != nil {
 		return manifest.Manifest{}, err
