@@ -38,7 +38,8 @@ repository by its first metadata/1.root.json.
 
 The keys are files of another directory: root-1.pem and so on, which belong offline once the
 repository is there, and targets.pem, snapshot.pem, timestamp.pem. Nodes take an update from a
-repository only if it was signed within the last week (--valid): --refresh signs it again.`,
+repository only if it was signed within the last week (--valid): --refresh signs it again. A
+repository with a damaged file is not signed; the same build again repairs its release.`,
 		Example: `  loamctl bundle build/amd64-cloud --repository updates --keys keys --init
   loamctl bundle build/amd64-cloud --repository updates --keys keys
   loamctl bundle --refresh --repository updates --keys keys

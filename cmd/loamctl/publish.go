@@ -22,6 +22,10 @@ func publishCommand() *cobra.Command {
 the same DESTINATION in machine.yaml: a directory, or an OCI registry. What is there already
 is not copied again, and nodes see the state before or the one after.
 
+All of REPOSITORY is verified against its signed metadata first, and nothing is copied if a file
+is damaged. Each copy is read back before it replaces what was there: publishing from an intact
+repository repairs a damaged one.
+
 A registry that wants a login takes it from LOAM_REGISTRY_USER and LOAM_REGISTRY_PASSWORD. Nodes
 read without one: what they take is signed.`,
 		Example: `  loamctl publish updates /media/usb/updates

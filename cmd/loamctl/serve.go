@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/loam-os/loam/agent/listen"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/image/publish"
 	"github.com/loam-os/loam/image/pxe"
 )
 
@@ -26,6 +28,7 @@ func serveCommand() *cobra.Command {
 		Short: "Serve updates, and machines that boot from the network, until Ctrl-C",
 		Long: `serve is a web server for one directory, which is enough for nodes to take updates from:
 plain files, with ranges. It needs no trust; what nodes take is signed. It prints each request.
+A repository with a damaged file is not served.
 
 With --boot it is also all that machines need to boot a build from the network, beside the
 network's own DHCP server, which stays as it is: ProxyDHCP (ports 67 and 4011; it gives no
@@ -68,6 +71,10 @@ their own get a token, one for each file, unless --tokens-for-all.`,
 						"DIR is the directory of a repository: loamctl bundle --help")
 				}
 				defer root.Close()
+
+				if err := verifyServed(cmd.Context(), root, args[0]); err != nil {
+					return err
+				}
 				mux.Handle("/", updates(root.FS(), out))
 			}
 
@@ -104,6 +111,16 @@ their own get a token, one for each file, unless --tokens-for-all.`,
 	cmd.MarkFlagsMutuallyExclusive("tokens", "kubeconfig")
 
 	return cmd
+}
+
+// verifyServed refuses a repository with a damaged file. A directory without
+// metadata is served as it is: nodes take no updates from it.
+func verifyServed(ctx context.Context, root *os.Root, dir string) error {
+	if _, err := root.Stat("metadata"); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	_, err := publish.Verify(ctx, dir)
+	return err
 }
 
 // updates serves the files of a repository.

@@ -3,7 +3,6 @@ package publish
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 )
@@ -16,30 +15,24 @@ func writeFile(file string, data []byte, mode os.FileMode) error {
 	})
 }
 
-// linkFile gives the file at from the name to as well; on another file system,
-// a copy.
-func linkFile(to, from string) error {
+// linkFile gives the file at from its name in the repository in dir as well; on
+// another file system, a copy. What is not f never gets the name.
+func linkFile(f File, dir, from string) error {
+	to := filepath.Join(dir, f.Name)
 	tmp := to + ".new"
 	if err := os.Remove(tmp); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	if os.Link(from, tmp) == nil {
-		return errors.Join(os.Rename(tmp, to), syncDir(filepath.Dir(to)))
+	if os.Link(from, tmp) != nil {
+		return f.Copy(to, from)
 	}
-	return CopyFile(to, from)
-}
+	defer os.Remove(tmp) // not there any more after the rename
 
-// CopyFile replaces the file to by a copy, completely or not at all.
-func CopyFile(to, from string) error {
-	src, err := os.Open(from)
-	if err != nil {
-		return err
+	if err := f.checkAt(tmp); err != nil {
+		return fmt.Errorf("%s: %w", from, err)
 	}
-	defer src.Close()
-	return replace(to, func(tmp *os.File) error {
-		_, err := io.Copy(tmp, src)
-		return errors.Join(err, tmp.Chmod(0o644))
-	})
+
+	return errors.Join(os.Rename(tmp, to), syncDir(filepath.Dir(to)))
 }
 
 func replace(file string, write func(*os.File) error) error {

@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"context"
 	"crypto/ed25519"
 	"encoding/json"
 	"errors"
@@ -19,7 +20,7 @@ import (
 func SignPermit(
 	dir string, keys Keys, version, node string, until time.Time,
 ) (repository.Permit, []byte, error) {
-	news, err := read(dir)
+	_, news, err := read(context.Background(), dir)
 	if err != nil {
 		return repository.Permit{}, nil, err
 	}

@@ -9,13 +9,14 @@
 //	    index --> targets.json --> snapshot.json --> timestamp.json
 //	                                                 from here on, nodes see it
 //
-// A publisher reads the repository as a node does before it adds anything.
+// A publisher reads the repository as a node does before it adds anything, and
+// [Verify] compares every file with the signed metadata before they are signed
+// again or copied.
 // image/publish/distribute copies a repository to where nodes find it.
 package publish
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -26,11 +27,8 @@ import (
 	"time"
 
 	"github.com/loam-os/loam/hint"
-	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/image/repository"
 	"github.com/loam-os/loam/image/update"
-	"github.com/loam-os/loam/partitions"
-	"github.com/loam-os/loam/partitions/verity"
 )
 
 // Publish adds a release to the repository in dir. Readers see either all of it
@@ -46,7 +44,7 @@ func Publish(
 	}
 	defer unlock()
 
-	st, err := readState(dir)
+	_, news, err := read(context.Background(), dir)
 	if err != nil {
 		return repository.Release{}, err
 	}
@@ -61,9 +59,9 @@ func Publish(
 		return repository.Release{}, err
 	}
 
-	if have, ok := st.targets.Signed.Targets[r.Index]; ok {
+	if have, ok := targets(news)[r.Index]; ok {
 		if have.Hashes["sha256"].String() == r.IndexSHA256 {
-			return r, nil
+			return r, repair(dir, b, r, text)
 		}
 		return repository.Release{}, hint.With(
 			fmt.Errorf("repository %s: %s is published already, with other content",
@@ -71,6 +69,10 @@ func Publish(
 			"a new release has a new IMAGE_VERSION; each profile has its own repository")
 	}
 
+	st, err := readState(dir)
+	if err != nil {
+		return repository.Release{}, err
+	}
 	if err := place(dir, b, r, text); err != nil {
 		return repository.Release{}, fmt.Errorf("publish %s: %w", r.Index, err)
 	}
@@ -109,68 +111,70 @@ func Refresh(dir string, keys Keys, e Expiries, now time.Time) error {
 	return nil
 }
 
-// place puts the files of a release where the metadata will say they are.
-func place(dir string, b update.Bundle, r repository.Release, index []byte) error {
-	base := r.Base()
-
-	// PARTUUIDs by the Discoverable Partitions Specification: first and second
-	// half of the root hash.
-	root := base + "_" + b.Index.RootHash[:32] + ".root"
-	verity := base + "_" + b.Index.RootHash[32:] + ".verity"
-	sums := map[string]string{
-		base + ".efi": b.Index.UKI.SHA256,
-		root:          b.Index.Root.SHA256,
-		verity:        b.Index.Verity.SHA256,
+// repair places the files of a release that is published already again, if
+// one of them is damaged.
+func repair(dir string, b update.Bundle, r repository.Release, index []byte) error {
+	parts, err := partsOf(b.Index)
+	if err != nil {
+		return err
 	}
-	if err := placeSignature(dir, base, b.Index, sums); err != nil {
+
+	sums, err := readSums(dir)
+	if err != nil {
+		return err
+	}
+
+	intact := describe(r.Stored(), index).In(dir)
+	for _, f := range parts.all() {
+		intact = intact && f.In(dir)
+	}
+	for name, sum := range parts.sums() {
+		intact = intact && sums[name] == sum
+	}
+	if intact {
+		return nil
+	}
+
+	if err := place(dir, b, r, index); err != nil {
+		return fmt.Errorf("repair %s: %w", r.Index, err)
+	}
+	return nil
+}
+
+// place puts the files of a release where the metadata will say they are, and
+// verifies them there.
+func place(dir string, b update.Bundle, r repository.Release, index []byte) error {
+	parts, err := partsOf(b.Index)
+	if err != nil {
 		return err
 	}
 
 	for _, f := range []struct {
-		name, from string
-		size       int64
+		File
+		from string
 	}{
-		{b.Index.Pack.Name, b.Pack, b.Index.Pack.Size},
-		{root, b.Root, b.Index.Root.Size}, {verity, b.Verity, b.Index.Verity.Size},
-		{base + ".efi", b.UKI, b.Index.UKI.Size},
+		{parts.pack, b.Pack},
+		{parts.root, b.Root},
+		{parts.verity, b.Verity},
+		{parts.uki, b.UKI},
 	} {
-		if info, err := os.Stat(f.from); err != nil || info.Size() != f.size {
-			return errors.Join(err, fmt.Errorf("%s: not the %d bytes of the index", f.from, f.size))
-		}
-		if err := linkFile(filepath.Join(dir, f.name), f.from); err != nil {
+		if err := linkFile(f.File, dir, f.from); err != nil {
 			return err
 		}
 	}
 
-	if err := addSums(b, dir, sums); err != nil {
+	if f := parts.signature; f.Name != "" {
+		err := writeFile(filepath.Join(dir, f.Name), parts.signatureText, 0o644)
+		if err != nil {
+			return err
+		}
+	}
+
+	if err := addSums(b, dir, parts.sums()); err != nil {
 		return err
 	}
 
 	return writeFile(filepath.Join(dir, r.Stored()), index, 0o644)
-}
-
-// placeSignature makes of the signature of the root hash, if there is one, the
-// file that fills its partition.
-func placeSignature(dir, base string, ix bundle.Index, sums map[string]string) error {
-	if ix.Signature == nil {
-		return nil
-	}
-
-	content, err := ix.Signature.Encode()
-	if err != nil {
-		return err
-	}
-
-	hash, err := verity.ParseRootHash(ix.RootHash)
-	if err != nil {
-		return err
-	}
-
-	id := partitions.SigUUID(hash)
-	name := base + "_" + hex.EncodeToString(id[:]) + ".verity-sig"
-	sums[name] = fmt.Sprintf("%x", sha256.Sum256(content))
-
-	return writeFile(filepath.Join(dir, name), content, 0o644)
 }
 
 // sumsName is the list of digests that systemd-sysupdate reads, sumsSignature
@@ -180,14 +184,13 @@ const sumsName, sumsSignature = "SHA256SUMS", "SHA256SUMS.gpg"
 // addSums adds files to the SHA256SUMS of a directory, as sha256sum(1) writes
 // it, sorted by name. A file that is in it has the new sum.
 func addSums(b update.Bundle, dir string, sums map[string]string) error {
-	old, err := os.ReadFile(filepath.Join(dir, sumsName))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	old, err := readSums(dir)
+	if err != nil {
 		return err
 	}
 
-	for line := range strings.Lines(string(old)) {
-		sum, name, ok := strings.Cut(strings.TrimSpace(line), "  ")
-		if _, again := sums[name]; ok && !again {
+	for name, sum := range old {
+		if _, again := sums[name]; !again {
 			sums[name] = sum
 		}
 	}

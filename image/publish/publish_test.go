@@ -106,13 +106,13 @@ func TestPublishRefuses(t *testing.T) {
 	}{
 		{"a directory that is no repository", func(f *fixture, _ *update.Bundle) {
 			f.dir = f.TempDir()
-		}, "hint: --init"},
+		}, "--init` makes a new repository"},
 		{"a pack that is not there", func(f *fixture, b *update.Bundle) {
 			b.Pack = "none"
 		}, "no such file"},
 		{"a root of another size", func(f *fixture, b *update.Bundle) {
 			b.Index.Root.Size--
-		}, "not the 111999 bytes"},
+		}, "want 111999 bytes"},
 		{"an index that is not valid", func(f *fixture, b *update.Bundle) {
 			b.Index.Version = "1_0"
 		}, "boot entry"},

@@ -130,7 +130,7 @@ func Lock(dir string) (unlock func(), err error) {
 	f, err := os.OpenFile(filepath.Join(dir, "metadata", ".lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, hint.With(fmt.Errorf("repository %s: %w", dir, err),
-			"--init makes a new repository")
+			"`loamctl bundle BUILD_DIR --init` makes a new repository")
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		f.Close()

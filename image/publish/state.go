@@ -40,9 +40,10 @@ func newState() state {
 	return st
 }
 
-// readState reads a repository to which something will be added.
+// readState reads a repository that will be signed again, and verifies all of
+// it: the new signature vouches for what is there, too.
 func readState(dir string) (state, error) {
-	news, err := read(dir)
+	news, _, err := verify(context.Background(), dir)
 	if err != nil {
 		return state{}, err
 	}
@@ -56,21 +57,32 @@ func readState(dir string) (state, error) {
 	}, nil
 }
 
-// read reads a repository as a node does, but accepts expired metadata. A
-// repository that does not verify cannot be added to.
-func read(dir string) (repository.News, error) {
-	first, err := os.ReadFile(filepath.Join(dir, "metadata/1.root.json"))
+// firstRoot is the file by which nodes trust a repository.
+const firstRoot = "metadata/1.root.json"
+
+// read reads the metadata of a repository as a node does, but accepts expired
+// metadata. The store records the files that are read, the metadata among them.
+func read(ctx context.Context, dir string) (*recorder, repository.News, error) {
+	first, err := os.ReadFile(filepath.Join(dir, firstRoot))
 	if err != nil {
-		return repository.News{}, hint.With(fmt.Errorf("repository: %w", err),
-			"--init makes a new repository")
+		return nil, repository.News{}, hint.With(fmt.Errorf("repository: %w", err),
+			"`loamctl bundle BUILD_DIR --init` makes a new repository")
 	}
 
-	store, err := repository.Open(dir)
+	files, err := repository.Open(dir)
 	if err != nil {
-		return repository.News{}, err
+		return nil, repository.News{}, err
 	}
 
-	return repository.Update(context.Background(), store, nowhere{}, first, repository.Clock{})
+	store := &recorder{Store: files, read: []File{describe(firstRoot, first)}}
+	news, err := repository.Update(ctx, store, nowhere{}, first, repository.Clock{})
+
+	return store, news, err
+}
+
+// targets returns what the metadata of a repository name.
+func targets(news repository.News) map[string]*metadata.TargetFiles {
+	return news.Metadata.Targets[metadata.TARGETS].Signed.Targets
 }
 
 // nowhere implements [repository.Keeper]. It keeps nothing.

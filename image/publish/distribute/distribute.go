@@ -7,12 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/opencontainers/go-digest"
@@ -28,18 +26,12 @@ import (
 	"github.com/loam-os/loam/image/repository"
 )
 
-// timestamp is the file that says which of the others are in force, sums the
-// same for systemd-sysupdate: they go last.
-const (
-	timestamp = "metadata/timestamp.json"
-	sums      = "SHA256SUMS"
-)
-
 // Login is the account for pushes to a registry; empty for an anonymous push.
 type Login struct{ User, Password string }
 
 // To copies the repository in dir to a directory or a registry, and reports
-// each file that was not there.
+// each file that was not there, or was damaged there. All of the repository is
+// verified against its own metadata first.
 func To(
 	ctx context.Context, dir, to string, login Login, copied func(name string, size int64),
 ) error {
@@ -51,26 +43,24 @@ func To(
 		return err
 	}
 
-	files, err := list(dir)
+	r, registry, err := repository.ParseOCI(to)
 	if err != nil {
 		return err
 	}
 
-	if !slices.Contains(files, timestamp) {
-		return hint.With(fmt.Errorf("%s: no repository: it has no %s", dir, timestamp),
-			"loamctl bundle makes one")
-	}
-
-	r, registry, err := repository.ParseOCI(to)
-	switch {
-	case err != nil:
-		return err
-	case registry:
-		err = push(ctx, dir, files, r, login, copied)
-	case strings.Contains(to, "://"):
+	if !registry && strings.Contains(to, "://") {
 		return hint.With(fmt.Errorf("%s: want a directory, or oci://HOST/NAME:TAG", to),
 			"a web server needs the directory only: loamctl serve")
-	default:
+	}
+
+	files, err := publish.Verify(ctx, dir)
+	if err != nil {
+		return err
+	}
+
+	if registry {
+		err = push(ctx, dir, files, r, login, copied)
+	} else {
 		err = copyTo(ctx, dir, files, to, copied)
 	}
 
@@ -81,104 +71,37 @@ func To(
 	return nil
 }
 
-// list are the files of a repository, in the order in which they are to appear.
-// What begins with a dot is on its way.
-func list(dir string) (files []string, err error) {
-	err = fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case name != "." && strings.HasPrefix(d.Name(), "."):
-			if d.IsDir() {
-				return fs.SkipDir
-			}
-		case d.Type().IsRegular():
-			files = append(files, name)
-		}
-		return nil
-	})
-
-	slices.SortStableFunc(files, func(a, b string) int { return last(a) - last(b) })
-	return files, err
-}
-
-// last is how much later than others a file has to appear.
-func last(name string) int {
-	return slices.Index([]string{sums, timestamp}, name)
-}
-
 func copyTo(
 	ctx context.Context,
 	dir string,
-	files []string,
+	files []publish.File,
 	to string,
 	copied func(name string, size int64),
 ) error {
-	for _, name := range files {
-		from := filepath.Join(dir, name)
-		into := filepath.Join(to, name)
-
-		info, err := os.Stat(from)
-		if err != nil {
-			return err
+	for _, f := range files {
+		if f.In(to) {
+			continue
 		}
 
-		if there, err := os.Stat(into); err == nil && there.Size() == info.Size() {
-			if same, err := equal(from, into); err != nil || same {
-				if err != nil {
-					return err
-				}
-				continue
-			}
-		}
-
+		into := filepath.Join(to, f.Name)
 		if err := errors.Join(ctx.Err(), os.MkdirAll(filepath.Dir(into), 0o755)); err != nil {
 			return err
 		}
-		if err := publish.CopyFile(into, from); err != nil {
+		if err := f.Copy(into, filepath.Join(dir, f.Name)); err != nil {
 			return err
 		}
 
-		copied(name, info.Size())
+		copied(f.Name, f.Size)
 	}
 
 	return nil
-}
-
-// equal compares the digests of two files.
-func equal(a, b string) (bool, error) {
-	da, err := describe(a)
-	if err != nil {
-		return false, err
-	}
-	db, err := describe(b)
-	return da.Digest == db.Digest, err
-}
-
-func describe(file string) (d ocispec.Descriptor, err error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return d, err
-	}
-	defer f.Close()
-
-	hash := digest.SHA256.Digester()
-	d.MediaType = "application/octet-stream"
-
-	d.Size, err = io.Copy(hash.Hash(), f)
-	if err != nil {
-		return d, err
-	}
-
-	d.Digest = hash.Digest()
-	return d, nil
 }
 
 // push leaves out what only systemd-sysupdate reads, which knows no registry.
 func push(
 	ctx context.Context,
 	dir string,
-	files []string,
+	files []publish.File,
 	r repository.OCIRef,
 	login Login,
 	copied func(name string, size int64),
@@ -201,29 +124,31 @@ func push(
 
 	repo.Client = client
 	var layers []ocispec.Descriptor
-	for _, name := range files {
-		if !strings.Contains(name, "/") && !strings.HasSuffix(name, ".pack") {
+	for _, f := range files {
+		if !strings.Contains(f.Name, "/") && !strings.HasSuffix(f.Name, ".pack") {
 			continue
 		}
 
-		d, err := describe(filepath.Join(dir, name))
-		if err != nil {
-			return err
+		// The registry refuses content that has another digest.
+		d := ocispec.Descriptor{
+			MediaType: "application/octet-stream",
+			Digest:    digest.NewDigestFromEncoded(digest.SHA256, f.SHA256),
+			Size:      f.Size,
 		}
 
 		there, err := repo.Blobs().Exists(ctx, d)
 		if err == nil && !there {
-			err = upload(ctx, repo, filepath.Join(dir, name), d)
+			err = upload(ctx, repo, filepath.Join(dir, f.Name), d)
 			if err == nil {
-				copied(name, d.Size)
+				copied(f.Name, f.Size)
 			}
 		}
 
 		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+			return fmt.Errorf("%s: %w", f.Name, err)
 		}
 
-		d.Annotations = map[string]string{ocispec.AnnotationTitle: name}
+		d.Annotations = map[string]string{ocispec.AnnotationTitle: f.Name}
 		layers = append(layers, d)
 	}
 

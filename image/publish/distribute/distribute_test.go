@@ -7,12 +7,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/image/bundle"
+	"github.com/loam-os/loam/image/publish"
 	"github.com/loam-os/loam/image/publish/distribute"
 	"github.com/loam-os/loam/image/repository"
 	"github.com/loam-os/loam/test/cluster"
@@ -165,6 +167,65 @@ func TestPublishAndRead(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestADamagedRepositoryIsNotCopied: not even to where nothing is yet.
+func TestADamagedRepositoryIsNotCopied(t *testing.T) {
+	const pack = "loam-node-os_1.0.0_x86-64.pack"
+	b := newBuilder(t)
+	b.release("1.0.0")
+	intact := filepath.Join(t.TempDir(), "intact")
+	b.to(intact)
+	b.ok(os.Truncate(filepath.Join(b.Dir, pack), 10))
+
+	registry := "oci+http://" + cluster.StartRegistry(t, cluster.RegistryOptions{}).Address() +
+		"/plant/updates:stable"
+	fresh := filepath.Join(t.TempDir(), "fresh")
+	for _, to := range []string{intact, fresh, registry} {
+		err := distribute.To(t.Context(), b.Dir, to, distribute.Login{}, func(name string, _ int64) {
+			t.Errorf("%s: %s is copied", to, name)
+		})
+		if err == nil || !strings.Contains(err.Error(), pack+": 10 bytes; want ") {
+			t.Errorf("%s: error %v", to, err)
+		}
+	}
+
+	if _, err := os.Stat(fresh); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s: %v", fresh, err)
+	}
+	if _, err := publish.Verify(t.Context(), intact); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestADamagedCopyIsRepaired from an intact repository, and only what is damaged
+// is copied.
+func TestADamagedCopyIsRepaired(t *testing.T) {
+	b := newBuilder(t)
+	b.release("1.0.0")
+	to := t.TempDir()
+	b.to(to)
+
+	files, err := publish.Verify(t.Context(), b.Dir)
+	b.ok(err)
+	for _, f := range files {
+		file := filepath.Join(to, f.Name)
+		content, err := os.ReadFile(file)
+		b.ok(err)
+		for name, damaged := range map[string][]byte{
+			"another byte": append([]byte{content[0] ^ 1}, content[1:]...),
+			"cut off":      content[:len(content)-1],
+		} {
+			b.ok(os.WriteFile(file, damaged, 0o644))
+			if copied := b.to(to); !slices.Equal(copied, []string{f.Name}) {
+				t.Errorf("%s, %s: copied %v", f.Name, name, copied)
+			}
+		}
+	}
+
+	if _, err := publish.Verify(t.Context(), to); err != nil {
+		t.Error(err)
 	}
 }
 
