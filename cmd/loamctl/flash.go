@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
 	"github.com/loam-os/loam/agent/flash"
@@ -75,6 +76,10 @@ func (f *flashing) run(ctx context.Context) error {
 
 	disk, err := observe(f.device)
 	if err != nil {
+		return err
+	}
+
+	if err := refuseSame(f.image, disk); err != nil {
 		return err
 	}
 
@@ -159,6 +164,40 @@ func obstacle(d volume.Disk, im flash.Image) error {
 	return nil
 }
 
+// refuseSame refuses an image that is the disk itself, or a partition of it.
+func refuseSame(image string, d volume.Disk) error {
+	nodes := []string{d.Device}
+	for _, p := range d.Parts {
+		nodes = append(nodes, p.Device)
+	}
+
+	for _, node := range nodes {
+		if same, err := sameDevice(image, node); err != nil {
+			return err
+		} else if same {
+			return hint.With(fmt.Errorf("%s: it is the disk itself: %s", image, node),
+				"IMAGE is what is written, DEVICE the disk that it is written to")
+		}
+	}
+	return nil
+}
+
+// sameDevice reports whether two paths lead to one file or to one block device,
+// which may have several nodes.
+func sameDevice(a, b string) (bool, error) {
+	var first, second unix.Stat_t
+	if err := unix.Stat(a, &first); err != nil {
+		return false, &os.PathError{Op: "stat", Path: a, Err: err}
+	}
+	if err := unix.Stat(b, &second); err != nil {
+		return false, &os.PathError{Op: "stat", Path: b, Err: err}
+	}
+
+	block := func(s unix.Stat_t) bool { return s.Mode&unix.S_IFMT == unix.S_IFBLK }
+	return first.Dev == second.Dev && first.Ino == second.Ino ||
+		block(first) && block(second) && first.Rdev == second.Rdev, nil
+}
+
 // show says what would be lost.
 func (f *flashing) show(d volume.Disk, im flash.Image, file string) {
 	w := tabwriter.NewWriter(f.out, 0, 0, 2, ' ', 0)
@@ -186,9 +225,17 @@ func (f *flashing) confirm(d volume.Disk) error {
 	if said == "" {
 		fmt.Fprintf(f.out, "All of it is lost. Type %s to go on: ", word(d))
 		line, err := bufio.NewReader(f.in).ReadString('\n')
+		if errors.Is(err, io.EOF) && line == "" {
+			fmt.Fprintln(f.out) // The prompt has no end of line.
+			return hint.With(
+				fmt.Errorf("%s: the input ended at the question: nothing was written", d.Device),
+				"without a terminal, answer with --yes-wipe %s", word(d))
+		}
+
 		if err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}
+
 		said = strings.TrimSpace(line)
 	}
 

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -100,6 +102,13 @@ func TestADiskIsOverwrittenOnlyIfItIsNamed(t *testing.T) {
 			if asked != (test.flag == "") {
 				t.Errorf("asks %q", out.String())
 			}
+
+			const ended = "\nhint: without a terminal, answer with --yes-wipe S1"
+			noInput := test.typed == "" && test.flag == ""
+			if noInput != strings.HasSuffix(out.String(), ": \n") ||
+				noInput && !strings.HasSuffix(hint.Text(err), ended) {
+				t.Errorf("end of input: %q, %s", out.String(), hint.Text(err))
+			}
 		})
 	}
 }
@@ -118,5 +127,37 @@ func TestProgressIsShownOnceAPartWithoutATerminal(t *testing.T) {
 	want := "write   100 %  4 MiB of 4 MiB  1 MB/s\nverify  100 %  4 MiB of 4 MiB  1 MB/s\n"
 	if out.String() != want {
 		t.Errorf("%q, want %q", out.String(), want)
+	}
+}
+
+func TestADiskIsNotWrittenToItself(t *testing.T) {
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	for _, name := range []string{"disk", "part", "image"} {
+		if err := os.WriteFile(path(name), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("disk", path("by-id")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Link(path("disk"), path("node")); err != nil {
+		t.Fatal(err)
+	}
+
+	disk := volume.Disk{Device: path("disk"), Parts: []volume.Part{{Device: path("part")}}}
+	for image, want := range map[string]string{
+		"disk":                               "it is the disk itself: " + path("disk"),
+		"by-id":                              "it is the disk itself: " + path("disk"),
+		"../" + filepath.Base(dir) + "/disk": "it is the disk itself: " + path("disk"),
+		"node":                               "it is the disk itself: " + path("disk"),
+		"part":                               "it is the disk itself: " + path("part"),
+		"none":                               "none: no such file or directory",
+		"image":                              "",
+	} {
+		err := refuseSame(dir+"/"+image, disk)
+		if (err == nil) != (want == "") || err != nil && !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%s: error %v, want %q", image, err, want)
+		}
 	}
 }
