@@ -40,7 +40,7 @@ func flashCommand() *cobra.Command {
 		Short: "Write an image to a disk",
 		Long: `flash writes an image (raw, packed, qcow2, or the directory of a build) to a disk, and reads
 it back. What is on the disk is lost: the command shows which disk it is and what is on it,
-and asks for its serial number. It does not touch a disk that is in use. An image of a USB
+and asks for its serial number. It says which machine.yaml the disk gets, too. It does not touch a disk that is in use. An image of a USB
 stick (.usb.raw) makes an installer, which then needs no network.`,
 		Example: `  loamctl flash build/amd64-metal /dev/sdb --machine machine.yaml
   loamctl flash build/amd64-metal/*.usb.raw /dev/sdc --machine machine.yaml`,
@@ -100,7 +100,12 @@ func (f *flashing) run(ctx context.Context) error {
 		return fmt.Errorf("%s: %w", source.File, err)
 	}
 
-	f.show(disk, im, source.File)
+	text, err := inspect.Machine(layers, source.Size)
+	if err != nil {
+		return fmt.Errorf("%s: %w", source.File, err)
+	}
+
+	f.show(disk, im, source.File, text)
 	if err := obstacle(disk, im); err != nil {
 		return err
 	}
@@ -198,8 +203,9 @@ func sameDevice(a, b string) (bool, error) {
 		block(first) && block(second) && first.Rdev == second.Rdev, nil
 }
 
-// show says what would be lost.
-func (f *flashing) show(d volume.Disk, im flash.Image, file string) {
+// show says what would be lost, and what is written. text is the machine.yaml
+// that the disk will have, "" for none.
+func (f *flashing) show(d volume.Disk, im flash.Image, file, text string) {
 	w := tabwriter.NewWriter(f.out, 0, 0, 2, ' ', 0)
 	kind := map[bool]string{false: "fixed", true: "removable"}[d.Removable]
 	fmt.Fprintf(w, "disk\t%s\nmodel\t%s\nserial\t%s\nsize\t%s, sectors of %d bytes, %s\n"+
@@ -212,7 +218,20 @@ func (f *flashing) show(d volume.Disk, im flash.Image, file string) {
 	}
 
 	fmt.Fprintf(w, "image\t%s, %s to write\n", file, mebibytes(im.Bytes()))
+	fmt.Fprintf(w, "machine.yaml\t%s\n", f.machineLine(text))
 	_ = w.Flush()
+}
+
+// machineLine says which machine.yaml the disk will have.
+func (f *flashing) machineLine(text string) string {
+	switch {
+	case f.machine != "":
+		return f.machine
+	case text != "":
+		return "of the image, as loamctl inspect shows it; --machine FILE puts another"
+	}
+	return "none: the machine waits for one, on a drive labelled LOAM for instance; " +
+		"--machine FILE puts one"
 }
 
 // word is what the operator must type to overwrite a disk: its serial number,

@@ -161,3 +161,20 @@ func TestADiskIsNotWrittenToItself(t *testing.T) {
 		}
 	}
 }
+
+func TestFlashSaysWhichMachineYAMLTheDiskGets(t *testing.T) {
+	for _, test := range []struct{ name, flag, text, want string }{
+		{"the file of the flag", "node.yaml", "kind: Machine\n", "machine.yaml  node.yaml\n"},
+		{"the image's", "", "kind: Machine\n", "machine.yaml  of the image, "},
+		{"none", "", "", "machine.yaml  none: the machine waits for one, "},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var out strings.Builder
+			f := flashing{machine: test.flag, out: &out}
+			f.show(volume.Disk{Device: "/dev/sdb"}, flash.Image{}, "image.raw", test.text)
+			if !strings.Contains(out.String(), test.want) {
+				t.Errorf("%s, want %q", out.String(), test.want)
+			}
+		})
+	}
+}

@@ -22,8 +22,8 @@ func inspectCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inspect IMAGE [OTHER]",
 		Short: "Show the content of an image, or its differences to another",
-		Long: `inspect shows what is in an image: partitions, boot entries, versions, packages, and who has
-signed it; or what differs in another, and whether a node has to restart to go from one to the
+		Long: `inspect shows what is in an image: partitions, the machine.yaml, boot entries, versions,
+packages, and who has signed it; or what differs in another, and whether a node has to restart to go from one to the
 other. An image is a disk or a stick (raw, packed, qcow2, a block device), a UKI, also of the
 PXE set, or the directory of a build. Whether it is whole, loamctl verify says.`,
 		Example: "  loamctl inspect build/amd64-cloud --packages\n" +
@@ -93,6 +93,8 @@ func showImage(w io.Writer, im inspect.Image, packages bool) {
 			fmt.Fprintf(w, "enrolls\t%s: PK %s; KEK %s; db %s\n", e.Name, strings.Join(e.PK, ", "),
 				strings.Join(e.KEK, ", "), strings.Join(e.DB, ", "))
 		}
+
+		showMachine(w, d.Machine)
 	}
 
 	for _, u := range im.UKIs {
@@ -119,6 +121,19 @@ func showImage(w io.Writer, im inspect.Image, packages bool) {
 				fmt.Fprintf(w, "  %s\t%s\t%s\n", p.Name, p.Version, cmp.Or(p.Arch, "Go module"))
 			}
 		}
+	}
+}
+
+// showMachine shows the machine.yaml on the ESP of a disk.
+func showMachine(w io.Writer, text string) {
+	if text == "" {
+		fmt.Fprintln(w, "machine.yaml\tnone")
+		return
+	}
+
+	fmt.Fprintln(w, "machine.yaml")
+	for line := range strings.Lines(strings.TrimRight(text, "\n") + "\n") {
+		fmt.Fprintf(w, "  %s", line)
 	}
 }
 

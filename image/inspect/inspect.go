@@ -62,6 +62,9 @@ type Disk struct {
 	// Enroll are keys that the loader enrolls in firmware that has none.
 	Enroll []Enrollment `json:"enroll,omitempty"`
 
+	// Machine is the text of the machine.yaml on the ESP, "" if there is none.
+	Machine string `json:"machine,omitempty"`
+
 	// Damage is the fault of either copy of the table, "" if both are valid.
 	Damage string `json:"damage,omitempty"`
 }
@@ -178,6 +181,11 @@ func (im *Image) readESP(part *io.SectionReader, sectorSize int) error {
 		return err
 	}
 
+	im.Disk.Machine, err = readMachine(esp)
+	if err != nil {
+		return err
+	}
+
 	files, err := esp.ReadDir(bootentry.Dir)
 	if err != nil {
 		return err
@@ -208,6 +216,50 @@ func (im *Image) readESP(part *io.SectionReader, sectorSize int) error {
 	})
 
 	return nil
+}
+
+// Machine returns the text of the machine.yaml on the ESP of a disk, "" if there
+// is none.
+func Machine(r io.ReaderAt, size int64) (string, error) {
+	table, err := gpt.Find(r, size)
+	if err != nil {
+		return "", err
+	}
+
+	at := slices.IndexFunc(table.Partitions, partitions.HasLoader)
+	if at < 0 {
+		return "", nil
+	}
+
+	p := table.Partitions[at]
+	esp, err := fat.Open(fat.ReadOnly(io.NewSectionReader(r, p.Start, p.Size)), p.Size,
+		table.SectorSize)
+	if err != nil {
+		return "", fmt.Errorf("partition %d: %w", p.Index, err)
+	}
+
+	return readMachine(esp)
+}
+
+// maxMachine bounds the machine.yaml that is read.
+const maxMachine = 1 << 20
+
+func readMachine(esp *fat.FS) (string, error) {
+	r, err := esp.Open(partitions.MachineFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+
+	if err != nil {
+		return "", err
+	}
+
+	text, err := io.ReadAll(io.LimitReader(r, maxMachine))
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", partitions.MachineFile, err)
+	}
+
+	return string(text), nil
 }
 
 // name is the name of an entry; other files get a name that sorts after all

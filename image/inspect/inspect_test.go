@@ -26,34 +26,57 @@ func TestALoaderThatCannotBeRead(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			disk := firmware.NewMemory(nil)
-			part := gpt.Partition{
-				Index: 1,
-				Type:  partitions.TypeUUID(partitions.ESP, "amd64"),
-				UUID:  uuid.New(),
-				Label: "esp",
-				Start: gpt.Alignment,
-				Size:  528 << 20,
-			}
-
-			table := gpt.Table{
-				DiskGUID:   uuid.New(),
-				SectorSize: 512,
-				DiskSize:   part.End() + gpt.Alignment,
-				Partitions: []gpt.Partition{part},
-			}
-
-			err := errors.Join(table.Create(disk),
-				esp.Write(io.NewOffsetWriter(disk, part.Start), part.Size, 512, 1,
-					[]esp.File{{Path: test.file, Data: []byte("text")}}))
-			if err != nil {
-				t.Fatal(err)
-			}
-
-			if _, err := Read(disk, table.DiskSize); (err == nil) != (test.want == "") ||
+			disk, size := diskWith(t, test.file)
+			if _, err := Read(disk, size); (err == nil) != (test.want == "") ||
 				err != nil && !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%v, want %q", err, test.want)
 			}
 		})
+	}
+}
+
+// diskWith returns a disk with one file on its ESP, and its size.
+func diskWith(t *testing.T, file string) (disk firmware.Memory, size int64) {
+	t.Helper()
+	disk = firmware.NewMemory(nil)
+	part := gpt.Partition{
+		Index: 1,
+		Type:  partitions.TypeUUID(partitions.ESP, "amd64"),
+		UUID:  uuid.New(),
+		Label: "esp",
+		Start: gpt.Alignment,
+		Size:  528 << 20,
+	}
+
+	table := gpt.Table{
+		DiskGUID:   uuid.New(),
+		SectorSize: 512,
+		DiskSize:   part.End() + gpt.Alignment,
+		Partitions: []gpt.Partition{part},
+	}
+
+	err := errors.Join(table.Create(disk),
+		esp.Write(io.NewOffsetWriter(disk, part.Start), part.Size, 512, 1,
+			[]esp.File{{Path: file, Data: []byte("text")}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return disk, table.DiskSize
+}
+
+func TestMachineYAMLOfADiskIsShown(t *testing.T) {
+	for file, want := range map[string]string{
+		partitions.MachineFile: "text",
+		"loader/loader.conf":   "",
+	} {
+		disk, size := diskWith(t, file)
+		im, err := Read(disk, size)
+		if err != nil || im.Disk.Machine != want {
+			t.Errorf("%s: machine.yaml %q, %v, want %q", file, im.Disk.Machine, err, want)
+		}
+		if have, err := Machine(disk, size); err != nil || have != want {
+			t.Errorf("%s: machine.yaml alone %q, %v, want %q", file, have, err, want)
+		}
 	}
 }
