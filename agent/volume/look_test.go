@@ -275,3 +275,14 @@ func noise(r *rand.Rand, n int) []byte {
 	b[0] = max(b[0], 1)
 	return b
 }
+
+// TestAFATFileSystemIsNotBitLocker: Loam's begin as BitLocker To Go does.
+func TestAFATFileSystemIsNotBitLocker(t *testing.T) {
+	disk := newSparse(gib)
+	disk.write(0, []byte("\xeb\x58\x90MSWIN4.1"))
+	disk.write(mib, []byte("\xeb\x58\x90MSWIN4.1"))
+	c := Look(disk, gib)
+	if c.has("BitLocker") || !c.has("vfat") {
+		t.Errorf("%v, want vfat", c)
+	}
+}

@@ -138,7 +138,12 @@ func volumeManagers() []signature {
 		},
 		{name: "BitLocker", magic: "\xeb\x52\x90-FVE-FS-", at: from(0)},
 		{name: "BitLocker", magic: "\xeb\x58\x90-FVE-FS-", at: from(0)},
-		{name: "BitLocker", magic: "\xeb\x58\x90MSWIN4.1", at: from(0)},
+		{
+			name:   "BitLocker",
+			magic:  "\xeb\x58\x90MSWIN4.1",
+			at:     from(0),
+			detail: toGoOrFAT,
+		},
 		{
 			name:  "cs_fvault2",
 			magic: "CS",
