@@ -197,7 +197,7 @@ func TestDecide(t *testing.T) {
 			name:    "a disk with a mark that has been used since",
 			disks:   []Disk{disk("/dev/sda", marked, evidence("LVM2_member"))},
 			claim:   Claim{Claim: any},
-			refusal: "LVM2_member",
+			refusal: "LVM physical volume",
 		},
 		{
 			name:    "what was begun with is in use",

@@ -205,7 +205,7 @@ func obstacle(d Disk, all []Disk) string {
 	case d.ReadOnly:
 		return "read-only"
 	case len(d.Content.Evidence) > 0:
-		return d.Content.String()
+		return d.Summary()
 	case len(d.Parts) > 0:
 		return "has partitions"
 	}

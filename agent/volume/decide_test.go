@@ -44,7 +44,11 @@ func TestDecide(t *testing.T) {
 	parts := func(fs string) func(*Disk) {
 		return func(d *Disk) {
 			d.Parts = []Part{
-				{d.Device + "1", d.Size - mib, Content{FileSystem: fs, Used: d.Size - mib}},
+				{
+					Device:  d.Device + "1",
+					Size:    d.Size - mib,
+					Content: Content{FileSystem: fs, Used: d.Size - mib},
+				},
 			}
 			d.Content.Evidence = []Evidence{{"gpt", "", 512}}
 		}
@@ -325,13 +329,13 @@ func TestARefusalNamesTheEvidenceAndTheWayOn(t *testing.T) {
 	}}, Claim{MinSize: 90 * gib, MaxSize: 110 * gib})
 
 	const want = `no data volume: more than one empty disk matches (claimed: 96636764160 to 118111600640 bytes)
-  /dev/sdb: 107374182400 bytes, FAST, serial S1, matches: empty
+  /dev/sdb: 100 GiB, FAST, serial S1, matches: empty
     to take it: dataVolume: {serial: "S1"}
-  /dev/sdc: 107374182400 bytes, FAST, serial S2, matches: empty
+  /dev/sdc: 100 GiB, FAST, serial S2, matches: empty
     to take it: dataVolume: {serial: "S2"}
-  /dev/sdd: 107379425280 bytes, serial S3, matches: crypto_LUKS 2 at byte 0, linux_raid_member 1.0 at byte 107379539968
+  /dev/sdd: 100.0 GiB, unknown model, serial S3, matches: LUKS encryption, member of a Linux RAID
     to take it once it is empty: dataVolume: {serial: "S3"}
-  /dev/sda: 500107862016 bytes, FAST: mounted at /var
+  /dev/sda: 465.8 GiB, FAST: mounted at /var
 hint: write the line of the disk that is meant to machine.yaml
 hint: a disk with content is never formatted: if nothing on it is needed, empty it from another system (wipefs --all, and zeros in its first and last MiB)`
 	if diff := cmp.Diff(want, hint.Text(err)); diff != "" {

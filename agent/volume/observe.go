@@ -142,14 +142,22 @@ func (m Machine) disk(b block.Disk, uses map[string][]string, paths []string) Di
 
 	d.Uses = append(m.holders(dir), uses[m.text(dir+"/dev")]...)
 	parts, _ := fs.Glob(m.Root, dir+"/*/partition")
+	slices.SortStableFunc(parts, func(a, b string) int {
+		return cmp.Compare(m.number(a), m.number(b))
+	})
 	for _, p := range parts {
 		p = path.Dir(p)
 		d.Uses = append(d.Uses, append(m.holders(p), uses[m.text(p+"/dev")]...)...)
-		partition := Part{Device: block.Node(path.Base(p)), Size: m.number(p+"/size") * 512}
+		partition := Part{
+			Device: block.Node(path.Base(p)),
+			Label:  m.partitionLabel(p),
+			Size:   m.number(p+"/size") * 512,
+		}
 		partition.Content, _ = m.look(partition.Device, partition.Size)
 		d.Parts = append(d.Parts, partition)
 	}
 
+	d.Uses = distinct(d.Uses)
 	var busy bool
 	d.Content, busy = m.look(d.Device, b.Size)
 	if busy && len(d.Uses) == 0 {
@@ -157,6 +165,17 @@ func (m Machine) disk(b block.Disk, uses map[string][]string, paths []string) Di
 	}
 
 	return d
+}
+
+// partitionLabel returns the name that a GPT gives a partition, "" for none.
+func (m Machine) partitionLabel(dir string) string {
+	text, _ := fs.ReadFile(m.Root, dir+"/uevent")
+	for line := range strings.Lines(string(text)) {
+		if label, ok := strings.CutPrefix(line, "PARTNAME="); ok {
+			return printable(label)
+		}
+	}
+	return ""
 }
 
 // look reads a device and reports whether another user has it exclusively. To

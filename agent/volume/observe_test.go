@@ -46,7 +46,9 @@ func TestObserve(t *testing.T) {
 		"sys/devices/pci0/ata1/block/sda/sda1/partition":               file("1\n"),
 		"sys/devices/pci0/ata1/block/sda/sda1/holders/dm-0":            link("../../dm-0"),
 		"sys/devices/pci0/ata1/block/sda/sda1/dev":                     file("8:1\n"),
+		"sys/devices/pci0/ata1/block/sda/sda1/uevent":                  file("PARTN=1\nPARTNAME=esp\n"),
 		"sys/devices/pci0/ata1/block/sda/sda2/partition":               file("2\n"),
+		"sys/devices/pci0/ata1/block/sda/sda2/holders/dm-0":            link("../../dm-0"),
 		"sys/devices/pci0/ata1/block/sda/sda2/dev":                     file("8:2\n"),
 		"sys/devices/pci0/ata1/block/sda/sda3/partition":               file("3\n"),
 		"sys/devices/pci0/ata1/block/sda/sda3/dev":                     file("8:3\n"),
@@ -110,7 +112,7 @@ func TestObserve(t *testing.T) {
 			Uses:       []string{"held by dm-0", "swap area", "mounted at /var", "mounted at /opt"},
 			Content:    Content{Evidence: []Evidence{{"gpt", "", 512}}},
 			Parts: []Part{
-				{Device: "/dev/sda1", Content: unread},
+				{Device: "/dev/sda1", Label: "esp", Content: unread},
 				{Device: "/dev/sda2", Content: unread},
 				{Device: "/dev/sda3", Content: unread},
 			},

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -112,10 +113,20 @@ func (r *Refusal) withHints() error {
 }
 
 // List returns a line or two for each disk.
-func (r *Refusal) List() string {
+func (r *Refusal) List() string { return r.list(false) }
+
+// ListParts returns what [Refusal.List] does, and a line for each partition.
+func (r *Refusal) ListParts() string { return r.list(true) }
+
+func (r *Refusal) list(parts bool) string {
 	var b strings.Builder
 	for _, c := range r.Candidates {
 		fmt.Fprintf(&b, "  %s\n", c)
+		for _, p := range c.Disk.Parts {
+			if parts {
+				fmt.Fprintf(&b, "    %s\n", p)
+			}
+		}
 		if c.Offer != "" {
 			fmt.Fprintf(&b, "    to take it: %s\n", c.Offer)
 		}
@@ -126,12 +137,23 @@ func (r *Refusal) List() string {
 	return b.String()
 }
 
+// String returns one line: what the partition is, and what it holds.
+func (p Part) String() string {
+	out := p.Device + ": " + humanSize(p.Size)
+	if p.Label != "" {
+		out += ", " + p.Label
+	}
+	return out + ": " + p.Summary()
+}
+
 // String returns one line: what the disk is, whether it is claimed, and why it
 // is not taken.
 func (c Candidate) String() string {
 	d := c.Disk
-	out := []string{fmt.Sprintf("%s: %d bytes", d.Device, d.Size)}
-	for _, f := range []struct{ name, value string }{{"", d.Model}, {"serial ", d.Serial}} {
+	out := []string{d.Device + ": " + humanSize(d.Size)}
+	for _, f := range []struct{ name, value string }{
+		{"", cmp.Or(d.Model, "unknown model")}, {"serial ", d.Serial},
+	} {
 		if f.value != "" {
 			out = append(out, f.name+f.value)
 		}

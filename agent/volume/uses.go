@@ -21,6 +21,18 @@ func (m Machine) holders(dir string) []string {
 	return out
 }
 
+// distinct leaves out uses that are there before: both partitions of a slot are
+// held by one mapping.
+func distinct(uses []string) []string {
+	var out []string
+	for _, use := range uses {
+		if !slices.Contains(out, use) {
+			out = append(out, use)
+		}
+	}
+	return out
+}
+
 // uses returns what devices are used for, mounts and swap areas, by their numbers
 // as in sysfs (8:1).
 func (m Machine) uses() (map[string][]string, error) {

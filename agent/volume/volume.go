@@ -47,7 +47,9 @@ type Disk struct {
 
 // Part is a partition.
 type Part struct {
-	Device  string
+	Device string
+	// Label is the name that a GPT gives it, "" if it has none.
+	Label   string
 	Size    int64
 	Content Content
 }

@@ -55,7 +55,7 @@ func showDisks(out io.Writer, disks []volume.Disk) error {
 		return err
 	}
 
-	_, err = io.WriteString(out, refusal.List())
+	_, err = io.WriteString(out, refusal.ListParts())
 	return err
 }
 

@@ -211,10 +211,10 @@ func (f *flashing) show(d volume.Disk, im flash.Image, file, text string) {
 	fmt.Fprintf(w, "disk\t%s\nmodel\t%s\nserial\t%s\nsize\t%s, sectors of %d bytes, %s\n"+
 		"holds\t%s\n",
 		d.Device, cmp.Or(d.Model, "unknown"), cmp.Or(d.Serial, "none"), mebibytes(d.Size),
-		d.SectorSize, kind, d.Content)
+		d.SectorSize, kind, d.Summary())
 
 	for _, p := range d.Parts {
-		fmt.Fprintf(w, "\t%s, %s: %s\n", p.Device, mebibytes(p.Size), p.Content)
+		fmt.Fprintf(w, "\t%s\n", p)
 	}
 
 	fmt.Fprintf(w, "image\t%s, %s to write\n", file, mebibytes(im.Bytes()))

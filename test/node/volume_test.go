@@ -138,7 +138,7 @@ func TestADataVolume(t *testing.T) {
 	n.want("lsblk -no SERIAL $(findmnt -no SOURCE /var/lib/kubelet)", "S-data")
 	n.want("tr -s ' ' </var/lib/kubelet/starts; cat /var/lib/kubelet/config/kubelet",
 		"ext4 rw,noatime,prjquota\nkind: KubeletConfiguration")
-	n.want("loam disks | grep -c 'serial S-old.*LVM2_member at byte 512'", "1")
+	n.want("loam disks | grep -c 'serial S-old.*LVM physical volume'", "1")
 	n.off()
 
 	for id, want := range before {
