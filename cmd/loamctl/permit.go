@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/loam-os/loam/agent/hostname"
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/image/publish"
 )
 
@@ -27,6 +29,12 @@ for 'loam rollback --os'.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if expires <= 0 {
 				return fmt.Errorf("--expires %v: want more than 0", expires)
+			}
+
+			if node != "" && !hostname.Valid(node) {
+				return hint.With(fmt.Errorf("--node %q: no machine can be called so", node),
+					"write the host name as `loam status` on the node shows it: lower case, "+
+						"up to %d of a-z 0-9 - .", hostname.Max)
 			}
 
 			keys, err := publish.LoadKeys(keysDir)
