@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -93,6 +94,9 @@ nothing has changed is kept as it is.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if planOnly {
 				plan, err := o.decide()
+				if err == nil {
+					err = errors.Join(o.packages.check(), o.sign.check())
+				}
 				if err != nil {
 					return err
 				}

@@ -94,6 +94,17 @@ func (o enrollOptions) add(k *sign.Keys) error {
 	return nil
 }
 
+// check refuses a key without its certificate. It opens no token: that may take
+// tools and a PIN.
+func (o signOptions) check() error {
+	if ownerkey.InToken(o.key) && o.certificate != "" {
+		_, err := ownerkey.ReadCertificate(o.certificate)
+		return err
+	}
+	_, err := o.keys(ownerkey.Tokens{})
+	return err
+}
+
 // keys opens the keys, if there are any.
 func (o signOptions) keys(tokens ownerkey.Tokens) (k sign.Keys, err error) {
 	switch {

@@ -29,7 +29,7 @@ func Open(key, certificate string, tokens Tokens) (pkcs7.Signer, error) {
 	}
 
 	var private crypto.Signer
-	if strings.HasPrefix(key, scheme) {
+	if InToken(key) {
 		private, err = tokens.open(key, c)
 	} else {
 		private, err = readKey(key)
@@ -46,6 +46,9 @@ func Open(key, certificate string, tokens Tokens) (pkcs7.Signer, error) {
 
 	return s, nil
 }
+
+// InToken reports whether a key is named by the URI of a token, not by a file.
+func InToken(key string) bool { return strings.HasPrefix(key, scheme) }
 
 // ReadCertificate reads a PEM file, or one in DER, as vendors give theirs away.
 func ReadCertificate(file string) (*x509.Certificate, error) {
