@@ -161,12 +161,13 @@ the file that pin-source names, or in the environment as LOAM_PIN, or asked for.
 				return err
 			}
 
-			m, err := sign.Build(args[0], k)
+			out := cmd.OutOrStdout()
+			m, err := sign.Build(args[0], k, func(what string) { fmt.Fprintln(out, what) })
 			if err != nil {
 				return err
 			}
 
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s %s, %s, %s: signed by %s\n",
+			_, err = fmt.Fprintf(out, "%s %s, %s, %s: signed by %s\n",
 				m.ImageID, m.Version, m.Arch, m.Profile, strings.Join(signedBy(k), " and "))
 			return err
 		},

@@ -3,15 +3,18 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/image"
+	"github.com/loam-os/loam/image/inspect"
 	"github.com/loam-os/loam/image/openpgp"
 	"github.com/loam-os/loam/image/verify"
 )
@@ -44,7 +47,15 @@ func verifyCommand() *cobra.Command {
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "Debian packages of %s, %s old\n",
 					m.PackagesDate.UTC().Format(time.DateOnly), days(time.Since(m.PackagesDate)))
 			}
-			if err != nil || sumsKey == "" {
+			if err != nil {
+				return err
+			}
+
+			im, err := inspect.Open(args[0])
+			if err != nil {
+				return err
+			}
+			if err := showSigners(cmd.OutOrStdout(), im); err != nil || sumsKey == "" {
 				return err
 			}
 
@@ -60,6 +71,29 @@ func verifyCommand() *cobra.Command {
 	cmd.Flags().StringVar(&sumsKey, "sums-key", "",
 		"public OpenPGP keys, one of which must have signed SHA256SUMS")
 	return cmd
+}
+
+// showSigners says who has signed what firmware starts.
+func showSigners(w io.Writer, im inspect.Image) error {
+	lines := [][2]string{}
+	if im.Disk != nil {
+		lines = append(lines, [2]string{"boot loader", strings.Join(im.Disk.LoaderSigners, ", ")})
+	}
+	for _, u := range im.UKIs {
+		lines = append(lines, [2]string{u.Path, strings.Join(u.Signers, ", ")})
+	}
+
+	for _, line := range lines {
+		by := "not signed"
+		if line[1] != "" {
+			by = "signed by " + line[1]
+		}
+		if _, err := fmt.Fprintf(w, "%s: %s\n", line[0], by); err != nil {
+			return err
+		}
+	}
+
+	return nil
 }
 
 // verifySums says who of those whose keys are in a file has signed the sums of

@@ -3,6 +3,7 @@ package build
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -90,8 +91,8 @@ func (b *Build) Run(ctx context.Context) (manifest.Manifest, error) {
 	signed := b.Out + ".signed"
 	defer os.RemoveAll(signed)
 
-	err = b.Steps.Do("sign", "", func(io.Writer) error {
-		m, err = sign.Into(signed, dir, b.Keys)
+	err = b.Steps.Do("sign", "", func(w io.Writer) error {
+		m, err = sign.Into(signed, dir, b.Keys, func(what string) { fmt.Fprintln(w, what) })
 		return err
 	})
 	if err != nil {

@@ -47,8 +47,8 @@ import (
 
 // Build signs the build in dir, and replaces the signatures that it has. The
 // directory has the build as it was, or all of it signed. The root file system
-// stays as it is.
-func Build(dir string, keys Keys) (manifest.Manifest, error) {
+// stays as it is. It calls doing with what it begins to do.
+func Build(dir string, keys Keys, doing func(what string)) (manifest.Manifest, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return manifest.Manifest{}, err
@@ -60,6 +60,7 @@ func Build(dir string, keys Keys) (manifest.Manifest, error) {
 	}
 	defer unlock()
 
+	doing("verify the build")
 	if _, err := verify.Build(dir); err != nil {
 		return manifest.Manifest{}, err
 	}
@@ -67,7 +68,7 @@ func Build(dir string, keys Keys) (manifest.Manifest, error) {
 	fresh := dir + ".new"
 	defer os.RemoveAll(fresh)
 
-	m, err := Into(fresh, dir, keys)
+	m, err := Into(fresh, dir, keys, doing)
 	if err != nil {
 		return m, err
 	}
@@ -79,6 +80,7 @@ func Build(dir string, keys Keys) (manifest.Manifest, error) {
 type signing struct {
 	from, to string // directories
 	by       Keys
+	doing    func(what string)
 	manifest manifest.Manifest
 	// rootHash is the content of verity-sig partitions.
 	rootHash []byte
@@ -89,8 +91,9 @@ type signing struct {
 }
 
 // Into makes a signed build of the build from, in the directory to, which it
-// makes. The caller puts it in its place.
-func Into(to, from string, by Keys) (manifest.Manifest, error) {
+// makes. The caller puts it in its place. It calls doing with what it begins to
+// do.
+func Into(to, from string, by Keys, doing func(what string)) (manifest.Manifest, error) {
 	m, _, err := output.ReadManifest(from)
 	if err != nil {
 		return m, err
@@ -110,6 +113,7 @@ func Into(to, from string, by Keys) (manifest.Manifest, error) {
 		from:     from,
 		to:       to,
 		by:       by,
+		doing:    doing,
 		manifest: m,
 	}
 	if err := s.run(); err != nil {
@@ -119,6 +123,7 @@ func Into(to, from string, by Keys) (manifest.Manifest, error) {
 		return m, err
 	}
 
+	doing("verify the signed build")
 	return verify.Build(to)
 }
 
@@ -133,6 +138,7 @@ func (s *signing) signSums() error {
 		return err
 	}
 
+	s.doing("sign " + image.SumsName)
 	signature, err := s.by.Sums.Sign(text)
 	if err != nil {
 		return fmt.Errorf("%s: %w", image.SumsName, err)
@@ -151,6 +157,7 @@ func (s *signing) run() error {
 		return err
 	}
 
+	s.doing("sign the root hash")
 	s.rootHash, err = ownerkey.RootHash(s.by.Programs, hash)
 	if err != nil {
 		return err
@@ -185,6 +192,7 @@ func (s *signing) run() error {
 		return err
 	}
 
+	s.doing("sum up the files")
 	s.manifest.Files, err = output.Describe(s.to, append(names, signature))
 	return err
 }
@@ -197,6 +205,7 @@ func (s *signing) update() error {
 		return err
 	}
 
+	s.doing("make the update bundle")
 	m := s.manifest
 	return update.Write(s.to, s.base(), bundle.Sources{
 		ImageID:   m.ImageID,
@@ -259,19 +268,25 @@ func (s *signing) file(name string) error {
 	to := filepath.Join(s.to, name)
 	switch {
 	case isPacked(name):
+		s.doing("pack " + name)
 		return s.pack(name)
 	case strings.HasSuffix(name, ".qcow2"):
+		s.doing("write " + name)
 		return output.Convert(to, filepath.Join(s.to, s.base()+".raw"), output.Qcow2)
 	case strings.HasSuffix(name, image.InstallerSuffix+".zst"):
+		s.doing("pack " + name)
 		raw := filepath.Join(s.to, s.base()+image.InstallerSuffix)
 		return output.Convert(to, raw, output.PackedFast)
 	case strings.HasSuffix(name, image.InstallerSuffix):
+		s.doing("sign " + name)
 		return s.installer(to, from)
 	case isDisk(name):
+		s.doing("sign " + name)
 		return s.disk(to, from)
 	case strings.HasSuffix(name, image.PackSuffix), strings.HasSuffix(name, image.IndexSuffix):
 		return nil // They are made last.
 	case strings.HasSuffix(name, ".efi"):
+		s.doing("sign " + name)
 		content, err := os.ReadFile(from)
 		if err == nil {
 			content, err = s.program(content)

@@ -49,7 +49,7 @@ func (b build) signed(t *testing.T, by ...keys.Pair) build {
 		}.Variables()
 		if err == nil {
 			_, err = sign.Build(b.dir,
-				sign.Keys{Programs: key.Signer, Enroll: enroll, When: sign.Manual})
+				sign.Keys{Programs: key.Signer, Enroll: enroll, When: sign.Manual}, func(string) {})
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -146,7 +146,7 @@ func TestSignedSums(t *testing.T) {
 	plain := underTest(t)
 	key, keyring := openPGPKey(t)
 	b := plain.copied(t)
-	m, err := sign.Build(b.dir, sign.Keys{Sums: key})
+	m, err := sign.Build(b.dir, sign.Keys{Sums: key}, func(string) {})
 	if diff := cmp.Diff(plain.manifest, m); err != nil || diff != "" {
 		t.Errorf("%v\n%s", err, diff)
 	}
@@ -172,7 +172,7 @@ func TestKeysThatWouldNotStartTheBuildAreNotPutThere(t *testing.T) {
 	}
 
 	_, err = sign.Build(linked(t, b),
-		sign.Keys{Programs: key.Signer, Enroll: enroll, When: sign.Force})
+		sign.Keys{Programs: key.Signer, Enroll: enroll, When: sign.Force}, func(string) {})
 	if err == nil || !strings.Contains(err.Error(), "would not start the signed programs") {
 		t.Errorf("signed: %v", err)
 	}
@@ -244,7 +244,8 @@ func TestABuildThatIsNotWholeIsNotSigned(t *testing.T) {
 	flip(t, dir, b.name(t, ".root"), 4096)
 	before := readFile(t, filepath.Join(dir, image.SumsName))
 
-	_, err := sign.Build(dir, sign.Keys{Programs: keys.New(t, "owner").Signer})
+	_, err := sign.Build(dir, sign.Keys{Programs: keys.New(t, "owner").Signer},
+		func(string) {})
 	if err == nil || !strings.Contains(err.Error(), "data block 1 ") {
 		t.Errorf("signed: %v", err)
 	}
