@@ -74,8 +74,12 @@ PXE set, or the directory of a build. Whether it is whole, loamctl verify says.`
 func showImage(w io.Writer, im inspect.Image, packages bool) {
 	fmt.Fprintf(w, "%s (%s)\n", im.File, im.Format)
 	if d := im.Disk; d != nil {
-		fmt.Fprintf(w, "disk %s, %s, sectors of %d bytes\n",
-			d.GUID, mebibytes(d.Size), d.SectorSize)
+		size := mebibytes(d.Size)
+		if d.DeviceSize > d.Size {
+			size = fmt.Sprintf("%s, of which the partition table covers %s",
+				mebibytes(d.DeviceSize), size)
+		}
+		fmt.Fprintf(w, "disk %s, %s, sectors of %d bytes\n", d.GUID, size, d.SectorSize)
 		if d.Damage != "" {
 			fmt.Fprintf(w, "damaged: %s\n", d.Damage)
 		}

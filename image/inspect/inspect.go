@@ -47,8 +47,13 @@ type Image struct {
 
 // Disk is a partition table, and the boot loader.
 type Disk struct {
-	GUID       uuid.UUID   `json:"guid"`
+	GUID uuid.UUID `json:"guid"`
+
+	// Size is the size of the disk that the table is made for, DeviceSize the
+	// size of the disk or image that has it. A node grows its table when it
+	// starts first.
 	Size       int64       `json:"size"`
+	DeviceSize int64       `json:"deviceSize"`
 	SectorSize int         `json:"sectorSize"`
 	Partitions []Partition `json:"partitions"`
 
@@ -130,7 +135,12 @@ func Read(r io.ReaderAt, size int64) (Image, error) {
 
 	im := Image{
 		Format: "raw",
-		Disk:   &Disk{GUID: table.DiskGUID, Size: table.DiskSize, SectorSize: table.SectorSize},
+		Disk: &Disk{
+			GUID:       table.DiskGUID,
+			Size:       table.DiskSize,
+			DeviceSize: size,
+			SectorSize: table.SectorSize,
+		},
 	}
 
 	if err := errors.Join(table.Source.Primary, table.Source.Backup); err != nil {

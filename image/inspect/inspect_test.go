@@ -72,8 +72,8 @@ func TestMachineYAMLOfADiskIsShown(t *testing.T) {
 	} {
 		disk, size := diskWith(t, file)
 		im, err := Read(disk, size)
-		if err != nil || im.Disk.Machine != want {
-			t.Errorf("%s: machine.yaml %q, %v, want %q", file, im.Disk.Machine, err, want)
+		if err != nil || im.Disk.DeviceSize != size || im.Disk.Machine != want {
+			t.Errorf("%s: %+v, %v, want machine.yaml %q", file, im.Disk, err, want)
 		}
 		if have, err := Machine(disk, size); err != nil || have != want {
 			t.Errorf("%s: machine.yaml alone %q, %v, want %q", file, have, err, want)
