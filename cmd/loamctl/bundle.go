@@ -51,7 +51,7 @@ repository with a damaged file is not signed; the same build again repairs its r
 			return cobra.ExactArgs(1)(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			keys, err := o.open(time.Now())
+			keys, err := o.open(cmd.OutOrStdout(), time.Now())
 			if err != nil {
 				return err
 			}
@@ -87,7 +87,7 @@ func (o bundleOptions) expiries() publish.Expiries {
 }
 
 // open reads the keys. With --init, a repository that is not there is made.
-func (o bundleOptions) open(now time.Time) (publish.Keys, error) {
+func (o bundleOptions) open(out io.Writer, now time.Time) (publish.Keys, error) {
 	if err := o.check(); err != nil {
 		return publish.Keys{}, err
 	}
@@ -108,7 +108,15 @@ func (o bundleOptions) open(now time.Time) (publish.Keys, error) {
 		}
 	}
 
-	return keys, publish.Init(o.repository, keys, o.threshold, o.expiries(), now)
+	if err := publish.Init(o.repository, keys, o.threshold, o.expiries(), now); err != nil {
+		return keys, err
+	}
+
+	_, err = fmt.Fprintf(out, "%s: put %s away offline: nodes trust the repository by them, "+
+		"and only new keys need them\n"+
+		"%s: targets.pem and snapshot.pem publish releases, timestamp.pem is for --refresh\n",
+		o.keys, filepath.Join(o.keys, "root-*.pem"), o.keys)
+	return keys, err
 }
 
 // check refuses what would be regretted.
