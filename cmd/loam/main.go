@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/loam-os/loam/cmd/usage"
 	"github.com/loam-os/loam/hint"
 )
 
@@ -61,6 +62,7 @@ The other commands are for a person on the node.`,
 	group(cmd, "Change the node, by asking its agent:", applyCommand(), confirmCommand(),
 		rollbackCommand(), verifyCommand(), upgradeCommand(), drillCommand(), resetCommand())
 	group(cmd, "What the node itself runs:", agentCommand(), volumeCommand(), bootCommand())
+	usage.Explain(cmd)
 
 	return cmd
 }

@@ -45,8 +45,11 @@ repository with a damaged file is not signed; the same build again repairs its r
   loamctl bundle --refresh --repository updates --keys keys
   loamctl bundle build/amd64-metal --repository /media/usb --keys keys --valid 2160h`,
 		Args: func(cmd *cobra.Command, args []string) error {
+			if o.refresh && len(args) > 0 {
+				return fmt.Errorf("--refresh publishes nothing; %q is one too many", args[0])
+			}
 			if o.refresh {
-				return cobra.NoArgs(cmd, args)
+				return nil
 			}
 			return cobra.ExactArgs(1)(cmd, args)
 		},

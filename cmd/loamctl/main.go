@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/loam-os/loam/cmd/usage"
 	"github.com/loam-os/loam/hint"
 )
 
@@ -33,5 +34,7 @@ func root() *cobra.Command {
 	cmd.AddCommand(buildCommand(), signCommand(), keysCommand(), verifyCommand(), bundleCommand(),
 		serveCommand(), publishCommand(), permitCommand(), inspectCommand(), flashCommand(),
 		runCommand(), judgesCommand(), oscCommand())
+	usage.Explain(cmd)
+
 	return cmd
 }

@@ -56,10 +56,10 @@ their own get a token, one for each file, unless --tokens-for-all.`,
   loamctl serve --boot build/amd64-metal --boot build/arm64-metal --state /var/lib/loam-serve \
       --machines machines --tokens tokens.txt --listen 192.0.2.1:8080`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if len(o.builds) > 0 {
-				return cobra.MaximumNArgs(1)(cmd, args)
+			if len(args) == 0 && len(o.builds) == 0 {
+				return errors.New("want DIR or --boot; both are missing")
 			}
-			return cobra.ExactArgs(1)(cmd, args)
+			return cobra.MaximumNArgs(1)(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			out := cmd.OutOrStdout()
