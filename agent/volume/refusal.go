@@ -139,7 +139,7 @@ func (r *Refusal) list(parts bool) string {
 
 // String returns one line: what the partition is, and what it holds.
 func (p Part) String() string {
-	out := p.Device + ": " + humanSize(p.Size)
+	out := p.Device + ": " + FormatSize(p.Size)
 	if p.Label != "" {
 		out += ", " + p.Label
 	}
@@ -150,7 +150,7 @@ func (p Part) String() string {
 // is not taken.
 func (c Candidate) String() string {
 	d := c.Disk
-	out := []string{d.Device + ": " + humanSize(d.Size)}
+	out := []string{d.Device + ": " + FormatSize(d.Size)}
 	for _, f := range []struct{ name, value string }{
 		{"", cmp.Or(d.Model, "unknown model")}, {"serial ", d.Serial},
 	} {

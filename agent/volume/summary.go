@@ -19,10 +19,16 @@ func (c Content) summary(parts []Part) string {
 	var out []string
 	for _, e := range c.Evidence {
 		// The first partition begins where the signatures of a lost one are looked for.
-		inside := slices.ContainsFunc(parts, func(p Part) bool { return p.Content.has(e.Name) })
+		inside := e.Offset >= lostStart &&
+			slices.ContainsFunc(parts, func(p Part) bool { return p.Content.has(e.Name) })
 		if what := e.plain(); !inside && !slices.Contains(out, what) {
 			out = append(out, what)
 		}
+	}
+
+	// Without its table, the kernel may still know the partitions.
+	if len(out) == 0 && len(parts) > 0 {
+		return c.summary(nil)
 	}
 
 	// It protects a GPT from programs that do not know that.
@@ -78,8 +84,8 @@ func (e Evidence) plain() string {
 	return e.Name
 }
 
-// humanSize formats a number of bytes in GiB, or in MiB for less than one GiB.
-func humanSize(bytes int64) string {
+// FormatSize returns a number of bytes in GiB, or in MiB for less than one GiB.
+func FormatSize(bytes int64) string {
 	unit := gib
 	name := "GiB"
 	if bytes < gib {

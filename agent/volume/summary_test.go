@@ -22,10 +22,32 @@ func TestFindingsAreNamedOnceByWhatTheyAre(t *testing.T) {
 		{
 			"a disk that Loam has written",
 			Disk{
-				Content: evidence("PMBR", "gpt", "vfat", "vfat", "ext4", "gpt"),
-				Parts:   []Part{{Content: evidence("vfat")}, {Content: evidence("ext4", "ext4")}},
+				Content: Content{Evidence: []Evidence{
+					{"PMBR", "", 510},
+					{"gpt", "", 512},
+					{"vfat", "", mib},
+					{"vfat", "", mib + 82},
+					{"gpt", "", 8*gib - 512},
+				}},
+				Parts: []Part{{Content: evidence("vfat")}, {Content: evidence("ext4", "ext4")}},
 			},
 			"GUID partition table",
+		},
+		{
+			"a disk whose table is gone, and not yet its partitions",
+			Disk{
+				Content: Content{Evidence: []Evidence{{"vfat", "", mib + 82}}},
+				Parts:   []Part{{Content: evidence("vfat")}},
+			},
+			"FAT file system",
+		},
+		{
+			"a file system in front of partitions with another",
+			Disk{
+				Content: Content{Evidence: []Evidence{{"ext4", "", 1080}}},
+				Parts:   []Part{{Content: evidence("ext4")}},
+			},
+			"ext4 file system",
 		},
 		{
 			"a partition with a file system and its copies",

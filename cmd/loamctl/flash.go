@@ -210,7 +210,7 @@ func (f *flashing) show(d volume.Disk, im flash.Image, file, text string) {
 	kind := map[bool]string{false: "fixed", true: "removable"}[d.Removable]
 	fmt.Fprintf(w, "disk\t%s\nmodel\t%s\nserial\t%s\nsize\t%s, sectors of %d bytes, %s\n"+
 		"holds\t%s\n",
-		d.Device, cmp.Or(d.Model, "unknown"), cmp.Or(d.Serial, "none"), mebibytes(d.Size),
+		d.Device, cmp.Or(d.Model, "unknown"), cmp.Or(d.Serial, "none"), volume.FormatSize(d.Size),
 		d.SectorSize, kind, d.Summary())
 
 	for _, p := range d.Parts {

@@ -162,7 +162,31 @@ func TestADiskIsNotWrittenToItself(t *testing.T) {
 	}
 }
 
+func TestFlashShowsTheDiskInPlainWords(t *testing.T) {
+	var out strings.Builder
+	f := flashing{out: &out}
+	fat := volume.Content{Evidence: []volume.Evidence{{Name: "vfat"}, {Name: "vfat", Offset: 82}}}
+	f.show(volume.Disk{
+		Device:     "/dev/sdb",
+		Size:       500107862016,
+		SectorSize: 512,
+		Content:    volume.Content{Evidence: []volume.Evidence{{Name: "PMBR"}, {Name: "gpt"}}},
+		Parts:      []volume.Part{{Device: "/dev/sdb1", Label: "esp", Size: 1 << 30, Content: fat}},
+	}, flash.Image{}, "image.raw", "")
+
+	for _, want := range []string{
+		"size          465.8 GiB, sectors of 512 bytes, fixed\n",
+		"holds         GUID partition table\n",
+		"              /dev/sdb1: 1 GiB, esp: FAT file system\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%s, want %q", out.String(), want)
+		}
+	}
+}
+
 func TestFlashSaysWhichMachineYAMLTheDiskGets(t *testing.T) {
+	disk := volume.Disk{Device: "/dev/sdb"}
 	for _, test := range []struct{ name, flag, text, want string }{
 		{"the file of the flag", "node.yaml", "kind: Machine\n", "machine.yaml  node.yaml\n"},
 		{"the image's", "", "kind: Machine\n", "machine.yaml  of the image, "},
@@ -171,7 +195,7 @@ func TestFlashSaysWhichMachineYAMLTheDiskGets(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			var out strings.Builder
 			f := flashing{machine: test.flag, out: &out}
-			f.show(volume.Disk{Device: "/dev/sdb"}, flash.Image{}, "image.raw", test.text)
+			f.show(disk, flash.Image{}, "image.raw", test.text)
 			if !strings.Contains(out.String(), test.want) {
 				t.Errorf("%s, want %q", out.String(), test.want)
 			}
