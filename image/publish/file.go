@@ -1,11 +1,105 @@
 package publish
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+
+	"golang.org/x/sys/unix"
 )
+
+// File is a file of a repository, as the signed metadata describe it. SHA256 is
+// in hex.
+type File struct {
+	// Name is relative to the repository, with slashes.
+	Name   string
+	Size   int64
+	SHA256 string
+}
+
+// In reports whether the file is in the repository in dir, intact.
+func (f File) In(dir string) bool { return f.checkAt(filepath.Join(dir, f.Name)) == nil }
+
+// checkAt compares the file at path with what it has to be.
+func (f File) checkAt(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%s: missing; want SHA-256 %s", f.Name, f.SHA256)
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s: not a regular file", f.Name)
+	case info.Size() != f.Size:
+		return fmt.Errorf("%s: %d bytes; want %d bytes", f.Name, info.Size(), f.Size)
+	}
+
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+
+	return f.check(file)
+}
+
+// check compares the content of r, from here on, with what it has to be.
+func (f File) check(r io.Reader) error {
+	sum := sha256.New()
+	size, err := io.Copy(sum, r)
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.Name, err)
+	}
+
+	have := hex.EncodeToString(sum.Sum(nil))
+	if size != f.Size || have != f.SHA256 {
+		return fmt.Errorf("%s: %d bytes, SHA-256 %s; want %d bytes, %s",
+			f.Name, size, have, f.Size, f.SHA256)
+	}
+
+	return nil
+}
+
+// Copy replaces the file to by the file at from, completely or not at all: what
+// is not f, or does not read back as f, never gets the name.
+func (f File) Copy(to, from string) error {
+	src, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+
+	return replace(to, func(tmp *os.File) error {
+		if err := f.check(io.TeeReader(src, tmp)); err != nil {
+			return err
+		}
+		if err := errors.Join(tmp.Chmod(0o644), tmp.Sync()); err != nil {
+			return err
+		}
+
+		// Read back what the disk has, not the memory. Best effort.
+		_ = unix.Fadvise(int(tmp.Fd()), 0, 0, unix.FADV_DONTNEED)
+		if _, err := tmp.Seek(0, io.SeekStart); err != nil {
+			return err
+		}
+		if err := f.check(tmp); err != nil {
+			return fmt.Errorf("read back: %w", err)
+		}
+
+		return nil
+	})
+}
+
+// describe returns the file with that name and content.
+func describe(name string, content []byte) File {
+	sum := sha256.Sum256(content)
+	return File{name, int64(len(content)), hex.EncodeToString(sum[:])}
+}
 
 // writeFile replaces file: temporary, fsync, rename, fsync of the directory.
 func writeFile(file string, data []byte, mode os.FileMode) error {

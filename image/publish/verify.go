@@ -3,11 +3,9 @@ package publish
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -15,23 +13,12 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/image/repository"
 	"github.com/loam-os/loam/partitions"
 	"github.com/loam-os/loam/partitions/verity"
 )
-
-// File is a file of a repository, as the signed metadata describe it. SHA256 is
-// in hex.
-type File struct {
-	// Name is relative to the repository, with slashes.
-	Name   string
-	Size   int64
-	SHA256 string
-}
 
 // Verify reads all files of the repository in dir and compares them with its
 // signed metadata, which may have expired. It returns the files in the order in
@@ -121,79 +108,6 @@ func (f File) turn() int {
 	return 0
 }
 
-// In reports whether the file is in the repository in dir, intact.
-func (f File) In(dir string) bool { return f.checkAt(filepath.Join(dir, f.Name)) == nil }
-
-// checkAt compares the file at path with what it has to be.
-func (f File) checkAt(path string) error {
-	info, err := os.Stat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%s: missing; want SHA-256 %s", f.Name, f.SHA256)
-	case err != nil:
-		return err
-	case !info.Mode().IsRegular():
-		return fmt.Errorf("%s: not a regular file", f.Name)
-	case info.Size() != f.Size:
-		return fmt.Errorf("%s: %d bytes; want %d bytes", f.Name, info.Size(), f.Size)
-	}
-
-	file, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-
-	return f.check(file)
-}
-
-// check compares the content of r, from here on, with what it has to be.
-func (f File) check(r io.Reader) error {
-	sum := sha256.New()
-	size, err := io.Copy(sum, r)
-	if err != nil {
-		return fmt.Errorf("%s: %w", f.Name, err)
-	}
-
-	have := hex.EncodeToString(sum.Sum(nil))
-	if size != f.Size || have != f.SHA256 {
-		return fmt.Errorf("%s: %d bytes, SHA-256 %s; want %d bytes, %s",
-			f.Name, size, have, f.Size, f.SHA256)
-	}
-
-	return nil
-}
-
-// Copy replaces the file to by the file at from, completely or not at all: what
-// is not f, or does not read back as f, never gets the name.
-func (f File) Copy(to, from string) error {
-	src, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer src.Close()
-
-	return replace(to, func(tmp *os.File) error {
-		if err := f.check(io.TeeReader(src, tmp)); err != nil {
-			return err
-		}
-		if err := errors.Join(tmp.Chmod(0o644), tmp.Sync()); err != nil {
-			return err
-		}
-
-		// Read back what the disk has, not the memory. Best effort.
-		_ = unix.Fadvise(int(tmp.Fd()), 0, 0, unix.FADV_DONTNEED)
-		if _, err := tmp.Seek(0, io.SeekStart); err != nil {
-			return err
-		}
-		if err := f.check(tmp); err != nil {
-			return fmt.Errorf("read back: %w", err)
-		}
-
-		return nil
-	})
-}
-
 // releaseFiles returns the files of a release that its index names.
 func releaseFiles(
 	ctx context.Context, store repository.Store, r repository.Release,
@@ -211,8 +125,8 @@ func releaseFiles(
 	return parts.all(), nil
 }
 
-// parts are the files of a release beside its index.
-type parts struct {
+// releaseParts are the files of a release beside its index.
+type releaseParts struct {
 	pack, root, verity, uki File
 
 	// signature has no name if the root hash is not signed.
@@ -222,15 +136,15 @@ type parts struct {
 
 // partsOf names the files of a release. The names of partitions have their
 // PARTUUID, for systemd-sysupdate.
-func partsOf(ix bundle.Index) (parts, error) {
+func partsOf(ix bundle.Index) (releaseParts, error) {
 	base, err := bundle.Base(ix.ImageID, ix.Version, ix.Arch)
 	if err != nil {
-		return parts{}, err
+		return releaseParts{}, err
 	}
 
 	// PARTUUIDs by the Discoverable Partitions Specification: first and second
 	// half of the root hash.
-	p := parts{
+	p := releaseParts{
 		pack:   File{ix.Pack.Name, ix.Pack.Size, ix.Pack.SHA256},
 		root:   File{base + "_" + ix.RootHash[:32] + ".root", ix.Root.Size, ix.Root.SHA256},
 		verity: File{base + "_" + ix.RootHash[32:] + ".verity", ix.Verity.Size, ix.Verity.SHA256},
@@ -242,12 +156,12 @@ func partsOf(ix bundle.Index) (parts, error) {
 
 	hash, err := verity.ParseRootHash(ix.RootHash)
 	if err != nil {
-		return parts{}, err
+		return releaseParts{}, err
 	}
 
 	p.signatureText, err = ix.Signature.Encode()
 	if err != nil {
-		return parts{}, err
+		return releaseParts{}, err
 	}
 
 	id := partitions.SigUUID(hash)
@@ -256,13 +170,8 @@ func partsOf(ix bundle.Index) (parts, error) {
 	return p, nil
 }
 
-func describe(name string, content []byte) File {
-	sum := sha256.Sum256(content)
-	return File{name, int64(len(content)), hex.EncodeToString(sum[:])}
-}
-
 // all returns the files.
-func (p parts) all() []File {
+func (p releaseParts) all() []File {
 	files := []File{p.pack, p.root, p.verity, p.uki}
 	if p.signature.Name != "" {
 		files = append(files, p.signature)
@@ -272,7 +181,7 @@ func (p parts) all() []File {
 
 // sums are the lines of the files in SHA256SUMS: a file name and its digest.
 // Packs are not in it: systemd-sysupdate does not read them.
-func (p parts) sums() map[string]string {
+func (p releaseParts) sums() map[string]string {
 	sums := map[string]string{}
 	for _, f := range p.all() {
 		if f != p.pack {
