@@ -40,8 +40,8 @@ func flashCommand() *cobra.Command {
 		Short: "Write an image to a disk",
 		Long: `flash writes an image (raw, packed, qcow2, or the directory of a build) to a disk, and reads
 it back. What is on the disk is lost: the command shows which disk it is and what is on it,
-and asks for its serial number. It says which machine.yaml the disk gets, too. It does not touch a disk that is in use. An image of a USB
-stick (.usb.raw) makes an installer, which then needs no network.`,
+which machine.yaml it gets, and asks for its serial number. It does not touch a disk that is
+in use. An image of a USB stick (.usb.raw) makes an installer, which then needs no network.`,
 		Example: `  loamctl flash build/amd64-metal /dev/sdb --machine machine.yaml
   loamctl flash build/amd64-metal/*.usb.raw /dev/sdc --machine machine.yaml`,
 		Args: cobra.ExactArgs(2),
@@ -187,20 +187,19 @@ func refuseSame(image string, d volume.Disk) error {
 	return nil
 }
 
-// sameDevice reports whether two paths lead to one file or to one block device,
-// which may have several nodes.
-func sameDevice(a, b string) (bool, error) {
-	var first, second unix.Stat_t
-	if err := unix.Stat(a, &first); err != nil {
-		return false, &os.PathError{Op: "stat", Path: a, Err: err}
+// sameDevice reports whether a path leads to a file or to a block device, which
+// may have several nodes. A container may lack nodes.
+func sameDevice(path, node string) (bool, error) {
+	var a, b unix.Stat_t
+	if err := unix.Stat(path, &a); err != nil {
+		return false, &os.PathError{Op: "stat", Path: path, Err: err}
 	}
-	if err := unix.Stat(b, &second); err != nil {
-		return false, &os.PathError{Op: "stat", Path: b, Err: err}
+	if err := unix.Stat(node, &b); err != nil {
+		return false, nil
 	}
 
 	block := func(s unix.Stat_t) bool { return s.Mode&unix.S_IFMT == unix.S_IFBLK }
-	return first.Dev == second.Dev && first.Ino == second.Ino ||
-		block(first) && block(second) && first.Rdev == second.Rdev, nil
+	return a.Dev == b.Dev && a.Ino == b.Ino || block(a) && block(b) && a.Rdev == b.Rdev, nil
 }
 
 // show says what would be lost, and what is written. text is the machine.yaml

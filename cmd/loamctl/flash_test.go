@@ -145,7 +145,10 @@ func TestADiskIsNotWrittenToItself(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	disk := volume.Disk{Device: path("disk"), Parts: []volume.Part{{Device: path("part")}}}
+	disk := volume.Disk{
+		Device: path("disk"),
+		Parts:  []volume.Part{{Device: path("no-node")}, {Device: path("part")}},
+	}
 	for image, want := range map[string]string{
 		"disk":                               "it is the disk itself: " + path("disk"),
 		"by-id":                              "it is the disk itself: " + path("disk"),

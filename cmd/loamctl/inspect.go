@@ -23,9 +23,10 @@ func inspectCommand() *cobra.Command {
 		Use:   "inspect IMAGE [OTHER]",
 		Short: "Show the content of an image, or its differences to another",
 		Long: `inspect shows what is in an image: partitions, the machine.yaml, boot entries, versions,
-packages, and who has signed it; or what differs in another, and whether a node has to restart to go from one to the
-other. An image is a disk or a stick (raw, packed, qcow2, a block device), a UKI, also of the
-PXE set, or the directory of a build. Whether it is whole, loamctl verify says.`,
+packages, and who has signed it; or what differs in another, and whether a node has to restart
+to go from one to the other. An image is a disk or a stick (raw, packed, qcow2, a block device),
+a UKI, also of the PXE set, or the directory of a build. Whether it is whole, loamctl verify
+says.`,
 		Example: "  loamctl inspect build/amd64-cloud --packages\n" +
 			"  loamctl inspect old.qcow2 new.raw.zst",
 		Args: cobra.RangeArgs(1, 2),

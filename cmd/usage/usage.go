@@ -70,12 +70,15 @@ func words(cmd *cobra.Command) []string {
 	return all
 }
 
+// unlimited is more arguments than a command line has.
+const unlimited = 1 << 30
+
 // arguments returns the names of the arguments that a command needs, and how
 // many it takes at most.
 func arguments(cmd *cobra.Command) (required []string, most int) {
 	for _, word := range words(cmd) {
 		if strings.HasSuffix(strings.TrimRight(word, "]"), "...") {
-			most += 1 << 20
+			most += unlimited
 		}
 		most++
 		if !strings.HasPrefix(word, "[") {
