@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/loam-os/loam/partitions/ext4"
 )
 
 // edge is how many bytes at each end of a device must be zero.
@@ -24,6 +26,9 @@ func Look(device io.ReaderAt, size int64) Content {
 	if start, ok := r.read(0, len(FormatMark)); ok && string(start) == FormatMark {
 		c.Evidence = append(c.Evidence, Evidence{Name: marked})
 	}
+
+	start, _ := r.read(0, len(ext4.FormatMark))
+	c.Unformatted = string(start) == ext4.FormatMark
 
 	c.Evidence = append(c.Evidence, r.signatures()...)
 	c.Evidence = append(c.Evidence, r.unnamed(c.Evidence)...)

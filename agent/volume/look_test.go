@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/loam-os/loam/partitions/ext4"
 )
 
 // related are names that a bare magic does not tell apart, as more of the
@@ -274,6 +276,18 @@ func noise(r *rand.Rand, n int) []byte {
 	}
 	b[0] = max(b[0], 1)
 	return b
+}
+
+func TestAStatePartitionBeforeItsFirstStartIsNamed(t *testing.T) {
+	disk := newSparse(gib)
+	disk.write(0, []byte(ext4.FormatMark))
+	part := Part{Content: Look(disk, gib)}
+	if have := part.Summary(); have != "state partition, not formatted yet" {
+		t.Errorf("%q", have)
+	}
+	if len(part.Content.Evidence) != 1 || part.Content.Evidence[0] != (Evidence{Name: Unknown}) {
+		t.Errorf("evidence %v, want unknown bytes, by which is decided", part.Content)
+	}
 }
 
 // TestAFATFileSystemIsNotBitLocker: Loam's begin as BitLocker To Go does.

@@ -21,7 +21,11 @@ func (c Content) summary(parts []Part) string {
 		// The first partition begins where the signatures of a lost one are looked for.
 		inside := e.Offset >= lostStart &&
 			slices.ContainsFunc(parts, func(p Part) bool { return p.Content.has(e.Name) })
-		if what := e.plain(); !inside && !slices.Contains(out, what) {
+		what := e.plain()
+		if c.Unformatted && e.Name == Unknown && e.Offset == 0 {
+			what = "state partition, not formatted yet"
+		}
+		if !inside && !slices.Contains(out, what) {
 			out = append(out, what)
 		}
 	}

@@ -65,6 +65,10 @@ type Content struct {
 	FileSystem string
 	Used       int64
 
+	// Unformatted means that it begins with the mark of a state partition that
+	// its node will format. What is decided does not depend on it.
+	Unformatted bool
+
 	// Unfinished means that it has the FormatMark, and otherwise only what Loam
 	// writes after it.
 	Unfinished bool
