@@ -203,6 +203,10 @@ func (cs changes) watch(want generation.Manifest, j generation.Journal, failed m
 // accept ends a change that stays. reason lists the units that are not well but
 // were not well before either.
 func (cs changes) accept(j generation.Journal, reason string) (generation.Manifest, error) {
+	// It may be held since an earlier try.
+	if err := cs.ledger.Release(digestOf(j.To)); err != nil {
+		return generation.Manifest{}, unfinished(err)
+	}
 	if err := cs.conclude(j, Applied, reason); err != nil {
 		return generation.Manifest{}, unfinished(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/health"
+	"github.com/loam-os/loam/hint"
 )
 
 // goodNode is a node whose generation good has proven itself.
@@ -125,4 +126,96 @@ func TestTryOfAnotherBootEnds(t *testing.T) {
 	e.BootID = "boot-2"
 	goOn(t, e)
 	isAt(t, n, e, good, "1")
+}
+
+// heldNode is a node that went back from generation bad to generation good.
+func heldNode(t *testing.T) (n node, e *apply.Executor, good, bad string) {
+	t.Helper()
+	n, e, good = goodNode(t)
+	m, err := e.Apply(t.Context(), request(withUnit("bad", crasher)))
+	if err == nil {
+		t.Fatal("a unit that fails started")
+	}
+	_, err = e.Conclude(t.Context(), health.Verdict{Word: health.Bad, Reason: "of the test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	isAt(t, n, e, good, "good")
+	return n, e, good, m.Name()
+}
+
+func TestRollbackRefusesWhatFailed(t *testing.T) {
+	n, e, good, bad := heldNode(t)
+	for _, name := range []string{bad, "2"} {
+		_, err := e.Rollback(t.Context(), name)
+		want := "roll back: generation " + bad + " is held: of the test\n" +
+			"hint: `loam rollback 2 --held` tries it again, and takes it back if the node is worse"
+		if err == nil || hint.Text(err) != want {
+			t.Errorf("error %v, want %s", err, want)
+		}
+		isAt(t, n, e, good, "good")
+	}
+}
+
+func TestRollbackTakesWhatAnOperatorHeld(t *testing.T) {
+	n, e, good := goodNode(t)
+	newer := mustApply(t, e, withUnit("newer", sleeper))
+	accept(t, e)
+	rollsBackTo(t, n, e, good)
+	if m, err := e.Rollback(t.Context(), newer); err != nil || m.Name() != newer {
+		t.Errorf("rolled back to %s: %v", m.Name(), err)
+	}
+}
+
+func TestReapplyRefusesWhatIsNotHeld(t *testing.T) {
+	n, e, good, _ := heldNode(t)
+	newer := mustApply(t, e, withUnit("newer", sleeper))
+	accept(t, e)
+	if _, err := e.Reapply(t.Context(), good); err == nil {
+		t.Error("a generation that is not held was applied")
+	}
+	isAt(t, n, e, newer, "newer")
+}
+
+func TestReapplyIsWatchedAndTakenBack(t *testing.T) {
+	n, e, good, bad := heldNode(t)
+	if m, err := e.Reapply(t.Context(), "2"); err == nil || m.Name() != bad {
+		t.Errorf("at %s: %v", m.Name(), err)
+	}
+
+	pending, is, err := e.Pending()
+	if err != nil || !is || !pending.Watched || pending.To != bad || pending.Good != good {
+		t.Errorf("pending: %+v %t %v", pending, is, err)
+	}
+
+	v, err := e.Judge(t.Context())
+	if err != nil || v.Word != health.Bad {
+		t.Fatalf("verdict %+v %v", v, err)
+	}
+	if _, err := e.Conclude(t.Context(), v); err != nil {
+		t.Fatal(err)
+	}
+	isAt(t, n, e, good, "good")
+	if _, err := e.Rollback(t.Context(), bad); err == nil {
+		t.Error("it is no longer held")
+	}
+}
+
+func TestReapplyThatProvesItselfIsNoLongerHeld(t *testing.T) {
+	n, e, good := goodNode(t)
+	newer := mustApply(t, e, withUnit("newer", sleeper))
+	_, err := e.Conclude(t.Context(), health.Verdict{Word: health.Bad, Reason: "of the test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	isAt(t, n, e, good, "good")
+
+	if _, err := e.Reapply(t.Context(), newer); err != nil {
+		t.Fatal(err)
+	}
+	accept(t, e)
+	isAt(t, n, e, newer, "newer")
+	if held, err := apply.HeldList(e.State.Root().FS()); err != nil || len(held) > 0 {
+		t.Errorf("held: %+v %v", held, err)
+	}
 }

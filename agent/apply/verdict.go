@@ -7,6 +7,7 @@ import (
 
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/health"
+	"github.com/loam-os/loam/hint"
 )
 
 // Pending is a change that has not proven itself, or is not confirmed.
@@ -116,31 +117,95 @@ func (e *Executor) Confirm() (generation.Manifest, error) {
 
 // Rollback goes back, for an operator, to an earlier generation of the running
 // OS version, or to the one before if name is "". The configuration that the
-// node leaves is held.
+// node leaves is held. A generation that is held because it failed is refused:
+// see [Executor.Reapply].
 func (e *Executor) Rollback(ctx context.Context, name string) (generation.Manifest, error) {
-	before, err := e.changes().finishPending(ctx)
-	if err != nil {
-		return generation.Manifest{}, err
+	to, err := e.earlier(ctx, name)
+	if err == nil && to.failed != nil {
+		err = to.refusal()
 	}
-
-	have, ok, err := e.Current()
-	if err != nil {
-		return generation.Manifest{}, err
-	}
-	if !ok {
-		return generation.Manifest{}, errors.New("roll back: the node has no generation yet")
-	}
-
-	want, err := e.changes().candidates.earlier(have, name, before.Good)
 	if err != nil {
 		return generation.Manifest{}, fmt.Errorf("roll back: %w", err)
 	}
 
-	m, err := e.changes().rollback(ctx, have, want, generation.Journal{Operator: true},
+	m, err := e.changes().rollback(ctx, to.have, to.want, generation.Journal{Operator: true},
 		"rolled back by the operator")
 	if err != nil && m.Name() == "" {
 		err = fmt.Errorf("roll back: %w", err)
 	}
 
 	return m, err
+}
+
+// Reapply makes an earlier generation of the running OS version the current one
+// although it is held because it failed. Unlike after a rollback, it is watched
+// and reverted if it is bad. Once it has proven itself, it is no longer held.
+func (e *Executor) Reapply(ctx context.Context, name string) (generation.Manifest, error) {
+	to, err := e.earlier(ctx, name)
+	if err == nil && to.failed == nil {
+		err = hint.With(fmt.Errorf("generation %s: it is not held", to.want.Name()),
+			"`loam rollback %d`", to.want.Number)
+	}
+	if err != nil {
+		return generation.Manifest{}, fmt.Errorf("roll back: %w", err)
+	}
+
+	c, err := e.planner().between(ctx, to.have, to.want)
+	if err != nil {
+		return generation.Manifest{}, fmt.Errorf("roll back: %w", err)
+	}
+
+	if to.before.To != "" {
+		if err := e.changes().record(to.before, Replaced, ""); err != nil {
+			return generation.Manifest{}, err
+		}
+	}
+	return e.changes().activate(ctx, c, e.changes().journal(c, to.before))
+}
+
+// target is the generation that an operator goes back to.
+type target struct {
+	have, want generation.Manifest
+	// before is the journal of the change to have if that has no verdict yet.
+	before generation.Journal
+	// failed is set if want is held because it failed.
+	failed *Held
+}
+
+// earlier finds the generation of that name or number, or the one before the
+// current if name is "". It first completes a change that was cut off.
+func (e *Executor) earlier(ctx context.Context, name string) (target, error) {
+	before, err := e.changes().finishPending(ctx)
+	if err != nil {
+		return target{}, err
+	}
+
+	have, ok, err := e.Current()
+	if err != nil {
+		return target{}, err
+	}
+	if !ok {
+		return target{}, errors.New("the node has no generation yet")
+	}
+
+	want, err := e.changes().candidates.earlier(have, name, before.Good)
+	if err != nil {
+		return target{}, err
+	}
+
+	to := target{have: have, want: want, before: before}
+	held, isHeld, err := e.ledger().Held(want.Digest)
+	if isHeld && !held.Operator {
+		to.failed = &held
+	}
+	return to, err
+}
+
+// refusal is the error of a rollback to a generation that has failed.
+func (t target) refusal() error {
+	return hint.With(
+		fmt.Errorf("generation %s is held: %s", t.want.Name(), t.failed.Why),
+		"`loam rollback %d --held` tries it again, and takes it back if the node is worse",
+		t.want.Number,
+	)
 }

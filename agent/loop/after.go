@@ -78,7 +78,7 @@ func (s State) After(step Step, r Result, now time.Duration) State {
 		s.Faults.Jobs = Describe(r.Err)
 	case Apply:
 		return s.afterApply(step, r)
-	case Rollback:
+	case Rollback, Reapply:
 		return s.afterRollback(r)
 	case Verify:
 		return s.repaired(repairedBy(r.Verified), now)

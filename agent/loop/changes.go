@@ -175,6 +175,25 @@ func (c *changes) rolledBack(ctx context.Context, step Step, r Result) {
 	})
 }
 
+// reapplied takes in that a generation is applied again which was held. It
+// replaces what the source says, as an operator's apply does, and the caller
+// waits for the verdict.
+func (c *changes) reapplied(ctx context.Context, step Step, r Result) {
+	if r.changedNothing() {
+		step.Request.fail(r.Err)
+		c.node.observeUnits(ctx)
+		return
+	}
+
+	_, err := holdSource(c.node.engine, c.node.state.Desired, r.Generation.Digest,
+		"replaced by `loam rollback "+step.Request.Rollback.Generation+" --held`")
+	if err != nil {
+		c.node.warn("hold the source's configuration", err)
+	}
+	c.node.caller.await(step.Request)
+	c.changed(ctx, r.Err)
+}
+
 // confirm keeps the change on trial, which waits for that.
 func (c *changes) confirm(ctx context.Context, r *Request) {
 	m, err := c.node.engine.Confirm()

@@ -28,10 +28,10 @@ func releaseHold(h Holder, digest string) error {
 }
 
 // holdSource keeps what the source said from replacing what an operator applies:
-// it counts again when it changes. It returns the digest that it has held, empty if
-// there was nothing to hold.
-func holdSource(h Holder, desired Desired, r apply.Request) (string, error) {
-	if desired.AppliedDigest == "" || desired.AppliedDigest == r.Digest {
+// it counts again when it changes. digest is of what is applied. holdSource returns
+// the digest that it has held, empty if there was nothing to hold.
+func holdSource(h Holder, desired Desired, digest, why string) (string, error) {
+	if desired.AppliedDigest == "" || desired.AppliedDigest == digest {
 		return "", nil
 	}
 	_, was, err := h.Held(desired.FullDigest)
@@ -41,7 +41,7 @@ func holdSource(h Holder, desired Desired, r apply.Request) (string, error) {
 
 	held := apply.Held{
 		Digest:   desired.FullDigest,
-		Why:      "replaced by `loam apply " + r.Source + "`",
+		Why:      why,
 		Operator: true,
 	}
 	return desired.FullDigest, h.Hold(held)

@@ -78,6 +78,8 @@ type fakeNode struct {
 	verdict health.Verdict
 	watched bool
 	good    generation.Manifest
+	// reapply is where Reapply leads.
+	reapply generation.Manifest
 	// alive is when the watchdog heard of the loop.
 	alive     []time.Duration
 	concluded []health.Word
@@ -234,6 +236,19 @@ func (w *fakeNode) Rollback(context.Context, string) (generation.Manifest, error
 	defer w.mu.Unlock()
 
 	return w.rollback()
+}
+
+// Reapply goes to a generation that a bad verdict takes back again.
+func (w *fakeNode) Reapply(context.Context, string) (generation.Manifest, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	w.good, w.current = w.current, w.reapply
+	w.pending = apply.Pending{
+		Journal: generation.Journal{To: w.current.Name(), Good: w.good.Name()},
+		Watched: true,
+	}
+	return w.current, nil
 }
 
 func (w *fakeNode) rollback() (generation.Manifest, error) {

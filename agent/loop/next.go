@@ -42,6 +42,8 @@ const (
 	Apply Kind = "apply"
 	// Rollback goes back to an earlier generation.
 	Rollback Kind = "roll back"
+	// Reapply applies an earlier generation again, although it is held.
+	Reapply Kind = "apply again"
 	// Confirm the change on trial.
 	Confirm Kind = "confirm"
 	// Verify compares all managed files with what they should be.
@@ -139,7 +141,9 @@ func Admit(s State, r *Request) (Step, error) {
 		return Step{Kind: Restart, Request: r}, nil
 	case r.Confirm:
 		return Step{Kind: Confirm, Request: r}, nil
-	case r.Rollback != nil:
+	case r.Rollback != nil && r.Rollback.Held && !s.Change.trying():
+		return Step{Kind: Reapply, Request: r, Have: s.Current.Generation}, nil
+	case r.Rollback != nil && !r.Rollback.Held:
 		return Step{Kind: Rollback, Request: r, Have: s.Current.Generation}, nil
 	case s.Change.trying():
 		return Step{}, hint.With(
@@ -195,6 +199,8 @@ func (s State) Begin(step Step, now time.Duration) State {
 		s.Starts.Wait = 0
 		s.Change.Began = now
 		return s.applying()
+	case Reapply:
+		s.Change.Began = now
 	case RunReset:
 		return s.applying()
 	case AnswerReset:

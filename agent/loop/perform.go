@@ -48,6 +48,8 @@ func (w worker) perform(ctx context.Context, step Step) (r Result) {
 		r.Generation, r.Err = w.engine.Apply(ctx, step.Apply)
 	case Rollback:
 		r.Generation, r.Err = w.engine.Rollback(ctx, step.Request.Rollback.Generation)
+	case Reapply:
+		r.Generation, r.Err = w.engine.Reapply(ctx, step.Request.Rollback.Generation)
 	case Verify:
 		r.Verified, r.Err = w.engine.Verify(ctx, step.Content, step.Request.Verify.Repair)
 	case Restart:

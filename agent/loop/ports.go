@@ -27,6 +27,7 @@ type Changer interface {
 	Resume(ctx context.Context) (apply.Resumed, error)
 	Apply(ctx context.Context, r apply.Request) (generation.Manifest, error)
 	Rollback(ctx context.Context, name string) (generation.Manifest, error)
+	Reapply(ctx context.Context, name string) (generation.Manifest, error)
 	Current() (generation.Manifest, bool, error)
 	Tidy() error
 }

@@ -119,7 +119,8 @@ func (c reconciler) reconcileFor(request *Request, r Result) (Step, error) {
 			Try:     request.Apply.Try,
 		},
 	}
-	applies.Hold, err = holdSource(c.node.engine, c.node.state.Desired, applies.Apply)
+	applies.Hold, err = holdSource(c.node.engine, c.node.state.Desired, digest,
+		"replaced by `loam apply "+r.Read.Name+"`")
 	if err != nil {
 		return Step{}, err
 	}

@@ -165,6 +165,8 @@ func (r *runner) merge(ctx context.Context, step Step, result Result) {
 		r.changes.applied(ctx, step, result)
 	case Rollback:
 		r.changes.rolledBack(ctx, step, result)
+	case Reapply:
+		r.changes.reapplied(ctx, step, result)
 	case Verify:
 		r.repairs.verified(ctx, step, result)
 	case Restart:

@@ -190,6 +190,48 @@ func TestPersonBeatsTheSourceUntilItChanges(t *testing.T) {
 	})
 }
 
+func TestGenerationThatIsAppliedAgainIsWatchedAndReplacesTheSource(t *testing.T) {
+	for _, tt := range []struct {
+		verdict health.Verdict
+		want    control.Result
+	}{
+		{health.Verdict{Word: health.Good}, control.Applied},
+		{health.Verdict{Word: health.Bad, Reason: "unit a.service failed"}, control.Reverted},
+	} {
+		w := newFakeNode()
+		w.text = "one"
+		w.reapply = generation.Manifest{
+			Number: 7,
+			Digest: strings.Repeat("7", 64),
+			Units:  []generation.Unit{{Name: "a.service"}},
+		}
+		run(t, w, func(wait func()) {
+			done := make(chan control.Outcome, 1)
+			go func() {
+				o, err := w.requests.Rollback(context.Background(),
+					control.RollbackRequest{Generation: "7", Held: true})
+				if err != nil {
+					t.Error(err)
+				}
+				done <- o
+			}()
+			w.pass(time.Minute)
+			wait()
+			if s := w.last(); len(done) > 0 || s.Change == nil || s.Held == nil ||
+				s.Generation != w.reapply.Name() {
+				t.Errorf("while it is watched: %+v", s)
+			}
+
+			w.verdict = tt.verdict
+			w.units <- "a.service"
+			wait()
+			if o := <-done; o.Result != tt.want || o.Reason != tt.verdict.Reason {
+				t.Errorf("outcome %+v, want %s", o, tt.want)
+			}
+		})
+	}
+}
+
 func TestDriftIsRepairedAndCounted(t *testing.T) {
 	w := newFakeNode()
 	w.text = "one"

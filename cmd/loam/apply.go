@@ -114,7 +114,11 @@ func (a applying) ask(ctx context.Context, out, progress io.Writer, doc source.D
 	if err != nil {
 		return err
 	}
+	return showOutcome(out, o)
+}
 
+// showOutcome says what became of a change that was watched.
+func showOutcome(out io.Writer, o control.Outcome) error {
 	switch o.Result {
 	case control.Unchanged:
 		fmt.Fprintf(out, "unchanged: the node runs %s already\n", o.Generation)

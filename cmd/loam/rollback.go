@@ -12,6 +12,7 @@ import (
 
 func rollbackCommand() *cobra.Command {
 	var client control.Client
+	var request control.RollbackRequest
 	back := control.UpgradeRequest{Back: true}
 	var system bool
 	cmd := &cobra.Command{
@@ -20,37 +21,44 @@ func rollbackCommand() *cobra.Command {
 		Long: `rollback makes an earlier generation the current one, by number or name; without
 one, that before the current. 'loam history' lists them. What the node goes back
 from is held: it is not applied again unless 'loam apply' asks for it, or the
-source says something new.
+source says something new. A generation that is held because it failed takes
+--held; it is then watched, and taken back if the node is worse.
 
 With --os it restarts the machine with the system in the other slot, and with the
 configuration that ran there. That is tried like an upgrade: if the node is worse
 than now, it comes back to the running system by itself.`,
 		Example: `  loam rollback
   loam rollback 41
+  loam rollback --held 42
   loam rollback --os`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := interruptible(cmd)
 			defer stop()
 
+			if len(args) > 0 {
+				request.Generation = args[0]
+			}
+
 			switch {
-			case system && len(args) > 0:
+			case system && (len(args) > 0 || request.Held):
 				return hint.With(errors.New("a generation and --os: which of both?"),
 					"the other system starts with the configuration that it ran with")
 			case system:
 				return runUpgrade(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), client, back)
 			case back.Plan || back.Stay:
 				return errors.New("--plan and --stay go with --os")
-			}
-
-			var request control.RollbackRequest
-			if len(args) > 0 {
-				request.Generation = args[0]
+			case request.Held && request.Generation == "":
+				return hint.With(errors.New("--held: which generation?"),
+					"`loam history` lists them")
 			}
 
 			o, err := client.Rollback(ctx, request)
-			if err != nil {
+			switch {
+			case err != nil:
 				return err
+			case request.Held:
+				return showOutcome(cmd.OutOrStdout(), o)
 			}
 
 			_, err = fmt.Fprintf(cmd.OutOrStdout(),
@@ -61,6 +69,8 @@ than now, it comes back to the running system by itself.`,
 
 	f := cmd.Flags()
 	f.BoolVar(&system, "os", false, "the system in the other slot, in place of a generation")
+	f.BoolVar(&request.Held, "held", false,
+		"take the generation although it is held because it failed, and watch it")
 	f.BoolVar(&back.Plan, "plan", false,
 		"with --os: only say what would be done, or why it is refused")
 	f.BoolVar(&back.Stay, "stay", false,
