@@ -230,6 +230,8 @@ func (e *Executor) units() units {
 		node:    e.Node,
 		bootID:  e.BootID,
 		wait:    e.JobWait,
+		limit:   e.Limit,
+		uptime:  e.Uptime,
 		owed:    owedUnits{state: e.State, running: e.running(), cached: &e.owed},
 		reload:  &e.reload,
 	}

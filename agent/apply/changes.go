@@ -143,7 +143,7 @@ func (cs changes) finish(ctx context.Context, c change, j generation.Journal) er
 		}
 	}
 
-	failed := cs.units.run(ctx, c.plan.Units, j)
+	failed, hung := cs.units.run(ctx, c.plan.Units, j)
 	if err := ctx.Err(); err != nil {
 		return errors.Join(joined(failed), unfinished(err)) // Cut off, so the journal stays.
 	}
@@ -159,7 +159,7 @@ func (cs changes) finish(ctx context.Context, c change, j generation.Journal) er
 		return errors.Join(joined(failed), unfinished(cs.concludeRevert(j)))
 	}
 
-	cs.watch(c.want, j, failed)
+	cs.watch(c.want, j, failed, hung)
 	return joined(failed)
 }
 
@@ -187,13 +187,20 @@ func (cs changes) abandonFlipped(c change) error {
 	return cs.store.Delete(c.want.Name())
 }
 
-// watch begins to watch the units of a new generation.
-func (cs changes) watch(want generation.Manifest, j generation.Journal, failed map[string]error) {
+// watch begins to watch the units of a new generation. failed and hung are what
+// came of their jobs.
+func (cs changes) watch(
+	want generation.Manifest,
+	j generation.Journal,
+	failed map[string]error,
+	hung map[string]time.Duration,
+) {
 	*cs.gate = &health.Gate{
 		Want:   want,
 		Well:   j.Well,
 		Broken: j.Broken,
 		Failed: failed,
+		Hung:   hung,
 		Since:  cs.uptime(),
 		Steady: cs.steady,
 		Limit:  cs.limit,

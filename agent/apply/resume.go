@@ -142,7 +142,7 @@ func (cs changes) restartLate(
 		return a.Verb != plan.Restart && a.Verb != plan.Reload
 	})
 
-	failed := cs.units.run(ctx, late, j)
+	failed, _ := cs.units.run(ctx, late, j)
 	return errors.Join(joined(failed), ctx.Err())
 }
 
@@ -184,7 +184,7 @@ func (cs changes) complete(ctx context.Context, j generation.Journal, r recovery
 	}
 
 	if all && r.step == stepComplete {
-		cs.watch(want, j, nil)
+		cs.watch(want, j, nil, nil)
 		return nil
 	}
 

@@ -20,9 +20,11 @@ type units struct {
 	// node is the running root directory, for the progress in /run.
 	node   *durable.Dir
 	bootID string
-	// wait is how long one stage may take.
-	wait time.Duration
-	owed owedUnits
+	// wait is how long one stage may take, limit how long all of them, unless
+	// the last ones need a moment more.
+	wait, limit time.Duration
+	uptime      func() time.Duration
+	owed        owedUnits
 	// reload is set while systemd has not read a repaired unit file yet.
 	reload *bool
 }
@@ -59,21 +61,32 @@ func (u units) writeProgress(p progress) error {
 
 // run does the actions stage by stage, and records the ones it has done, so
 // that it skips them after a cut. It goes on after an action that fails, and
-// returns the errors by unit.
+// returns the errors by unit, and when the jobs that have not ended were asked
+// for.
 func (u units) run(
 	ctx context.Context, actions []plan.Action, j generation.Journal,
-) map[string]error {
-	failed := map[string]error{}
+) (failed map[string]error, hung map[string]time.Duration) {
+	failed = map[string]error{}
+	hung = map[string]time.Duration{}
 	p := u.progressOf(j)
+	began := u.uptime()
 	for _, stage := range stages(actions) {
 		stage = slices.DeleteFunc(stage, func(a plan.Action) bool {
 			return slices.Contains(p.Done, doneName(a))
 		})
 		if len(stage) > 0 && ctx.Err() == nil {
-			maps.Copy(failed, u.stage(ctx, stage, &p))
+			asked := u.uptime()
+			wait := min(u.wait, max(u.limit-(asked-began), retryWait))
+			errs := u.stage(ctx, wait, stage, &p)
+			maps.Copy(failed, errs)
+			for name, err := range errs {
+				if errors.Is(err, context.DeadlineExceeded) {
+					hung[name] = asked
+				}
+			}
 		}
 	}
-	return failed
+	return failed, hung
 }
 
 // runAlone is run without a journal.
@@ -82,7 +95,7 @@ func (u units) runAlone(ctx context.Context, actions []plan.Action) map[string]e
 	p := progress{BootID: u.bootID}
 	for _, stage := range stages(actions) {
 		if len(stage) > 0 && ctx.Err() == nil {
-			maps.Copy(failed, u.stage(ctx, stage, &p))
+			maps.Copy(failed, u.stage(ctx, u.wait, stage, &p))
 		}
 	}
 	return failed
@@ -132,9 +145,11 @@ func stages(actions []plan.Action) [][]plan.Action {
 }
 
 // stage does the actions at once, and records the ones it has done.
-func (u units) stage(ctx context.Context, actions []plan.Action, p *progress) map[string]error {
+func (u units) stage(
+	ctx context.Context, wait time.Duration, actions []plan.Action, p *progress,
+) map[string]error {
 	failed := map[string]error{}
-	for _, r := range u.together(ctx, actions) {
+	for _, r := range u.together(ctx, wait, actions) {
 		if r.err != nil {
 			failed[r.action.Unit] = r.err
 		}
@@ -165,9 +180,11 @@ type result struct {
 }
 
 // together asks systemd for all actions at once, so that systemd orders the
-// jobs as the units say, and waits for all of them.
-func (u units) together(ctx context.Context, actions []plan.Action) []result {
-	ctx, cancel := context.WithTimeout(ctx, u.wait)
+// jobs as the units say, and waits for all of them, or for as long as wait.
+func (u units) together(
+	ctx context.Context, wait time.Duration, actions []plan.Action,
+) []result {
+	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 
 	results := make(chan result)
@@ -198,7 +215,8 @@ func (u units) do(ctx context.Context, a plan.Action) error {
 }
 
 // retryWait limits how long Retry waits for its jobs, as nothing else can
-// change the node in that time.
+// change the node in that time. It is also what a stage has if those before it
+// have used up the time of the change.
 const retryWait = 10 * time.Second
 
 // retry starts the owed units again; see [Executor.Retry].
@@ -220,11 +238,9 @@ func (u units) retry(ctx context.Context) ([]string, error) {
 		}
 	}
 
-	wait, cancel := context.WithTimeout(ctx, retryWait)
-	defer cancel()
 	o := owed{Generation: u.owed.cached.Generation}
 	failed := map[string]error{}
-	for _, r := range u.together(wait, starts) {
+	for _, r := range u.together(ctx, min(u.wait, retryWait), starts) {
 		if r.err == nil {
 			continue
 		}

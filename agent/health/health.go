@@ -10,7 +10,7 @@
 //
 // A change has proved itself when all of these have been well for 10 s without
 // a break. One of them that fails, that systemd restarts three times, or that
-// is not up after 3 minutes reverts it. A unit that was never well on this node
+// is not up 3 minutes after it was asked to start reverts it. A unit that was never well on this node
 // reverts nothing, because going back would not make it well: it is a warning
 // and an Event.
 package health
@@ -132,6 +132,11 @@ type Verdict struct {
 	// a unit that does not count.
 	Reason string
 
+	// Unit is the unit that is bad or waited for, empty if there is none.
+	// Deadline is when the change is bad if that unit is not up, 0 for no unit.
+	Unit     string
+	Deadline time.Duration
+
 	// Next is when to judge again at the latest.
 	Next time.Duration
 
@@ -155,9 +160,13 @@ type Gate struct {
 	Failed map[string]error
 
 	// Since is when the change was done. It is good when all units that count
-	// have been well for Steady without a break, and bad if that has not begun
-	// after Limit.
+	// have been well for Steady without a break, and bad if one of them is not
+	// well after Limit.
 	Since, Steady, Limit time.Duration
+
+	// Hung are the units whose jobs had not ended then, with the time at which
+	// they were asked for. The Limit of such a unit begins there.
+	Hung map[string]time.Duration
 
 	wellSince time.Duration
 	restarts  map[string]int
@@ -168,7 +177,8 @@ type Gate struct {
 // Judge judges the states of the units of Want at time now.
 func (g *Gate) Judge(states []unit.State, now time.Duration) Verdict {
 	steady := g.count(states)
-	waiting := ""
+	var waits Unwell
+	var since time.Duration
 	for _, u := range g.Want.Units {
 		i := slices.IndexFunc(states, func(s unit.State) bool { return s.Name == u.Name })
 		if i < 0 || !g.counts[u.Name] {
@@ -177,7 +187,7 @@ func (g *Gate) Judge(states []unit.State, now time.Duration) Verdict {
 
 		s := states[i]
 		if n := s.Restarts - g.first[u.Name]; n >= maxRestarts {
-			return Verdict{Word: Bad, Reason: doesNotStayUp(u.Name, n)}
+			return Verdict{Word: Bad, Unit: u.Name, Reason: doesNotStayUp(u.Name, n)}
 		}
 
 		well, how := Well(u, s)
@@ -185,23 +195,34 @@ func (g *Gate) Judge(states []unit.State, now time.Duration) Verdict {
 		case well:
 			continue
 		case s.Active == "failed" && !s.Job:
-			return Verdict{Word: Bad, Reason: how}
+			return Verdict{Word: Bad, Unit: u.Name, Reason: how}
 		case g.Failed[u.Name] != nil && !s.Job:
-			return Verdict{Word: Bad, Reason: g.Failed[u.Name].Error()}
+			return Verdict{Word: Bad, Unit: u.Name, Reason: g.Failed[u.Name].Error()}
 		}
 
-		waiting = how
+		if waits.Unit == "" || g.since(u.Name) < since {
+			waits = Unwell{u.Name, how}
+			since = g.since(u.Name)
+		}
 	}
 
+	deadline := since + g.Limit
 	switch {
-	case waiting != "" && now-g.Since >= g.Limit:
+	case waits.Unit != "" && now >= deadline:
 		return Verdict{
 			Word:   Bad,
-			Reason: fmt.Sprintf("%s after %s", waiting, (now - g.Since).Round(time.Second)),
+			Unit:   waits.Unit,
+			Reason: fmt.Sprintf("%s after %s", waits.How, (now - since).Round(time.Second)),
 		}
-	case waiting != "":
+	case waits.Unit != "":
 		g.wellSince = 0
-		return Verdict{Word: Wait, Reason: waiting, Next: g.Since + g.Limit}
+		return Verdict{
+			Word:     Wait,
+			Unit:     waits.Unit,
+			Reason:   waits.How,
+			Deadline: deadline,
+			Next:     deadline,
+		}
 	case g.wellSince == 0 || !steady:
 		g.wellSince = now
 	}
@@ -216,6 +237,14 @@ func (g *Gate) Judge(states []unit.State, now time.Duration) Verdict {
 		Reason: "all units that count are well",
 		Next:   g.wellSince + g.Steady,
 	}
+}
+
+// since returns when the time of a unit to come up begins.
+func (g *Gate) since(name string) time.Duration {
+	if asked, hung := g.Hung[name]; hung {
+		return asked
+	}
+	return g.Since
 }
 
 // unwell returns the unhealthy units that do not count, without the ones that

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/godbus/dbus/v5"
@@ -125,6 +126,7 @@ func (s *Systemd) ResetFailed(_ context.Context, name string) {
 func (s *Systemd) job(ctx context.Context, verb, method, name string) error {
 	jobs := s.signals.expectJob()
 	defer jobs.forget()
+	asked := time.Now()
 	var job dbus.ObjectPath
 	err := s.manager.CallWithContext(ctx, manager+"."+method, 0, name, "replace").Store(&job)
 	if err != nil {
@@ -132,10 +134,17 @@ func (s *Systemd) job(ctx context.Context, verb, method, name string) error {
 	}
 
 	result, err := jobs.await(ctx, job)
-	if err != nil {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return s.unended(ctx, &JobError{
+			Verb:  verb,
+			Unit:  name,
+			After: time.Since(asked).Round(time.Second),
+			Err:   err,
+		})
+	case err != nil:
 		return fmt.Errorf("%s %s: waiting for the job: %w", verb, name, err)
-	}
-	if result == "done" {
+	case result == "done":
 		return nil
 	}
 
@@ -146,6 +155,20 @@ func (s *Systemd) job(ctx context.Context, verb, method, name string) error {
 	}
 
 	return errors.Join(failed, err)
+}
+
+// showWait limits how long an error waits for the state of its unit.
+const showWait = 5 * time.Second
+
+// unended adds to the error of a job that has not ended, as far as it can be
+// had, the state of its unit.
+func (s *Systemd) unended(ctx context.Context, e *JobError) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), showWait)
+	defer cancel()
+	if states, err := s.Show(ctx, []string{e.Unit}); err == nil {
+		e.State = states[0]
+	}
+	return e
 }
 
 // Alive notifies the systemd that started this process that it is well, for

@@ -71,18 +71,31 @@ func (s State) Stopped() bool {
 	return !s.Job && (s.Active == "inactive" || s.Active == "failed")
 }
 
-// JobError is a start, stop or restart that did not succeed.
+// JobError is a start, stop or restart that did not succeed, or has not ended
+// in time.
 type JobError struct {
 	// Verb is "start", "stop", "restart" or "reload".
 	Verb string
 	Unit string
-	// Result is the job's: "failed", "timeout", "canceled", "dependency"…
+	// Result is the job's: "failed", "timeout", "canceled", "dependency"… It is
+	// empty if the job has not ended.
 	Result string
 	// State is the unit's afterwards, as far as it is known.
 	State State
+
+	// After is how long a job that has not ended was waited for, and Err why no
+	// longer.
+	After time.Duration
+	Err   error
 }
 
 func (e *JobError) Error() string {
+	if e.Err != nil {
+		return fmt.Sprintf("%s %s: not done after %s (unit is %s/%s)",
+			e.Verb, e.Unit, e.After, e.State.Active, e.State.Sub)
+	}
 	return fmt.Sprintf("%s %s: %s (unit is %s/%s, result %s, exit code %d)",
 		e.Verb, e.Unit, e.Result, e.State.Active, e.State.Sub, e.State.Result, e.State.ExitCode)
 }
+
+func (e *JobError) Unwrap() error { return e.Err }

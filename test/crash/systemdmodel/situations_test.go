@@ -312,7 +312,7 @@ func slowStart(t *testing.T, s stage) {
 	s.apply(t, unitsOf(ownUnit("slow.service", sleeper)))
 	s.e.JobWait = time.Second
 	_, err := s.e.Apply(t.Context(), request(unitsOf(ownUnit("slow.service", slow))))
-	if err == nil || !strings.Contains(err.Error(), "restart slow.service: waiting for the job") {
+	if err == nil || !strings.Contains(err.Error(), "restart slow.service: not done after 1s") {
 		t.Errorf("a job that takes longer than is waited for: %v", err)
 	}
 	if v := s.settled(t, s.e); v.Word != health.Good || !s.show(t, "slow.service").Running() {

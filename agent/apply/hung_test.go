@@ -1,0 +1,91 @@
+package apply_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/loam-os/loam/agent/apply"
+	"github.com/loam-os/loam/agent/health"
+	"github.com/loam-os/loam/agent/unit"
+)
+
+// hanging is a systemd whose services are starting for ever once they are
+// restarted.
+type hanging struct {
+	apply.Units
+	hung map[string]bool
+}
+
+func (h hanging) Restart(ctx context.Context, name string) error {
+	h.hung[name] = true
+	<-ctx.Done()
+	return &unit.JobError{Verb: "restart", Unit: name, Err: ctx.Err()}
+}
+
+func (h hanging) Show(ctx context.Context, names []string) ([]unit.State, error) {
+	states, err := h.Units.Show(ctx, names)
+	for i := range states {
+		if h.hung[states[i].Name] {
+			states[i].Active, states[i].Sub, states[i].Job = "activating", "start", true
+		}
+	}
+	return states, err
+}
+
+// The time of a change begins with its first job: the wait for the jobs does not
+// come on top of it.
+func TestUnitThatHangsIsTakenBackInTime(t *testing.T) {
+	stages := []string{"containerd.service", "a.service", "kubelet.service"}
+	for _, tt := range []struct {
+		name  string
+		units []string
+		want  time.Duration
+	}{
+		{"one unit", stages[1:2], 3 * time.Minute},
+		{"a unit in each stage", stages, 3*time.Minute + 10*time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			n, fake := fakeNode(t)
+			configured := func(text string) apply.Request {
+				d := unitsOf()
+				for _, name := range tt.units {
+					d.Units = append(d.Units, ownUnit(name, text))
+				}
+				return request(d)
+			}
+			e := n.executor(t, nil)
+			if _, err := e.Apply(t.Context(), configured(sleeper)); err != nil {
+				t.Fatal(err)
+			}
+			accept(t, e)
+
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				e.Units = hanging{fake, map[string]bool{}}
+				e.JobWait = 100 * time.Second
+				e.Limit = 3 * time.Minute
+				e.Uptime = func() time.Duration { return time.Hour + time.Since(began) }
+				if _, err := e.Apply(t.Context(), configured(sleeper+"# new\n")); err == nil {
+					t.Fatal("a job that does not end has ended")
+				}
+
+				v, err := e.Judge(t.Context())
+				for err == nil && v.Word == health.Wait {
+					time.Sleep(v.Next - e.Uptime())
+					v, err = e.Judge(t.Context())
+				}
+				want := "unit " + tt.units[0] + " is activating/start after 3m"
+				if err != nil || v.Word != health.Bad || v.Unit != tt.units[0] ||
+					!strings.HasPrefix(v.Reason, want) {
+					t.Errorf("verdict %+v %v, want %s", v, err, want)
+				}
+				if took := time.Since(began); took != tt.want {
+					t.Errorf("it took %s, want %s", took, tt.want)
+				}
+			})
+		})
+	}
+}
