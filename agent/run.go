@@ -47,7 +47,7 @@ func Run(ctx context.Context, env Env) error {
 		systemd:  systemd,
 		status:   facts,
 		record:   record,
-		jobs:     &loop.Jobs{Units: systemd},
+		jobs:     &loop.Jobs{Units: systemd, Changed: make(chan struct{}, 1)},
 		requests: make(loop.Requests),
 		queries:  make(loop.Queries),
 		data:     manager.New(manager.NewNode(root, env.Root, systemd), env.Log),

@@ -224,7 +224,7 @@ func (cs changes) accept(j generation.Journal, reason string) (generation.Manife
 // revert takes a bad change back. If there is no generation to go back to, or
 // it cannot be read any more, the change stays, and the history says so.
 func (cs changes) revert(
-	ctx context.Context, j generation.Journal, why string,
+	ctx context.Context, j generation.Journal, v health.Verdict,
 ) (generation.Manifest, error) {
 	have, err := cs.store.Load(j.To)
 	if err != nil {
@@ -236,10 +236,10 @@ func (cs changes) revert(
 		return generation.Manifest{}, unfinished(err)
 	}
 	if good.Name() == "" {
-		return have, unfinished(cs.conclude(j, Failed, why))
+		return have, unfinished(cs.conclude(j, Failed, v.Reason))
 	}
 
-	m, err := cs.rollback(ctx, have, good, generation.Journal{Boots: j.Boots}, why)
+	m, err := cs.rollback(ctx, have, good, generation.Journal{Boots: j.Boots, Unit: v.Unit}, v.Reason)
 	if m.Name() == "" {
 		err = unfinished(err) // The node is still to go back.
 	}
@@ -262,6 +262,7 @@ func (cs changes) rollback(
 		To:       want.Name(),
 		Good:     want.Name(),
 		Back:     why,
+		Unit:     j.Unit,
 		BootID:   cs.bootID,
 		Began:    cs.now().UTC().Truncate(time.Second),
 		Boots:    j.Boots,
@@ -273,7 +274,12 @@ func (cs changes) rollback(
 // held.
 func (cs changes) concludeRevert(j generation.Journal) error {
 	if j.From != "" && digestOf(j.From) != digestOf(j.To) {
-		err := cs.ledger.Hold(Held{Digest: digestOf(j.From), Why: j.Back, Operator: j.Operator})
+		err := cs.ledger.Hold(Held{
+			Digest:   digestOf(j.From),
+			Why:      j.Back,
+			Unit:     j.Unit,
+			Operator: j.Operator,
+		})
 		if err != nil {
 			return err
 		}

@@ -17,6 +17,8 @@ type Held struct {
 	// of generations.
 	Digest string `json:"digest"`
 	Why    string `json:"why"`
+	// Unit is the unit that Why is about, empty if there is none.
+	Unit string `json:"unit,omitempty"`
 
 	// Operator is set if an operator asked for the hold; the configuration
 	// itself is then good.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/generation"
+	"github.com/loam-os/loam/agent/health"
 	"github.com/loam-os/loam/agent/plan"
 	"github.com/loam-os/loam/hint"
 )
@@ -153,7 +154,7 @@ func (cs changes) completeOrRevert(ctx context.Context, j generation.Journal, r 
 	if j.Good == "" || r.step == stepRevert || !errors.As(err, new(*placeError)) {
 		return err
 	}
-	if _, revertErr := cs.revert(ctx, j, hint.Line(err)); revertErr != nil {
+	if _, revertErr := cs.revert(ctx, j, health.Verdict{Reason: hint.Line(err)}); revertErr != nil {
 		return errors.Join(err, revertErr)
 	}
 	return nil

@@ -83,7 +83,7 @@ func (e *Executor) Conclude(ctx context.Context, v health.Verdict) (generation.M
 	case health.Good:
 		return e.changes().accept(j, v.Reason)
 	case health.Bad:
-		m, err := e.changes().revert(ctx, j, v.Reason)
+		m, err := e.changes().revert(ctx, j, v)
 		if err != nil {
 			return m, err
 		}

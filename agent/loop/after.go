@@ -61,6 +61,7 @@ func (r Reading) digest() string {
 // since kernel start.
 func (s State) After(step Step, r Result, now time.Duration) State {
 	s.Busy = false
+	s.Change.Job = nil
 
 	switch step.Kind {
 	case Resume:
@@ -286,9 +287,13 @@ func (s State) applies(held *apply.Held, err error) (State, bool) {
 		s.Facts.Held = &status.Held{Digest: held.Digest, Why: held.Why}
 		return s, false
 	case held != nil:
+		advice := "change it, or try it again with `loam apply`"
+		if held.Unit != "" {
+			advice = "journalctl -u " + held.Unit + "; " + advice
+		}
 		s.Faults = s.Faults.refused(status.Reverted, &status.Error{
 			Problem: "configuration " + held.Digest + " was taken back: " + held.Why,
-			Hint:    "change it, or try it again with `loam apply`",
+			Hint:    advice,
 		})
 		return s, false
 	}

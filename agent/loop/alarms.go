@@ -21,6 +21,8 @@ const (
 	repairAlarm
 	// observeAlarm observes the units.
 	observeAlarm
+	// jobAlarm looks at the jobs of systemd that a step waits for.
+	jobAlarm
 	// idleAlarm gives memory back.
 	idleAlarm
 	// aliveAlarm notifies the watchdog.
@@ -37,6 +39,8 @@ const (
 	probeDelay = 2 * time.Second
 	// readDelay is when it looks again for what a document refers to and is absent.
 	readDelay = 5 * time.Second
+	// jobInterval is how often it looks at a job that takes long.
+	jobInterval = 5 * time.Second
 	// idleDelay is when, after a change, the memory that it took is given back.
 	idleDelay = time.Minute
 	// aliveInterval is how often the watchdog hears of the loop, which ends the

@@ -14,6 +14,7 @@ type events struct {
 	source          <-chan struct{}
 	contents, drift <-chan []string
 	volumes         <-chan *status.Volume
+	jobs            <-chan struct{}
 	// Each receives when a part of the status that others observe may be another.
 	linked, network, upgrades <-chan struct{}
 	shells                    <-chan shell
@@ -35,6 +36,9 @@ func (r *runner) listen(ctx context.Context, l *Loop) error {
 		contents: l.Contents,
 		volumes:  l.Volumes,
 		shells:   openShells(ctx, l.Units, l.DebugShells, r.others),
+	}
+	if l.Jobs != nil {
+		e.jobs = l.Jobs.Changed
 	}
 	if l.Drift != nil {
 		e.drift = l.Drift.Events()
@@ -109,6 +113,8 @@ func (r *runner) wait(ctx context.Context) error {
 		n.checkWatches()
 		n.state = n.state.touch(paths)
 	case n.state.Facts.Volume = <-e.volumes:
+	case <-e.jobs:
+		n.alarms.soon(jobAlarm, slowJob)
 	case <-e.linked:
 		n.show(ctx)
 	case <-e.network:

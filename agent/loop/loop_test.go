@@ -83,6 +83,8 @@ type fakeNode struct {
 	// alive is when the watchdog heard of the loop.
 	alive     []time.Duration
 	concluded []health.Word
+	// jobs are what the engine asks of systemd; nil for no record.
+	jobs *Jobs
 	// owed is what Owed and Retry return, retried when Retry was called.
 	owed    []string
 	retried []time.Duration
@@ -198,7 +200,11 @@ func (w *fakeNode) Conclude(_ context.Context, v health.Verdict) (generation.Man
 	w.concluded = append(w.concluded, v.Word)
 	w.pending, w.verdict = apply.Pending{}, health.Verdict{}
 	if v.Word == health.Bad {
-		w.held[w.current.Digest] = apply.Held{Digest: w.current.Digest[:12], Why: v.Reason}
+		w.held[w.current.Digest] = apply.Held{
+			Digest: w.current.Digest[:12],
+			Why:    v.Reason,
+			Unit:   v.Unit,
+		}
 		w.current = w.good
 	}
 	return w.current, nil
@@ -418,6 +424,7 @@ func (w *fakeNode) agent() *Loop {
 	return &Loop{
 		Engine:      w,
 		Units:       w,
+		Jobs:        w.jobs,
 		Source:      w,
 		Decoder:     w,
 		Host:        w,
@@ -489,6 +496,9 @@ func runEngine(t *testing.T, w *fakeNode, engine Engine, step func(wait func()))
 	synctest.Test(t, func(t *testing.T) {
 		w.source, w.units = make(chan struct{}, 1), make(chan string)
 		w.requests, w.drift, w.queries = make(Requests), make(chan []string), make(Queries)
+		if w.jobs != nil {
+			w.jobs.Changed = make(chan struct{}, 1)
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		a, done := w.agent(), make(chan error)
 		a.Engine = engine

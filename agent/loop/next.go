@@ -223,7 +223,7 @@ func (k Kind) isBeside() bool {
 func (s State) applying() State {
 	s.Faults = s.Faults.accepted()
 	s.Facts.AppliedAt = 0
-	s.Change.Shown = nil
+	s.Change.Shown, s.Change.Unit = nil, nil
 	s.Change.Applying = true
 	return s
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/health"
+	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/hint"
 )
 
@@ -23,6 +24,7 @@ type node struct {
 	published publisher
 
 	engine Engine
+	jobs   *Jobs
 	units  Units
 	paths  paths
 	host   Host
@@ -47,6 +49,7 @@ func newNode(l *Loop) *node {
 			host:     l.Host,
 		},
 		engine: l.Engine,
+		jobs:   l.Jobs,
 		units:  l.Units,
 		paths:  paths{drift: l.Drift, root: l.Root},
 		host:   l.Host,
@@ -163,6 +166,28 @@ func (n *node) observeUnits(ctx context.Context) {
 	n.show(ctx)
 }
 
+// observeJobs finds out which job of systemd the step waits for, and publishes
+// that.
+func (n *node) observeJobs(ctx context.Context) {
+	if !n.state.Busy {
+		return // The step has ended.
+	}
+
+	names, took := n.jobs.slow()
+	var job *status.Awaited
+	if len(names) > 0 {
+		n.alarms.soon(jobAlarm, jobInterval)
+		units, err := n.units.Show(ctx, names[:1])
+		if err != nil {
+			return // The job says why.
+		}
+		deadline := n.host.Uptime() - took + n.limit
+		job = n.state.awaitedJob(units[0], len(names)-1, deadline)
+	}
+	n.state.Change.Job = job
+	n.published.publish(n.state.Status())
+}
+
 // observeIn has the units observed after d, unless d is 0.
 func (n *node) observeIn(d time.Duration) {
 	if d > 0 {
@@ -187,6 +212,7 @@ func (n *node) judge(ctx context.Context) {
 		return
 	}
 	n.state.Change.Shown = changeOf(*pending, v)
+	n.state.Change.Unit = n.state.awaitedBy(v)
 	switch v.Word {
 	case health.Good, health.Bad:
 		n.state.Change.Verdict = v

@@ -188,6 +188,7 @@ func verdictOutcome(
 		Generation: now.Name(),
 		Digest:     now.Digest,
 		Reason:     v.Reason,
+		Unit:       v.Unit,
 	}
 	switch {
 	case v.Word == health.Confirm:

@@ -201,6 +201,8 @@ func (r *runner) ring(ctx context.Context, which alarm) {
 	switch which {
 	case observeAlarm:
 		r.node.observeUnits(ctx)
+	case jobAlarm:
+		r.node.observeJobs(ctx)
 	case idleAlarm:
 		r.others.Go(freeMemory)
 	case aliveAlarm:

@@ -64,8 +64,10 @@ type Change struct {
 	Began time.Duration
 	// Verdict is to be carried out; it is zero if there is none.
 	Verdict health.Verdict
-	// Shown is the change in the status.
-	Shown *status.Change
+	// Shown is the change in the status. Job is the unit for which the step that
+	// runs waits, Unit the one for which the verdict waits.
+	Shown     *status.Change
+	Job, Unit *status.Awaited
 }
 
 // trying reports whether the change on trial waits for an operator to confirm it.

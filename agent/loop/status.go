@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"reflect"
@@ -20,7 +21,7 @@ import (
 func (s State) Status() status.Status {
 	st := s.Facts
 	st.Units = s.Current.shown()
-	st.Change = s.Change.Shown
+	st.Change, st.Awaited = s.Change.Shown, cmp.Or(s.Change.Job, s.Change.Unit)
 	st.Warnings = slices.Concat(s.Facts.Warnings, s.Starts.warnings())
 
 	st.Error = s.faults().First()
@@ -151,7 +152,7 @@ func (c Current) isSettled() bool {
 // waits for units that are on their way.
 func (s State) evaluate(now, limit time.Duration) (evaluated State, again time.Duration) {
 	if s.Change.Pending == nil {
-		s.Change.Shown = nil
+		s.Change.Shown, s.Change.Unit = nil, nil
 	}
 
 	// What is wrong with units now, their states say.
@@ -226,6 +227,7 @@ func isNews(s, before status.Status) bool {
 		s.IsApplied() != before.IsApplied() ||
 		!reflect.DeepEqual(s.Error, before.Error) ||
 		s.Generation != before.Generation ||
+		s.Awaited != nil && !s.Awaited.Same(before.Awaited) ||
 		!s.Network.Alike(before.Network) ||
 		len(s.DebugShells) != len(before.DebugShells)
 }
@@ -237,4 +239,39 @@ func changeOf(p apply.Pending, v health.Verdict) *status.Change {
 		c.Until = p.Try.Until
 	}
 	return c
+}
+
+// awaitedBy returns the unit that a verdict waits for; nil if there is none.
+func (s State) awaitedBy(v health.Verdict) *status.Awaited {
+	if v.Word != health.Wait || v.Unit == "" {
+		return nil
+	}
+
+	observed, _ := s.Current.state(v.Unit)
+	unit := &status.Awaited{Unit: v.Unit, State: observed.Active + "/" + observed.Sub}
+	if s.Change.Pending.Good != "" {
+		unit.Deadline = v.Deadline
+	}
+	return unit
+}
+
+// awaitedJob returns the unit u as the one whose job the step waits for. others
+// is how many further units have a job. A change is reverted at the deadline if
+// there is a generation before it.
+func (s State) awaitedJob(u unit.State, others int, deadline time.Duration) *status.Awaited {
+	good := s.Current.Generation.Name()
+	if s.Change.Pending != nil {
+		good = s.Change.Pending.Good
+	}
+
+	job := &status.Awaited{Unit: u.Name, State: u.Active + "/" + u.Sub, Others: others}
+	last := s.Change.Job
+	switch {
+	case !s.Change.Applying || good == "":
+	case job.Same(last):
+		job.Deadline = last.Deadline // The clocks differ a little each time.
+	default:
+		job.Deadline = deadline
+	}
+	return job
 }

@@ -32,12 +32,17 @@ func TestBadChangeIsTakenBackAndNotTriedAgain(t *testing.T) {
 			t.Errorf("while it is watched: %+v", s)
 		}
 
-		w.verdict = health.Verdict{Word: health.Bad, Reason: "unit a.service failed"}
+		w.verdict = health.Verdict{
+			Word:   health.Bad,
+			Unit:   "a.service",
+			Reason: "unit a.service failed",
+		}
 		w.units <- "a.service"
 		wait()
 		s := w.last()
 		if s.Generation != good || s.Phase != status.Failed || s.Error == nil ||
-			!strings.Contains(s.Error.Problem, "unit a.service failed") || s.Change != nil {
+			!strings.Contains(s.Error.Problem, "unit a.service failed") ||
+			!strings.HasPrefix(s.Error.Hint, "journalctl -u a.service; ") || s.Change != nil {
 			t.Errorf("after it was taken back: %+v, error %+v", s, s.Error)
 		}
 

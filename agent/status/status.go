@@ -93,6 +93,9 @@ type Status struct {
 	Change *Change `json:"change,omitempty"`
 	Held   *Held   `json:"held,omitempty"`
 
+	// Awaited is the unit that a change waits for; nil for none.
+	Awaited *Awaited `json:"awaited,omitempty"`
+
 	// Drift counts managed paths that something else changed.
 	Drift Drift `json:"drift,omitzero"`
 
@@ -271,6 +274,36 @@ type Change struct {
 	Until time.Time `json:"until,omitzero"`
 	// Waits is what the verdict waits for.
 	Waits string `json:"waits,omitempty"`
+}
+
+// Awaited is a unit that a change waits for.
+type Awaited struct {
+	Unit string `json:"unit"`
+	// State is the unit's, such as activating/start. Others counts further units
+	// that have a job of systemd.
+	State  string `json:"state"`
+	Others int    `json:"others,omitempty"`
+	// Deadline is when the change is reverted if the unit counts and is not up, as
+	// time from kernel start; 0 if it is not.
+	Deadline time.Duration `json:"deadline,omitempty"`
+}
+
+// Same reports whether a and other, which may be nil, are about the same unit.
+func (a *Awaited) Same(other *Awaited) bool {
+	return a == other || a != nil && other != nil && a.Unit == other.Unit
+}
+
+// Text describes a at the time now since kernel start.
+func (a Awaited) Text(now time.Duration) string {
+	text := a.Unit + ", which is " + a.State
+	if a.Others > 0 {
+		text += fmt.Sprintf(", and %d more", a.Others)
+	}
+	if a.Deadline > 0 {
+		left := max(0, a.Deadline-now).Round(time.Second)
+		text += fmt.Sprintf("; taken back in %s if it is not up", left)
+	}
+	return text
 }
 
 // Held is a configuration that is not applied automatically.

@@ -70,6 +70,9 @@ func (t *table) node(s Status) {
 	t.network(s.Network)
 	t.row("generation", s.Generation)
 	t.change(s.Change)
+	if s.Awaited != nil {
+		t.row("waits for", s.Awaited.Text(s.Uptime))
+	}
 	t.row("source", s.Source)
 	t.row("missing", s.Missing)
 	t.cluster(s.Cluster)
