@@ -9,11 +9,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/loam-os/loam/agent"
 	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/offline"
 	"github.com/loam-os/loam/agent/source"
+	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/hint"
 )
 
@@ -109,8 +111,10 @@ func (a applying) plan(cmd *cobra.Command, doc source.Document) error {
 
 func (a applying) ask(ctx context.Context, out, progress io.Writer, doc source.Document) error {
 	fmt.Fprintln(progress, "asked the agent, which applies it and then watches the units...")
+	stop := watching(ctx, progress, status.Path, agent.Uptime)
 	o, err := a.client.Apply(ctx,
 		control.ApplyRequest{Name: doc.Name, Document: string(doc.Text), Try: a.try})
+	stop()
 	if err != nil {
 		return err
 	}
@@ -126,13 +130,12 @@ func showOutcome(out io.Writer, o control.Outcome) error {
 		fmt.Fprintf(out, "on trial until %s: %s\n"+
 			"  `loam confirm` keeps it, `loam rollback` ends it\n", clock(o.Until), o.Generation)
 	case control.Reverted:
-		return hint.With(
-			fmt.Errorf(
-				"%s was taken back: %s\nthe node runs %s again",
-				o.From, o.Reason, o.Generation,
-			),
-			"correct it, or try it again with `loam apply`",
-		)
+		err := fmt.Errorf("%s was taken back: %s\nthe node runs %s again",
+			o.From, o.Reason, o.Generation)
+		if o.Unit != "" {
+			err = hint.With(err, "journalctl -u %s", o.Unit)
+		}
+		return hint.With(err, "correct it, or try it again with `loam apply`")
 	default:
 		fmt.Fprintf(out, "%s %s\n", o.Result, o.Generation)
 		if o.Reason != "" {

@@ -6,7 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/loam-os/loam/agent"
 	"github.com/loam-os/loam/agent/control"
+	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/hint"
 )
 
@@ -53,7 +55,9 @@ than now, it comes back to the running system by itself.`,
 					"`loam history` lists them")
 			}
 
+			stopWatching := watching(ctx, cmd.ErrOrStderr(), status.Path, agent.Uptime)
 			o, err := client.Rollback(ctx, request)
+			stopWatching()
 			switch {
 			case err != nil:
 				return err

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/loam-os/loam/agent/status"
+)
+
+// pollInterval is how often the status is read while a command waits.
+const pollInterval = 500 * time.Millisecond
+
+// watching prints, until the returned function is called, which unit the agent
+// waits for: a line whenever that is another unit or it has another state. uptime
+// is the time since kernel start.
+func watching(
+	ctx context.Context, out io.Writer, file string, uptime func() time.Duration,
+) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		printAwaited(ctx, out, file, uptime)
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+func printAwaited(
+	ctx context.Context, out io.Writer, file string, uptime func() time.Duration,
+) {
+	tick := time.NewTicker(pollInterval)
+	defer tick.Stop()
+
+	var last status.Awaited
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+
+		s, err := readStatus(file)
+		if err != nil || s.Awaited == nil {
+			continue // The command ends with an error if the agent does not answer.
+		}
+		now := *s.Awaited
+		if now.Unit != last.Unit || now.State != last.State {
+			fmt.Fprintf(out, "waiting for %s\n", now.Text(uptime()))
+		}
+		last = now
+	}
+}
