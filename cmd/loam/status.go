@@ -7,10 +7,12 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/loam-os/loam/agent"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/hint"
 )
@@ -22,7 +24,11 @@ func statusCommand() *cobra.Command {
 		Short: "Show what the node runs and how it is",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return showStatus(cmd.OutOrStdout(), file, format)
+			var uptime func() time.Duration
+			if file == status.Path {
+				uptime = agent.Uptime
+			}
+			return showStatus(cmd.OutOrStdout(), file, format, uptime)
 		},
 	}
 
@@ -52,10 +58,16 @@ func readStatus(file string) (status.Status, error) {
 	return s, nil
 }
 
-func showStatus(out io.Writer, file, format string) error {
+// showStatus prints the status in a file. The agent writes it only when something
+// changes: uptime returns the time since kernel start, and is nil if the file is of
+// another node.
+func showStatus(out io.Writer, file, format string, uptime func() time.Duration) error {
 	s, err := readStatus(file)
 	if err != nil {
 		return err
+	}
+	if uptime != nil {
+		s.Uptime = uptime()
 	}
 
 	switch format {
