@@ -275,10 +275,11 @@ func (cs changes) rollback(
 func (cs changes) concludeRevert(j generation.Journal) error {
 	if j.From != "" && digestOf(j.From) != digestOf(j.To) {
 		err := cs.ledger.Hold(Held{
-			Digest:   digestOf(j.From),
-			Why:      j.Back,
-			Unit:     j.Unit,
-			Operator: j.Operator,
+			Digest:     digestOf(j.From),
+			Generation: j.From,
+			Why:        j.Back,
+			Unit:       j.Unit,
+			Operator:   j.Operator,
 		})
 		if err != nil {
 			return err

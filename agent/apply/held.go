@@ -16,7 +16,10 @@ type Held struct {
 	// Digest is the first 12 digits of config.Desired.Digest, as in the names
 	// of generations.
 	Digest string `json:"digest"`
-	Why    string `json:"why"`
+	// Generation is the generation that the node left, empty if it never ran one
+	// of this configuration.
+	Generation string `json:"generation,omitempty"`
+	Why        string `json:"why"`
 	// Unit is the unit that Why is about, empty if there is none.
 	Unit string `json:"unit,omitempty"`
 

@@ -295,6 +295,7 @@ func (s State) applies(held *apply.Held, err error) (State, bool) {
 			Problem: "configuration " + held.Digest + " was taken back: " + held.Why,
 			Hint:    advice,
 		})
+		s.Faults.RevertedFrom = held.Generation
 		return s, false
 	}
 	return s, !s.Change.trying()

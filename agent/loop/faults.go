@@ -9,6 +9,8 @@ type Faults struct {
 	// applied. Refusal is its kind, empty if it is not about a document.
 	Desired *status.Error
 	Refusal status.Refusal
+	// RevertedFrom is the generation that was reverted, if that is why.
+	RevertedFrom string
 	// Unfinished keeps the node between two generations, or from being its current
 	// one.
 	Unfinished *status.Error
@@ -43,7 +45,7 @@ func (f Faults) First() *status.Error {
 
 // refused returns the faults of a node that does not do what it was asked.
 func (f Faults) refused(kind status.Refusal, why *status.Error) Faults {
-	f.Desired, f.Refusal = why, kind
+	f.Desired, f.Refusal, f.RevertedFrom = why, kind, ""
 	return f
 }
 

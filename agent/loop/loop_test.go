@@ -201,9 +201,10 @@ func (w *fakeNode) Conclude(_ context.Context, v health.Verdict) (generation.Man
 	w.pending, w.verdict = apply.Pending{}, health.Verdict{}
 	if v.Word == health.Bad {
 		w.held[w.current.Digest] = apply.Held{
-			Digest: w.current.Digest[:12],
-			Why:    v.Reason,
-			Unit:   v.Unit,
+			Digest:     w.current.Digest[:12],
+			Generation: w.current.Name(),
+			Why:        v.Reason,
+			Unit:       v.Unit,
 		}
 		w.current = w.good
 	}

@@ -28,6 +28,8 @@ func (s State) Status() status.Status {
 	st.Phase = s.phase(st.Error)
 	st.Refused, st.Refusal = s.Faults.Desired != nil, s.Faults.refusal()
 
+	st.RevertedFrom = s.Faults.RevertedFrom
+
 	current := s.Current.Generation
 	st.Generation, st.Digest = current.Name(), current.Digest
 	if st.Generation != "" {

@@ -28,6 +28,7 @@ func TestBadChangeIsTakenBackAndNotTriedAgain(t *testing.T) {
 		w.text = "two"
 		w.source <- struct{}{}
 		wait()
+		bad := w.current.Name()
 		if s := w.last(); s.Change == nil || s.Change.Good != good {
 			t.Errorf("while it is watched: %+v", s)
 		}
@@ -42,7 +43,8 @@ func TestBadChangeIsTakenBackAndNotTriedAgain(t *testing.T) {
 		s := w.last()
 		if s.Generation != good || s.Phase != status.Failed || s.Error == nil ||
 			!strings.Contains(s.Error.Problem, "unit a.service failed") ||
-			!strings.HasPrefix(s.Error.Hint, "journalctl -u a.service; ") || s.Change != nil {
+			!strings.HasPrefix(s.Error.Hint, "journalctl -u a.service; ") || s.Change != nil ||
+			s.RevertedFrom != bad {
 			t.Errorf("after it was taken back: %+v, error %+v", s, s.Error)
 		}
 

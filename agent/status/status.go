@@ -76,6 +76,10 @@ type Status struct {
 	// between two configurations.
 	Refusal Refusal `json:"refusal,omitempty"`
 
+	// RevertedFrom is the generation of that document, "" unless Refusal is
+	// Reverted.
+	RevertedFrom string `json:"revertedFrom,omitempty"`
+
 	// ControlPlane says that the node runs an API server.
 	ControlPlane bool `json:"controlPlane,omitempty"`
 

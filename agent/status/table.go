@@ -169,10 +169,30 @@ func (s Status) phase() string {
 		return join("reset", r.At.UTC().Format(clock)) + ": " + words
 	}
 
-	if s.Phase == Applied && s.AppliedAt > 0 {
+	switch {
+	case s.Phase == Applied && s.AppliedAt > 0:
 		return "applied after " + seconds(s.AppliedAt)
+	case s.Phase == Failed && s.isWellBefore():
+		refused := "the new configuration"
+		if s.RevertedFrom != "" {
+			refused = number(s.RevertedFrom)
+		}
+		return "running " + number(s.Generation) + ", " + refused + " refused"
 	}
 	return string(s.Phase)
+}
+
+// isWellBefore reports whether the node refuses the newest configuration, and all
+// units are as the generation before wants them.
+func (s Status) isWellBefore() bool {
+	unwell := func(u Unit) bool { return !u.Settled }
+	return s.Refused && s.Generation != "" && !slices.ContainsFunc(s.Units, unwell)
+}
+
+// number returns the number in the name of a generation.
+func number(name string) string {
+	digits, _, _ := strings.Cut(name, "-")
+	return digits
 }
 
 // AppliedLine is the line that the console prints once when a generation is
@@ -311,12 +331,12 @@ func (t *table) unit(u Unit) string {
 	}
 
 	state := mark + u.Active + "/" + u.Sub
-	room := t.width - 15 - 24 - 10
+	room := t.width - 15 - 25 - 10
 	name := ascii(u.Name)
 	if len(name) > room {
 		name = name[:room-2] + ".."
 	}
 
-	return strings.TrimRight(fmt.Sprintf("%-*s%-24.24s%10s", room, name, state, since(u.Since)),
+	return strings.TrimRight(fmt.Sprintf("%-*s%-25.24s%10s", room, name, state, since(u.Since)),
 		" ")
 }

@@ -140,6 +140,50 @@ func TestRows(t *testing.T) {
 			"  failed       2 on 1970-01-01 00:00:00 UTC: ill (loam why)\n",
 		},
 		{
+			"a change that was taken back, and all is well",
+			Status{
+				Phase:        Failed,
+				Refused:      true,
+				RevertedFrom: "000003-bbbbbbbbbbbb",
+				Generation:   "000002-aaaaaaaaaaaa",
+				Units:        []Unit{{Name: "a.service", Settled: true}},
+			},
+			"  phase        running 000002, 000003 refused\n",
+		},
+		{
+			"a document with errors, and all is well",
+			Status{Phase: Failed, Refused: true, Generation: "000002-aaaaaaaaaaaa"},
+			"  phase        running 000002, the new configuration refused\n",
+		},
+		{
+			"a change that was taken back, and a unit is not well",
+			Status{
+				Phase:      Failed,
+				Refused:    true,
+				Generation: "000002-aaaaaaaaaaaa",
+				Units:      []Unit{{Name: "a.service"}},
+			},
+			"  phase        failed\n",
+		},
+		{
+			"a unit with a long state",
+			Status{Units: []Unit{{
+				Name:   "a.service",
+				Active: "activating",
+				Sub:    "auto-restart",
+				Since:  126 * time.Second,
+			}}},
+			"*activating/auto-restart at 126.0 s\n",
+		},
+		{
+			"a unit that a change waits for",
+			Status{
+				Awaited: &Awaited{Unit: "a.service", State: "activating/start", Deadline: time.Minute},
+				Uptime:  10 * time.Second,
+			},
+			"  waits for    a.service, which is activating/start; taken back in 50s if it is\n",
+		},
+		{
 			"a reset that is on its way",
 			Status{Phase: Applying, Reset: &Reset{At: time.Unix(0, 0)}},
 			"  phase        reset 1970-01-01 00:00:00 UTC: under way\n",

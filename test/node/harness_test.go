@@ -32,7 +32,7 @@ const stepTimeout = 4 * time.Minute
 var (
 	verifiedLine = regexp.MustCompile(`root [0-9a-f]+ verified`)
 	appliedLine  = regexp.MustCompile(`loam: applied generation (\S+) after`)
-	failedPhase  = regexp.MustCompile(`phase +failed`)
+	failedPhase  = regexp.MustCompile(`phase +(failed|running \d+, .* refused)`)
 )
 
 // build is the image under test.
