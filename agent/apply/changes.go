@@ -52,6 +52,7 @@ func (cs changes) journal(c change, before generation.Journal) generation.Journa
 		Good:   c.have.Name(),
 		BootID: cs.bootID,
 		Began:  cs.now().UTC().Truncate(time.Second),
+		Uptime: cs.uptime(),
 	}
 	j.Well, j.Broken = health.Before(c.have, c.states, cs.uptime())
 	if before.To != "" {
@@ -265,6 +266,7 @@ func (cs changes) rollback(
 		Unit:     j.Unit,
 		BootID:   cs.bootID,
 		Began:    cs.now().UTC().Truncate(time.Second),
+		Uptime:   cs.uptime(),
 		Boots:    j.Boots,
 		Operator: j.Operator,
 	})
@@ -301,7 +303,7 @@ func (cs changes) conclude(j generation.Journal, outcome Outcome, reason string)
 func (cs changes) record(j generation.Journal, outcome Outcome, reason string) error {
 	r := Record{
 		At:         j.Began,
-		Took:       max(0, cs.now().Sub(j.Began)).Round(time.Millisecond),
+		Took:       cs.took(j).Round(time.Millisecond),
 		From:       j.From,
 		Generation: j.To,
 		OSVersion:  cs.osVersion,
@@ -312,6 +314,15 @@ func (cs changes) record(j generation.Journal, outcome Outcome, reason string) e
 		r.Source = m.Source
 	}
 	return cs.ledger.Add(r)
+}
+
+// took returns how long the change j has taken. Over a restart only the wall clock
+// says that, which may have been set meanwhile.
+func (cs changes) took(j generation.Journal) time.Duration {
+	if j.BootID == cs.bootID && j.Uptime > 0 {
+		return cs.uptime() - j.Uptime
+	}
+	return max(0, cs.now().Sub(j.Began))
 }
 
 // prune deletes generations that are no longer needed: old ones, and those left

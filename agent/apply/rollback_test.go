@@ -220,3 +220,15 @@ func TestReapplyThatProvesItselfIsNoLongerHeld(t *testing.T) {
 		t.Errorf("held: %+v %v", held, err)
 	}
 }
+
+func TestHistoryHasTheTimeThatPassedAlthoughTheClockWasSet(t *testing.T) {
+	n, e, _ := goodNode(t)
+	mustApply(t, e, withUnit("newer", sleeper))
+	n.clock.Store(time.Hour + 12*time.Second)
+	e.Now = func() time.Time { return time.Unix(1<<31, 0) }
+	accept(t, e)
+	records, err := apply.History(e.State.Root().FS())
+	if err != nil || len(records) != 2 || records[1].Took != 12*time.Second {
+		t.Errorf("%+v %v", records, err)
+	}
+}

@@ -38,8 +38,10 @@ type Journal struct {
 	// at fault.
 	Operator bool `json:"operator,omitempty"`
 
-	// Began is the wall clock at the start.
-	Began time.Time `json:"began"`
+	// Began is the wall clock at the start, Uptime the time since the start of
+	// boot BootID.
+	Began  time.Time     `json:"began"`
+	Uptime time.Duration `json:"uptime,omitempty"`
 
 	// BootID is the boot in which the change began. Boots counts the boots
 	// since then that found it under way.
@@ -109,6 +111,7 @@ func (j Journal) AtBoot(bootID, current string) (next Journal, back bool) {
 		Good:   j.Good,
 		Back:   why,
 		Began:  j.Began,
+		Uptime: j.Uptime,
 		BootID: j.BootID,
 		Boots:  j.Boots,
 	}, true

@@ -57,7 +57,7 @@ func (h History) Text(zone *time.Location) string {
 
 	for i, r := range h.Records {
 		t.row(t.mark(r.Generation, i == marked), r.Generation, t.time(r.At), string(r.Outcome),
-			r.Took.Round(100*time.Millisecond).String(), r.Source)
+			took(r), r.Source)
 		t.note(reason(r))
 	}
 
@@ -69,6 +69,18 @@ func (h History) Text(zone *time.Location) string {
 	t.legend()
 	t.held()
 	return t.out.String()
+}
+
+// longest is the longest time that a change can take: a trial of 30 days.
+const longest = 31 * 24 * time.Hour
+
+// took returns how long a change has taken, "" if the wall clock was set
+// meanwhile.
+func took(r apply.Record) string {
+	if r.Took > longest {
+		return ""
+	}
+	return r.Took.Round(100 * time.Millisecond).String()
 }
 
 type historyTable struct {

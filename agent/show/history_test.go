@@ -192,3 +192,24 @@ func TestNotes(t *testing.T) {
 		})
 	}
 }
+
+func TestTimeOfAChangeInWhichTheClockWasSetIsLeftOut(t *testing.T) {
+	for _, tt := range []struct {
+		took time.Duration
+		want string
+	}{
+		{90 * time.Second, "applied    1m30s  a.yaml"},
+		{60431 * time.Hour, "applied           a.yaml"},
+	} {
+		h := History{Records: []apply.Record{{
+			At:         noon,
+			Took:       tt.took,
+			Generation: "000001-a",
+			Source:     "a.yaml",
+			Outcome:    apply.Applied,
+		}}}
+		if got := h.Text(time.UTC); !strings.Contains(got, tt.want) {
+			t.Errorf("%s: no %q in\n%s", tt.took, tt.want, got)
+		}
+	}
+}
