@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"maps"
 	"net/http"
@@ -61,7 +62,7 @@ func (l *link) record(key string, err error, now time.Time) {
 				state.Connected = false
 				state.Since = now
 			}
-			state.Problem = hint.Line(err)
+			state.Problem = hint.Line(adviseOnClock(err, now))
 			return
 		}
 
@@ -131,4 +132,15 @@ func isRefusal(err error) bool {
 	code := answer.Status().Code
 	return code >= 400 && code < 500 && code != http.StatusUnauthorized &&
 		code != http.StatusTooManyRequests
+}
+
+// adviseOnClock adds a hint to an error that a wrong clock explains: a certificate
+// that has expired, or is not valid yet.
+func adviseOnClock(err error, now time.Time) error {
+	invalid, is := errors.AsType[x509.CertificateInvalidError](err)
+	if !is || invalid.Reason != x509.Expired {
+		return err
+	}
+	return hint.With(err, "this node's clock says %s; `timedatectl` shows whether it is set",
+		now.UTC().Format("2006-01-02 15:04 MST"))
 }

@@ -2,6 +2,7 @@ package loop
 
 import (
 	"cmp"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"regexp"
@@ -66,9 +67,13 @@ func describeDocument(wrong document.Errors) *status.Error {
 // differs each time: with it, a problem that stays would be news at each try.
 var local = regexp.MustCompile(`\S+:\d+->`)
 
-// advice returns what can be done about an error of the file system.
+// advice returns what can be done about an error of the file system or of the
+// clock.
 func advice(err error) string {
+	invalid, _ := errors.AsType[x509.CertificateInvalidError](err)
 	switch {
+	case invalid.Reason == x509.Expired:
+		return "this node's clock may be wrong: `timedatectl`"
 	case errors.Is(err, syscall.ENOSPC):
 		return "free room on the state partition, `df -h /var` and `df -i /var`; " +
 			"the node goes on by itself"

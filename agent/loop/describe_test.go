@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -23,6 +24,22 @@ func TestDescribeLeavesOutTheLocalPort(t *testing.T) {
 		}
 		if got := Describe(fmt.Errorf("find the image: %w", err)).Problem; got != tt.want {
 			t.Errorf("%q", got)
+		}
+	}
+}
+
+func TestDescribeHintsAtTheClock(t *testing.T) {
+	for _, tt := range []struct {
+		reason x509.InvalidReason
+		want   string
+	}{
+		{x509.Expired, "this node's clock may be wrong: `timedatectl`"},
+		{x509.NotAuthorizedToSign, ""},
+	} {
+		err := x509.CertificateInvalidError{Cert: &x509.Certificate{}, Reason: tt.reason}
+		got := Describe(fmt.Errorf("find the image: %w", err)).Hint
+		if got != tt.want {
+			t.Errorf("%q, want %q", got, tt.want)
 		}
 	}
 }
