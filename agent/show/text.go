@@ -12,6 +12,26 @@ import (
 // String returns the difference as text: all changes, a line each, and then the
 // content by lines, as patch(1) accepts it.
 func (d Difference) String() string {
+	var out strings.Builder
+	out.WriteString(d.list(File.about))
+	for _, f := range d.Files {
+		if f.Diff != "" {
+			out.WriteString("\n" + f.Diff)
+		}
+	}
+	return out.String()
+}
+
+// Stat returns the changes, a line each, with the number of lines that each file
+// gains and loses.
+func (d Difference) Stat() string {
+	return d.list(func(f File) string {
+		return strings.TrimSpace(f.about() + "  " + f.count())
+	})
+}
+
+// list returns the changes, a line each, with what about says of a file.
+func (d Difference) list(about func(File) string) string {
 	if len(d.Files)+len(d.Units) == 0 {
 		return fmt.Sprintf("%s and %s are the same\n", cmp.Or(d.From, "nothing"), d.To)
 	}
@@ -21,7 +41,7 @@ func (d Difference) String() string {
 
 	var files, units [][3]string
 	for _, f := range d.Files {
-		files = append(files, [3]string{string(f.Change), f.Path, f.about()})
+		files = append(files, [3]string{string(f.Change), f.Path, about(f)})
 	}
 
 	for _, u := range d.Units {
@@ -34,13 +54,26 @@ func (d Difference) String() string {
 	}
 
 	columns(&out, "units", units)
-	for _, f := range d.Files {
-		if f.Diff != "" {
-			out.WriteString("\n" + f.Diff)
+	return out.String()
+}
+
+// count returns how many lines a file gains and loses, "" without a diff.
+func (f File) count() string {
+	const header = 3
+	gained, lost := 0, 0
+	for i, line := range strings.Split(f.Diff, "\n") {
+		switch {
+		case i < header:
+		case strings.HasPrefix(line, "+"):
+			gained++
+		case strings.HasPrefix(line, "-"):
+			lost++
 		}
 	}
-
-	return out.String()
+	if f.Diff == "" {
+		return ""
+	}
+	return fmt.Sprintf("+%d -%d", gained, lost)
 }
 
 // maxName is the widest column of names: a few long ones do not move the rest.

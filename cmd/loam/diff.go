@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/offline"
 	"github.com/loam-os/loam/agent/show"
@@ -18,16 +19,17 @@ import (
 func diffCommand() *cobra.Command {
 	var env offline.Env
 	var format string
-	var secrets bool
+	var secrets, stat bool
 	cmd := &cobra.Command{
 		Use:   "diff [A [B]]",
 		Short: "Show what differs between two generations",
 		Long: `diff shows which files, links and wishes for units lead from generation A to B,
 and of text the lines. A generation is a number, a name or "current". Without B
-it is the current one; without A, the one before B.
+it is the current one; without A, the one that the node ran before B.
 
 Content that others than its owner may not read is not shown without --secrets.`,
 		Example: `  loam diff
+  loam diff --stat
   loam diff 41
   loam diff 40 41`,
 		Args: cobra.MaximumNArgs(2),
@@ -40,7 +42,11 @@ Content that others than its owner may not read is not shown without --secrets.`
 
 				c.Secrets = secrets
 				d := c.Difference()
-				return write(cmd.OutOrStdout(), format, d, d.String)
+				text := d.String
+				if stat {
+					text = d.Stat
+				}
+				return write(cmd.OutOrStdout(), format, d, text)
 			})
 		},
 	}
@@ -48,6 +54,7 @@ Content that others than its owner may not read is not shown without --secrets.`
 	rootFlag(cmd, &env)
 	formatFlag(cmd, &format)
 	cmd.Flags().BoolVar(&secrets, "secrets", false, "show also what only its owner may read")
+	cmd.Flags().BoolVar(&stat, "stat", false, "of each file only count the lines")
 
 	return cmd
 }
@@ -111,20 +118,38 @@ func (g generations) find(name string) (generation.Manifest, error) {
 		"`loam history` lists them")
 }
 
-// before is the newest generation before m of the same OS version.
+// before is the generation that the node ran before m: of a change under way the
+// one that it goes back to, else the newest of the same OS version that has proven
+// itself. A trial that has expired is neither.
 func (g generations) before(m generation.Manifest) (generation.Manifest, error) {
+	journal, under, err := g.reader.Journal()
+	if err != nil {
+		return generation.Manifest{}, err
+	}
+	if under && journal.To == m.Name() && journal.Good != "" && journal.Back == "" {
+		return g.reader.Load(journal.Good)
+	}
+
+	proven, err := apply.Proven(g.node.State)
+	if err != nil {
+		return generation.Manifest{}, err
+	}
 	names, err := g.reader.List()
 	if err != nil {
 		return generation.Manifest{}, err
 	}
+
 	for _, name := range slices.Backward(names) {
+		if !proven(name) {
+			continue
+		}
 		earlier, err := g.reader.Load(name)
 		if err != nil || earlier.Number < m.Number && earlier.OSVersion == m.OSVersion {
 			return earlier, err
 		}
 	}
 	return generation.Manifest{}, hint.With(
-		fmt.Errorf("no generation before %s on this node", m.Name()),
+		fmt.Errorf("no generation before %s has proven itself on this node", m.Name()),
 		"name two, `loam history` lists them",
 	)
 }
