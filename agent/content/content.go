@@ -27,8 +27,8 @@ type Provider interface {
 // ErrAbsent is returned if a provider does not have the content.
 var ErrAbsent = errors.New("not found")
 
-// errNowhere is returned if the node has no provider.
-var errNowhere = hint.With(errors.New("the node has no source of contents"),
+// ErrNowhere is returned if the node has no provider.
+var ErrNowhere = hint.With(errors.New("the node has no source of contents"),
 	"name one in machine.yaml, such as contents: {directory: {path: /var/lib/contents}}")
 
 // Resolve returns the content of each reference. The error lists every missing
@@ -54,7 +54,7 @@ func resolve(
 ) (config.Content, error) {
 	switch {
 	case provider == nil:
-		return config.Content{}, errNowhere
+		return config.Content{}, ErrNowhere
 	case reference.Image != "":
 		return provider.Image(ctx, reference.Image, reference.Path)
 	}

@@ -96,7 +96,8 @@ func (n *Node) Current() (generation.Manifest, bool, error) {
 }
 
 // Plan decodes a document and returns what the agent would do about it. It does not
-// probe registries.
+// probe registries, pull images or read the cluster: a note of the configuration
+// says for which files that matters.
 func (n *Node) Plan(ctx context.Context, doc source.Document) (plan.Plan, config.Desired, error) {
 	image, err := n.image()
 	if err != nil {
@@ -110,18 +111,21 @@ func (n *Node) Plan(ctx context.Context, doc source.Document) (plan.Plan, config
 	}
 	defer disconnect()
 
+	known := &contents{cluster: n.Status.Cluster != nil}
+	if n.Status.Contents != "" {
+		known.directory = content.Directory{Path: n.Status.Contents}
+	}
 	decoder := decode.Decoder{
 		Hostname: n.Status.Hostname,
 		Image:    image,
 		Node:     n.root,
-	}
-	if n.Status.Contents != "" {
-		decoder.Contents = content.Directory{Path: n.Status.Contents}
+		Contents: known,
 	}
 	desired, err := decoder.Decode(ctx, doc)
 	if err != nil {
 		return plan.Plan{}, config.Desired{}, err
 	}
+	desired.Notes = append(desired.Notes, known.notes()...)
 
 	planner := apply.Planner{
 		State:     generation.Read(n.State),
