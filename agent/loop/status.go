@@ -229,10 +229,14 @@ func isNews(s, before status.Status) bool {
 		s.IsApplied() != before.IsApplied() ||
 		!reflect.DeepEqual(s.Error, before.Error) ||
 		s.Generation != before.Generation ||
+		isOnTrial(s.Upgrade) != isOnTrial(before.Upgrade) ||
 		s.Awaited != nil && !s.Awaited.Same(before.Awaited) ||
 		!s.Network.Alike(before.Network) ||
 		len(s.DebugShells) != len(before.DebugShells)
 }
+
+// isOnTrial reports whether the running release has not been blessed yet.
+func isOnTrial(u *status.Upgrade) bool { return u != nil && u.Phase == "trial" }
 
 // changeOf returns a change on trial as the status shows it.
 func changeOf(p apply.Pending, v health.Verdict) *status.Change {

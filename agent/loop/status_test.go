@@ -373,3 +373,21 @@ func TestBackoffDoublesUpToALimit(t *testing.T) {
 		}
 	}
 }
+
+func TestEndOfATrialIsNews(t *testing.T) {
+	trial := status.Status{Upgrade: &status.Upgrade{Phase: "trial", Waits: "ready"}}
+	later := status.Status{Upgrade: &status.Upgrade{Phase: "trial", Waits: "10 s"}}
+	for _, tt := range []struct {
+		name      string
+		s, before status.Status
+		want      bool
+	}{
+		{"the trial goes on", later, trial, false},
+		{"the release is blessed", status.Status{Upgrade: &status.Upgrade{}}, later, true},
+		{"the trial begins", trial, status.Status{}, true},
+	} {
+		if got := isNews(tt.s, tt.before); got != tt.want {
+			t.Errorf("%s: news %t", tt.name, got)
+		}
+	}
+}
