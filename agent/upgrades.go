@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -185,38 +183,4 @@ func durationOr(text string, without time.Duration) time.Duration {
 		return d
 	}
 	return without
-}
-
-// Evidence implements [upgrade.Node] with what the boots of a system that failed
-// have left: the end of the kernel's log of a panic, and of the journal of the boot
-// before this one.
-func (upgradeNode) Evidence(ctx context.Context, _ upgrade.Journal) []string {
-	const lines = 12
-	var all []string
-	dumps, _ := filepath.Glob("/sys/fs/pstore/dmesg-*")
-	for _, name := range dumps {
-		if text, err := os.ReadFile(name); err == nil {
-			all = append(all, last(string(text), lines)...)
-		}
-	}
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
-	defer cancel()
-	text, err := exec.CommandContext(ctx, "journalctl", "--no-pager", "--quiet", "-o", "short-iso", "-b", "-1", "-p", "warning", "-n", fmt.Sprint(lines)).Output()
-	if err == nil {
-		all = append(all, last(string(text), lines)...)
-	}
-	return all
-}
-
-// last are the last lines of a text.
-func last(text string, n int) []string {
-	lines := strings.Split(strings.TrimSpace(text), "\n")
-	if len(lines) == 1 && lines[0] == "" {
-		return nil
-	}
-	lines = lines[max(0, len(lines)-n):]
-	for i, line := range lines {
-		lines[i] = line[:min(len(line), 200)]
-	}
-	return lines
 }

@@ -75,6 +75,7 @@ func (u *Upgrader) do(ctx context.Context, v View, op Op, from fill.Sources) err
 func (u *Upgrader) arm(ctx context.Context, j Journal) error {
 	j.Phase = Armed
 	j.Boot = u.Boot.ID
+	j.FromBoots = []string{u.Boot.ID}
 
 	if j.Drill != nil {
 		return records.Save(u.Records, journalName, j)
@@ -185,12 +186,14 @@ func (u *Upgrader) hold(j Journal) error {
 	return recordFailure(u.Records, Failure{
 		Version:  j.From.Version,
 		RootHash: j.From.RootHash,
-		Reason:   rolledBack,
+		Reason:   RolledBack,
 		At:       u.Now().UTC(),
 	})
 }
 
-const rolledBack = "an operator has gone back"
+// RolledBack is the reason of a [Failure] that is none: an operator did not want
+// the system.
+const RolledBack = "an operator has gone back"
 
 // recordFailure records that the target must not be tried again.
 func (u *Upgrader) recordFailure(ctx context.Context, j Journal, reason string) error {

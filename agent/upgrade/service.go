@@ -303,7 +303,7 @@ func (l listener) Progress(p Progress) {
 
 func (s *Service) judge(ctx context.Context) Verdict {
 	if s.abandoned {
-		return Verdict{Word: Bad, Reason: rolledBack}
+		return Verdict{Word: Bad, Reason: RolledBack}
 	}
 	return s.Trial.Judge(s.Upgrader.Node.Health(ctx), s.Machine.Uptime())
 }

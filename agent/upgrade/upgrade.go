@@ -43,6 +43,9 @@ type Journal struct {
 
 	// Boot is the kernel's ID of the last boot of From.
 	Boot string `json:"boot,omitempty"`
+	// FromBoots are the IDs of all boots of From since the upgrade was armed,
+	// starting with the boot that armed it.
+	FromBoots []string `json:"fromBoots,omitempty"`
 	// Missed is how many boots of From there were since the entry was made that
 	// the loader had not tried it before.
 	Missed int `json:"missed,omitempty"`

@@ -390,6 +390,7 @@ func (u *Upgrader) journal() (*Journal, error) {
 		return j, err
 	}
 	j.Boot = u.Boot.ID
+	j.FromBoots = append(j.FromBoots, u.Boot.ID)
 	j.Missed += 1
 	return j, records.Save(u.Records, journalName, j)
 }

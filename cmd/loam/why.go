@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/agent/upgrade"
 )
 
 func whyCommand() *cobra.Command {
@@ -48,6 +49,11 @@ func explain(out io.Writer, s status.Status) error {
 			f.Version, f.At.UTC().Format(time.DateTime), f.Reason, f.RootHash)
 		if err != nil {
 			return err
+		}
+		if len(f.Evidence) == 0 && f.Reason != upgrade.RolledBack {
+			if _, err := fmt.Fprintln(out, "  the boots that failed have left no log"); err != nil {
+				return err
+			}
 		}
 		for _, line := range f.Evidence {
 			if _, err := fmt.Fprintf(out, "  | %s\n", line); err != nil {
