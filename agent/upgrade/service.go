@@ -472,7 +472,7 @@ func (s *Service) find(
 	switch {
 	case releases.Ref == "":
 		return idx, news, hint.With(errors.New("this node knows no repository"),
-			"machine.yaml upgrade.repository, or --from")
+			"name one with `loam upgrade --from URL`, or for good as upgrade.repository in machine.yaml")
 	case len(releases.Root) == 0:
 		return idx, news, hint.With(errors.New("no trusted update keys on this node"),
 			"machine.yaml upgrade.root has the root.json of the repository")
