@@ -10,9 +10,9 @@
 //
 // A change has proved itself when all of these have been well for 10 s without
 // a break. One of them that fails, that systemd restarts three times, or that
-// is not up 3 minutes after it was asked to start reverts it. A unit that was never well on this node
-// reverts nothing, because going back would not make it well: it is a warning
-// and an Event.
+// is not up 3 minutes after it was asked to start reverts it. A unit that was
+// never well on this node reverts nothing, because going back would not make it
+// well: it is a warning and an Event.
 package health
 
 import (
