@@ -101,7 +101,7 @@ func (cs changes) activate(
 	ctx context.Context, c change, j generation.Journal,
 ) (generation.Manifest, error) {
 	if err := cs.begin(j); err != nil {
-		if j.Direction() == generation.Forward {
+		if j.Direction() == generation.Forward && !j.Existed {
 			err = errors.Join(err, cs.store.Delete(c.want.Name()))
 		}
 		return generation.Manifest{}, err
@@ -120,7 +120,7 @@ func (cs changes) activate(
 		return generation.Manifest{}, unfinished(err) // A revert has no other way to go.
 	}
 
-	return generation.Manifest{}, errors.Join(err, cs.abandonFlipped(c))
+	return generation.Manifest{}, errors.Join(err, cs.abandonFlipped(c, j))
 }
 
 // begin writes the progress and the journal before anything on the node
@@ -167,7 +167,7 @@ func (cs changes) finish(ctx context.Context, c change, j generation.Journal) er
 // abandonFlipped goes back to the generation that the change began with, before
 // any unit has seen the new one. If it cannot, the journal stays and the next
 // start tries again.
-func (cs changes) abandonFlipped(c change) error {
+func (cs changes) abandonFlipped(c change, j generation.Journal) error {
 	flip := func() error {
 		if c.have.Name() == "" {
 			return cs.store.Deactivate(cs.osVersion)
@@ -184,7 +184,9 @@ func (cs changes) abandonFlipped(c change) error {
 	if err := cs.store.RemoveJournal(); err != nil {
 		return unfinished(err)
 	}
-
+	if j.Existed {
+		return nil
+	}
 	return cs.store.Delete(c.want.Name())
 }
 

@@ -117,7 +117,7 @@ func (cs changes) abandon(ctx context.Context, found situation, r recovery) erro
 	if err := cs.store.RemoveJournal(); err != nil {
 		return err
 	}
-	if !exists {
+	if !exists || j.Existed {
 		return nil
 	}
 
@@ -289,7 +289,7 @@ func (cs changes) finishPending(ctx context.Context) (generation.Journal, error)
 	if err != nil {
 		return generation.Journal{}, err
 	}
-	if err := cs.abandonFlipped(change{have: have, want: found.current}); err != nil {
+	if err := cs.abandonFlipped(change{have: have, want: found.current}, j); err != nil {
 		return generation.Journal{}, errors.Join(failed, err)
 	}
 

@@ -3,6 +3,7 @@ package apply_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -230,5 +231,29 @@ func TestHistoryHasTheTimeThatPassedAlthoughTheClockWasSet(t *testing.T) {
 	records, err := apply.History(e.State.Root().FS())
 	if err != nil || len(records) != 2 || records[1].Took != 12*time.Second {
 		t.Errorf("%+v %v", records, err)
+	}
+}
+
+// TestReapplyThatFailsKeepsTheGeneration, whichever of the durable steps fails.
+func TestReapplyThatFailsKeepsTheGeneration(t *testing.T) {
+	failed := true
+	for fails := 1; failed; fails++ {
+		n, _, _, bad := heldNode(t)
+		steps := 0
+		e := n.executor(t, func(durable.Step) error {
+			steps++
+			if steps == fails {
+				return errors.New("disk error")
+			}
+			return nil
+		})
+		_, _ = e.Reapply(t.Context(), bad)
+		failed = steps >= fails
+
+		e = n.executor(t, nil)
+		_, _ = e.Resume(t.Context()) // A unit of it fails.
+		if !slices.Contains(generations(t, e), bad) {
+			t.Errorf("after step %d failed, the node has %v", fails, generations(t, e))
+		}
 	}
 }

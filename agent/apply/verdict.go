@@ -160,7 +160,9 @@ func (e *Executor) Reapply(ctx context.Context, name string) (generation.Manifes
 			return generation.Manifest{}, err
 		}
 	}
-	return e.changes().activate(ctx, c, e.changes().journal(c, to.before))
+	j := e.changes().journal(c, to.before)
+	j.Existed = true
+	return e.changes().activate(ctx, c, j)
 }
 
 // target is the generation that an operator goes back to.
