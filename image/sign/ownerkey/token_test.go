@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/image/tools"
 	"github.com/loam-os/loam/test/judge"
 	"github.com/loam-os/loam/test/keys"
@@ -114,7 +115,7 @@ func TestAKeyInATokenSignsAsOneInAFile(t *testing.T) {
 		if err == nil {
 			_, err = RootHash(s, [32]byte{1})
 		}
-		if err == nil || !strings.Contains(err.Error(), tc.err) {
+		if err == nil || !strings.Contains(hint.Text(err), tc.err) {
 			t.Errorf("%s: %v", tc.name, err)
 		}
 	}
