@@ -59,6 +59,7 @@ func (c *changes) resumed(ctx context.Context, r Result) {
 	if !c.node.state.Due.Read || c.node.state.Change.Pending != nil {
 		c.node.observeUnits(ctx)
 	}
+	c.node.guard()
 }
 
 func (c *changes) concluded(ctx context.Context, step Step, r Result) {
@@ -113,6 +114,7 @@ func (c *changes) changed(ctx context.Context, err error) {
 	}
 
 	c.node.observeUnits(ctx)
+	c.node.guard()
 }
 
 func (c *changes) started(ctx context.Context, r Result) {
@@ -151,6 +153,7 @@ func (c *changes) refused(ctx context.Context, step Step, err error) {
 	}
 	c.node.observeGeneration()
 	c.node.observeUnits(ctx)
+	c.node.guard()
 }
 
 func (c *changes) rolledBack(ctx context.Context, step Step, r Result) {
@@ -203,5 +206,6 @@ func (c *changes) confirm(ctx context.Context, r *Request) {
 	}
 	c.node.observeGeneration()
 	c.node.observeUnits(ctx)
+	c.node.guard()
 	r.succeed(control.Outcome{Result: control.Confirmed, Generation: m.Name(), Digest: m.Digest})
 }

@@ -64,6 +64,8 @@ type paths struct {
 	// drift is nil if nothing watches them.
 	drift Drifts
 	root  string
+	// watched is the generation whose paths are watched.
+	watched generation.Manifest
 }
 
 // watch watches the paths of a generation, and no others any more.
@@ -72,9 +74,8 @@ func (p paths) watch(m generation.Manifest) error {
 }
 
 // observeGeneration finds out which generation is current and which change is on
-// trial, and watches the paths of a new one.
+// trial. Once the node is published, guard has to watch the paths of a new one.
 func (n *node) observeGeneration() {
-	before := n.state.Current.Generation
 	current, _, err := n.engine.Current()
 	if err != nil {
 		n.warn("read the current generation", err)
@@ -96,19 +97,19 @@ func (n *node) observeGeneration() {
 
 	n.state = n.state.observed(current, pending, owed)
 	n.startLater()
-	if current.Name() != before.Name() {
-		n.guard(before)
-	}
 }
 
-// guard watches the paths of the current generation, and then has the loop look
-// once at those that something may have touched before.
-func (n *node) guard(before generation.Manifest) {
-	if n.paths.drift == nil {
+// guard watches the paths of a new generation, and then has the loop look once
+// at those that something may have touched before.
+func (n *node) guard() {
+	before := n.paths.watched
+	current := n.state.Current.Generation
+	if n.paths.drift == nil || current.Name() == before.Name() {
 		return
 	}
 
-	err := n.paths.watch(n.state.Current.Generation)
+	n.paths.watched = current
+	err := n.paths.watch(current)
 	if err != nil {
 		n.warn("watch managed paths", err)
 	}
