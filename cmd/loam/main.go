@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/loam-os/loam/cmd/usage"
+	"github.com/loam-os/loam/cmd/version"
+	"github.com/loam-os/loam/firmware/osrelease"
 	"github.com/loam-os/loam/hint"
 )
 
@@ -56,15 +58,24 @@ The other commands are for a person on the node.`,
 		SilenceUsage:  true,
 	}
 
-	cmd.CompletionOptions.DisableDefaultCmd = true
 	group(cmd, "Look at the node, which changes nothing:", statusCommand(), planCommand(),
 		historyCommand(), diffCommand(), whyCommand(), disksCommand())
 	group(cmd, "Change the node, by asking its agent:", applyCommand(), confirmCommand(),
 		rollbackCommand(), verifyCommand(), upgradeCommand(), drillCommand(), resetCommand())
 	group(cmd, "What the node itself runs:", agentCommand(), volumeCommand(), bootCommand())
+	version.Add(cmd, imageVersion())
 	usage.Explain(cmd)
 
 	return cmd
+}
+
+// imageVersion returns the version of the running image, "" on other machines.
+func imageVersion() string {
+	text, err := os.ReadFile("/usr/lib/os-release")
+	if err != nil {
+		return ""
+	}
+	return osrelease.Parse(text)[osrelease.ImageVersion]
 }
 
 // group adds commands that help lists under a title of their own.

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/loam-os/loam/cmd/usage"
+	"github.com/loam-os/loam/cmd/version"
 	"github.com/loam-os/loam/hint"
 )
 
@@ -30,10 +31,10 @@ func root() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	cmd.CompletionOptions.DisableDefaultCmd = true
 	cmd.AddCommand(buildCommand(), signCommand(), keysCommand(), verifyCommand(), bundleCommand(),
 		serveCommand(), publishCommand(), permitCommand(), inspectCommand(), flashCommand(),
 		runCommand(), judgesCommand(), oscCommand())
+	version.Add(cmd, "")
 	usage.Explain(cmd)
 
 	return cmd
