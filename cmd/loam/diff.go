@@ -52,6 +52,7 @@ Content that others than its owner may not read is not shown without --secrets.`
 	}
 
 	rootFlag(cmd, &env)
+	cmd.ValidArgsFunction = completeGenerations(&env, 2)
 	formatFlag(cmd, &format)
 	cmd.Flags().BoolVar(&secrets, "secrets", false, "show also what only its owner may read")
 	cmd.Flags().BoolVar(&stat, "stat", false, "of each file only count the lines")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/loam-os/loam/agent"
 	"github.com/loam-os/loam/agent/control"
+	"github.com/loam-os/loam/agent/offline"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/hint"
 )
@@ -33,7 +34,8 @@ than now, it comes back to the running system by itself.`,
   loam rollback 41
   loam rollback --held 42
   loam rollback --os`,
-		Args: cobra.MaximumNArgs(1),
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: completeGenerations(&offline.Env{Root: "/"}, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := interruptible(cmd)
 			defer stop()
