@@ -164,6 +164,9 @@ func split(line string) []string {
 // Try parses a line with the real commands: the command exists, its flags exist
 // and have values of their type, and it takes that many arguments.
 func (l Line) Try(root *cobra.Command) error {
+	// cobra adds the command completion only when it runs.
+	root.InitDefaultCompletionCmd()
+
 	cmd, rest, err := root.Find(l.Args)
 	if err != nil {
 		return err
