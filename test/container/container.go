@@ -176,7 +176,7 @@ func removeCgroup(t *testing.T, dir string) {
 
 // Command runs a command in the container and returns what it prints. A
 // failing command's exit status is part of the text.
-func (c *Container) Command(t *testing.T, args ...string) string {
+func (c *Container) Command(t testing.TB, args ...string) string {
 	t.Helper()
 	enter := append(
 		[]string{
