@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"time"
 
@@ -66,6 +67,10 @@ func (j joiner) identify(
 	switch {
 	case ok && !expired && (!refused || token == ""):
 		return who, nil
+	case token == "" && expired:
+		err := fmt.Errorf("the certificate expired at %s, and there is no bootstrap token",
+			who.NotAfter.UTC().Format(time.DateTime))
+		return who, hint.With(err, "%s; %s; %s", clockHint(j.env.Now()), tokenHint, nodeHint)
 	case token == "":
 		return who, errNoToken
 	}
