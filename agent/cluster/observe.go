@@ -134,6 +134,7 @@ func (n *nodeWatch) watch(name string) {
 				len(nodes), hostname, nodes[0].Name, nodes[1].Name)
 			n.conn.watcher.link.setProblem("node", problem)
 			n.see(nil)
+			n.memory.world.absent = absence{} // None of them was deleted.
 		}
 	})
 }

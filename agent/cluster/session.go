@@ -211,6 +211,7 @@ func (c *Cluster) controllers(m *memory, conn connection) []controller {
 			inbox:     c.inbox,
 		},
 		&restartController{remove: conn.api.removeRestart, restarts: restarts},
+		&absenceController{link: c.link, restarts: restarts},
 		rollout,
 		&renewalController{
 			joiner: joiner{env},

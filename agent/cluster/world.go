@@ -34,6 +34,9 @@ type world struct {
 	nodeKnown bool
 	fresh     bool
 
+	// absent is a Node that was deleted since it was last seen.
+	absent absence
+
 	// delay is how long the Node's annotation has changes wait.
 	delay time.Duration
 
@@ -85,6 +88,13 @@ func (w *world) tick(now time.Time, uptime time.Duration) {
 
 // setNode records the newest version of the Node, nil if it does not exist.
 func (w *world) setNode(n *core.Node) {
+	switch {
+	case n != nil:
+		w.absent = absence{}
+	case w.node != nil:
+		w.absent = absence{name: w.node.Name, since: w.now, last: w.uptime}
+	}
+
 	w.node = n
 	w.nodeKnown = true
 	w.fresh = true

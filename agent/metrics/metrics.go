@@ -108,6 +108,8 @@ func (p *page) cluster(c *status.Cluster, restarts int) {
 
 	p.metric("loam_cluster_connected", gauge, "1 while the API server answers, else 0.")
 	p.flag(c.Connected)
+	p.metric("loam_node_registered", gauge, "1 while the Node exists, else 0.")
+	p.flag(c.Node != "")
 	p.metric("loam_watch_restarts_total", counter, "Watches on the cluster that were restarted.")
 	p.value(float64(restarts))
 	p.metric("loam_certificate_expiry_seconds", gauge,
