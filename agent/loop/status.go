@@ -230,6 +230,7 @@ func isNews(s, before status.Status) bool {
 		!reflect.DeepEqual(s.Error, before.Error) ||
 		s.Generation != before.Generation ||
 		isOnTrial(s.Upgrade) != isOnTrial(before.Upgrade) ||
+		!isAlike(s.Cluster, before.Cluster) ||
 		s.Awaited != nil && !s.Awaited.Same(before.Awaited) ||
 		!s.Network.Alike(before.Network) ||
 		len(s.DebugShells) != len(before.DebugShells)
@@ -237,6 +238,15 @@ func isNews(s, before status.Status) bool {
 
 // isOnTrial reports whether the running release has not been blessed yet.
 func isOnTrial(u *status.Upgrade) bool { return u != nil && u.Phase == "trial" }
+
+// isAlike reports whether a node stands with its cluster as before. The errors
+// of a server that is not reached vary from try to try.
+func isAlike(c, before *status.Cluster) bool {
+	if c == nil || before == nil {
+		return c == before
+	}
+	return c.Connected == before.Connected && (!c.Connected || c.Problem == before.Problem)
+}
 
 // changeOf returns a change on trial as the status shows it.
 func changeOf(p apply.Pending, v health.Verdict) *status.Change {

@@ -234,6 +234,7 @@ func (t *table) cluster(c *Cluster) {
 		return
 	case c.Connected:
 		t.row("cluster", c.Server+", connected since "+c.Since.UTC().Format(clock))
+		t.row("", c.Problem)
 	default:
 		t.row("cluster", c.Server+", not reached since "+c.Since.UTC().Format(clock))
 		t.row("", c.Problem)
