@@ -1,0 +1,371 @@
+package fault
+
+// Codes of command lines.
+const (
+	Usage Code = "usage"
+)
+
+// Codes of refusals about what a command was given.
+const (
+	DocumentInvalid    Code = "document-invalid"
+	CannotBeApplied    Code = "cannot-be-applied"
+	ContentMissing     Code = "content-missing"
+	ConfirmationNeeded Code = "confirmation-needed"
+	NotABuild          Code = "not-a-build"
+	NotAnImage         Code = "not-an-image"
+	NotARepository     Code = "not-a-repository"
+	KeyUnfit           Code = "key-unfit"
+	ToolMissing        Code = "tool-missing"
+	NotPermitted       Code = "not-permitted"
+	FileMissing        Code = "file-missing"
+	FileExists         Code = "file-exists"
+	AddressNotFree     Code = "address-not-free"
+)
+
+// Codes of refusals about generations.
+const (
+	Busy             Code = "change-under-way"
+	Held             Code = "held"
+	NoSuchGeneration Code = "no-such-generation"
+	NothingBefore    Code = "nothing-to-go-back-to"
+	NothingOnTrial   Code = "nothing-on-trial"
+	NotThisNode      Code = "not-on-this-node"
+)
+
+// Codes of refusals about disks.
+const (
+	InUse                Code = "in-use"
+	DiskNotFit           Code = "disk-unfit"
+	DiskNotEmpty         Code = "disk-not-empty"
+	NoDisk               Code = "no-disk"
+	WipeNotAuthenticated Code = "wipe-not-authenticated"
+)
+
+// Codes of refusals of upgrades.
+const (
+	NoRepository       Code = "no-repository"
+	NoTrustedKeys      Code = "no-trusted-keys"
+	NoSuchRelease      Code = "no-such-release"
+	RepositoryExpired  Code = "release-expired"
+	RepositoryOld      Code = "repository-old"
+	RepositoryUnsigned Code = "repository-not-signed"
+	RepositoryDamaged  Code = "repository-damaged"
+	AlreadyRunning     Code = "already-running"
+	WrongArchitecture  Code = "wrong-architecture"
+	WrongImage         Code = "wrong-image"
+	NameTooLong        Code = "name-too-long"
+	LabelTooLong       Code = "label-too-long"
+	SlotTooSmall       Code = "slot-too-small"
+	ESPFull            Code = "esp-full"
+	StateFull          Code = "state-full"
+	DirectoryFull      Code = "boot-directory-full"
+	OtherDisk          Code = "esp-of-another-disk"
+	FailedBefore       Code = "failed-before"
+	OldEpoch           Code = "old-security-epoch"
+	UpgradeUnderWay    Code = "upgrade-under-way"
+	UpgradeOnTrial     Code = "upgrade-on-trial"
+	NothingToCancel    Code = "nothing-to-cancel"
+	Unproven           Code = "running-system-unproven"
+	NoBootEntry        Code = "no-boot-entry"
+	Downgrade          Code = "downgrade"
+	NoSuchPermit       Code = "no-such-permit"
+	TooSoon            Code = "too-soon"
+	NoOtherSystem      Code = "no-other-system"
+	NoSuchDrill        Code = "no-such-drill"
+	NewerInOtherSlot   Code = "newer-system-in-other-slot"
+	UKINotSigned       Code = "uki-not-signed"
+	NotInDB            Code = "certificate-not-in-db"
+	ForbiddenByDBX     Code = "forbidden-by-dbx"
+	BatteryLow         Code = "battery-low"
+)
+
+// Codes of what does not answer.
+const (
+	AgentNotRunning       Code = "agent-not-running"
+	AgentRestarting       Code = "agent-restarting"
+	RepositoryUnreachable Code = "repository-unreachable"
+	NameNotFound          Code = "name-not-found"
+	ServerUnreachable     Code = "server-unreachable"
+	CertificateNotTrusted Code = "certificate-not-trusted"
+	CertificateExpired    Code = "certificate-expired"
+	TimedOut              Code = "timed-out"
+)
+
+// Codes of failures.
+const (
+	TakenBack        Code = "taken-back"
+	UnitFailed       Code = "unit-failed"
+	NotAsItShould    Code = "not-as-it-should-be"
+	OtherSlotDamaged Code = "other-slot-damaged"
+	UpgradeReplaced  Code = "upgrade-replaced"
+	UpgradeCanceled  Code = "upgrade-canceled"
+	DiskFull         Code = "disk-full"
+	DiskError        Code = "disk-error"
+	ReadOnly         Code = "read-only"
+	Failed           Code = "failed"
+	Interrupted      Code = "interrupted"
+)
+
+// Fault describes a code.
+type Fault struct {
+	Code  Code
+	Class Class
+	// Meaning is a sentence.
+	Meaning string
+	// Hint is what an operator can do in general, "" if the error itself says it
+	// every time.
+	Hint string
+}
+
+// Table returns every code, by class.
+func Table() []Fault {
+	return []Fault{
+		{Usage, ClassUsage, "The command line is not one that the command knows.", ""},
+
+		{
+			DocumentInvalid, ClassRefused, "A document has mistakes; each is named with its line.",
+			"correct the lines that are named",
+		},
+		{
+			CannotBeApplied, ClassRefused,
+			"A configuration is valid, and cannot be made on this node.",
+			"change what is named, or take an image that has it",
+		},
+		{
+			ContentMissing, ClassRefused,
+			"A configuration refers to content that is not there.",
+			"bring the content, then `loam apply`",
+		},
+		{
+			ConfirmationNeeded, ClassRefused,
+			"A command that takes something away was not confirmed. Nothing was done.",
+			"answer its question at a terminal",
+		},
+		{
+			NotABuild, ClassRefused, "A directory is not one that loamctl build has made.",
+			"`loamctl build --out DIR` makes one",
+		},
+		{
+			NotAnImage, ClassRefused, "A file is not a disk image of Loam.",
+			"take a disk image of a build, such as disk.raw",
+		},
+		{
+			NotARepository, ClassRefused,
+			"A directory, or what a server sends, is not a repository of releases.",
+			"`loamctl bundle --init` makes one; name the directory that has metadata/ in it",
+		},
+		{
+			KeyUnfit, ClassRefused,
+			"A key or a certificate is missing, or does not fit to the other.",
+			"`loamctl keys DIR` makes a set",
+		},
+		{
+			ToolMissing, ClassRefused, "A program that the command needs is not on this machine.",
+			"install the package that has it",
+		},
+		{
+			NotPermitted, ClassRefused, "This user may not do it.", "run the command as root",
+		},
+		{
+			FileMissing, ClassRefused, "A file or directory is not there.",
+			"compare the name with what is there",
+		},
+		{
+			FileExists, ClassRefused, "A file is there already, and is not overwritten.",
+			"choose another name, or move it away",
+		},
+		{
+			AddressNotFree, ClassRefused, "A server cannot listen on its address.",
+			"choose another address with --listen; `ss -ltnp` shows what listens",
+		},
+
+		{
+			Busy, ClassRefused, "Another change is under way.",
+			"wait until `loam status` shows that it has ended",
+		},
+		{
+			Held, ClassRefused,
+			"The generation, or the configuration of the source, is held because it made the node " +
+				"worse, or because an operator went back from it.",
+			"`loam history` says why; `loam rollback --held N` takes it nevertheless",
+		},
+		{
+			NoSuchGeneration, ClassRefused, "The node has no generation of this number or name.",
+			"`loam history` lists them",
+		},
+		{
+			NothingBefore, ClassRefused, "There is no earlier generation to go back to.",
+			"`loam history` lists what there is",
+		},
+		{
+			NothingOnTrial, ClassRefused, "No change is on trial.",
+			"`loam apply --try 5m FILE` begins one",
+		},
+		{
+			NotThisNode, ClassRefused,
+			"This node cannot do it: it runs from memory, or has no agent that could.",
+			"`loam status` shows what the node runs from",
+		},
+
+		{
+			InUse, ClassRefused, "A disk or a file is in use.",
+			"`lsblk` shows what uses it",
+		},
+		{
+			DiskNotFit, ClassRefused,
+			"A disk is too small, read-only, or has other sectors than the image.",
+			"take another disk, or build an image for this one",
+		},
+		{
+			DiskNotEmpty, ClassRefused, "A disk has content that would be lost.",
+			"`loam disks` shows what is on it",
+		},
+		{
+			NoDisk, ClassRefused, "No disk of the machine is claimed, free and empty.",
+			"`loam disks machine.yaml` shows each disk, and the line that would take it",
+		},
+		{
+			WipeNotAuthenticated, ClassRefused,
+			"A machine.yaml that nothing vouches for asks to overwrite a disk.",
+			"install from a USB stick, or build with --network-wipe",
+		},
+
+		{
+			NoRepository, ClassRefused, "The node does not know where releases are published.",
+			"`loam upgrade --from URL`, or upgrade.repository in machine.yaml",
+		},
+		{
+			NoTrustedKeys, ClassRefused, "The node has no keys to verify releases with.",
+			"put the root.json of the repository into machine.yaml, upgrade.root",
+		},
+		{
+			NoSuchRelease, ClassRefused,
+			"The repository has no such version for this image and architecture.",
+			"`loamctl bundle` publishes one",
+		},
+		{
+			RepositoryExpired, ClassRefused,
+			"The signatures of the repository have expired, or the clock is wrong.",
+			"`loamctl bundle --refresh` signs it again; `timedatectl` shows the clock",
+		},
+		{
+			RepositoryOld, ClassRefused,
+			"The repository is older than what this node has seen of it.",
+			"copy the repository again; an attacker may replay an old one",
+		},
+		{
+			RepositoryUnsigned, ClassRefused,
+			"The repository is not signed by the keys that this node trusts.",
+			"compare upgrade.root in machine.yaml with the repository's root.json",
+		},
+		{
+			RepositoryDamaged, ClassRefused,
+			"A file of the repository is not the file that its signed metadata names.",
+			"`loamctl verify DIR` names every such file; publish from an intact copy",
+		},
+		{AlreadyRunning, ClassRefused, "The node runs this version.", ""},
+		{WrongArchitecture, ClassRefused, "The release is for another architecture.", ""},
+		{WrongImage, ClassRefused, "The release is of another image.", ""},
+		{NameTooLong, ClassRefused, "The name of the boot entry would be too long.", ""},
+		{LabelTooLong, ClassRefused, "The label of the partition would be too long.", ""},
+		{SlotTooSmall, ClassRefused, "The release is larger than a slot of this disk.", ""},
+		{ESPFull, ClassRefused, "The EFI system partition has no room for another UKI.", ""},
+		{StateFull, ClassRefused, "The state partition has no room for the upgrade.", ""},
+		{DirectoryFull, ClassRefused, "The directory of boot entries is full.", ""},
+		{OtherDisk, ClassRefused, "The boot loader came from another disk.", ""},
+		{FailedBefore, ClassRefused, "This release has failed on this node.", ""},
+		{OldEpoch, ClassRefused, "The release has a lower security epoch than the node allows.", ""},
+		{UpgradeUnderWay, ClassRefused, "Another upgrade is under way.", ""},
+		{UpgradeOnTrial, ClassRefused, "The new system is on trial and runs already.", ""},
+		{NothingToCancel, ClassRefused, "No upgrade is under way.", "`loam status` shows the state"},
+		{Unproven, ClassRefused, "The running system is on trial itself.", ""},
+		{NoBootEntry, ClassRefused, "The running system has no boot entry of its own.", ""},
+		{Downgrade, ClassRefused, "The release is older than the running one.", ""},
+		{NoSuchPermit, ClassRefused, "The permit is not valid for this release and node.", ""},
+		{TooSoon, ClassRefused, "The last upgrade began a short time ago.", ""},
+		{NoOtherSystem, ClassRefused, "The other slot holds no system to go back to.", ""},
+		{NoSuchDrill, ClassRefused, "A drill fails by check or by panic.", ""},
+		{NewerInOtherSlot, ClassRefused, "The other slot holds a newer system.", ""},
+		{UKINotSigned, ClassRefused, "Secure Boot is on, and the UKI has no signature.", ""},
+		{NotInDB, ClassRefused, "No certificate in the firmware's db leads to the signer.", ""},
+		{ForbiddenByDBX, ClassRefused, "The firmware's dbx lists the UKI or its signer.", ""},
+		{BatteryLow, ClassRefused, "The machine runs on a battery that is nearly empty.", ""},
+
+		{
+			AgentNotRunning, ClassUnreachable, "No agent answers on this machine.",
+			"systemctl status loam-agent",
+		},
+		{
+			AgentRestarting, ClassUnreachable, "The agent restarts before it does the request.",
+			"repeat the command",
+		},
+		{
+			RepositoryUnreachable, ClassUnreachable, "The repository of releases does not answer.",
+			"check the URL and the server; the next try goes on where this one stopped",
+		},
+		{
+			NameNotFound, ClassUnreachable, "The name of a server has no address.",
+			"check the spelling; `resolvectl query NAME` shows what the name servers say",
+		},
+		{
+			ServerUnreachable, ClassUnreachable,
+			"A server cannot be connected to, or ends the connection.",
+			"check that it runs, its port, and the firewalls on the way",
+		},
+		{
+			CertificateNotTrusted, ClassUnreachable,
+			"The certificate of a server is for another name, or of an unknown authority.",
+			"name the server as its certificate does, or add its authority to the trusted ones",
+		},
+		{
+			CertificateExpired, ClassUnreachable,
+			"A certificate is not valid now.",
+			"the clock of this machine may be wrong: `timedatectl`",
+		},
+		{
+			TimedOut, ClassUnreachable, "There was no answer in time.",
+			"repeat the command when what it waits for is there",
+		},
+
+		{
+			TakenBack, ClassFailed,
+			"The change made the node worse. The node runs what it ran before.",
+			"`loam history` says why",
+		},
+		{
+			UnitFailed, ClassFailed, "A unit is not in the state that it should be in.",
+			"`journalctl -u UNIT`",
+		},
+		{
+			NotAsItShould, ClassFailed, "Something differs from what it should be.",
+			"",
+		},
+		{OtherSlotDamaged, ClassFailed, "The system in the other slot does not verify.", ""},
+		{
+			UpgradeReplaced, ClassFailed, "Another upgrade was requested since.",
+			"`loam status` shows the one that counts",
+		},
+		{
+			UpgradeCanceled, ClassFailed, "The upgrade was canceled with `loam upgrade --cancel`.",
+			"`loam upgrade` begins it again",
+		},
+		{
+			DiskFull, ClassFailed, "A file system has no room.",
+			"`df -h` and `df -i` show which one",
+		},
+		{
+			DiskError, ClassFailed, "A disk cannot be read or written.",
+			"`dmesg` says more; the disk may be failing",
+		},
+		{
+			ReadOnly, ClassFailed, "A file system is read-only.",
+			"if it should not be, `dmesg` says why; the disk may be failing",
+		},
+		{Failed, ClassFailed, "What the error says, and nothing that has a code.", ""},
+
+		{
+			Interrupted, ClassInterrupted, "The command was ended by Ctrl-C or SIGTERM.",
+			"",
+		},
+	}
+}
