@@ -12,6 +12,7 @@ import (
 	"github.com/loam-os/loam/agent/reset"
 	"github.com/loam-os/loam/agent/upgrade"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // operator implements [control.Node] for an agent that runs on a node.
@@ -25,7 +26,8 @@ type operator struct {
 // Upgrade implements [control.Node].
 func (o operator) Upgrade(ctx context.Context, r control.UpgradeRequest) (control.Outcome, error) {
 	if o.upgrades == nil {
-		return control.Outcome{}, hint.With(errors.New("this node cannot be upgraded"),
+		return control.Outcome{}, hint.With(
+			fault.With(errors.New("this node cannot be upgraded"), fault.NotThisNode),
 			"it was not started from a disk of its own; see `loam status`")
 	}
 

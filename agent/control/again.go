@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/loam-os/loam/hint/fault"
 )
 
 const (
@@ -20,7 +22,7 @@ func retry(ctx context.Context, ask func() (Outcome, error)) (Outcome, error) {
 	for {
 		o, err := ask()
 		switch {
-		case errors.Is(err, ErrRestarting):
+		case fault.Of(err) == fault.AgentRestarting:
 			limit = time.After(restartLimit)
 		case limit == nil || err == nil || isAnswer(err):
 			return o, err

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // Client is the Node behind a socket. If the context of a method ends, the
@@ -109,7 +110,7 @@ func read(response *http.Response, done any) error {
 }
 
 // ErrNoAgent means that no process listens on the socket.
-var ErrNoAgent = errors.New("no agent runs")
+var ErrNoAgent = fault.With(errors.New("no agent runs"), fault.AgentNotRunning)
 
 // unreachable explains why a request has no answer.
 func unreachable(err error) error {
@@ -121,6 +122,6 @@ func unreachable(err error) error {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ECONNREFUSED):
 		return hint.With(fmt.Errorf("%w: %w", ErrNoAgent, err), "systemctl status loam-agent")
 	}
-	return hint.With(fmt.Errorf("the agent ended before it answered: %w", err),
-		"systemctl status loam-agent")
+	err = fmt.Errorf("the agent ended before it answered: %w", err)
+	return hint.With(fault.With(err, fault.AgentNotRunning), "systemctl status loam-agent")
 }

@@ -9,9 +9,9 @@ import (
 const Socket = "/run/loam/agent.sock"
 
 // Node has the requests that an operator can make to the agent. It returns
-// ErrBusy while another change is under way. Errors keep their text, and work
-// with errors.As for document.Errors and errors.Is for ErrBusy and
-// ErrRestarting.
+// ErrBusy while another change is under way. On their way through the socket
+// errors keep their text, their hints and their code (package fault), and
+// work with errors.As for document.Errors.
 type Node interface {
 	// Apply applies a document.
 	Apply(ctx context.Context, request ApplyRequest) (Outcome, error)

@@ -4,5 +4,5 @@
 //
 //	loam apply --> Client --HTTP, /run/loam/agent.sock--> Serve --> Node
 //	                                                                 |
-//	outcome or Refusal <---------------------------------------------+
+//	outcome or error <-----------------------------------------------+
 package control

@@ -6,65 +6,38 @@ import (
 
 	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // ErrBusy means that another change is under way.
-var ErrBusy = errors.New("another change is under way")
+var ErrBusy = fault.With(errors.New("another change is under way"), fault.Busy)
 
 // ErrRestarting means that the agent restarts before it handles the request.
 // The caller must repeat it.
-var ErrRestarting = errors.New("the agent is restarting")
+var ErrRestarting = fault.With(errors.New("the agent is restarting"), fault.AgentRestarting)
 
-// ErrUnreachable means that something on the network cannot be reached, which
-// may be temporary.
-var ErrUnreachable = errors.New("cannot be reached")
-
-// failure is an error on its way through the socket: its text, and the errors
-// in its chain on which callers branch.
+// failure is an error on its way through the socket: its text, its hints and its
+// code, by which callers branch, and the mistakes of a document.
 type failure struct {
 	Text     string          `json:"error"`
 	Advice   []string        `json:"hints,omitempty"`
+	Code     fault.Code      `json:"code,omitempty"`
 	Document document.Errors `json:"document,omitempty"`
-	Busy     bool            `json:"busy,omitempty"`
-	// Restarting is ErrRestarting.
-	Restarting bool `json:"restarting,omitempty"`
-	// Unreachable is ErrUnreachable.
-	Unreachable bool `json:"unreachable,omitempty"`
-	// Refusal is the code of a *Refusal.
-	Refusal string `json:"refusal,omitempty"`
-}
-
-// Refusal is why a request was refused; nothing has changed.
-type Refusal struct {
-	// Code is stable, for programs.
-	Code          string
-	Problem, Hint string
-}
-
-func (r *Refusal) Error() string { return r.Problem }
-
-// Hints implements [hint.Hinted].
-func (r *Refusal) Hints() []string {
-	if r.Hint == "" {
-		return nil
-	}
-	return []string{r.Hint}
 }
 
 func asFailure(err error) failure {
 	wrong, _ := errors.AsType[document.Errors](err)
-	f := failure{
-		Text:        err.Error(),
-		Advice:      hint.All(err),
-		Document:    wrong,
-		Busy:        errors.Is(err, ErrBusy),
-		Restarting:  errors.Is(err, ErrRestarting),
-		Unreachable: errors.Is(err, ErrUnreachable),
+	code := fault.Of(err)
+	if code == fault.Interrupted { // The agent was stopped, not the caller.
+		code = fault.AgentNotRunning
 	}
-	if r, is := errors.AsType[*Refusal](err); is {
-		f.Refusal = r.Code
+
+	return failure{
+		Text:     err.Error(),
+		Advice:   hint.All(err),
+		Code:     code,
+		Document: wrong,
 	}
-	return f
 }
 
 func (f failure) Error() string { return f.Text }
@@ -72,38 +45,27 @@ func (f failure) Error() string { return f.Text }
 // Hints implements [hint.Hinted].
 func (f failure) Hints() []string { return f.Advice }
 
-func (f failure) Unwrap() []error {
-	var chain []error
-	if len(f.Document) > 0 {
-		chain = append(chain, f.Document)
-	}
-	if f.Busy {
-		chain = append(chain, ErrBusy)
-	}
-	if f.Restarting {
-		chain = append(chain, ErrRestarting)
-	}
+// FaultCode implements [fault.Coder].
+func (f failure) FaultCode() fault.Code { return f.Code }
 
-	if f.Unreachable {
-		chain = append(chain, ErrUnreachable)
+// Unwrap returns the mistakes of a document, nil for other errors.
+func (f failure) Unwrap() error {
+	if len(f.Document) == 0 {
+		return nil
 	}
-	if f.Refusal != "" {
-		chain = append(chain, &Refusal{Code: f.Refusal, Problem: f.Text})
-	}
-
-	return chain
+	return f.Document
 }
 
 // status helps people who use the socket with curl. Client tells errors apart
-// by their fields.
+// by their codes.
 func (f failure) status() int {
-	switch {
-	case f.Busy, f.Refusal != "":
-		return http.StatusConflict
-	case f.Restarting, f.Unreachable:
-		return http.StatusServiceUnavailable
+	switch class := f.Code.Class(); {
 	case len(f.Document) > 0:
 		return http.StatusUnprocessableEntity
+	case class == fault.ClassRefused:
+		return http.StatusConflict
+	case class == fault.ClassUnreachable:
+		return http.StatusServiceUnavailable
 	}
 	return http.StatusInternalServerError
 }

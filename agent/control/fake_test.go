@@ -11,6 +11,8 @@ import (
 
 	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/agent/document"
+	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // until has a fraction of a second and no zone but UTC, as JSON keeps it.
@@ -50,7 +52,7 @@ func (f fakeNode) Apply(ctx context.Context, r control.ApplyRequest) (control.Ou
 	case "busy":
 		return control.Outcome{}, fmt.Errorf("apply: %w", control.ErrBusy)
 	case "away":
-		return control.Outcome{}, fmt.Errorf("apply: %w: no route", control.ErrUnreachable)
+		return control.Outcome{}, fault.With(errors.New("apply: no route"), fault.RepositoryUnreachable)
 	case "fails":
 		return control.Outcome{}, errors.New("disk full")
 	case "blocks":
@@ -90,8 +92,8 @@ func (f fakeNode) Verify(_ context.Context, r control.VerifyRequest) (control.Ve
 
 func (f fakeNode) Upgrade(_ context.Context, r control.UpgradeRequest) (control.Outcome, error) {
 	if r.Plan {
-		return control.Outcome{}, fmt.Errorf("upgrade: %w",
-			&control.Refusal{Code: "same", Problem: "it runs already", Hint: "wait"})
+		err := fault.With(errors.New("it runs already"), fault.AlreadyRunning)
+		return control.Outcome{}, hint.With(fmt.Errorf("upgrade: %w", err), "wait")
 	}
 	return control.Outcome{
 		Result:  control.Armed,

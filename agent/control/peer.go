@@ -8,6 +8,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // peerKey is the context key of a connection's error, if its peer may not make
@@ -32,7 +34,8 @@ func refused(ctx context.Context) error {
 // allow accepts root and the agent's own user.
 func allow(uid, own uint32) error {
 	if uid != 0 && uid != own {
-		return fmt.Errorf("user %d may not use the agent, only root", uid)
+		return fault.With(fmt.Errorf("user %d may not use the agent, only root", uid),
+			fault.NotPermitted)
 	}
 	return nil
 }

@@ -47,7 +47,7 @@ func TestOnlyRootIsAllowed(t *testing.T) {
 	}()
 
 	code, text := post(t, <-conns, "/confirm", "{}")
-	want := `{"error":"user 65534 may not use the agent, only root"}`
+	want := `{"error":"user 65534 may not use the agent, only root","code":"not-permitted"}`
 	if code != 403 || text != want {
 		t.Errorf("nobody: answer %d %s, want 403 %s", code, text, want)
 	}
@@ -61,7 +61,7 @@ func TestConnectionWithoutUser(t *testing.T) {
 	conn, err := net.Dial("tcp", listener.Addr().String())
 	must(t, err)
 	code, text := post(t, conn, "/confirm", "{}")
-	want := `{"error":"only a unix socket identifies its client"}`
+	want := `{"error":"only a unix socket identifies its client","code":"failed"}`
 	if code != 403 || text != want {
 		t.Errorf("answer %d %s, want 403 %s", code, text, want)
 	}

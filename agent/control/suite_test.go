@@ -10,6 +10,7 @@ import (
 	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // A node behind a socket behaves like the node itself.
@@ -124,13 +125,23 @@ func failures(t *testing.T, node control.Node) {
 		name     string
 		want     string
 		document document.Errors
-		is       error
+		code     fault.Code
 	}{
-		{name: "wrong", want: errDocument.Error(), document: errDocument},
-		{name: "wrong, wrapped", want: "decode: " + errDocument.Error(), document: errDocument},
-		{name: "busy", want: "apply: another change is under way", is: control.ErrBusy},
-		{name: "away", want: "apply: cannot be reached: no route", is: control.ErrUnreachable},
-		{name: "fails", want: "disk full"},
+		{
+			name:     "wrong",
+			want:     errDocument.Error(),
+			document: errDocument,
+			code:     fault.DocumentInvalid,
+		},
+		{
+			name:     "wrong, wrapped",
+			want:     "decode: " + errDocument.Error(),
+			document: errDocument,
+			code:     fault.DocumentInvalid,
+		},
+		{name: "busy", want: "apply: another change is under way", code: fault.Busy},
+		{name: "away", want: "apply: no route", code: fault.RepositoryUnreachable},
+		{name: "fails", want: "disk full", code: fault.Failed},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := node.Apply(t.Context(), control.ApplyRequest{Name: test.name})
@@ -143,21 +154,18 @@ func failures(t *testing.T, node control.Node) {
 				t.Errorf("document.Errors (-want +got):\n%s", diff)
 			}
 
-			for _, known := range []error{
-				control.ErrBusy, control.ErrRestarting, control.ErrUnreachable,
-			} {
-				if is := errors.Is(err, known); is != (test.is == known) {
-					t.Errorf("is %q: %t", known, is)
-				}
+			if code := fault.Of(err); code != test.code {
+				t.Errorf("code %q, want %q", code, test.code)
 			}
 		})
 	}
 }
 
-func TestRefusalKeepsItsCode(t *testing.T) {
+func TestErrorKeepsItsCodeAndHint(t *testing.T) {
 	_, err := start(t).Client.Upgrade(t.Context(), control.UpgradeRequest{Plan: true})
-	r, is := errors.AsType[*control.Refusal](err)
-	if !is || r.Code != "same" || hint.Text(err) != "upgrade: it runs already\nhint: wait" {
-		t.Errorf("error %v, refusal %v", err, r)
+	code := fault.Of(err)
+	text := hint.Text(err)
+	if code != fault.AlreadyRunning || text != "upgrade: it runs already\nhint: wait" {
+		t.Errorf("code %s, error %s", code, text)
 	}
 }

@@ -3,6 +3,8 @@ package document
 import (
 	"fmt"
 	"strings"
+
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // Error is one thing wrong with a document.
@@ -40,6 +42,9 @@ func (e Error) Error() string {
 	return b.String()
 }
 
+// FaultCode implements [fault.Coder].
+func (e Error) FaultCode() fault.Code { return fault.DocumentInvalid }
+
 // Errors is everything wrong with a document, in the order of its lines. It is
 // never empty if it is returned as an error.
 type Errors []Error
@@ -52,6 +57,9 @@ func (e Errors) Error() string {
 	}
 	return strings.Join(lines, "\n")
 }
+
+// FaultCode implements [fault.Coder].
+func (e Errors) FaultCode() fault.Code { return fault.DocumentInvalid }
 
 // Lenient splits an error of this package for a lenient reader into warnings,
 // which are only reported, and a refusal. refusal is nil if there are only

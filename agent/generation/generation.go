@@ -3,6 +3,8 @@ package generation
 import (
 	"fmt"
 	"io/fs"
+
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // Dir is the tree on a node. Link points to the current generation of the
@@ -146,3 +148,6 @@ func (e *Error) Hints() []string {
 	}
 	return []string{e.Hint}
 }
+
+// FaultCode implements [fault.Coder].
+func (e *Error) FaultCode() fault.Code { return fault.CannotBeApplied }

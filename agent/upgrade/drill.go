@@ -8,6 +8,7 @@ import (
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/upgrade/records"
 	"github.com/loam-os/loam/firmware/bootentry"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // A drill shows on this very machine that it leaves a system which fails:
@@ -31,7 +32,7 @@ type Drill = status.Drill
 // changes nothing.
 func (u *Upgrader) Drill(by string, plan bool) error {
 	if by != DrillCheck && by != DrillPanic {
-		return refuse(CodeDrill, "want "+DrillCheck+" or "+DrillPanic, "a drill by %.40q", by)
+		return refuse(fault.NoSuchDrill, "want "+DrillCheck+" or "+DrillPanic, "a drill by %.40q", by)
 	}
 
 	var f Facts
@@ -46,14 +47,14 @@ func (u *Upgrader) Drill(by string, plan bool) error {
 	return u.begin(v, nil, Journal{Target: u.Boot.Running, AtOnce: true, Drill: &Drilling{By: by}})
 }
 
-// preflightDrill returns why there cannot be a drill: nil or a *Refusal.
+// preflightDrill returns why there cannot be a drill: nil or an error with a code.
 func preflightDrill(v View, f Facts) error {
 	if r := free(v, v.Running); r != nil {
 		return r
 	}
 
 	if v.Journal != nil {
-		return refuse(CodeUnderWay, "a drill waits for its end", "the upgrade to %s is under way",
+		return refuse(fault.UpgradeUnderWay, "a drill waits for its end", "the upgrade to %s is under way",
 			v.Journal.Target.Version)
 	}
 
@@ -61,7 +62,7 @@ func preflightDrill(v View, f Facts) error {
 	for _, e := range v.Entries {
 		if e.RootHash != run.RootHash &&
 			(e.ImageID != run.ImageID || bootentry.Compare(parked(e.Name), parked(run.Name)) < 0) {
-			return refuse(CodeNewer,
+			return refuse(fault.NewerInOtherSlot,
 				"upgrade to it first, or bring a version that is older than "+
 					v.Running.Version, "the loader would fall back to %s", e.File)
 		}

@@ -7,51 +7,25 @@ import (
 	"slices"
 	"time"
 
-	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/agent/power"
 	"github.com/loam-os/loam/firmware/authenticode"
 	"github.com/loam-os/loam/firmware/bootentry"
 	"github.com/loam-os/loam/firmware/secureboot"
+	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/image/repository"
 	"github.com/loam-os/loam/partitions/gpt"
 )
 
-// Refusal is why an upgrade is not begun. Nothing has been written.
-type Refusal = control.Refusal
-
-func refuse(code, hint, problem string, args ...any) *Refusal {
-	return &Refusal{Code: code, Problem: fmt.Sprintf(problem, args...), Hint: hint}
+// refuse returns why an upgrade is not begun. Nothing has been written.
+func refuse(code fault.Code, advice, problem string, args ...any) error {
+	err := fault.With(fmt.Errorf(problem, args...), code)
+	if advice == "" {
+		return err
+	}
+	return hint.With(err, "%s", advice)
 }
-
-// Codes of refusals.
-const (
-	CodeSame      = "already-running"
-	CodeArch      = "wrong-architecture"
-	CodeImage     = "wrong-image"
-	CodeName      = "name-too-long"
-	CodeLabel     = "label-too-long"
-	CodeSlot      = "slot-too-small"
-	CodeESP       = "esp-full"
-	CodeState     = "state-full"
-	CodeDirectory = "boot-directory-full"
-	CodeOtherDisk = "esp-of-another-disk"
-	CodeFailed    = "failed-before"
-	CodeEpoch     = "old-security-epoch"
-	CodeUnderWay  = "upgrade-under-way"
-	CodeUnproven  = "running-system-unproven"
-	CodeNoEntry   = "no-boot-entry"
-	CodeDowngrade = "downgrade"
-	CodePermit    = "no-such-permit"
-	CodePaced     = "too-soon"
-	CodeNoOther   = "no-other-system"
-	CodeDrill     = "no-such-drill"
-	CodeNewer     = "newer-system-in-other-slot"
-	CodeUnsigned  = "uki-not-signed"
-	CodeNotInDB   = "certificate-not-in-db"
-	CodeForbidden = "forbidden-by-dbx"
-	CodeBattery   = "battery-low"
-)
 
 // Room is what the disk has for another system. Sizes are in bytes.
 type Room struct {
@@ -106,15 +80,15 @@ type Facts struct {
 const minCharge = 30
 
 // Preflight returns why an upgrade to the system of an index must not begin:
-// nil, or a *Refusal. Nothing has been written yet.
+// nil, or an error with a code. Nothing has been written yet.
 func Preflight(v View, f Facts, idx bundle.Index, w Options) error {
 	target := System{idx.Version, idx.RootHash}
-	for _, check := range []func() *Refusal{
-		func() *Refusal { return fits(v, f, idx) },
-		func() *Refusal { return allowed(v, f, idx, w) },
-		func() *Refusal { return started(f.Firmware, idx.Version, idx.Authenticode) },
-		func() *Refusal { return powered(f.Power) },
-		func() *Refusal { return free(v, target) },
+	for _, check := range []func() error{
+		func() error { return fits(v, f, idx) },
+		func() error { return allowed(v, f, idx, w) },
+		func() error { return started(f.Firmware, idx.Version, idx.Authenticode) },
+		func() error { return powered(f.Power) },
+		func() error { return free(v, target) },
 	} {
 		if r := check(); r != nil {
 			return r
@@ -124,7 +98,7 @@ func Preflight(v View, f Facts, idx bundle.Index, w Options) error {
 }
 
 // fits checks that the disk has room for the release.
-func fits(v View, f Facts, idx bundle.Index) *Refusal {
+func fits(v View, f Facts, idx bundle.Index) error {
 	name := bootentry.Name{
 		ImageID:   idx.ImageID,
 		Version:   idx.Version,
@@ -146,17 +120,17 @@ func fits(v View, f Facts, idx bundle.Index) *Refusal {
 
 	switch r := f.Room; {
 	case idx.Arch != f.Arch:
-		return refuse(CodeArch, "a repository has one release for each architecture",
+		return refuse(fault.WrongArchitecture, "a repository has one release for each architecture",
 			"%s is for %s, this machine is %s", what, idx.Arch, f.Arch)
 	case idx.ImageID != f.ImageID:
-		return refuse(CodeImage, "an upgrade brings another version of the same image",
+		return refuse(fault.WrongImage, "an upgrade brings another version of the same image",
 			"%s is another image than %s", what, f.ImageID)
 	case nameErr != nil:
-		return refuse(CodeName, "build it with a shorter or longer IMAGE_VERSION", "%v", nameErr)
+		return refuse(fault.NameTooLong, "build it with a shorter or longer IMAGE_VERSION", "%v", nameErr)
 	case labelErr != nil:
-		return refuse(CodeLabel, "choose a shorter IMAGE_VERSION", "%v", labelErr)
+		return refuse(fault.LabelTooLong, "choose a shorter IMAGE_VERSION", "%v", labelErr)
 	case idx.Root.Size > r.Root || idx.Verity.Size > r.Verity:
-		return refuse(CodeSlot, "a disk that was flashed with a larger layout has larger slots",
+		return refuse(fault.SlotTooSmall, "a disk that was flashed with a larger layout has larger slots",
 			"%s takes %d and %d MiB of a slot of %d and %d MiB", what, idx.Root.Size>>20,
 			idx.Verity.Size>>20, r.Root>>20, r.Verity>>20)
 	case r.OtherDisk:
@@ -183,7 +157,7 @@ func PreflightRollback(v View, f Facts, epoch int, uki *authenticode.Image) (Sys
 	e := find(v, v.Holds)
 	again := v.Journal != nil && v.Journal.Rollback && v.Journal.Target.RootHash == v.Holds
 	if v.Holds == "" || e == nil || e.ImageID != f.ImageID || e.Counted && !e.Parked() && !again {
-		return System{}, refuse(CodeNoOther,
+		return System{}, refuse(fault.NoOtherSystem,
 			"`loam upgrade --to VERSION --downgrade PERMIT` brings one",
 			"the other slot holds no system that this node has run")
 	}
@@ -207,7 +181,7 @@ func PreflightRollback(v View, f Facts, epoch int, uki *authenticode.Image) (Sys
 
 // started checks that the firmware would start a UKI. Nothing is known about a
 // nil UKI.
-func started(by secureboot.State, version string, uki *authenticode.Image) *Refusal {
+func started(by secureboot.State, version string, uki *authenticode.Image) error {
 	if uki == nil {
 		return nil
 	}
@@ -215,14 +189,14 @@ func started(by secureboot.State, version string, uki *authenticode.Image) *Refu
 	case err == nil:
 		return nil
 	case errors.Is(err, secureboot.ErrUnsigned):
-		return refuse(CodeUnsigned,
+		return refuse(fault.UKINotSigned,
 			"Secure Boot is on: `loamctl build --sign-key KEY --sign-certificate CERT` makes a "+
 				"release that is signed", "the UKI of %s: %v", version, err)
 	case errors.Is(err, secureboot.ErrForbidden):
-		return refuse(CodeForbidden, "it, or who has signed it, was revoked: take another release",
+		return refuse(fault.ForbiddenByDBX, "it, or who has signed it, was revoked: take another release",
 			"the UKI of %s: %v", version, err)
 	default:
-		return refuse(CodeNotInDB,
+		return refuse(fault.NotInDB,
 			"Secure Boot is on: enroll the certificate in the firmware first",
 			"the UKI of %s: %v", version, err)
 	}
@@ -230,62 +204,62 @@ func started(by secureboot.State, version string, uki *authenticode.Image) *Refu
 
 // powered checks that the machine will not run out of power, as far as that is
 // known.
-func powered(s power.State) *Refusal {
+func powered(s power.State) error {
 	if !s.OnBattery || s.Charge < 0 || s.Charge >= minCharge {
 		return nil
 	}
-	return refuse(CodeBattery, fmt.Sprintf("plug it in, or charge it to %d %%", minCharge),
+	return refuse(fault.BatteryLow, fmt.Sprintf("plug it in, or charge it to %d %%", minCharge),
 		"the machine runs on a battery that is at %d %%", s.Charge)
 }
 
-func tooOld(version string, epoch, floor int) *Refusal {
-	return refuse(CodeEpoch, "a release of an older epoch has a hole that was closed since",
+func tooOld(version string, epoch, floor int) error {
+	return refuse(fault.OldEpoch, "a release of an older epoch has a hole that was closed since",
 		"%s has security epoch %d, this node runs none below %d", version, epoch, floor)
 }
 
-func otherDisk() *Refusal {
-	return refuse(CodeOtherDisk, "unplug the other disk, or have the firmware boot from this one",
+func otherDisk() error {
+	return refuse(fault.OtherDisk, "unplug the other disk, or have the firmware boot from this one",
 		"the boot loader came from another disk than the running system")
 }
 
-func espFull(free, size int64) *Refusal {
-	return refuse(CodeESP, "take away what is not Loam's on it",
+func espFull(free, size int64) error {
+	return refuse(fault.ESPFull, "take away what is not Loam's on it",
 		"the ESP has %d MiB free, this takes %d", free>>20, size>>20)
 }
 
-func stateFull(free, size int64) *Refusal {
-	return refuse(CodeState, "see what takes the room: du -x /var",
+func stateFull(free, size int64) error {
+	return refuse(fault.StateFull, "see what takes the room: du -x /var",
 		"the state partition has %d MiB free, this takes %d", free>>20, size>>20)
 }
 
-func directoryFull() *Refusal {
-	return refuse(CodeDirectory, "flash the machine again: its ESP has had some hundred upgrades",
+func directoryFull() error {
+	return refuse(fault.DirectoryFull, "flash the machine again: its ESP has had some hundred upgrades",
 		"the directory of boot entries is full")
 }
 
 // allowed checks that the release may run on this node.
-func allowed(v View, f Facts, idx bundle.Index, w Options) *Refusal {
+func allowed(v View, f Facts, idx bundle.Index, w Options) error {
 	at := slices.IndexFunc(v.Failed, func(b Failure) bool { return b.RootHash == idx.RootHash })
 	older := bootentry.CompareVersions(idx.Version, v.Running.Version) < 0
 	switch {
 	case idx.RootHash == v.Running.RootHash:
-		return refuse(CodeSame, "", "%s runs already", idx.Version)
+		return refuse(fault.AlreadyRunning, "", "%s runs already", idx.Version)
 	case idx.Version == v.Running.Version:
-		return refuse(CodeSame, "a version names one system: build it with another IMAGE_VERSION",
+		return refuse(fault.AlreadyRunning, "a version names one system: build it with another IMAGE_VERSION",
 			"another system of the same version %s runs", idx.Version)
 	case idx.Epoch < f.Epoch:
 		return tooOld(idx.Version, idx.Epoch, f.Epoch)
 	case at >= 0 && !w.Again:
-		return refuse(CodeFailed, "`loam why` tells more; --again tries it once more",
+		return refuse(fault.FailedBefore, "`loam why` tells more; --again tries it once more",
 			"%s failed here on %s: %s", idx.Version, v.Failed[at].At.UTC().Format(time.DateTime),
 			v.Failed[at].Reason)
 	case older && !w.Downgrade:
-		return refuse(CodeDowngrade,
+		return refuse(fault.Downgrade,
 			permitHint(idx.Version)+"; `loam rollback --os` goes back to the system in the other "+
 				"slot without one", "%s is older than %s, which runs", idx.Version,
 			v.Running.Version)
 	case !f.Last.IsZero() && f.Now.Before(f.Last.Add(f.Pace)) && !f.Now.Before(f.Last) && !w.Now:
-		return refuse(CodePaced, "--now does not wait",
+		return refuse(fault.TooSoon, "--now does not wait",
 			"the last upgrade began %s ago, there are %s between two",
 			f.Now.Sub(f.Last).Round(time.Second), f.Pace)
 	}
@@ -303,13 +277,13 @@ func permitted(news repository.News, permit []byte, idx bundle.Index, node strin
 	p, err := news.Permit(permit)
 	switch {
 	case err != nil:
-		return false, refuse(CodePermit, permitHint(idx.Version), "%v", err)
+		return false, refuse(fault.NoSuchPermit, permitHint(idx.Version), "%v", err)
 	case p.ImageID != idx.ImageID || p.Version != idx.Version:
-		return false, refuse(CodePermit, permitHint(idx.Version),
+		return false, refuse(fault.NoSuchPermit, permitHint(idx.Version),
 			"the permit is for %s %s, not for %s %s", p.ImageID, p.Version,
 			idx.ImageID, idx.Version)
 	case p.Node != "" && p.Node != node:
-		return false, refuse(CodePermit, permitHint(idx.Version),
+		return false, refuse(fault.NoSuchPermit, permitHint(idx.Version),
 			"the permit is for node %s, not for %s", p.Node, node)
 	}
 
@@ -322,20 +296,20 @@ func permitHint(version string) string {
 }
 
 // free checks that nothing else is under way.
-func free(v View, target System) *Refusal {
+func free(v View, target System) error {
 	run := find(v, v.Running.RootHash)
 	switch {
 	case v.Journal != nil && v.Journal.Phase == Armed && v.Journal.Target != target:
-		return refuse(CodeUnderWay, "restart the machine: it is tried then",
+		return refuse(fault.UpgradeUnderWay, "restart the machine: it is tried then",
 			"the upgrade to %s is armed", v.Journal.Target.Version)
 	case run == nil:
-		return refuse(CodeNoEntry, "was it started by PXE, or from another disk?",
+		return refuse(fault.NoBootEntry, "was it started by PXE, or from another disk?",
 			"the running system has no boot entry on the ESP")
 	case run.ImageID == "":
-		return refuse(CodeNoEntry, "name it as IMAGE-ID_VERSION_ARCH.efi",
+		return refuse(fault.NoBootEntry, "name it as IMAGE-ID_VERSION_ARCH.efi",
 			"the boot entry of the running system is called %s", run.File)
 	case run.Counted && !run.Parked():
-		return refuse(CodeUnproven, "`loam status` says what it waits for",
+		return refuse(fault.Unproven, "`loam status` says what it waits for",
 			"the running system has not proved itself yet")
 	}
 

@@ -2,7 +2,6 @@ package upgrade
 
 import (
 	"bytes"
-	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	"github.com/loam-os/loam/firmware/authenticode"
 	"github.com/loam-os/loam/firmware/efivar"
 	"github.com/loam-os/loam/firmware/secureboot"
+	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/image/bundle"
 )
 
@@ -74,33 +74,33 @@ func TestPreflight(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		change func(v *View, f *Facts, idx *bundle.Index, w *Options)
-		code   string
+		code   fault.Code
 	}{
 		{"all is well", func(*View, *Facts, *bundle.Index, *Options) {}, ""},
 		{"another architecture", func(_ *View, _ *Facts, idx *bundle.Index, _ *Options) {
 			idx.Arch = "arm64"
-		}, CodeArch},
+		}, fault.WrongArchitecture},
 		{"another image", func(_ *View, _ *Facts, idx *bundle.Index, _ *Options) {
 			idx.ImageID = "other-node-os"
-		}, CodeImage},
+		}, fault.WrongImage},
 		{"a version too long for an entry", func(_ *View, _ *Facts, idx *bundle.Index, _ *Options) {
 			idx.Version = "2.0.0-rc.1.build.77"
-		}, CodeName},
+		}, fault.NameTooLong},
 		{"a root that is too large", func(_ *View, f *Facts, _ *bundle.Index, _ *Options) {
 			f.Room.Root = 1 << 27
-		}, CodeSlot},
+		}, fault.SlotTooSmall},
 		{"a verity tree that is too large", func(_ *View, f *Facts, _ *bundle.Index, _ *Options) {
 			f.Room.Verity = 1
-		}, CodeSlot},
+		}, fault.SlotTooSmall},
 		{"an ESP that is full", func(_ *View, f *Facts, _ *bundle.Index, _ *Options) {
 			f.Room.ESP = 1 << 20
-		}, CodeESP},
+		}, fault.ESPFull},
 		{"a directory of entries that is full", func(_ *View, f *Facts, _ *bundle.Index, _ *Options) {
 			f.Room.Entries = 0
-		}, CodeDirectory},
+		}, fault.DirectoryFull},
 		{"a state partition that is full", func(_ *View, f *Facts, _ *bundle.Index, _ *Options) {
 			f.Room.State = 1 << 25
-		}, CodeState},
+		}, fault.StateFull},
 		{
 			"one that is full, of what is under way",
 			func(v *View, f *Facts, idx *bundle.Index, _ *Options) {
@@ -111,35 +111,35 @@ func TestPreflight(t *testing.T) {
 		},
 		{"a loader of another disk", func(_ *View, f *Facts, _ *bundle.Index, _ *Options) {
 			f.Room.OtherDisk = true
-		}, CodeOtherDisk},
+		}, fault.OtherDisk},
 		{"what runs", func(_ *View, _ *Facts, idx *bundle.Index, _ *Options) {
 			idx.RootHash = "aa"
 			idx.Version = "1.0.0"
-		}, CodeSame},
+		}, fault.AlreadyRunning},
 		{"another system of that version", func(_ *View, _ *Facts, idx *bundle.Index, _ *Options) {
 			idx.Version = "1.0.0"
-		}, CodeSame},
+		}, fault.AlreadyRunning},
 		{"an old epoch", func(_ *View, _ *Facts, idx *bundle.Index, _ *Options) {
 			idx.Epoch = 1
-		}, CodeEpoch},
+		}, fault.OldEpoch},
 		{
 			"an old epoch, however much it is wanted",
 			func(_ *View, _ *Facts, idx *bundle.Index, w *Options) {
 				idx.Epoch = 1
 				w.Again = true
 			},
-			CodeEpoch,
+			fault.OldEpoch,
 		},
 		{"one that failed", func(v *View, _ *Facts, _ *bundle.Index, _ *Options) {
 			v.Failed = []Failure{{Version: "2.0.0", RootHash: "bb"}}
-		}, CodeFailed},
+		}, fault.FailedBefore},
 		{"one that failed, again", func(v *View, _ *Facts, _ *bundle.Index, w *Options) {
 			v.Failed = []Failure{{Version: "2.0.0", RootHash: "bb"}}
 			w.Again = true
 		}, ""},
 		{"an older one", func(_ *View, _ *Facts, idx *bundle.Index, _ *Options) {
 			idx.Version = "0.9.0"
-		}, CodeDowngrade},
+		}, fault.Downgrade},
 		{
 			"an older one of an old epoch, however much it is permitted",
 			func(_ *View, _ *Facts, idx *bundle.Index, w *Options) {
@@ -147,7 +147,7 @@ func TestPreflight(t *testing.T) {
 				idx.Epoch = 1
 				w.Downgrade = true
 			},
-			CodeEpoch,
+			fault.OldEpoch,
 		},
 		{"an older one, on purpose", func(_ *View, _ *Facts, idx *bundle.Index, w *Options) {
 			idx.Version = "0.9.0"
@@ -155,7 +155,7 @@ func TestPreflight(t *testing.T) {
 		}, ""},
 		{"too soon after the last", func(_ *View, f *Facts, _ *bundle.Index, _ *Options) {
 			f.Last = f.Now.Add(-time.Minute)
-		}, CodePaced},
+		}, fault.TooSoon},
 		{"too soon, and hurried", func(_ *View, f *Facts, _ *bundle.Index, w *Options) {
 			f.Last = f.Now.Add(-time.Minute)
 			w.Now = true
@@ -167,7 +167,7 @@ func TestPreflight(t *testing.T) {
 		},
 		{"another one that is armed", func(v *View, _ *Facts, _ *bundle.Index, _ *Options) {
 			v.Journal = &Journal{Phase: Armed, Target: System{"3.0.0", "cc"}}
-		}, CodeUnderWay},
+		}, fault.UpgradeUnderWay},
 		{"another one that is not", func(v *View, _ *Facts, _ *bundle.Index, _ *Options) {
 			v.Journal = &Journal{Phase: Staging, Target: System{"3.0.0", "cc"}}
 		}, ""},
@@ -180,7 +180,7 @@ func TestPreflight(t *testing.T) {
 		}, ""},
 		{"firmware with an empty db", func(_ *View, f *Facts, idx *bundle.Index, _ *Options) {
 			f.Firmware.On, idx.Authenticode = true, &signed
-		}, CodeNotInDB},
+		}, fault.NotInDB},
 		{"firmware that forbids the signer", func(_ *View, f *Facts, idx *bundle.Index, w *Options) {
 			f.Firmware = secureboot.State{
 				On:        true,
@@ -191,10 +191,10 @@ func TestPreflight(t *testing.T) {
 			w.Again = true
 			w.Now = true
 			w.Downgrade = true
-		}, CodeForbidden},
+		}, fault.ForbiddenByDBX},
 		{"an unsigned UKI", func(_ *View, f *Facts, idx *bundle.Index, _ *Options) {
 			f.Firmware.On, idx.Authenticode = true, &authenticode.Image{SHA256: signed.SHA256}
-		}, CodeUnsigned},
+		}, fault.UKINotSigned},
 		{
 			"an unsigned UKI, and Secure Boot is off",
 			func(_ *View, _ *Facts, idx *bundle.Index, _ *Options) {
@@ -210,7 +210,7 @@ func TestPreflight(t *testing.T) {
 		{"a battery that is low", func(_ *View, f *Facts, _ *bundle.Index, w *Options) {
 			f.Power = power.State{OnBattery: true, Charge: 29}
 			w.Now = true
-		}, CodeBattery},
+		}, fault.BatteryLow},
 		{"a battery that is not", func(_ *View, f *Facts, _ *bundle.Index, _ *Options) {
 			f.Power = power.State{OnBattery: true, Charge: 30}
 		}, ""},
@@ -222,17 +222,17 @@ func TestPreflight(t *testing.T) {
 		}, ""},
 		{"a system without an entry", func(v *View, _ *Facts, _ *bundle.Index, _ *Options) {
 			v.Entries = nil
-		}, CodeNoEntry},
+		}, fault.NoBootEntry},
 		{
 			"a system that has used up its tries, and runs for want of another",
 			func(v *View, _ *Facts, _ *bundle.Index, _ *Options) {
 				v.Entries[0].Counted, v.Entries[0].TriesDone = true, 3
 			},
-			CodeUnproven,
+			fault.Unproven,
 		},
 		{"a system on trial", func(v *View, _ *Facts, _ *bundle.Index, _ *Options) {
 			v.Entries[0].Counted, v.Entries[0].TriesLeft = true, 2
-		}, CodeUnproven},
+		}, fault.Unproven},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			v, f, idx := ready()
@@ -244,13 +244,12 @@ func TestPreflight(t *testing.T) {
 }
 
 // refusedWith fails unless an error is a refusal of that code, or none for "".
-func refusedWith(t *testing.T, err error, code string) {
+func refusedWith(t *testing.T, err error, code fault.Code) {
 	t.Helper()
-	refusal, is := errors.AsType[*Refusal](err)
 	switch {
 	case code == "" && err != nil:
 		t.Errorf("refused: %v", err)
-	case code != "" && (!is || refusal.Code != code || strings.Contains(err.Error(), "%!")):
+	case code != "" && (fault.Of(err) != code || strings.Contains(err.Error(), "%!")):
 		t.Errorf("error %v, want code %s", err, code)
 	}
 }
@@ -260,7 +259,7 @@ func TestPreflightBack(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		change func(v *View, f *Facts)
-		code   string
+		code   fault.Code
 	}{
 		{"to one that was blessed", func(*View, *Facts) {}, ""},
 		{"to one at rest", func(v *View, _ *Facts) {
@@ -268,34 +267,34 @@ func TestPreflightBack(t *testing.T) {
 		}, ""},
 		{"to one that failed", func(v *View, _ *Facts) {
 			v.Entries[1] = entry("0.9.0", true, 0, 3)
-		}, CodeNoOther},
-		{"to an empty slot", func(v *View, _ *Facts) { v.Holds = "" }, CodeNoOther},
+		}, fault.NoOtherSystem},
+		{"to an empty slot", func(v *View, _ *Facts) { v.Holds = "" }, fault.NoOtherSystem},
 		{"to one without an entry", func(v *View, _ *Facts) {
 			v.Entries = v.Entries[:1]
-		}, CodeNoOther},
+		}, fault.NoOtherSystem},
 		{"to one of another image", func(_ *View, f *Facts) {
 			f.ImageID = "other-node-os"
-		}, CodeNoOther},
-		{"to one of an old epoch", func(_ *View, f *Facts) { f.Epoch = 3 }, CodeEpoch},
+		}, fault.NoOtherSystem},
+		{"to one of an old epoch", func(_ *View, f *Facts) { f.Epoch = 3 }, fault.OldEpoch},
 		{"by a directory of entries that is full", func(_ *View, f *Facts) {
 			f.Room.Entries = 0
-		}, CodeDirectory},
+		}, fault.DirectoryFull},
 		{"by a loader of another disk", func(_ *View, f *Facts) {
 			f.Room.OtherDisk = true
-		}, CodeOtherDisk},
+		}, fault.OtherDisk},
 		{"from one on trial", func(v *View, _ *Facts) {
 			v.Entries[0].Counted, v.Entries[0].TriesLeft = true, 2
-		}, CodeUnproven},
+		}, fault.Unproven},
 		{"past another one that is armed", func(v *View, _ *Facts) {
 			v.Journal = &Journal{Phase: Armed, Target: System{"3.0.0", "cc"}}
-		}, CodeUnderWay},
+		}, fault.UpgradeUnderWay},
 		{"to one that the firmware has come to forbid", func(_ *View, f *Facts) {
 			f.Firmware = secureboot.State{
 				On:        true,
 				Allowed:   db(signed.Signatures[0][1]),
 				Forbidden: db(signed.Signatures[0][0]),
 			}
-		}, CodeForbidden},
+		}, fault.ForbiddenByDBX},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			v, f, _ := ready()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/loam-os/loam/agent/upgrade/fill"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/image/repository"
 )
@@ -27,7 +28,7 @@ type Releases struct {
 }
 
 // ErrNoRelease says that there is no such release.
-var ErrNoRelease = errors.New("not in the repository")
+var ErrNoRelease = fault.With(errors.New("not in the repository"), fault.NoSuchRelease)
 
 // find returns the release of a version ("" for the newest) of an image for an
 // architecture, and what else the repository says.

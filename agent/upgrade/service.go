@@ -15,6 +15,7 @@ import (
 	"github.com/loam-os/loam/agent/upgrade/records"
 	"github.com/loam-os/loam/agent/window"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/image/repository"
 )
@@ -353,25 +354,33 @@ func (s *Service) wantsOther() bool {
 	return s.Policy.Version != "" && s.Policy.Version != s.Upgrader.Boot.Running.Version
 }
 
-// transient are the refusals that may go away by themselves.
-var transient = []string{
-	CodePaced,
-	CodeUnproven,
-	CodeNoEntry,
-	CodeESP,
-	CodeUnderWay,
-	CodeBattery,
+// final are the refusals that do not go away by themselves.
+var final = []fault.Code{
+	fault.AlreadyRunning,
+	fault.WrongArchitecture,
+	fault.WrongImage,
+	fault.NameTooLong,
+	fault.LabelTooLong,
+	fault.SlotTooSmall,
+	fault.StateFull,
+	fault.DirectoryFull,
+	fault.OtherDisk,
+	fault.FailedBefore,
+	fault.OldEpoch,
+	fault.Downgrade,
+	fault.UKINotSigned,
+	fault.NotInDB,
+	fault.ForbiddenByDBX,
 }
 
 // reportRefusal publishes why the version of machine.yaml is refused. A refusal
-// that is not transient ends the attempts.
+// that is final ends the attempts.
 func (s *Service) reportRefusal(a answer) {
 	if a.err == nil {
 		return
 	}
 
-	refusal, is := errors.AsType[*Refusal](a.err)
-	if is && !slices.Contains(transient, refusal.Code) {
+	if slices.Contains(final, fault.Of(a.err)) {
 		s.Policy.Version = ""
 	}
 
@@ -455,10 +464,12 @@ func (s *Service) rollback(r Request) (version string, err error) {
 }
 
 // ErrDamaged says that the system in the other slot does not verify.
-var ErrDamaged = hint.With(errors.New("the system in the other slot is damaged"),
+var ErrDamaged = hint.With(
+	fault.With(errors.New("the system in the other slot is damaged"), fault.OtherSlotDamaged),
 	"`loam upgrade --to VERSION --downgrade PERMIT` brings it again")
 
-var errReplaced = errors.New("another upgrade was requested since")
+var errReplaced = fault.With(errors.New("another upgrade was requested since"),
+	fault.UpgradeReplaced)
 
 // find returns the release that is requested, and what the repository says.
 func (s *Service) find(
@@ -471,10 +482,12 @@ func (s *Service) find(
 
 	switch {
 	case releases.Ref == "":
-		return idx, news, hint.With(errors.New("this node knows no repository"),
+		return idx, news, hint.With(
+			fault.With(errors.New("this node knows no repository"), fault.NoRepository),
 			"name one with `loam upgrade --from URL`, or for good as upgrade.repository in machine.yaml")
 	case len(releases.Root) == 0:
-		return idx, news, hint.With(errors.New("no trusted update keys on this node"),
+		return idx, news, hint.With(
+			fault.With(errors.New("no trusted update keys on this node"), fault.NoTrustedKeys),
 			"machine.yaml upgrade.root has the root.json of the repository")
 	}
 

@@ -1,48 +1,19 @@
 package main
 
 import (
-	"errors"
-	"fmt"
-	"io/fs"
+	"context"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/loam-os/loam/cmd/outcome"
 	"github.com/loam-os/loam/cmd/usage"
 	"github.com/loam-os/loam/cmd/version"
 	"github.com/loam-os/loam/firmware/osrelease"
-	"github.com/loam-os/loam/hint"
 )
 
 func main() {
-	os.Exit(exitCode(root().Execute()))
-}
-
-// errToDo is no error: it makes `loam plan --exit-code` exit with 2.
-var errToDo = errors.New("there is something to do")
-
-// exitCode prints the error, and returns the exit code.
-func exitCode(err error) int {
-	switch {
-	case err == nil:
-		return 0
-	case errors.Is(err, errToDo):
-		return 2
-	}
-	fmt.Fprintln(os.Stderr, message(err, os.Geteuid()))
-	return 1
-}
-
-// message returns what a user sees of an error.
-func message(err error, uid int) string {
-	text := hint.Text(err)
-	// An answer of the agent has its hints in the text.
-	hinted := strings.Contains(text, "hint: ")
-	if errors.Is(err, fs.ErrPermission) && uid != 0 && !hinted {
-		text = hint.Text(hint.With(err, "only root may"))
-	}
-	return "loam: " + text
+	os.Exit(outcome.Run(context.Background(), root(), os.Args[1:], outcome.Self()))
 }
 
 func root() *cobra.Command {
@@ -53,7 +24,9 @@ func root() *cobra.Command {
 
 Under systemd it is the node agent: it takes the configuration that machine.yaml
 names and makes the node equal to it, and it brings other versions of the image.
-The other commands are for a person on the node.`,
+The other commands are for a person on the node.
+
+` + outcome.Statuses,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}

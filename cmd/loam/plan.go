@@ -12,6 +12,7 @@ import (
 	"github.com/loam-os/loam/agent/plan"
 	"github.com/loam-os/loam/agent/show"
 	"github.com/loam-os/loam/agent/source"
+	"github.com/loam-os/loam/cmd/outcome"
 )
 
 func planCommand() *cobra.Command {
@@ -49,7 +50,7 @@ notes.`,
 			}
 
 			if code && !p.Empty() {
-				return errToDo
+				return outcome.ErrToDo
 			}
 
 			return nil
@@ -60,7 +61,7 @@ notes.`,
 	formatFlag(cmd, &format)
 	cmd.Flags().BoolVar(&fromCluster, "from-cluster", false,
 		"accept what a node accepts from a cluster")
-	cmd.Flags().BoolVar(&code, "exit-code", false, "exit with 2 if there is something to do")
+	cmd.Flags().BoolVar(&code, "exit-code", false, "exit with 5 if there is something to do")
 
 	return cmd
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,8 +12,8 @@ import (
 
 	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/agent/status"
-	"github.com/loam-os/loam/agent/upgrade"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 func upgradeCommand() *cobra.Command {
@@ -85,12 +84,11 @@ func runUpgrade(
 	o, err := client.Upgrade(ctx, request)
 	stop()
 	<-done
-	refusal, refused := errors.AsType[*control.Refusal](err)
 	switch {
-	case refused && refusal.Code == upgrade.CodeSame:
+	case fault.Of(err) == fault.AlreadyRunning:
 		_, err = fmt.Fprintln(out, hint.Text(err))
 	case err != nil:
-		return inContractsWords(err)
+		return networkProblem(err)
 	case request.Plan:
 		_, err = fmt.Fprintf(out, "would bring %s and restart\n", o.Version)
 	case request.Stay:
@@ -103,18 +101,16 @@ func runUpgrade(
 	return err
 }
 
-// inContractsWords begins an error as Gardener's contract wants it of a command
-// that updates an operating system: what it says first decides whether that is
-// tried again.
-func inContractsWords(err error) error {
-	_, refused := errors.AsType[*control.Refusal](err)
-	switch {
-	case refused:
-		return fmt.Errorf("invalid arguments: %w", err)
-	case errors.Is(err, control.ErrUnreachable):
-		return fmt.Errorf("network problems: %w", err)
+// networkProblem begins an error of the network with the words by which Gardener's
+// node agent recognizes a command to run again. Its other words, "invalid
+// arguments" and "system failure", mean to it what an error without them does.
+func networkProblem(err error) error {
+	code := fault.Of(err)
+	ofAgent := code == fault.AgentNotRunning || code == fault.AgentRestarting
+	if code.Class() != fault.ClassUnreachable || ofAgent {
+		return err
 	}
-	return fmt.Errorf("system failure: %w", err)
+	return fmt.Errorf("network problems: %w", err)
 }
 
 // showProgress shows how far the agent is, on a terminal in one line.

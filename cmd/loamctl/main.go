@@ -2,32 +2,35 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/signal"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/loam-os/loam/cmd/outcome"
 	"github.com/loam-os/loam/cmd/usage"
 	"github.com/loam-os/loam/cmd/version"
-	"github.com/loam-os/loam/hint"
 )
 
-func main() {
+func main() { os.Exit(run()) }
+
+// run returns the exit status.
+func run() int {
 	unix.Umask(0o022) // modes in an image must not depend on who builds it
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
 	defer stop()
-	if err := root().ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "loamctl:", hint.Text(err))
-		os.Exit(1)
-	}
+
+	return outcome.Run(ctx, root(), os.Args[1:], outcome.Self())
 }
 
 func root() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:           "loamctl",
-		Short:         "Build Loam images and run them in virtual machines",
+		Use:   "loamctl",
+		Short: "Build Loam images and run them in virtual machines",
+		Long: `loamctl builds Loam images, publishes them, and brings them to machines.
+
+` + outcome.Statuses,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}

@@ -1,5 +1,6 @@
-// Package usage makes the errors of wrong arguments say what a command wants.
-// [Explain] is for the root command of a program.
+// Package usage makes the errors of wrong command lines say what a command wants.
+// [Explain] is for the root command of a program, [Check] for a command line before
+// it runs.
 package usage
 
 import (
@@ -10,7 +11,33 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
+
+// Errorf returns an error about the command line.
+func Errorf(format string, args ...any) error {
+	return fault.With(fmt.Errorf(format, args...), fault.Usage)
+}
+
+// Check returns an error if args name a command that does not exist. cobra itself
+// shows the help of the command above it then, except below the root command.
+func Check(root *cobra.Command, args []string) error {
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd(args...)
+
+	cmd, rest, _ := root.Find(args) // Its error is what this function is for.
+	at := slices.IndexFunc(rest, func(arg string) bool { return !strings.HasPrefix(arg, "-") })
+	if at < 0 || !cmd.HasSubCommands() || strings.HasPrefix(rest[at], cobra.ShellCompRequestCmd) {
+		return nil
+	}
+
+	advice := fmt.Sprintf("`%s --help` lists the commands", cmd.CommandPath())
+	cmd.SuggestionsMinimumDistance = 2
+	if near := cmd.SuggestionsFor(rest[at]); len(near) > 0 {
+		advice = fmt.Sprintf("did you mean `%s %s`? %s", cmd.CommandPath(), near[0], advice)
+	}
+	return hint.With(Errorf("unknown command %q for %q", rest[at], cmd.CommandPath()), "%s", advice)
+}
 
 // Explain makes a command, and all commands below it, name the arguments that
 // are missing or too many, by their Use lines, and show the line. Errors of
@@ -19,6 +46,11 @@ func Explain(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		Explain(sub)
 	}
+
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return hint.With(fault.With(err, fault.Usage),
+			"`%s --help` lists the flags", cmd.CommandPath())
+	})
 
 	// The arguments of a command with others below it are names of those.
 	check := cmd.Args
@@ -29,14 +61,28 @@ func Explain(cmd *cobra.Command) {
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		err := check(cmd, args)
 		if err == nil {
-			return nil
+			return flags(cmd)
 		}
 		if wrong := explain(cmd, args); wrong != nil {
 			err = wrong
 		}
+		err = fault.With(err, fault.Usage)
 		name := strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
 		return hint.With(fmt.Errorf("%s: %w", name, err), "usage: %s", cmd.UseLine())
 	}
+}
+
+// flags checks what cobra would check next, whose errors have no type.
+func flags(cmd *cobra.Command) error {
+	err := cmd.ValidateRequiredFlags()
+	if err == nil {
+		err = cmd.ValidateFlagGroups()
+	}
+	if err == nil {
+		return nil
+	}
+	return hint.With(fault.With(err, fault.Usage),
+		"`%s --help` lists the flags", cmd.CommandPath())
 }
 
 // explain says what is wrong with the number of arguments, nil if that is not

@@ -7,6 +7,7 @@ import (
 	"github.com/theupdateframework/go-tuf/v2/metadata"
 
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // What is wrong with the metadata of a repository. None of these goes away by
@@ -14,15 +15,17 @@ import (
 var (
 	// ErrExpired: the signatures of the metadata have expired. A frozen
 	// repository looks like this.
-	ErrExpired = errors.New("expired")
+	ErrExpired = fault.With(errors.New("expired"), fault.RepositoryExpired)
 	// ErrRollback: older than what this node has seen.
-	ErrRollback = errors.New("older than what was seen before")
+	ErrRollback = fault.With(errors.New("older than what was seen before"), fault.RepositoryOld)
 	// ErrUnsigned: too few of the signatures that root.json asks for.
-	ErrUnsigned = errors.New("not signed by enough trusted keys")
+	ErrUnsigned = fault.With(errors.New("not signed by enough trusted keys"),
+		fault.RepositoryUnsigned)
 	// ErrMixed: a file differs from the file that the signed metadata names.
-	ErrMixed = errors.New("not the file that the signed metadata name")
+	ErrMixed = fault.With(errors.New("not the file that the signed metadata name"),
+		fault.RepositoryDamaged)
 	// ErrInvalid: a file lacks required content.
-	ErrInvalid = errors.New("not valid")
+	ErrInvalid = fault.With(errors.New("not valid"), fault.NotARepository)
 	// ErrNotKept: the node cannot read or write what it has seen.
 	ErrNotKept = errors.New("trusted metadata")
 )

@@ -31,6 +31,8 @@ import (
 	"io/fs"
 	"net/url"
 	"strings"
+
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // Store reads published files, by their slash-separated names. Nothing in it is
@@ -46,11 +48,11 @@ type Store interface {
 
 // What a store may say, besides errors of network and disk.
 var (
-	ErrNotFound = errors.New("not found")
-	ErrTooLarge = errors.New("larger than it may be")
+	ErrNotFound = fault.With(errors.New("not found"), fault.NotARepository)
+	ErrTooLarge = fault.With(errors.New("larger than it may be"), fault.NotARepository)
 	// ErrRange: the file ends before the bytes asked for, or the server sends
 	// others.
-	ErrRange = errors.New("not the bytes asked for")
+	ErrRange = fault.With(errors.New("not the bytes asked for"), fault.RepositoryDamaged)
 	// ErrStalled: no byte came for 15 seconds.
 	ErrStalled = errors.New("no byte for 15 s")
 	// ErrSlow: less came than the slowest line brings that an update is worth

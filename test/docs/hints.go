@@ -73,11 +73,12 @@ func (c *collector) visitCall(call *ast.CallExpr) {
 	}
 
 	if callee != nil && callee.FullName() == module+"hint.With" {
+		code, cause := c.coded(call.Args[0])
 		problem := []string{unknown}
-		if _, is := call.Args[0].(*ast.CallExpr); is {
-			problem = c.texts(call.Args[0])
+		if _, is := cause.(*ast.CallExpr); is {
+			problem = c.texts(cause)
 		}
-		c.add([]string{""}, problem, c.format(call.Args[1:]))
+		c.add(c.optional(code), problem, c.format(call.Args[1:]))
 		return
 	}
 
@@ -109,6 +110,20 @@ func (c *collector) visitCall(call *ast.CallExpr) {
 		problems = c.texts(problem)
 	}
 	c.add(c.optional(code), problems, c.texts(hint))
+}
+
+// coded returns the code that an error gets in a call of fault.With, nil without
+// one, and the error.
+func (c *collector) coded(e ast.Expr) (code, err ast.Expr) {
+	call, is := e.(*ast.CallExpr)
+	if !is {
+		return nil, e
+	}
+	callee := c.callee(call)
+	if callee == nil || callee.FullName() != module+faultPackage+".With" {
+		return nil, e
+	}
+	return call.Args[1], call.Args[0]
 }
 
 // visitStruct finds a message in a literal of a struct.
@@ -190,7 +205,7 @@ var sections = []struct {
 		},
 	},
 	{
-		"Upgrade", "A code is for programs, and stays. Nothing has been written when an upgrade is refused.",
+		"Upgrade", "Nothing has been written when an upgrade is refused.",
 		[]string{
 			"agent/upgrade", "agent/power", "agent/tpm", "image/repository", "image/bundle",
 			"firmware/secureboot", "firmware/bootentry",
@@ -204,12 +219,16 @@ var sections = []struct {
 func ErrorsPage(messages []Message) string {
 	var b strings.Builder
 	b.WriteString(generated("Errors", "the errors in the code"))
-	b.WriteString("Every error with a hint or a code that the code has, by where it is met. " + unknown + " stands for what is known only when it happens.\n")
+	b.WriteString("An error is printed as *problem*, `hint:` with what to do, and `code:`. A code stays; its class gives the exit status.\n" +
+		"With `-o json` an error is one JSON object on standard error: `code`, `class`, `message`, `hint`.\n\n" +
+		"## Codes\n\n" + codesTable() + "\n" +
+		"The rest of this page has every error with a hint of its own, by where it is met. " + unknown + " stands for what is known only when it happens.\n")
 	done := map[Message]bool{}
 	for _, section := range sections {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| Error | What to do | Where |\n|---|---|---|\n", section.title, section.intro)
 		for _, m := range messages {
-			if done[m] || section.packages != nil && !m.under(section.packages) {
+			// The table has the codes themselves.
+			if done[m] || m.under([]string{faultPackage, "cmd/outcome"}) || section.packages != nil && !m.under(section.packages) {
 				continue
 			}
 			done[m] = true

@@ -7,7 +7,7 @@ import (
 )
 
 func TestErrorsPageHasEveryHintOfTheCode(t *testing.T) {
-	p, err := Load("../..", "./hint", "./agent/...", "./cmd/...", "./image/...", "./firmware/...", "./partitions/...")
+	p, err := Load("../..", "./hint/...", "./agent/...", "./cmd/...", "./image/...", "./firmware/...", "./partitions/...")
 	if err != nil {
 		t.Fatal(err)
 	}

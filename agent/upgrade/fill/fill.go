@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/image/bundle"
 )
 
@@ -101,7 +101,8 @@ type Target interface {
 
 // ErrUnreachable says that the chunks of the bundle cannot be had now: try
 // again later.
-var ErrUnreachable = fmt.Errorf("the bundle: %w", control.ErrUnreachable)
+var ErrUnreachable = fault.With(errors.New("the repository cannot be reached"),
+	fault.RepositoryUnreachable)
 
 // Sources are where chunks come from that this machine does not have.
 type Sources struct {
@@ -378,7 +379,8 @@ func (j *Job) fetchRun(ctx context.Context, p *piece, run []int, end int64) erro
 			room = room[:min(bundle.ChunkSize, len(room))]
 			plain, err := c.Unpack(packed[c.At-start:][:c.Len], len(room))
 			if err != nil {
-				return fmt.Errorf("chunk at %d of the pack: %w", c.At, err)
+				return fault.With(fmt.Errorf("chunk at %d of the pack: %w", c.At, err),
+					fault.RepositoryDamaged)
 			}
 
 			copy(room, plain)

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/loam-os/loam/agent/upgrade"
+	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/image/bundle"
 )
 
@@ -63,7 +64,7 @@ func TestTheAnchorOutlivesTheStatePartition(t *testing.T) {
 	}
 
 	refusedWith(t, c.u.Check(epochOf(c.releases[3], 2), upgrade.Options{}, upgrade.Facts{}),
-		upgrade.CodeEpoch)
+		fault.OldEpoch)
 	if err := bring(3, 3); err != nil || a.number != 3 {
 		t.Errorf("one of epoch 3: %d, %v", a.number, err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/loam-os/loam/agent/upgrade"
 	"github.com/loam-os/loam/agent/upgrade/fill"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/image/publish"
 	"github.com/loam-os/loam/image/repository"
@@ -125,13 +126,13 @@ func TestADowngradeTakesAPermit(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		permit []byte
-		code   string
+		code   fault.Code
 	}{
-		{"none", nil, upgrade.CodeDowngrade},
-		{"for another version", permit(keys, "2.0.0", "", time.Hour), upgrade.CodePermit},
-		{"for another node", permit(keys, "1.0.0", "node-2", time.Hour), upgrade.CodePermit},
-		{"that has expired", permit(keys, "1.0.0", "", -time.Second), upgrade.CodePermit},
-		{"that is empty", []byte{}, upgrade.CodePermit},
+		{"none", nil, fault.Downgrade},
+		{"for another version", permit(keys, "2.0.0", "", time.Hour), fault.NoSuchPermit},
+		{"for another node", permit(keys, "1.0.0", "node-2", time.Hour), fault.NoSuchPermit},
+		{"that has expired", permit(keys, "1.0.0", "", -time.Second), fault.NoSuchPermit},
+		{"that is empty", []byte{}, fault.NoSuchPermit},
 		{"for all nodes", permit(keys, "1.0.0", "", time.Hour), ""},
 		{"for this node", permit(keys, "1.0.0", "node-1", time.Hour), ""},
 	} {

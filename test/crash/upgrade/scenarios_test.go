@@ -10,6 +10,7 @@ import (
 	"github.com/loam-os/loam/agent/upgrade"
 	"github.com/loam-os/loam/agent/upgrade/fill"
 	"github.com/loam-os/loam/agent/upgrade/records"
+	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/partitions"
 	"github.com/loam-os/loam/partitions/fat"
 	"github.com/loam-os/loam/partitions/gpt"
@@ -191,7 +192,7 @@ func (c *course) wander(rng *rand.Rand) {
 				upgrade.Options{Again: true, Downgrade: true}, upgrade.Facts{})
 		}
 
-		if errors.As(err, new(*upgrade.Refusal)) {
+		if fault.Of(err).Class() == fault.ClassRefused {
 			continue
 		} else if err != nil {
 			c.t.Fatal(err)
@@ -313,9 +314,9 @@ var scenarios = map[string]func(c *course){
 		c.back("1.0.0")
 		c.run(upgrade.Verdict{Word: upgrade.Good})
 
-		refusal, is := errors.AsType[*upgrade.Refusal](c.u.Drill(upgrade.DrillCheck, true))
-		if !is || refusal.Code != upgrade.CodeNewer {
-			c.t.Fatalf("a drill beside a newer system: %v", refusal)
+		err := c.u.Drill(upgrade.DrillCheck, true)
+		if fault.Of(err) != fault.NewerInOtherSlot {
+			c.t.Fatalf("a drill beside a newer system: %v", err)
 		}
 	},
 	"a drill on a machine with one system": func(c *course) {

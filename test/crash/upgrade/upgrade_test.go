@@ -13,6 +13,7 @@ import (
 	"github.com/loam-os/loam/agent/upgrade/fill"
 	"github.com/loam-os/loam/firmware/authenticode"
 	"github.com/loam-os/loam/firmware/efivar"
+	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/test/firmware"
 )
 
@@ -68,8 +69,8 @@ func TestAnUpgradeThatIsGoodStays(t *testing.T) {
 			t.Fatalf("later boots %v %v", runs, err)
 		}
 	}
-	if err := u.Begin(two.index, upgrade.Options{}, upgrade.Facts{}); !errors.As(err,
-		new(*upgrade.Refusal)) {
+	err = u.Begin(two.index, upgrade.Options{}, upgrade.Facts{})
+	if fault.Of(err) != fault.AlreadyRunning {
 		t.Errorf("the same once more: %v", err)
 	}
 }
@@ -108,8 +109,7 @@ func TestAnUpgradeThatNeverComesUpFallsBackAndIsRemembered(t *testing.T) {
 	}
 
 	err = u.Begin(two.index, upgrade.Options{}, upgrade.Facts{})
-	refusal, is := errors.AsType[*upgrade.Refusal](err)
-	if !is || refusal.Code != upgrade.CodeFailed {
+	if fault.Of(err) != fault.FailedBefore {
 		t.Errorf("the same once more: %v", err)
 	}
 
@@ -192,32 +192,32 @@ func TestARefusalWritesNothing(t *testing.T) {
 		name string
 		sys  fstest.MapFS
 		do   func() error
-		code string
+		code fault.Code
 	}{
 		{
 			"an upgrade by a signer absent from db",
 			firmware.SecureBoot(nil, nil),
 			begin,
-			upgrade.CodeNotInDB,
+			fault.NotInDB,
 		},
 		{
 			"an upgrade by a signer in dbx",
 			firmware.SecureBoot(authority, signer),
 			begin,
-			upgrade.CodeForbidden,
+			fault.ForbiddenByDBX,
 		},
-		{"an upgrade on battery", onBattery, begin, upgrade.CodeBattery},
+		{"an upgrade on battery", onBattery, begin, fault.BatteryLow},
 		{
 			"back to a UKI that is not signed",
 			firmware.SecureBoot(authority, nil),
 			back,
-			upgrade.CodeUnsigned,
+			fault.UKINotSigned,
 		},
 		{
 			"back to a UKI that is in dbx",
 			firmware.SecureBoot(nil, digest),
 			back,
-			upgrade.CodeForbidden,
+			fault.ForbiddenByDBX,
 		},
 	} {
 		written := len(c.events)
@@ -262,10 +262,9 @@ func signedImage(t testing.TB) authenticode.Image {
 }
 
 // refusedWith fails unless an error is a refusal of that code, or none for "".
-func refusedWith(t *testing.T, err error, code string) {
+func refusedWith(t *testing.T, err error, code fault.Code) {
 	t.Helper()
-	refusal, is := errors.AsType[*upgrade.Refusal](err)
-	if code == "" && err != nil || code != "" && (!is || refusal.Code != code) {
+	if fault.Of(err) != code {
 		t.Errorf("error %v, want code %s", err, code)
 	}
 }

@@ -1,0 +1,122 @@
+// Package outcome ends the commands: it runs one, prints its error in the same
+// form for all of them, and returns the exit status. [Run] is the whole of a main
+// function.
+package outcome
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/loam-os/loam/cmd/usage"
+	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
+)
+
+// Statuses is the paragraph about exit statuses in the help of a program.
+const Statuses = `Exit status: 0 done; 1 failed; 2 the command line is wrong; 3 refused, and nothing
+was changed; 4 an agent or a server does not answer; 5 there is something to do
+('loam plan --exit-code'); 130 interrupted. An error has a code, which
+docs/reference/errors.md explains; with -o json it is a JSON object on standard
+error.`
+
+// ErrToDo is not an error: a command that ends with it prints nothing more, and
+// has the exit status [fault.ExitToDo].
+var ErrToDo = errors.New("there is something to do")
+
+// User is who reads the errors of a command.
+type User struct {
+	Stderr io.Writer
+	UID    int
+}
+
+// Self returns the user of this process.
+func Self() User { return User{os.Stderr, os.Geteuid()} }
+
+// Run runs the command that args name below root, and returns the exit status of
+// the program.
+func Run(ctx context.Context, root *cobra.Command, args []string, user User) int {
+	cmd := root
+	err := usage.Check(root, args)
+	if err == nil {
+		root.SetArgs(args)
+		cmd, err = root.ExecuteContextC(ctx)
+	}
+
+	switch {
+	case err == nil:
+		return fault.ExitDone
+	case errors.Is(err, ErrToDo):
+		return fault.ExitToDo
+	case ctx.Err() != nil: // A tool that was interrupted ends with an error of its own.
+		err = interrupted{err}
+	}
+
+	r := user.describe(err)
+	if output := cmd.Flags().Lookup("output"); output != nil && output.Value.String() == "json" {
+		r.writeJSON(user.Stderr)
+	} else {
+		r.writeText(user.Stderr, root.Name(), err)
+	}
+	return r.Class.ExitStatus()
+}
+
+// interrupted is any error of a command that was interrupted.
+type interrupted struct{ error }
+
+// FaultCode implements [fault.Coder]. There is no Unwrap method: no other code
+// counts.
+func (interrupted) FaultCode() fault.Code { return fault.Interrupted }
+
+// Hints implements [hint.Hinted].
+func (i interrupted) Hints() []string { return hint.All(i.error) }
+
+// report is an error for a program that reads the output of a command.
+type report struct {
+	Code    fault.Code  `json:"code"`
+	Class   fault.Class `json:"class"`
+	Message string      `json:"message"`
+	Hint    string      `json:"hint,omitempty"`
+}
+
+// describe returns what an error says. The general hint of its code takes the
+// place of a missing one.
+func (u User) describe(err error) report {
+	code := fault.Of(err)
+	r := report{
+		Code:    code,
+		Class:   code.Class(),
+		Message: err.Error(),
+		Hint:    hint.Of(err),
+	}
+	isRoot := code == fault.NotPermitted && u.UID == 0
+	if r.Hint == "" && !isRoot && !strings.Contains(r.Message, "hint: ") {
+		r.Hint = code.Hint()
+	}
+	return r
+}
+
+func (r report) writeJSON(out io.Writer) {
+	enc := json.NewEncoder(out)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(r) // There is nowhere else to say it.
+}
+
+// writeText prints the error, its hints, and its code if that says more than the
+// exit status.
+func (r report) writeText(out io.Writer, program string, err error) {
+	text := hint.Text(err)
+	if len(hint.All(err)) == 0 && r.Hint != "" {
+		text += "\nhint: " + r.Hint
+	}
+	if r.Code.IsSpecific() {
+		text += "\ncode: " + string(r.Code)
+	}
+	fmt.Fprintf(out, "%s: %s\n", program, text)
+}

@@ -1,0 +1,177 @@
+package outcome_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+
+	"github.com/loam-os/loam/cmd/outcome"
+	"github.com/loam-os/loam/cmd/usage"
+	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
+)
+
+// program returns a program with one command, which ends with err.
+func program(err error) *cobra.Command {
+	root := &cobra.Command{Use: "loam", SilenceErrors: true, SilenceUsage: true}
+	cmd := &cobra.Command{
+		Use:  "apply FILE",
+		Args: cobra.ExactArgs(1),
+		RunE: func(*cobra.Command, []string) error { return err },
+	}
+	cmd.Flags().StringP("output", "o", "text", "text or json")
+	cmd.Flags().Bool("now", false, "")
+	cmd.Flags().Bool("later", false, "")
+	cmd.MarkFlagsMutuallyExclusive("now", "later")
+
+	group := &cobra.Command{Use: "osc"}
+	group.AddCommand(&cobra.Command{Use: "validate", Run: func(*cobra.Command, []string) {}})
+
+	root.AddCommand(cmd, group)
+	root.SetOut(io.Discard)
+	usage.Explain(root)
+	return root
+}
+
+func TestErrorOfACommand(t *testing.T) {
+	held := fault.With(errors.New("000002 is held"), fault.Held)
+	for _, row := range []struct {
+		name   string
+		args   string
+		err    error
+		uid    int
+		want   string
+		status int
+	}{
+		{name: "no error", args: "apply a"},
+		{name: "there is something to do", args: "apply a", err: outcome.ErrToDo, status: 5},
+		{
+			name:   "no code",
+			args:   "apply a",
+			err:    errors.New("the disk is away"),
+			want:   "loam: the disk is away\n",
+			status: 1,
+		},
+		{
+			name:   "a code and a hint",
+			args:   "apply a",
+			err:    fmt.Errorf("apply: %w", hint.With(held, "wait")),
+			want:   "loam: apply: 000002 is held\nhint: wait\ncode: held\n",
+			status: 3,
+		},
+		{
+			name:   "a code without a hint: the general one",
+			args:   "apply a",
+			err:    fault.With(errors.New("no agent"), fault.AgentNotRunning),
+			want:   "loam: no agent\nhint: systemctl status loam-agent\ncode: agent-not-running\n",
+			status: 4,
+		},
+		{
+			name:   "a hint in the text",
+			args:   "apply a",
+			err:    fault.With(errors.New("no agent; hint: start it"), fault.AgentNotRunning),
+			want:   "loam: no agent; hint: start it\ncode: agent-not-running\n",
+			status: 4,
+		},
+		{
+			name:   "no permission",
+			args:   "apply a",
+			err:    fs.ErrPermission,
+			uid:    1000,
+			want:   "loam: permission denied\nhint: run the command as root\ncode: not-permitted\n",
+			status: 3,
+		},
+		{
+			name:   "no permission, as root",
+			args:   "apply a",
+			err:    fs.ErrPermission,
+			want:   "loam: permission denied\ncode: not-permitted\n",
+			status: 3,
+		},
+		{
+			name:   "interrupted",
+			args:   "apply a",
+			err:    fmt.Errorf("wait: %w", context.Canceled),
+			want:   "loam: wait: context canceled\n",
+			status: 130,
+		},
+		{
+			name: "as JSON",
+			args: "apply -o json a",
+			err:  hint.With(held, "<wait>"),
+			want: `{"code":"held","class":"refused","message":"000002 is held",` +
+				`"hint":"<wait>"}` + "\n",
+			status: 3,
+		},
+		{
+			name:   "an unknown command",
+			args:   "aply",
+			want:   "loam: unknown command \"aply\" for \"loam\"\nhint: did you mean `loam apply`? `loam --help` lists the commands\n",
+			status: 2,
+		},
+		{
+			name:   "an unknown command of a group",
+			args:   "osc frobnicate",
+			want:   "loam: unknown command \"frobnicate\" for \"loam osc\"\nhint: `loam osc --help` lists the commands\n",
+			status: 2,
+		},
+		{name: "a group", args: "osc"},
+		{
+			name:   "a missing argument",
+			args:   "apply",
+			want:   "loam: apply: want FILE; FILE is missing\nhint: usage: loam apply FILE [flags]\n",
+			status: 2,
+		},
+		{
+			name:   "an unknown flag",
+			args:   "apply a --nwo",
+			want:   "loam: unknown flag: --nwo\nhint: `loam apply --help` lists the flags\n",
+			status: 2,
+		},
+		{
+			name: "an unknown flag, as JSON",
+			args: "apply -o json a --nwo",
+			want: `{"code":"usage","class":"usage","message":"unknown flag: --nwo",` +
+				"\"hint\":\"`loam apply --help` lists the flags\"}\n",
+			status: 2,
+		},
+		{
+			name: "flags that exclude each other",
+			args: "apply a --now --later",
+			want: "loam: if any flags in the group [now later] are set none of the others can " +
+				"be; [later now] were all set\nhint: `loam apply --help` lists the flags\n",
+			status: 2,
+		},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			var out strings.Builder
+			have := outcome.Run(t.Context(), program(row.err), strings.Fields(row.args),
+				outcome.User{Stderr: &out, UID: row.uid})
+			if have != row.status {
+				t.Errorf("exit status %d, want %d", have, row.status)
+			}
+			if diff := cmp.Diff(row.want, out.String()); diff != "" {
+				t.Errorf("standard error (-want +have)\n%s", diff)
+			}
+		})
+	}
+}
+
+// A tool that was interrupted ends with an error that says something else.
+func TestErrorAfterAnInterruption(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var out strings.Builder
+	err := fault.With(errors.New("mkfs: signal: interrupt"), fault.DiskFull)
+	have := outcome.Run(ctx, program(err), []string{"apply", "a"}, outcome.User{Stderr: &out})
+	if have != 130 || out.String() != "loam: mkfs: signal: interrupt\n" {
+		t.Errorf("exit status %d, %q", have, out.String())
+	}
+}
