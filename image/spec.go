@@ -8,6 +8,7 @@ import (
 	"github.com/loam-os/loam/firmware/bootentry"
 	"github.com/loam-os/loam/firmware/osrelease"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // Spec is what to build.
@@ -41,7 +42,8 @@ func ParseRelease(text []byte) (Release, error) {
 		Version: values[osrelease.ImageVersion],
 	}
 	if r.ImageID == "" || r.Version == "" {
-		return Release{}, fmt.Errorf("os-release: no IMAGE_ID or no IMAGE_VERSION")
+		return Release{}, fault.With(fmt.Errorf("os-release: no IMAGE_ID or no IMAGE_VERSION"),
+			fault.DocumentInvalid)
 	}
 	return r, nil
 }
@@ -57,17 +59,17 @@ const Metal = "metal"
 // Validate returns an error for what cannot be built. It names the choices.
 func (s Spec) Validate() error {
 	if !slices.Contains(Architectures(), s.Arch) {
-		return hint.With(fmt.Errorf("architecture %q: unknown", s.Arch),
+		return hint.With(fault.With(fmt.Errorf("architecture %q: unknown", s.Arch), fault.Usage),
 			"%s", strings.Join(Architectures(), " or "))
 	}
 
 	if !slices.Contains(Profiles(), s.Profile) {
-		return hint.With(fmt.Errorf("profile %q: unknown", s.Profile),
+		return hint.With(fault.With(fmt.Errorf("profile %q: unknown", s.Profile), fault.Usage),
 			"%s", strings.Join(Profiles(), " or "))
 	}
 
 	if !slices.Contains(SectorSizes(), s.SectorSize) {
-		return fmt.Errorf("sector size %d: want 512 or 4096", s.SectorSize)
+		return fault.With(fmt.Errorf("sector size %d: want 512 or 4096", s.SectorSize), fault.Usage)
 	}
 
 	_, err := bootentry.Format(s.entry())

@@ -13,6 +13,7 @@ import (
 	"github.com/loam-os/loam/agent/health"
 	"github.com/loam-os/loam/agent/plan"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // Units is systemd, as far as the executor uses it. Start, Stop, Restart and
@@ -123,7 +124,8 @@ func (r Request) digest() string {
 // ErrNothingBefore means that a change cannot be tried, because the node has no
 // earlier configuration to go back to.
 var ErrNothingBefore = hint.With(
-	errors.New("the node has no configuration yet that it could go back to"),
+	fault.With(errors.New("the node has no configuration yet that it could go back to"),
+		fault.NothingBefore),
 	"apply it without --try",
 )
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // candidates chooses among the generations in the store the one to go back to.
@@ -105,20 +106,24 @@ func (c candidates) earlier(
 	}
 
 	if name == "" {
-		return generation.Manifest{}, fmt.Errorf("no generation before %s", have.Name())
+		return generation.Manifest{}, fault.With(fmt.Errorf("no generation before %s", have.Name()),
+			fault.NothingBefore)
 	}
 
-	return generation.Manifest{}, hint.With(fmt.Errorf("generation %s: not on this node", name),
-		"`loam history` lists them")
+	return generation.Manifest{}, hint.With(
+		fault.With(fmt.Errorf("generation %s: not on this node", name), fault.NoSuchGeneration),
+		"`loam history` lists them",
+	)
 }
 
 func (c candidates) usable(have, m generation.Manifest) error {
 	switch {
 	case m.Name() == have.Name():
-		return fmt.Errorf("generation %s: it is the current one", m.Name())
+		return fault.With(fmt.Errorf("generation %s: it is the current one", m.Name()),
+			fault.AlreadyCurrent)
 	case m.OSVersion != c.osVersion:
-		return fmt.Errorf("generation %s: made for OS version %s, and this is %s",
-			m.Name(), m.OSVersion, c.osVersion)
+		return fault.With(fmt.Errorf("generation %s: made for OS version %s, and this is %s",
+			m.Name(), m.OSVersion, c.osVersion), fault.CannotBeApplied)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/health"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // Pending is a change that has not proven itself, or is not confirmed.
@@ -90,7 +91,8 @@ func (e *Executor) Conclude(ctx context.Context, v health.Verdict) (generation.M
 		return m, unfinished(e.changes().prune())
 	}
 
-	return generation.Manifest{}, fmt.Errorf("conclude generation %s: no verdict", j.To)
+	return generation.Manifest{}, fault.With(fmt.Errorf("conclude generation %s: no verdict", j.To),
+		fault.NothingOnTrial)
 }
 
 // ErrNothingToConfirm means that no change waits to be confirmed.
@@ -143,7 +145,8 @@ func (e *Executor) Rollback(ctx context.Context, name string) (generation.Manife
 func (e *Executor) Reapply(ctx context.Context, name string) (generation.Manifest, error) {
 	to, err := e.earlier(ctx, name)
 	if err == nil && to.failed == nil {
-		err = hint.With(fmt.Errorf("generation %s: it is not held", to.want.Name()),
+		err = hint.With(fault.With(fmt.Errorf("generation %s: it is not held", to.want.Name()),
+			fault.NotHeld),
 			"`loam rollback %d`", to.want.Number)
 	}
 	if err != nil {
@@ -187,7 +190,8 @@ func (e *Executor) earlier(ctx context.Context, name string) (target, error) {
 		return target{}, err
 	}
 	if !ok {
-		return target{}, errors.New("the node has no generation yet")
+		return target{}, fault.With(errors.New("the node has no generation yet"),
+			fault.NothingBefore)
 	}
 
 	want, err := e.changes().candidates.earlier(have, name, before.Good)
@@ -206,7 +210,8 @@ func (e *Executor) earlier(ctx context.Context, name string) (target, error) {
 // refusal is the error of a rollback to a generation that has failed.
 func (t target) refusal() error {
 	return hint.With(
-		fmt.Errorf("generation %s is held: %s", t.want.Name(), t.failed.Why),
+		fault.With(fmt.Errorf("generation %s is held: %s", t.want.Name(), t.failed.Why),
+			fault.Held),
 		"`loam rollback %d --held` tries it again, and takes it back if the node is worse",
 		t.want.Number,
 	)

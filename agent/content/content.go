@@ -13,6 +13,7 @@ import (
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/osc"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // Provider provides contents. It returns ErrAbsent for content that it does not
@@ -25,10 +26,11 @@ type Provider interface {
 }
 
 // ErrAbsent is returned if a provider does not have the content.
-var ErrAbsent = errors.New("not found")
+var ErrAbsent = fault.With(errors.New("not found"), fault.ContentMissing)
 
 // ErrNowhere is returned if the node has no provider.
-var ErrNowhere = hint.With(errors.New("the node has no source of contents"),
+var ErrNowhere = hint.With(fault.With(errors.New("the node has no source of contents"),
+	fault.ContentMissing),
 	"name one in machine.yaml, such as contents: {directory: {path: /var/lib/contents}}")
 
 // Resolve returns the content of each reference. The error lists every missing

@@ -7,6 +7,7 @@ import (
 
 	"github.com/loam-os/loam/agent/volume"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/partitions"
 	"github.com/loam-os/loam/partitions/gpt"
 )
@@ -195,15 +196,15 @@ func Fits(d volume.Disk, image gpt.Table) error {
 	switch {
 	case d.SectorSize != image.SectorSize:
 		return hint.With(
-			fmt.Errorf(
+			fault.With(fmt.Errorf(
 				"%s: it has sectors of %d bytes, the image is for %d",
 				d.Device, d.SectorSize, image.SectorSize,
-			),
+			), fault.DiskNotFit),
 			"loamctl build --sector-size %d", d.SectorSize,
 		)
 	case d.Size < image.DiskSize:
-		return fmt.Errorf("%s: it has %d MiB, the image needs %d MiB",
-			d.Device, d.Size>>20, image.DiskSize>>20)
+		return fault.With(fmt.Errorf("%s: it has %d MiB, the image needs %d MiB",
+			d.Device, d.Size>>20, image.DiskSize>>20), fault.DiskNotFit)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // errUnauthenticated says that anyone on the network may have written
@@ -32,8 +33,8 @@ func (p Params) mayWipe(in machine.Install, origin string) error {
 	}
 	if err := p.authenticate(); err != nil {
 		return hint.With(
-			fmt.Errorf("wipe-not-authenticated: machine.yaml from %s asks to overwrite the "+
-				"disk with serial number %q: %w", origin, in.Wipe, err),
+			fault.With(fmt.Errorf("wipe-not-authenticated: machine.yaml from %s asks to overwrite the "+
+				"disk with serial number %q: %w", origin, in.Wipe, err), fault.WipeNotAuthenticated),
 			"install from a USB stick, or build with loamctl build --network-wipe, which "+
 				"puts %s=%s on the kernel command line", wipeParameter, FromNetwork,
 		)

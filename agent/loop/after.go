@@ -13,6 +13,7 @@ import (
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // Result is what a step has come to. Which fields are set depends on the step.
@@ -294,6 +295,7 @@ func (s State) applies(held *apply.Held, err error) (State, bool) {
 		s.Faults = s.Faults.refused(status.Reverted, &status.Error{
 			Problem: "configuration " + held.Digest + " was taken back: " + held.Why,
 			Hint:    advice,
+			Code:    fault.TakenBack,
 		})
 		s.Faults.RevertedFrom = held.Generation
 		return s, false

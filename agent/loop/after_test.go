@@ -16,6 +16,7 @@ import (
 	"github.com/loam-os/loam/agent/health"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 var (
@@ -306,6 +307,7 @@ func TestAfterAReadOfTheSource(t *testing.T) {
 					Line:     3,
 					Path:     "spec",
 					Problem:  "bad",
+					Code:     fault.DocumentInvalid,
 				},
 				Refusal: status.Invalid,
 			},

@@ -13,11 +13,20 @@ import (
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/unit"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // Describe returns err as the one error that an operator sees: the first of a
 // document's. It returns nil for nil.
 func Describe(err error) *status.Error {
+	described := describe(err)
+	if code := fault.Of(err); code.IsSpecific() {
+		described.Code = code
+	}
+	return described
+}
+
+func describe(err error) *status.Error {
 	var wrong document.Errors
 	var cannot *generation.Error
 	var job *unit.JobError
@@ -41,7 +50,7 @@ func Describe(err error) *status.Error {
 	}
 	return &status.Error{
 		Problem: local.ReplaceAllString(err.Error(), ""),
-		Hint:    cmp.Or(hint.Of(err), advice(err)),
+		Hint:    cmp.Or(hint.Of(err), advice(err), fault.Of(err).Hint()),
 	}
 }
 

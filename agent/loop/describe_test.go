@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"testing"
+
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // TestDescribeLeavesOutTheLocalPort: a problem that stays would be another at
@@ -31,15 +33,22 @@ func TestDescribeLeavesOutTheLocalPort(t *testing.T) {
 func TestDescribeHintsAtTheClock(t *testing.T) {
 	for _, tt := range []struct {
 		reason x509.InvalidReason
+		code   fault.Code
 		want   string
 	}{
-		{x509.Expired, "this node's clock may be wrong: `timedatectl`"},
-		{x509.NotAuthorizedToSign, ""},
+		{
+			x509.Expired, fault.CertificateExpired,
+			"this node's clock may be wrong: `timedatectl`",
+		},
+		{
+			x509.NotAuthorizedToSign, fault.CertificateNotTrusted,
+			fault.CertificateNotTrusted.Hint(),
+		},
 	} {
 		err := x509.CertificateInvalidError{Cert: &x509.Certificate{}, Reason: tt.reason}
-		got := Describe(fmt.Errorf("find the image: %w", err)).Hint
-		if got != tt.want {
-			t.Errorf("%q, want %q", got, tt.want)
+		got := Describe(fmt.Errorf("find the image: %w", err))
+		if got.Hint != tt.want || got.Code != tt.code {
+			t.Errorf("%+v, want code %s and hint %q", got, tt.code, tt.want)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // worker does the steps that run beside the loop. It has no access to the state.
@@ -75,7 +76,8 @@ func (w worker) read(ctx context.Context, step Step) (Reading, error) {
 		return w.decode(ctx, *step.Document, step.Have)
 	}
 	if w.source == nil {
-		return Reading{}, hint.With(errors.New("this node has no source of configuration"),
+		return Reading{}, hint.With(fault.With(errors.New("this node has no source of configuration"),
+			fault.NoSource),
 			"give a file")
 	}
 

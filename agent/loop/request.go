@@ -13,6 +13,7 @@ import (
 	"github.com/loam-os/loam/agent/registry"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // Request is what an operator or the cluster asks of the node: one of its fields
@@ -194,7 +195,8 @@ func verdictOutcome(
 	case v.Word == health.Confirm:
 		o.Result, o.Until = control.Trying, s.Change.Pending.Try.Until
 	case v.Word == health.Bad && now.Name() == before.Name():
-		return control.Outcome{}, hint.With(fmt.Errorf("applied, and not well: %s", v.Reason),
+		return control.Outcome{}, hint.With(fault.With(fmt.Errorf("applied, and not well: %s", v.Reason),
+			fault.UnitFailed),
 			"there is no generation before it to go back to")
 	case v.Word == health.Bad:
 		o.Result, o.From = control.Reverted, before.Name()

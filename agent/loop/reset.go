@@ -9,6 +9,7 @@ import (
 
 	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 var (
@@ -19,10 +20,12 @@ var (
 	// follows its source.
 	ErrFollows = errors.New("the reset is over")
 	// ErrInReset refuses what a node in a reset does not do.
-	ErrInReset = hint.With(errors.New("the node is reset and has no configuration"),
+	ErrInReset = hint.With(fault.With(errors.New("the node is reset and has no configuration"),
+		fault.InReset),
 		"`loam apply` has it follow its source again")
 	// ErrNotReset refuses to follow a source while something is left of the node before the reset.
-	ErrNotReset = hint.With(errors.New("the reset is not complete"), resetAgain)
+	ErrNotReset = hint.With(fault.With(errors.New("the reset is not complete"),
+		fault.InReset), resetAgain)
 )
 
 const resetAgain = "`loam reset --yes` goes on with it, and so does the next start"

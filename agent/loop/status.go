@@ -14,6 +14,7 @@ import (
 	"github.com/loam-os/loam/agent/health"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/unit"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // Status returns how the node stands, but for what others observe: the cluster,
@@ -137,6 +138,7 @@ func (c Current) failure() *status.Error {
 				Problem: fmt.Sprintf("unit %s failed: %s, exit code %d",
 					s.Name, s.Result, s.ExitCode),
 				Hint: "journalctl -u " + s.Name,
+				Code: fault.UnitFailed,
 			}
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // errSilent is returned if a registry sent nothing for silenceTimeout.
@@ -42,21 +43,31 @@ func (m *remote) explain(ctx context.Context, err error) error {
 		return err
 	case errdefs.IsNotFound(err):
 		return hint.With(
-			fmt.Errorf("the registry %s lacks a part of the image: %w", m.Hostname(), err),
+			fault.With(fmt.Errorf("the registry %s lacks a part of the image: %w", m.Hostname(), err),
+				fault.ContentMissing),
 			"push it again",
 		)
 	case errors.As(err, &unknown):
-		return hint.With(fmt.Errorf("the registry %s is not trusted: %w", m.Hostname(), err),
-			"name its authority with ca in %s", hosts)
+		return hint.With(
+			fault.With(fmt.Errorf("the registry %s is not trusted: %w", m.Hostname(), err),
+				fault.CertificateNotTrusted),
+			"name its authority with ca in %s", hosts,
+		)
 	case errors.Is(err, docker.ErrInvalidAuthorization),
 		errors.As(err, &status) &&
 			(status.StatusCode == http.StatusUnauthorized ||
 				status.StatusCode == http.StatusForbidden):
-		return hint.With(fmt.Errorf("the registry %s refuses: %w", m.Hostname(), err),
-			"the node has no credentials: let it pull without, or through a mirror in %s", hosts)
+		return hint.With(
+			fault.With(fmt.Errorf("the registry %s refuses: %w", m.Hostname(), err),
+				fault.RegistryRefuses),
+			"the node has no credentials: let it pull without, or through a mirror in %s", hosts,
+		)
 	case isUnreachable(ctx, err):
-		return hint.With(fmt.Errorf("the registry %s cannot be reached: %w", m.Hostname(), err),
-			"the agent retries; its mirrors are in %s", hosts)
+		return hint.With(
+			fault.With(fmt.Errorf("the registry %s cannot be reached: %w", m.Hostname(), err),
+				fault.RegistryUnreachable),
+			"the agent retries; its mirrors are in %s", hosts,
+		)
 	}
 
 	return err

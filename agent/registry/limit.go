@@ -12,6 +12,7 @@ import (
 
 	"github.com/loam-os/loam/agent/liveness"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // A job begins with a request that a healthy containerd answers at once, within
@@ -26,7 +27,7 @@ const (
 )
 
 // errHangs means that containerd accepts requests and does not answer.
-var errHangs = errors.New("containerd hangs")
+var errHangs = fault.With(errors.New("containerd hangs"), fault.RuntimeUnreachable)
 
 type limits struct{ answer, work time.Duration }
 

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // namespace is our namespace of containerd. The kubelet, which cleans up
@@ -29,7 +30,7 @@ const namespace = "loam"
 
 // ErrNotRunning is returned if nothing answers at containerd's socket, as
 // before its service has started.
-var ErrNotRunning = errors.New("containerd does not answer")
+var ErrNotRunning = fault.With(errors.New("containerd does not answer"), fault.RuntimeUnreachable)
 
 // session is one connection to containerd. Each job makes a new one: after an
 // outage of containerd, an old one would keep failing until its backoff ends.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // Path is the file with the status, for `loam status`.
@@ -400,6 +401,9 @@ type Error struct {
 	Unit    string `json:"unit,omitempty"`
 	Problem string `json:"problem"`
 	Hint    string `json:"hint,omitempty"`
+
+	// Code names the error for programs; docs/reference/errors.md has all codes.
+	Code fault.Code `json:"code,omitempty"`
 }
 
 // String returns one line, DOCUMENT:LINE: PATH: PROBLEM; hint: HINT, without

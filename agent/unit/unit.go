@@ -3,6 +3,8 @@ package unit
 import (
 	"fmt"
 	"time"
+
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // State is the state of one unit, in systemd's own words.
@@ -88,6 +90,9 @@ type JobError struct {
 	After time.Duration
 	Err   error
 }
+
+// FaultCode implements [fault.Coder].
+func (e *JobError) FaultCode() fault.Code { return fault.UnitFailed }
 
 func (e *JobError) Error() string {
 	if e.Err != nil {

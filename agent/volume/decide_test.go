@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 func TestDecide(t *testing.T) {
@@ -327,6 +328,9 @@ func TestARefusalNamesTheEvidenceAndTheWayOn(t *testing.T) {
 			}},
 		},
 	}}, Claim{MinSize: 90 * gib, MaxSize: 110 * gib})
+	if code := fault.Of(err); code != fault.DiskNotEmpty {
+		t.Errorf("code %s", code)
+	}
 
 	const want = `no data volume: more than one empty disk matches (claimed: 96636764160 to 118111600640 bytes)
   /dev/sdb: 100 GiB, FAST, serial S1, matches: empty

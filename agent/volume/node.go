@@ -12,6 +12,7 @@ import (
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/mount"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // Mountpoint is where the data volume is mounted: the kubelet's directory.
@@ -56,7 +57,8 @@ type State struct {
 }
 
 // ErrInUse says that the volume has to wait for a restart of the machine.
-var ErrInUse = hint.With(errors.New("the kubelet is running without its data volume"),
+var ErrInUse = hint.With(fault.With(errors.New("the kubelet is running without its data volume"),
+	fault.InUse),
 	"the volume is made when the machine restarts, before the kubelet starts")
 
 // Ensure makes the data volume that the record claims, if need be, and mounts

@@ -13,6 +13,7 @@ import (
 
 	"github.com/loam-os/loam/agent/block"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // Device is a block device that is open to be read.
@@ -23,7 +24,7 @@ type Device interface {
 
 // ErrBusy says that another user has opened a device exclusively (EBUSY for
 // O_EXCL).
-var ErrBusy = errors.New("opened exclusively")
+var ErrBusy = fault.With(errors.New("opened exclusively"), fault.InUse)
 
 // Machine is what Observe reads.
 type Machine struct {
@@ -83,12 +84,14 @@ func ObserveOne(m Machine, device string) (Disk, error) {
 	name := strings.ReplaceAll(strings.TrimPrefix(device, "/dev/"), "/", "!")
 	if parent, _ := fs.Glob(m.Root, path.Join("sys/block/*", name, "partition")); len(parent) > 0 {
 		disk := path.Base(path.Dir(path.Dir(parent[0])))
-		return Disk{}, fmt.Errorf("%s: it is a partition of %s", device, block.Node(disk))
+		return Disk{}, fault.With(fmt.Errorf("%s: it is a partition of %s", device, block.Node(disk)),
+			fault.DiskNotFit)
 	}
 
 	b := block.Read(m.Root, name)
 	if b.Size == 0 {
-		return Disk{}, hint.With(fmt.Errorf("%s: no disk, or one without a medium", device),
+		return Disk{}, hint.With(fault.With(fmt.Errorf("%s: no disk, or one without a medium", device),
+			fault.DiskNotFit),
 			"lsblk lists them")
 	}
 

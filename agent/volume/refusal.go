@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // ErrNone says that no disk of the machine can be the data volume now. Another
@@ -76,6 +77,15 @@ func (r *Refusal) Matches() bool {
 
 // Unwrap returns ErrNone.
 func (r *Refusal) Unwrap() error { return ErrNone }
+
+// FaultCode implements [fault.Coder].
+func (r *Refusal) FaultCode() fault.Code {
+	full := func(c Candidate) bool { return c.OfferEmptied != "" }
+	if slices.ContainsFunc(r.Candidates, full) {
+		return fault.DiskNotEmpty
+	}
+	return fault.NoDisk
+}
 
 // Error names the claim, and each disk with its evidence.
 func (r *Refusal) Error() string {

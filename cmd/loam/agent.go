@@ -13,6 +13,7 @@ import (
 
 	"github.com/loam-os/loam/agent"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // memoryLimit is below MemoryHigh= of the agent's unit: garbage is collected
@@ -26,7 +27,8 @@ func agentCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if os.Geteuid() != 0 {
-				return hint.With(errors.New("the agent changes the node: it must be root"),
+				return hint.With(fault.With(errors.New("the agent changes the node: it must be root"),
+					fault.NotPermitted),
 					"systemd starts it, see `systemctl status loam-agent`")
 			}
 

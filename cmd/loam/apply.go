@@ -16,7 +16,9 @@ import (
 	"github.com/loam-os/loam/agent/offline"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/cmd/usage"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // applying is what `loam apply` was asked for.
@@ -66,7 +68,7 @@ const maxTry = 30 * 24 * time.Hour
 
 func (a applying) run(cmd *cobra.Command) error {
 	if a.try < 0 || a.try > maxTry {
-		return fmt.Errorf("--try %s: not within 30 days from now", a.try)
+		return usage.Errorf("--try %s: not within 30 days from now", a.try)
 	}
 
 	var doc source.Document
@@ -81,7 +83,7 @@ func (a applying) run(cmd *cobra.Command) error {
 		}
 	} else if a.dryRun {
 		return hint.With(
-			errors.New("--dry-run without FILE: only the agent reads the node's source"),
+			usage.Errorf("--dry-run without FILE: only the agent reads the node's source"),
 			"loam apply --dry-run FILE",
 		)
 	}
@@ -130,8 +132,8 @@ func showOutcome(out io.Writer, o control.Outcome) error {
 		fmt.Fprintf(out, "on trial until %s: %s\n"+
 			"  `loam confirm` keeps it, `loam rollback` ends it\n", clock(o.Until), o.Generation)
 	case control.Reverted:
-		err := fmt.Errorf("%s was taken back: %s\nthe node runs %s again",
-			o.From, o.Reason, o.Generation)
+		err := fault.With(fmt.Errorf("%s was taken back: %s\nthe node runs %s again",
+			o.From, o.Reason, o.Generation), fault.TakenBack)
 		if o.Unit != "" {
 			err = hint.With(err, "journalctl -u %s", o.Unit)
 		}

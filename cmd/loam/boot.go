@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/loam-os/loam/agent/boot"
+	"github.com/loam-os/loam/cmd/usage"
 )
 
 func bootCommand() *cobra.Command {
@@ -24,7 +25,7 @@ must be PID 1 on the kernel's initramfs.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if facts == "" {
 				_, err := boot.BecomeInit(boot.NewConsole("/dev", ""))
-				return errors.Join(err, errors.New("nothing to do without --facts FILE"))
+				return errors.Join(err, usage.Errorf("nothing to do without --facts FILE"))
 			}
 			return printDecision(cmd.InOrStdin(), cmd.OutOrStdout(), facts)
 		},

@@ -14,6 +14,7 @@ import (
 	"github.com/loam-os/loam/agent/offline"
 	"github.com/loam-os/loam/agent/show"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 func diffCommand() *cobra.Command {
@@ -98,7 +99,7 @@ func (g generations) find(name string) (generation.Manifest, error) {
 	if name == "current" {
 		m, ok, err := g.node.Current()
 		if err == nil && !ok {
-			err = errors.New("the node has no generation yet")
+			err = fault.With(errors.New("the node has no generation yet"), fault.NoSuchGeneration)
 		}
 		return m, err
 	}
@@ -115,8 +116,10 @@ func (g generations) find(name string) (generation.Manifest, error) {
 		}
 	}
 
-	return generation.Manifest{}, hint.With(fmt.Errorf("generation %s: not on this node", name),
-		"`loam history` lists them")
+	return generation.Manifest{}, hint.With(
+		fault.With(fmt.Errorf("generation %s: not on this node", name), fault.NoSuchGeneration),
+		"`loam history` lists them",
+	)
 }
 
 // before is the generation that the node ran before m: of a change under way the
@@ -150,7 +153,8 @@ func (g generations) before(m generation.Manifest) (generation.Manifest, error) 
 		}
 	}
 	return generation.Manifest{}, hint.With(
-		fmt.Errorf("no generation before %s has proven itself on this node", m.Name()),
+		fault.With(fmt.Errorf("no generation before %s has proven itself on this node", m.Name()),
+			fault.NothingBefore),
 		"name two, `loam history` lists them",
 	)
 }

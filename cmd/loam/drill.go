@@ -1,13 +1,13 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/agent/upgrade"
+	"github.com/loam-os/loam/cmd/usage"
 )
 
 func drillCommand() *cobra.Command {
@@ -29,7 +29,7 @@ systems are not touched.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if request.Drill == "" {
-				return errors.New("--by: want " + upgrade.DrillCheck + " or " + upgrade.DrillPanic)
+				return usage.Errorf("--by: want " + upgrade.DrillCheck + " or " + upgrade.DrillPanic)
 			}
 
 			ctx, stop := interruptible(cmd)

@@ -15,7 +15,9 @@ import (
 	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/agent/offline"
 	"github.com/loam-os/loam/agent/source"
+	"github.com/loam-os/loam/cmd/usage"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // rootFlag says which node is looked at.
@@ -57,7 +59,7 @@ func readDocument(stdin io.Reader, file string) (source.Document, error) {
 		return doc, err
 	}
 	if len(doc.Text) == 0 {
-		return doc, fmt.Errorf("%s: empty", doc.Name)
+		return doc, fault.With(fmt.Errorf("%s: empty", doc.Name), fault.DocumentInvalid)
 	}
 
 	return doc, nil
@@ -80,7 +82,7 @@ func write(out io.Writer, format string, value any, text func() string) error {
 		_, err := io.WriteString(out, text())
 		return err
 	}
-	return hint.With(fmt.Errorf("output format %q: not known", format), "text or json")
+	return hint.With(usage.Errorf("output format %q: not known", format), "text or json")
 }
 
 // look opens the node, calls do, and closes it.

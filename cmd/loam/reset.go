@@ -15,6 +15,7 @@ import (
 	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/agent/offline"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 func resetCommand() *cobra.Command {
@@ -60,7 +61,8 @@ func reset(cmd *cobra.Command, client control.Client) error {
 
 	_, err := client.Reset(ctx)
 	if errors.Is(err, control.ErrNoAgent) {
-		return hint.With(errors.New("no agent runs, and it is what resets the node"),
+		return hint.With(fault.With(errors.New("no agent runs, and it is what resets the node"),
+			fault.AgentNotRunning),
 			"systemctl start loam-agent")
 	}
 
@@ -89,7 +91,8 @@ func agree(cmd *cobra.Command, env offline.Env) error {
 	}
 
 	if in, ok := cmd.InOrStdin().(*os.File); !ok || !term.IsTerminal(int(in.Fd())) {
-		return hint.With(errors.New("not reset: no terminal to ask for confirmation"),
+		return hint.With(fault.With(errors.New("not reset: no terminal to ask for confirmation"),
+			fault.ConfirmationNeeded),
 			"loam reset --yes")
 	}
 
@@ -99,7 +102,8 @@ func agree(cmd *cobra.Command, env offline.Env) error {
 
 	line, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
 	if typed := strings.TrimSpace(line); typed != host {
-		return fmt.Errorf("not reset: %q is not the host name, which is %s", typed, host)
+		return fault.With(fmt.Errorf("not reset: %q is not the host name, which is %s", typed, host),
+			fault.ConfirmationNeeded)
 	}
 
 	if errors.Is(err, io.EOF) {

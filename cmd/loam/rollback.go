@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -10,6 +9,7 @@ import (
 	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/agent/offline"
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/cmd/usage"
 	"github.com/loam-os/loam/hint"
 )
 
@@ -46,14 +46,14 @@ than now, it comes back to the running system by itself.`,
 
 			switch {
 			case system && (len(args) > 0 || request.Held):
-				return hint.With(errors.New("a generation and --os: which of both?"),
+				return hint.With(usage.Errorf("a generation and --os: which of both?"),
 					"the other system starts with the configuration that it ran with")
 			case system:
 				return runUpgrade(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), client, back)
 			case back.Plan || back.Stay:
-				return errors.New("--plan and --stay go with --os")
+				return usage.Errorf("--plan and --stay go with --os")
 			case request.Held && request.Generation == "":
-				return hint.With(errors.New("--held: which generation?"),
+				return hint.With(usage.Errorf("--held: which generation?"),
 					"`loam history` lists them")
 			}
 

@@ -14,7 +14,9 @@ import (
 
 	"github.com/loam-os/loam/agent"
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/cmd/usage"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 func statusCommand() *cobra.Command {
@@ -42,7 +44,8 @@ func statusCommand() *cobra.Command {
 func readStatus(file string) (status.Status, error) {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return status.Status{}, hint.With(fmt.Errorf("%s: not there", file),
+		return status.Status{}, hint.With(fault.With(fmt.Errorf("%s: not there", file),
+			fault.AgentNotRunning),
 			"the agent writes it; see `systemctl status loam-agent`")
 	}
 
@@ -80,7 +83,7 @@ func showStatus(out io.Writer, file, format string, uptime func() time.Duration)
 		return err
 	}
 
-	return hint.With(fmt.Errorf("output format %q: not known", format), "table or json")
+	return hint.With(usage.Errorf("output format %q: not known", format), "table or json")
 }
 
 // width is the width of the terminal, 80 columns if there is no terminal.

@@ -9,6 +9,7 @@ import (
 	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/agent/show"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 func verifyCommand() *cobra.Command {
@@ -66,9 +67,11 @@ func printReport(out io.Writer, report control.VerifyReport, repair bool) error 
 	case left == 0:
 		return nil
 	case repair:
-		return hint.With(fmt.Errorf("%d could not be repaired", left),
+		return hint.With(fault.With(fmt.Errorf("%d could not be repaired", left),
+			fault.NotAsItShould),
 			"`loam apply` writes the content again if the source still has it")
 	}
 
-	return hint.With(fmt.Errorf("%d to repair", left), "loam verify")
+	return hint.With(fault.With(fmt.Errorf("%d to repair", left),
+		fault.NotAsItShould), "loam verify")
 }

@@ -1,13 +1,13 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/loam-os/loam/agent/volume/manager"
+	"github.com/loam-os/loam/cmd/usage"
 	"github.com/loam-os/loam/hint"
 )
 
@@ -21,7 +21,7 @@ func volumeCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if os.Getenv("INVOCATION_ID") == "" {
 				return hint.With(
-					errors.New(
+					usage.Errorf(
 						"it mounts a disk when systemd says so, see `systemctl status "+
 							"loam-data-volume`",
 					),

@@ -11,7 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/loam-os/loam/cmd/usage"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/image/publish"
 	"github.com/loam-os/loam/image/update"
 )
@@ -136,18 +138,18 @@ func (o bundleOptions) check() error {
 
 	if rel, err := filepath.Rel(repo, keys); err == nil && filepath.IsLocal(rel) {
 		return hint.With(
-			fmt.Errorf("--keys %s: in the repository, which is for all to read", o.keys),
+			usage.Errorf("--keys %s: in the repository, which is for all to read", o.keys),
 			"name a directory outside of %s", o.repository,
 		)
 	}
 
 	if o.threshold < 1 || o.threshold > o.rootKeys {
-		return fmt.Errorf("--root-threshold %d: want 1 to %d, the number of --root-keys",
+		return usage.Errorf("--root-threshold %d: want 1 to %d, the number of --root-keys",
 			o.threshold, o.rootKeys)
 	}
 
 	if o.valid <= 0 {
-		return fmt.Errorf("--valid %v: want more than 0", o.valid)
+		return usage.Errorf("--valid %v: want more than 0", o.valid)
 	}
 
 	return nil
@@ -157,12 +159,14 @@ func (o bundleOptions) publish(
 	out io.Writer, dir string, keys publish.Keys, now time.Time,
 ) error {
 	if _, err := os.Stat(o.repository); err != nil {
-		return hint.With(fmt.Errorf("repository: %w", err), "--init makes a new repository")
+		return hint.With(fault.With(fmt.Errorf("repository: %w", err),
+			fault.NotARepository), "--init makes a new repository")
 	}
 
 	b, err := update.Read(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return hint.With(err, "BUILD_DIR is the directory of a build, such as build/amd64-cloud")
+		return hint.With(fault.With(err, fault.NotABuild),
+			"BUILD_DIR is the directory of a build, such as build/amd64-cloud")
 	}
 
 	if err != nil {

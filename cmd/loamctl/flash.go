@@ -21,7 +21,9 @@ import (
 	"github.com/loam-os/loam/agent/flash"
 	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/volume"
+	"github.com/loam-os/loam/cmd/usage"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/image/inspect"
 	"github.com/loam-os/loam/partitions"
 )
@@ -149,22 +151,27 @@ func machineHere() volume.Machine {
 func obstacle(d volume.Disk, im flash.Image) error {
 	switch {
 	case len(d.Uses) > 0:
-		return hint.With(fmt.Errorf("%s: it is in use: %s", d.Device, strings.Join(d.Uses, ", ")),
-			"unmount it first, if it is the right disk: lsblk %s", d.Device)
+		return hint.With(
+			fault.With(
+				fmt.Errorf("%s: it is in use: %s", d.Device, strings.Join(d.Uses, ", ")),
+				fault.InUse,
+			),
+			"unmount it first, if it is the right disk: lsblk %s", d.Device,
+		)
 	case d.ReadOnly:
-		return hint.With(fmt.Errorf("%s: it is read-only", d.Device),
+		return hint.With(fault.With(fmt.Errorf("%s: it is read-only", d.Device), fault.DiskNotFit),
 			"an SD card has a switch for that")
 	case d.SectorSize != im.Table.SectorSize:
 		return hint.With(
-			fmt.Errorf(
+			fault.With(fmt.Errorf(
 				"%s: it has sectors of %d bytes, the image is for %d",
 				d.Device, d.SectorSize, im.Table.SectorSize,
-			),
+			), fault.DiskNotFit),
 			"loamctl build --sector-size %d", d.SectorSize,
 		)
 	case d.Size < im.Table.DiskSize:
-		return fmt.Errorf("%s: it has %d MiB, the image needs %d MiB",
-			d.Device, d.Size>>20, im.Table.DiskSize>>20)
+		return fault.With(fmt.Errorf("%s: it has %d MiB, the image needs %d MiB",
+			d.Device, d.Size>>20, im.Table.DiskSize>>20), fault.DiskNotFit)
 	}
 	return nil
 }
@@ -180,7 +187,7 @@ func refuseSame(image string, d volume.Disk) error {
 		if same, err := sameDevice(image, node); err != nil {
 			return err
 		} else if same {
-			return hint.With(fmt.Errorf("%s: it is the disk itself: %s", image, node),
+			return hint.With(usage.Errorf("%s: it is the disk itself: %s", image, node),
 				"IMAGE is what is written, DEVICE the disk that it is written to")
 		}
 	}
@@ -246,7 +253,8 @@ func (f *flashing) confirm(d volume.Disk) error {
 		if errors.Is(err, io.EOF) && line == "" {
 			fmt.Fprintln(f.out) // The prompt has no end of line.
 			return hint.With(
-				fmt.Errorf("%s: the input ended at the question: nothing was written", d.Device),
+				fault.With(fmt.Errorf("%s: the input ended at the question: nothing was written", d.Device),
+					fault.ConfirmationNeeded),
 				"without a terminal, answer with --yes-wipe %s", word(d))
 		}
 
@@ -258,8 +266,8 @@ func (f *flashing) confirm(d volume.Disk) error {
 	}
 
 	if said != word(d) {
-		return fmt.Errorf("%s: it is %q that has to be said, not %q: nothing was written",
-			d.Device, word(d), said)
+		return fault.With(fmt.Errorf("%s: it is %q that has to be said, not %q: nothing was written",
+			d.Device, word(d), said), fault.ConfirmationNeeded)
 	}
 
 	return nil

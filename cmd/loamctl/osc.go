@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/loam-os/loam/cmd/loamctl/compose"
 	"github.com/loam-os/loam/cmd/loamctl/secret"
+	"github.com/loam-os/loam/cmd/usage"
 	"github.com/loam-os/loam/hint"
 )
 
@@ -52,7 +52,7 @@ func (o *secretOptions) flags(f *pflag.FlagSet) {
 // secret is the Secret of the configuration at path, with nothing wrong in it.
 func (o secretOptions) secret(path string) (secret.Secret, error) {
 	if o.name == "" || o.pool == "" {
-		return secret.Secret{}, hint.With(errors.New("--name and --pool are required"),
+		return secret.Secret{}, hint.With(usage.Errorf("--name and --pool are required"),
 			"a node's machine.yaml has the name of its Secret")
 	}
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/loam-os/loam/cmd/usage"
 	"github.com/loam-os/loam/image"
 	"github.com/loam-os/loam/image/lock"
 	"github.com/loam-os/loam/image/packages"
@@ -38,7 +39,7 @@ func (o *packagesOptions) flags(f *pflag.FlagSet) {
 func (o packagesOptions) check() error {
 	choices := []string{updateNever, updateMissing, updateAlways}
 	if !slices.Contains(choices, o.update) {
-		return fmt.Errorf("--update-packages=%s: want %s", o.update, strings.Join(choices, ", "))
+		return usage.Errorf("--update-packages=%s: want %s", o.update, strings.Join(choices, ", "))
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/loam-os/loam/agent/hostname"
+	"github.com/loam-os/loam/cmd/usage"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/image/publish"
 )
@@ -28,11 +29,11 @@ for 'loam rollback --os'.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if expires <= 0 {
-				return fmt.Errorf("--expires %v: want more than 0", expires)
+				return usage.Errorf("--expires %v: want more than 0", expires)
 			}
 
 			if node != "" && !hostname.Valid(node) {
-				return hint.With(fmt.Errorf("--node %q: no machine can be called so", node),
+				return hint.With(usage.Errorf("--node %q: no machine can be called so", node),
 					"write the host name as `loam status` on the node shows it: lower case, "+
 						"up to %d of a-z 0-9 - .", hostname.Max)
 			}

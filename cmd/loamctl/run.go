@@ -16,6 +16,7 @@ import (
 
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/cmd/loamctl/compose"
+	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/test/vm"
 )
 
@@ -201,18 +202,20 @@ func verdict(s status.Status, config string) error {
 		if at.Document == credential {
 			at.Document = config
 		}
-		return errors.New("the node does not run the configuration: " + at.String())
+		return fault.With(errors.New("the node does not run the configuration: "+at.String()),
+			fault.UnitFailed)
 	}
 
 	for _, u := range s.Units {
 		if !u.Settled {
-			return fmt.Errorf("the node does not run all of the configuration: %s is %s (%s)",
-				u.Name, u.Active, u.Sub)
+			return fault.With(fmt.Errorf("the node does not run all of the configuration: %s is %s (%s)",
+				u.Name, u.Active, u.Sub), fault.UnitFailed)
 		}
 	}
 
 	if s.Phase != status.Applied || len(s.Units) == 0 {
-		return fmt.Errorf("the node does not run the configuration: phase %s", s.Phase)
+		return fault.With(fmt.Errorf("the node does not run the configuration: phase %s", s.Phase),
+			fault.UnitFailed)
 	}
 	return nil
 }

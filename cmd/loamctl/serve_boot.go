@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/loam-os/loam/cmd/usage"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/image/pxe"
 	"github.com/loam-os/loam/image/pxe/tftp"
@@ -47,7 +48,7 @@ func (o bootOptions) serve(
 		address.Addr().Is6() && address.Addr().IsLinkLocalUnicast()
 	if err != nil || address.Addr().IsUnspecified() || own {
 		return hint.With(
-			fmt.Errorf("--listen %s: machines need one address of this server", listen),
+			usage.Errorf("--listen %s: machines need one address of this server", listen),
 			"use the address of this machine on their network, such as 192.0.2.1:8080 or "+
 				"[2001:db8::1]:8080",
 		)
@@ -89,7 +90,7 @@ func (o bootOptions) open(address netip.AddrPort) (pxe.Offers, error) {
 		}
 		if _, ok := offers.Builds[b.Arch()]; ok {
 			return offers, errors.Join(hint.With(
-				fmt.Errorf("--boot %s: a second build for %s", dir, b.Arch()),
+				usage.Errorf("--boot %s: a second build for %s", dir, b.Arch()),
 				"give one for each architecture",
 			), b.Close())
 		}

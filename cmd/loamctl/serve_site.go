@@ -13,6 +13,7 @@ import (
 	"github.com/loam-os/loam/cmd/loamctl/enroll"
 	"github.com/loam-os/loam/cmd/loamctl/inventory"
 	"github.com/loam-os/loam/cmd/loamctl/kubeconfig"
+	"github.com/loam-os/loam/cmd/usage"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/image/pxe"
 )
@@ -72,7 +73,7 @@ func (o bootOptions) check(root *os.Root, out io.Writer) error {
 		switch {
 		case e.WantsToken() && o.tokens == "" && o.kubeconfig == "":
 			return hint.With(
-				fmt.Errorf(
+				usage.Errorf(
 					"--machines %s: %s has %s, and there are no tokens",
 					o.machines, e.Name, inventory.Placeholder,
 				),
@@ -80,7 +81,7 @@ func (o bootOptions) check(root *os.Root, out io.Writer) error {
 			)
 		case e.WantsToken() && !e.Own() && !o.everybody:
 			return hint.With(
-				fmt.Errorf(
+				usage.Errorf(
 					"--machines %s: %s has %s, which is for machines with a file of their own",
 					o.machines, e.Name, inventory.Placeholder,
 				),
@@ -109,7 +110,7 @@ func (o bootOptions) source() (enroll.Source, error) {
 		return list, err
 	case o.kubeconfig != "" && o.valid < 5*time.Minute:
 		return nil, hint.With(
-			fmt.Errorf("--tokens-valid %s: a machine needs minutes to install itself", o.valid),
+			usage.Errorf("--tokens-valid %s: a machine needs minutes to install itself", o.valid),
 			"give it 5m or more",
 		)
 	case o.kubeconfig != "":

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,8 +14,10 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
+	"github.com/loam-os/loam/cmd/usage"
 	"github.com/loam-os/loam/firmware/efivar"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/image/openpgp"
 	"github.com/loam-os/loam/image/sign"
 	"github.com/loam-os/loam/image/sign/ownerkey"
@@ -71,7 +72,7 @@ func (o enrollOptions) add(k *sign.Keys) error {
 
 	k.When = sign.When(o.when)
 	if !slices.Contains([]sign.When{sign.IfSafe, sign.Manual, sign.Force}, k.When) {
-		return fmt.Errorf("--enroll-when %q: want if-safe, manual or force", o.when)
+		return usage.Errorf("--enroll-when %q: want if-safe, manual or force", o.when)
 	}
 
 	k.Enroll = map[string][]byte{}
@@ -80,7 +81,8 @@ func (o enrollOptions) add(k *sign.Keys) error {
 		content, err := os.ReadFile(file)
 		if err == nil {
 			if has, bad := efivar.ParseAuthenticated(content); bad != nil || len(has) == 0 {
-				err = fmt.Errorf("%s: no signed variable with a key: %d bytes", file, len(content))
+				err = fault.With(fmt.Errorf("%s: no signed variable with a key: %d bytes", file, len(content)),
+					fault.KeyUnfit)
 			}
 		}
 
@@ -111,7 +113,7 @@ func (o signOptions) keys(tokens ownerkey.Tokens) (k sign.Keys, err error) {
 	case o.key == "" && o.certificate == "":
 		return k, nil
 	case o.key == "" || o.certificate == "":
-		return k, hint.With(errors.New("key and certificate: one without the other"), "name both")
+		return k, hint.With(usage.Errorf("key and certificate: one without the other"), "name both")
 	}
 	k.Programs, err = ownerkey.Open(o.key, o.certificate, tokens)
 	return k, err
@@ -152,7 +154,7 @@ the file that pin-source names, or in the environment as LOAM_PIN, or asked for.
 			}
 
 			if err == nil && k.None() {
-				err = hint.With(errors.New("no key"),
+				err = hint.With(usage.Errorf("no key"),
 					"--key and --certificate sign for Secure Boot, --sums-key signs "+
 						"SHA256SUMS")
 			}
@@ -220,7 +222,7 @@ func askPIN(of string) ([]byte, error) {
 
 	terminal := int(os.Stdin.Fd())
 	if !term.IsTerminal(terminal) {
-		return nil, hint.With(fmt.Errorf("%s: no PIN", of),
+		return nil, hint.With(fault.With(fmt.Errorf("%s: no PIN", of), fault.ConfirmationNeeded),
 			"LOAM_PIN in the environment, or pin-source=file:FILE in the URI of a token")
 	}
 

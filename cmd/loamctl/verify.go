@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/image"
 	"github.com/loam-os/loam/image/inspect"
 	"github.com/loam-os/loam/image/openpgp"
@@ -28,10 +29,13 @@ func verifyCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			m, err := verify.Build(args[0])
 			if errors.Is(err, fs.ErrNotExist) {
-				return hint.With(err,
+				return hint.With(fault.With(err, fault.NotABuild),
 					"DIR is the directory of a build, such as build/amd64-cloud")
 			}
 
+			if fault.Of(err) == fault.Failed {
+				return fault.With(err, fault.BuildDamaged)
+			}
 			if err != nil {
 				return err
 			}

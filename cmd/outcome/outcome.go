@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -89,6 +90,10 @@ type report struct {
 // place of a missing one.
 func (u User) describe(err error) report {
 	code := fault.Of(err)
+	if code == fault.Failed && errors.Is(err, exec.ErrNotFound) {
+		code = fault.ToolMissing
+	}
+
 	r := report{
 		Code:    code,
 		Class:   code.Class(),

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -93,6 +94,14 @@ func TestErrorOfACommand(t *testing.T) {
 			args:   "apply a",
 			err:    fs.ErrPermission,
 			want:   "loam: permission denied\ncode: not-permitted\n",
+			status: 3,
+		},
+		{
+			name: "a program that is not there",
+			args: "apply a",
+			err:  &exec.Error{Name: "qemu-img", Err: exec.ErrNotFound},
+			want: "loam: exec: \"qemu-img\": executable file not found in $PATH\n" +
+				"hint: install the package that has it\ncode: tool-missing\n",
 			status: 3,
 		},
 		{

@@ -12,6 +12,7 @@ const (
 	ContentMissing     Code = "content-missing"
 	ConfirmationNeeded Code = "confirmation-needed"
 	NotABuild          Code = "not-a-build"
+	BuildDamaged       Code = "build-damaged"
 	NotAnImage         Code = "not-an-image"
 	NotARepository     Code = "not-a-repository"
 	KeyUnfit           Code = "key-unfit"
@@ -26,6 +27,10 @@ const (
 const (
 	Busy             Code = "change-under-way"
 	Held             Code = "held"
+	NotHeld          Code = "not-held"
+	AlreadyCurrent   Code = "already-current"
+	NoSource         Code = "no-source"
+	InReset          Code = "in-reset"
 	NoSuchGeneration Code = "no-such-generation"
 	NothingBefore    Code = "nothing-to-go-back-to"
 	NothingOnTrial   Code = "nothing-on-trial"
@@ -82,6 +87,9 @@ const (
 	AgentNotRunning       Code = "agent-not-running"
 	AgentRestarting       Code = "agent-restarting"
 	RepositoryUnreachable Code = "repository-unreachable"
+	RegistryUnreachable   Code = "registry-unreachable"
+	RegistryRefuses       Code = "registry-refuses"
+	RuntimeUnreachable    Code = "runtime-unreachable"
 	NameNotFound          Code = "name-not-found"
 	ServerUnreachable     Code = "server-unreachable"
 	CertificateNotTrusted Code = "certificate-not-trusted"
@@ -143,6 +151,10 @@ func Table() []Fault {
 			"`loamctl build --out DIR` makes one",
 		},
 		{
+			BuildDamaged, ClassRefused, "A file of a build is not as its manifest says.",
+			"copy or build it again",
+		},
+		{
 			NotAnImage, ClassRefused, "A file is not a disk image of Loam.",
 			"take a disk image of a build, such as disk.raw",
 		},
@@ -185,6 +197,21 @@ func Table() []Fault {
 			"The generation, or the configuration of the source, is held because it made the node " +
 				"worse, or because an operator went back from it.",
 			"`loam history` says why; `loam rollback --held N` takes it nevertheless",
+		},
+		{
+			NotHeld, ClassRefused, "The generation is not held.", "`loam rollback N`, without --held",
+		},
+		{
+			AlreadyCurrent, ClassRefused, "The generation is the current one.",
+			"`loam history` lists the others",
+		},
+		{
+			NoSource, ClassRefused, "The node has no source of configuration.",
+			"`loam apply FILE`, or a source in machine.yaml",
+		},
+		{
+			InReset, ClassRefused, "The node is being reset, or has been.",
+			"`loam apply` ends it",
 		},
 		{
 			NoSuchGeneration, ClassRefused, "The node has no generation of this number or name.",
@@ -297,6 +324,18 @@ func Table() []Fault {
 		{
 			RepositoryUnreachable, ClassUnreachable, "The repository of releases does not answer.",
 			"check the URL and the server; the next try goes on where this one stopped",
+		},
+		{
+			RegistryUnreachable, ClassUnreachable, "A registry of images does not answer.",
+			"check its name and the network; the agent retries by itself",
+		},
+		{
+			RegistryRefuses, ClassRefused, "A registry gives an image only to those with a login.",
+			"let it be pulled without, or through a mirror",
+		},
+		{
+			RuntimeUnreachable, ClassUnreachable, "containerd does not answer.",
+			"systemctl status containerd",
 		},
 		{
 			NameNotFound, ClassUnreachable, "The name of a server has no address.",

@@ -23,6 +23,7 @@ import (
 	"github.com/loam-os/loam/firmware/osrelease"
 	"github.com/loam-os/loam/firmware/uki"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/image/manifest"
 	"github.com/loam-os/loam/image/sbom"
 	"github.com/loam-os/loam/partitions"
@@ -129,7 +130,8 @@ func Read(r io.ReaderAt, size int64) (Image, error) {
 	table, err := gpt.Find(r, size)
 	if err != nil {
 		return Image{}, hint.With(
-			fmt.Errorf("neither a UKI nor a disk with a GUID partition table: %w", err),
+			fault.With(fmt.Errorf("neither a UKI nor a disk with a GUID partition table: %w", err),
+				fault.NotAnImage),
 			"name a disk image (raw, packed, qcow2), a UKI, or the directory of a build")
 	}
 

@@ -14,6 +14,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/image/qcow2"
 	"github.com/loam-os/loam/partitions/sparse"
 )
@@ -100,7 +101,8 @@ func imageIn(name string) (string, error) {
 		return strings.HasSuffix(file, ".usb.raw")
 	})
 	if err == nil && len(found) != 1 {
-		err = hint.With(fmt.Errorf("%s: %d files *.raw, want one", name, len(found)),
+		err = hint.With(fault.With(fmt.Errorf("%s: %d files *.raw, want one", name, len(found)),
+			fault.NotAnImage),
 			"name the image itself")
 	}
 
@@ -118,7 +120,7 @@ const zstdMagic = "\x28\xb5\x2f\xfd"
 func (s *Source) look(f *os.File) (err error) {
 	start := make([]byte, 4)
 	if _, err := io.ReadFull(f, start); err != nil {
-		return fmt.Errorf("too short for an image: %w", err)
+		return fault.With(fmt.Errorf("too short for an image: %w", err), fault.NotAnImage)
 	}
 
 	switch {
@@ -164,7 +166,7 @@ func (s *Source) unpack(f *os.File) error {
 
 	s.Size, err = sparse.Write(raw, z)
 	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return hint.With(errors.New("the packed data is cut off"),
+		return hint.With(fault.With(errors.New("the packed data is cut off"), fault.NotAnImage),
 			"get it again, and compare it with SHA256SUMS")
 	}
 

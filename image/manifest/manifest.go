@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // Format is the version of this document's shape.
@@ -107,12 +109,12 @@ func Decode(text []byte) (Manifest, error) {
 
 	var m Manifest
 	if err := dec.Decode(&m); err != nil {
-		return Manifest{}, fmt.Errorf("decode manifest: %w", err)
+		return Manifest{}, fault.With(fmt.Errorf("decode manifest: %w", err), fault.NotABuild)
 	}
 
 	if m.Format != Format {
-		return Manifest{}, fmt.Errorf("decode manifest: format %d, this program knows %d",
-			m.Format, Format)
+		return Manifest{}, fault.With(fmt.Errorf("decode manifest: format %d, this program knows %d",
+			m.Format, Format), fault.NotABuild)
 	}
 
 	return m, nil

@@ -9,8 +9,10 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/loam-os/loam/hint"
 	"github.com/theupdateframework/go-tuf/v2/metadata"
+
+	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // Init makes the metadata of a repository without releases in dir. threshold of
@@ -18,7 +20,8 @@ import (
 func Init(dir string, keys Keys, threshold int, e Expiries, now time.Time) error {
 	_, err := os.Stat(filepath.Join(dir, "metadata/1.root.json"))
 	if !errors.Is(err, fs.ErrNotExist) {
-		return errors.Join(err, fmt.Errorf("repository %s: is one already", dir))
+		return errors.Join(err, fault.With(fmt.Errorf("repository %s: is one already", dir),
+			fault.FileExists))
 	}
 
 	for _, sub := range []string{"metadata", "targets"} {
@@ -121,7 +124,7 @@ func (s signer) root(st state, signers []ed25519.PrivateKey, threshold int) erro
 
 func addKey(root *metadata.RootType, role string, key ed25519.PrivateKey) error {
 	if key == nil {
-		return fmt.Errorf("root.json: no key for %s", role)
+		return fault.With(fmt.Errorf("root.json: no key for %s", role), fault.KeyUnfit)
 	}
 	public, err := metadata.KeyFromPublicKey(key.Public())
 	if err != nil {
@@ -137,7 +140,7 @@ func distinct(keys []ed25519.PrivateKey) ([]ed25519.PrivateKey, error) {
 	seen := map[string]bool{}
 	for _, key := range keys {
 		if key == nil {
-			return nil, errors.New("root.json: a root key is missing")
+			return nil, fault.With(errors.New("root.json: a root key is missing"), fault.KeyUnfit)
 		}
 		if !seen[string(key)] {
 			seen[string(key)] = true
@@ -177,7 +180,8 @@ func enough(root *metadata.Metadata[metadata.RootType], keys []ed25519.PrivateKe
 
 	if n < role.Threshold {
 		return hint.With(
-			fmt.Errorf("root.json: %d of its root keys are here, it takes %d", n, role.Threshold),
+			fault.With(fmt.Errorf("root.json: %d of its root keys are here, it takes %d", n, role.Threshold),
+				fault.KeyUnfit),
 			"put the others beside them")
 	}
 

@@ -7,11 +7,13 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"github.com/loam-os/loam/hint"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // Keys sign a repository. Each is a file of a directory, PKCS#8 in PEM:
@@ -27,7 +29,7 @@ type Keys struct {
 func NewKeys(dir string, roots int) (Keys, error) {
 	if have, err := LoadKeys(dir); err != nil || have.any() {
 		return Keys{}, errors.Join(err,
-			hint.With(fmt.Errorf("keys: %s has some already", dir),
+			hint.With(fault.With(fmt.Errorf("keys: %s has some already", dir), fault.FileExists),
 				"keys are never replaced by new ones; name another directory"))
 	}
 
@@ -105,7 +107,8 @@ func loadKey(file string) (ed25519.PrivateKey, error) {
 
 	block, rest := pem.Decode(text)
 	if block == nil || block.Type != "PRIVATE KEY" || len(strings.TrimSpace(string(rest))) > 0 {
-		return nil, fmt.Errorf("key %s: want one PRIVATE KEY in PEM", file)
+		return nil, fault.With(fmt.Errorf("key %s: want one PRIVATE KEY in PEM", file),
+			fault.KeyUnfit)
 	}
 
 	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
@@ -116,7 +119,7 @@ func loadKey(file string) (ed25519.PrivateKey, error) {
 		return key, nil
 	}
 
-	return nil, fmt.Errorf("key %s: want ed25519", file)
+	return nil, fault.With(fmt.Errorf("key %s: want ed25519", file), fault.KeyUnfit)
 }
 
 func (k Keys) any() bool {

@@ -12,6 +12,7 @@ import (
 	"github.com/theupdateframework/go-tuf/v2/metadata"
 
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/image/repository"
 )
 
@@ -29,7 +30,8 @@ func SignPermit(
 	at := slices.IndexFunc(all, func(r repository.Release) bool { return r.Version == version })
 	if at < 0 {
 		return repository.Permit{}, nil, hint.With(
-			fmt.Errorf("repository %s: no version %q", dir, version),
+			fault.With(fmt.Errorf("repository %s: no version %q", dir, version),
+				fault.NoSuchRelease),
 			"only what is published can be permitted")
 	}
 
@@ -62,7 +64,8 @@ func enveloped(kind string, payload []byte, keys ...ed25519.PrivateKey) ([]byte,
 	e := repository.Envelope{PayloadType: kind, Payload: payload}
 	for _, key := range keys {
 		if key == nil {
-			return nil, errors.New("sign a permit: no such key in the directory of keys")
+			return nil, fault.With(errors.New("sign a permit: no such key in the directory of keys"),
+				fault.KeyUnfit)
 		}
 
 		public, err := metadata.KeyFromPublicKey(key.Public())

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/image/repository"
 )
 
@@ -47,7 +48,8 @@ func sealed[T metadata.Roles](m *metadata.Metadata[T], keys ...ed25519.PrivateKe
 	m.Signatures = nil
 	for _, key := range keys {
 		if key == nil {
-			return nil, errors.New("no such key in the directory of keys")
+			return nil, fault.With(errors.New("no such key in the directory of keys"),
+				fault.KeyUnfit)
 		}
 		by, err := signature.LoadED25519Signer(key)
 		if err != nil {
@@ -129,12 +131,14 @@ func described(text []byte, version int64) *metadata.MetaFiles {
 func Lock(dir string) (unlock func(), err error) {
 	f, err := os.OpenFile(filepath.Join(dir, "metadata", ".lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
-		return nil, hint.With(fmt.Errorf("repository %s: %w", dir, err),
+		return nil, hint.With(fault.With(fmt.Errorf("repository %s: %w", dir, err),
+			fault.NotARepository),
 			"`loamctl bundle BUILD_DIR --init` makes a new repository")
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		f.Close()
-		return nil, fmt.Errorf("repository %s: another process publishes: %w", dir, err)
+		return nil, fault.With(fmt.Errorf("repository %s: another process publishes: %w", dir, err),
+			fault.InUse)
 	}
 	return func() { f.Close() }, nil
 }

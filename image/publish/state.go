@@ -11,6 +11,7 @@ import (
 	"github.com/theupdateframework/go-tuf/v2/metadata"
 
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/image/repository"
 )
 
@@ -65,7 +66,8 @@ const firstRoot = "metadata/1.root.json"
 func read(ctx context.Context, dir string) (*recorder, repository.News, error) {
 	first, err := os.ReadFile(filepath.Join(dir, firstRoot))
 	if err != nil {
-		return nil, repository.News{}, hint.With(fmt.Errorf("repository: %w", err),
+		return nil, repository.News{}, hint.With(fault.With(fmt.Errorf("repository: %w", err),
+			fault.NotARepository),
 			"`loamctl bundle BUILD_DIR --init` makes a new repository")
 	}
 

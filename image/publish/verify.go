@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/image/repository"
 	"github.com/loam-os/loam/partitions"
@@ -83,7 +84,8 @@ func verify(ctx context.Context, dir string) (repository.News, []File, error) {
 
 // damaged says which repository has the faults.
 func damaged(dir string, faults error) error {
-	return hint.With(fmt.Errorf("repository %s is damaged:\n%w", dir, faults),
+	return hint.With(fault.With(fmt.Errorf("repository %s is damaged:\n%w", dir, faults),
+		fault.RepositoryDamaged),
 		"`loamctl publish` of an intact copy repairs it, "+
 			"and so does `loamctl bundle` of the build")
 }

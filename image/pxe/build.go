@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/image/manifest"
 )
 
@@ -46,12 +47,14 @@ func Open(dir string) (*Build, error) {
 	const makes = "loamctl build --out %s makes one"
 	text, err := os.ReadFile(filepath.Join(dir, "manifest.json"))
 	if err != nil {
-		return nil, hint.With(fmt.Errorf("%s is no build: %w", dir, err), makes, dir)
+		return nil, hint.With(fault.With(fmt.Errorf("%s is no build: %w", dir, err),
+			fault.NotABuild), makes, dir)
 	}
 
 	m, err := manifest.Decode(text)
 	if err != nil {
-		return nil, hint.With(fmt.Errorf("%s: %w", dir, err), makes, dir)
+		return nil, hint.With(fault.With(fmt.Errorf("%s: %w", dir, err),
+			fault.NotABuild), makes, dir)
 	}
 
 	b := &Build{manifest: m, files: map[string]File{}}
@@ -72,7 +75,9 @@ func Open(dir string) (*Build, error) {
 func open(dir string, m manifest.Manifest, end string) (File, error) {
 	want, ok := m.Output(end)
 	if !ok || !filepath.IsLocal(want.Name) {
-		return File{}, fmt.Errorf("has no file *%s, which machines boot from the network by", end)
+		return File{}, fault.With(
+			fmt.Errorf("has no file *%s, which machines boot from the network by", end),
+			fault.NotABuild)
 	}
 
 	f, err := os.Open(filepath.Join(dir, want.Name))
@@ -93,7 +98,8 @@ func check(f *os.File, want manifest.File) error {
 		return fmt.Errorf("read %s: %w", want.Name, err)
 	}
 	if n != want.Size || hex.EncodeToString(h.Sum(nil)) != want.SHA256 {
-		return fmt.Errorf("%s is not the file that manifest.json is of", want.Name)
+		return fault.With(fmt.Errorf("%s is not the file that manifest.json is of", want.Name),
+			fault.BuildDamaged)
 	}
 
 	return nil

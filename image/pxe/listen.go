@@ -8,8 +8,10 @@ import (
 	"net/netip"
 	"syscall"
 
-	"github.com/loam-os/loam/hint"
 	"golang.org/x/sys/unix"
+
+	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // interfaceOf is the name of the network device that has the address.
@@ -31,7 +33,8 @@ func interfaceOf(address netip.Addr) (string, error) {
 		}
 	}
 
-	return "", hint.With(fmt.Errorf("%s is the address of no network device here", address),
+	return "", hint.With(fault.With(fmt.Errorf("%s is the address of no network device here", address),
+		fault.AddressNotFree),
 		"ip address shows which there are")
 }
 

@@ -54,10 +54,10 @@ var (
 	// others.
 	ErrRange = fault.With(errors.New("not the bytes asked for"), fault.RepositoryDamaged)
 	// ErrStalled: no byte came for 15 seconds.
-	ErrStalled = errors.New("no byte for 15 s")
+	ErrStalled = fault.With(errors.New("no byte for 15 s"), fault.RepositoryUnreachable)
 	// ErrSlow: less came than the slowest line brings that an update is worth
 	// waiting for.
-	ErrSlow = errors.New("less than 4 KiB/s for a minute")
+	ErrSlow = fault.With(errors.New("less than 4 KiB/s for a minute"), fault.RepositoryUnreachable)
 )
 
 // Option of Open.

@@ -10,6 +10,7 @@ import (
 	"github.com/loam-os/loam/firmware/pkcs7"
 	"github.com/loam-os/loam/firmware/secureboot"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/image/esp"
 )
 
@@ -62,8 +63,8 @@ func (k Keys) check(program []byte) error {
 
 	if err := (secureboot.State{On: true, Allowed: allowed}).Check(im); err != nil {
 		return hint.With(
-			fmt.Errorf("a machine with this db.auth enrolled would not start the signed "+
-				"programs: %w", err),
+			fault.With(fmt.Errorf("a machine with this db.auth enrolled would not start the signed "+
+				"programs: %w", err), fault.KeyUnfit),
 			"make another with `loamctl keys --db` and the signing certificate",
 		)
 	}

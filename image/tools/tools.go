@@ -27,6 +27,7 @@ import (
 	"syscall"
 
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/image/cache"
 	"github.com/loam-os/loam/image/lock"
 )
@@ -35,7 +36,7 @@ import (
 const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 // ErrNotRoot says that only root can make trees whose files belong to root.
-var ErrNotRoot = hint.With(errors.New("only root can build a tree"),
+var ErrNotRoot = hint.With(fault.With(errors.New("only root can build a tree"), fault.NotPermitted),
 	"run the same command with sudo")
 
 // Env is what a tools tree is made from.

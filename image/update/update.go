@@ -13,6 +13,7 @@ import (
 
 	"github.com/loam-os/loam/firmware/authenticode"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/image"
 	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/image/manifest"
@@ -90,7 +91,8 @@ func read(
 	pack, ok := m.Output(image.PackSuffix)
 	if !ok {
 		return b, nil, hint.With(
-			fmt.Errorf("%s: no file *%s", image.ManifestName, image.PackSuffix),
+			fault.With(fmt.Errorf("%s: no file *%s", image.ManifestName, image.PackSuffix),
+				fault.NotABuild),
 			"build it again: older builds have no update bundle")
 	}
 

@@ -14,6 +14,16 @@ func TestErrorsPageHasEveryHintOfTheCode(t *testing.T) {
 	Golden(t, "../..", "docs/reference/errors.md", ErrorsPage(p.Messages()))
 }
 
+func TestEveryCodeIsUsed(t *testing.T) {
+	p, err := Load("../..", "./hint/...", "./agent/...", "./cmd/...", "./image/...", "./firmware/...")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range p.UnusedCodes() {
+		t.Errorf("no error has the code fault.%s", name)
+	}
+}
+
 func TestMessagesOfEveryFormAreFound(t *testing.T) {
 	p, err := Load(".", "./testdata/messages")
 	if err != nil {

@@ -22,6 +22,7 @@ import (
 	"oras.land/oras-go/v2/registry/remote/retry"
 
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/image/publish"
 	"github.com/loam-os/loam/image/repository"
 )
@@ -49,7 +50,8 @@ func To(
 	}
 
 	if !registry && strings.Contains(to, "://") {
-		return hint.With(fmt.Errorf("%s: want a directory, or oci://HOST/NAME:TAG", to),
+		return hint.With(fault.With(fmt.Errorf("%s: want a directory, or oci://HOST/NAME:TAG", to),
+			fault.Usage),
 			"a web server needs the directory only: loamctl serve")
 	}
 
