@@ -1,0 +1,56 @@
+// Package journal reads the log of units with journalctl(1): libsystemd, which can
+// read journal files, needs cgo.
+package journal
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// readTimeout bounds a read. A journal on a disk that fails must not stop its
+// reader.
+const readTimeout = 2 * time.Second
+
+// maxLine is the longest line that Last returns, in bytes.
+const maxLine = 200
+
+// Last returns the last line that the processes of a unit have logged in this
+// boot, and not more than age ago. It returns "" if there is none, or if the
+// journal cannot be read.
+func Last(ctx context.Context, unit string, age time.Duration) string {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+
+	// What systemd itself logs about the unit is in its state already.
+	out, err := exec.CommandContext(ctx, "journalctl", "--quiet", "--no-pager", "--boot",
+		"--output=cat", "--lines=1", since(age), "_SYSTEMD_UNIT="+unit).Output()
+	if err != nil {
+		return ""
+	}
+	return firstLine(string(out))
+}
+
+// since returns the argument for entries that are at most age old, in whole
+// seconds.
+func since(age time.Duration) string {
+	return fmt.Sprintf("--since=-%ds", int64((age+time.Second-1)/time.Second))
+}
+
+// firstLine returns the first line of an entry without what a terminal may take
+// for a command, and cuts it off where it is too long.
+func firstLine(entry string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(entry), "\n")
+	line = strings.Map(func(r rune) rune {
+		if r < ' ' || r == '\x7f' {
+			return ' '
+		}
+		return r
+	}, line)
+	if len(line) > maxLine {
+		line = strings.ToValidUTF8(line[:maxLine], "") + "..."
+	}
+	return line
+}
