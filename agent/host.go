@@ -9,6 +9,7 @@ import (
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/decode"
 	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/journal"
 	"github.com/loam-os/loam/agent/metrics"
 	"github.com/loam-os/loam/agent/probe"
 	"github.com/loam-os/loam/agent/status"
@@ -44,6 +45,11 @@ func (h host) Publish(s status.Status, news bool) {
 
 // Reach implements [loop.Host].
 func (h host) Reach(ctx context.Context, p config.Probe) error { return probe.Reach(ctx, p) }
+
+// LastLine implements [loop.Host].
+func (h host) LastLine(ctx context.Context, unit string, age time.Duration) string {
+	return journal.Last(ctx, unit, age)
+}
 
 // Proven releases the images that were pulled for the change.
 func (h host) Proven(ctx context.Context) { h.pulled.Release(ctx, h.node.Log) }

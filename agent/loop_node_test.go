@@ -67,6 +67,8 @@ func (testHost) Reach(context.Context, config.Probe) error { return nil }
 func (testHost) Proven(context.Context)                    {}
 func (h testHost) End(why error)                           { h.end(why) }
 
+func (testHost) LastLine(context.Context, string, time.Duration) string { return "" }
+
 func (h testHost) Uptime() time.Duration { return time.Since(h.start) + time.Second }
 
 func (h testHost) Publish(s status.Status, news bool) {

@@ -292,8 +292,13 @@ func (s State) applies(held *apply.Held, err error) (State, bool) {
 		if held.Unit != "" {
 			advice = "journalctl -u " + held.Unit + "; " + advice
 		}
+		what := "configuration " + held.Digest
+		if held.Generation != "" {
+			what = "generation " + held.Generation
+		}
 		s.Faults = s.Faults.refused(status.Reverted, &status.Error{
-			Problem: "configuration " + held.Digest + " was taken back: " + held.Why,
+			Unit:    held.Unit,
+			Problem: what + " was taken back: " + held.Why,
 			Hint:    advice,
 			Code:    fault.TakenBack,
 		})

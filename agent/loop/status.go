@@ -133,12 +133,12 @@ func (c Current) failure() *status.Error {
 			continue
 		}
 		if well, _ := health.Well(c.want(s.Name), s); !well {
+			problem := fmt.Sprintf("unit %s failed: %s, exit code %d", s.Name, s.Result, s.ExitCode)
 			return &status.Error{
-				Unit: s.Name,
-				Problem: fmt.Sprintf("unit %s failed: %s, exit code %d",
-					s.Name, s.Result, s.ExitCode),
-				Hint: "journalctl -u " + s.Name,
-				Code: fault.UnitFailed,
+				Unit:    s.Name,
+				Problem: c.Quote.of(s).after(problem),
+				Hint:    "journalctl -u " + s.Name,
+				Code:    fault.UnitFailed,
 			}
 		}
 	}

@@ -113,7 +113,7 @@ func TestTheClusterHearsOfAConfigurationThatIsNotRun(t *testing.T) {
 	t.Run("a document that was withdrawn", func(t *testing.T) {
 		w.says(osc("bad"))
 		w.tellsOf("OSCReverted",
-			"Warning configuration ", " was taken back: unit a.service failed: exit-code, "+
+			"Warning generation ", " was taken back: unit a.service failed: exit-code, "+
 				"exit code 3; "+
 				"hint: journalctl -u a.service; change it, or try it again with `loam apply`")
 
