@@ -140,6 +140,9 @@ func (h host) Publish(s status.Status, _ bool) { _ = status.Write(h.published, s
 // Reach implements [loop.Host].
 func (host) Reach(context.Context, config.Probe) error { return nil }
 
+// LastLine implements [loop.Host].
+func (host) LastLine(context.Context, string, time.Duration) string { return "" }
+
 // Proven implements [loop.Host].
 func (host) Proven(context.Context) {}
 
