@@ -1,13 +1,13 @@
 package show
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/loam-os/loam/agent/apply"
-	"github.com/loam-os/loam/agent/generation"
 )
 
 // History is the history of a node's generations.
@@ -27,9 +27,38 @@ type History struct {
 	Held []apply.Held `json:"held,omitempty"`
 }
 
+// MarshalJSON implements [json.Marshaler]: durations are text, such as "1m30s".
+func (h History) MarshalJSON() ([]byte, error) {
+	type plain History
+	type record struct {
+		apply.Record
+		Took string `json:"took"`
+	}
+
+	var records []record
+	for _, r := range h.Records {
+		records = append(records, record{r, r.Took.String()})
+	}
+	return json.Marshal(struct {
+		plain
+		Records []record `json:"records,omitempty"`
+	}{plain(h), records})
+}
+
 // Pending is a change under way.
 type Pending struct {
-	generation.Journal
+	// To names its generation, From the one before; "" for the first. Good is the
+	// generation to go back to.
+	To   string `json:"to"`
+	From string `json:"from,omitempty"`
+	Good string `json:"good,omitempty"`
+
+	// Began is when it began, Until the end of a trial that was not confirmed.
+	Began time.Time `json:"began"`
+	Until time.Time `json:"until,omitzero"`
+
+	// Back is why this change goes back to an earlier generation.
+	Back string `json:"back,omitempty"`
 
 	// Source is the document that it comes from.
 	Source string `json:"source,omitempty"`
@@ -134,14 +163,14 @@ func (t *historyTable) pending() {
 	switch {
 	case p.Back != "":
 		t.note("back from " + p.From + ": " + p.Back)
-	case p.Try != nil:
-		t.note("on trial until " + t.time(p.Try.Until) + ": `loam confirm` keeps it, " +
+	case !p.Until.IsZero():
+		t.note("on trial until " + t.time(p.Until) + ": `loam confirm` keeps it, " +
 			"`loam rollback` ends it")
 	}
 
 	if p.Waits != "" {
 		t.note(p.Waits)
-	} else if p.Back == "" && p.Try == nil {
+	} else if p.Back == "" && p.Until.IsZero() {
 		t.note("its units have to prove themselves")
 	}
 }

@@ -16,50 +16,42 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func TestPendingRow(t *testing.T) {
 	const row = "* 000002-b             2026-03-01 12:00 UTC  pending           b.yaml\n"
-	change := generation.Journal{From: "000001-a", To: "000002-b", Began: noon}
-	with := func(edit func(*generation.Journal)) generation.Journal {
-		j := change
-		edit(&j)
-		return j
+	change := Pending{From: "000001-a", To: "000002-b", Began: noon, Source: "b.yaml"}
+	with := func(edit func(*Pending)) Pending {
+		p := change
+		edit(&p)
+		return p
 	}
 
 	tests := []struct {
 		name    string
-		journal generation.Journal
-		waits   string
+		pending Pending
 		want    string
 	}{
 		{
 			"watched, and the agent is silent",
 			change,
-			"",
 			row + "    its units have to prove themselves\n",
 		},
 		{
 			"watched, with what the agent says",
-			change,
-			"a.service is down",
+			with(func(p *Pending) { p.Waits = "a.service is down" }),
 			row + "    a.service is down\n",
 		},
 		{
 			"on trial",
-			with(func(j *generation.Journal) {
-				j.Try = &generation.Try{Until: noon.Add(5 * time.Minute)}
-			}),
-			"",
+			with(func(p *Pending) { p.Until = noon.Add(5 * time.Minute) }),
 			row + "    on trial until 2026-03-01 12:05 UTC: `loam confirm` keeps it, " +
 				"`loam rollback` ends it\n",
 		},
 		{
 			"on the way back",
-			with(func(j *generation.Journal) { j.Back = "a.service failed" }),
-			"",
+			with(func(p *Pending) { p.Back = "a.service failed" }),
 			row + "    back from 000001-a: a.service failed\n",
 		},
 		{
 			"a journal that cannot be read",
-			generation.Journal{},
-			"",
+			Pending{},
 			"    a change is under way, whose journal cannot be read\n",
 		},
 	}
@@ -69,7 +61,7 @@ func TestPendingRow(t *testing.T) {
 			h := History{
 				Current: "000002-b",
 				Kept:    []string{"000002-b"},
-				Pending: &Pending{tt.journal, "b.yaml", tt.waits},
+				Pending: &tt.pending,
 			}
 			got := h.Text(time.UTC)
 			if !strings.Contains(got, tt.want) {

@@ -31,7 +31,8 @@ const (
 	Failed Phase = "failed"
 )
 
-// Status is the state of one node. Durations are nanoseconds in JSON.
+// Status is the state of one node. In JSON, times are as in RFC 3339, and durations
+// are text such as "1m30s".
 type Status struct {
 	Phase Phase  `json:"phase"`
 	Error *Error `json:"error,omitempty"`
@@ -356,7 +357,7 @@ type Drill struct {
 	// Boots is the number of failed boots, Took the time from the restart to
 	// the end of the fallback.
 	Boots int           `json:"boots,omitempty"`
-	Took  time.Duration `json:"took,omitempty"` // nanoseconds
+	Took  time.Duration `json:"took,omitempty"`
 
 	// Problem is why the drill failed, "" if it succeeded.
 	Problem string `json:"problem,omitempty"`

@@ -69,7 +69,16 @@ func historyOf(node *offline.Node) (h show.History, err error) {
 		return h, err
 	}
 
-	h.Pending = &show.Pending{Journal: journal}
+	h.Pending = &show.Pending{
+		To:    journal.To,
+		From:  journal.From,
+		Good:  journal.Good,
+		Began: journal.Began,
+		Back:  journal.Back,
+	}
+	if journal.Try != nil {
+		h.Pending.Until = journal.Try.Until
+	}
 	if m, err := state.Load(journal.To); err == nil {
 		h.Pending.Source = m.Source
 	}

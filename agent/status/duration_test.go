@@ -1,0 +1,88 @@
+package status
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// full returns a status with a value in every field.
+func full() Status {
+	var s Status
+	fill(reflect.ValueOf(&s).Elem())
+	return s
+}
+
+func fill(v reflect.Value) {
+	switch {
+	case v.Type() == reflect.TypeFor[time.Time]():
+		v.Set(reflect.ValueOf(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)))
+	case v.Type() == reflect.TypeFor[time.Duration]():
+		v.SetInt(int64(90500 * time.Millisecond))
+	case v.Kind() == reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem())
+	case v.Kind() == reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0))
+	case v.Kind() == reflect.Struct:
+		for i := range v.NumField() {
+			fill(v.Field(i))
+		}
+	case v.Kind() == reflect.String:
+		v.SetString("x")
+	case v.Kind() == reflect.Bool:
+		v.SetBool(true)
+	case v.CanInt():
+		v.SetInt(7)
+	}
+}
+
+func TestJSONKeepsEveryField(t *testing.T) {
+	want := full()
+	text, err := json.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("after JSON (-want +got):\n%s", diff)
+	}
+}
+
+func TestDurationsAreTextInJSON(t *testing.T) {
+	text, err := json.Marshal(full())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(text), "90500000000") {
+		t.Errorf("nanoseconds in %s", text)
+	}
+
+	empty, err := json.Marshal(Status{Units: []Unit{{}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, absent := range []string{"since", "appliedAt", "drift"} {
+		if strings.Contains(string(empty), absent) {
+			t.Errorf("%s without a value in %s", absent, empty)
+		}
+	}
+}
+
+func TestDurationsOfEarlierVersionsAreRead(t *testing.T) {
+	s, err := Parse([]byte(`{"uptime": 1500000000, "units": [{"since": 2000000000}]}`))
+	if err != nil || s.Uptime != 1500*time.Millisecond || s.Units[0].Since != 2*time.Second {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if _, err := Parse([]byte(`{"uptime": "soon"}`)); err == nil {
+		t.Error("no error for a duration that is none")
+	}
+}
