@@ -32,14 +32,14 @@ func (h host) Alive() error { return unit.Alive() }
 // Uptime implements [loop.Host].
 func (h host) Uptime() time.Duration { return h.node.Uptime() }
 
-// Publish writes the status for `loam status` and shows news on the consoles.
+// Publish writes the status for `loam status` and shows it on the consoles.
 func (h host) Publish(s status.Status, news bool) {
 	s.AgentRSS = metrics.Resident()
 	if err := status.Write(durable.New(h.node.root, nil), s); err != nil {
 		h.node.Log.Error("write the status", zap.Error(err))
 	}
-	if news && h.node.Consoles != nil {
-		h.node.Consoles.Show(s)
+	if h.node.Consoles != nil {
+		h.node.Consoles.Show(s, news)
 	}
 }
 

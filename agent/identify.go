@@ -77,6 +77,7 @@ func (n *node) inReset(text []byte) bool {
 // to come from, which data volume the node has, and which cluster it is part
 // of.
 func (n *node) configure(ctx context.Context, places source.Env) {
+	n.status.Repository = n.machine.Upgrade.Repository
 	if n.machine.Contents.Directory != nil {
 		n.status.Contents = n.machine.Contents.Directory.Path
 	}

@@ -228,7 +228,7 @@ func (n networked) await(what string, right func(status.Status) bool) {
 			return
 		}
 		if time.Since(start) > 30*time.Second {
-			n.t.Fatalf("%s: not so, but\n%s", what, now.Table(120, 0))
+			n.t.Fatalf("%s: not so, but\n%s", what, now.Table(status.View{Width: 120}))
 		}
 	}
 }

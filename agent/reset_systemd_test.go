@@ -73,7 +73,7 @@ func resetUnderSystemd(t *testing.T, c *container.Container) {
 		return s.Reset != nil &&
 			s.Reset.Done
 	})
-	t.Logf("\n%s", after.Table(79, 0))
+	t.Logf("\n%s", after.Table(status.View{Width: 79}))
 	isReset(t, root, systemd)
 	if err := systemd.Restart(t.Context(), "loam-agent.service"); err != nil {
 		t.Fatal(err)

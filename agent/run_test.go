@@ -122,7 +122,7 @@ func underSystemd(t *testing.T, c *container.Container) {
 		first.ImageVersion != "0.1.0" {
 		t.Errorf("first status: %+v", first)
 	}
-	t.Logf("\n%s%s", first.Table(79, 0), first.AppliedLine())
+	t.Logf("\n%s%s", first.Table(status.View{Width: 79}), first.AppliedLine())
 
 	write(t, root, "srv/config.yaml", strings.Replace(document1, "one", "two", 1))
 	second := screen.await(t, c, func(s status.Status) bool {
@@ -143,7 +143,7 @@ func underSystemd(t *testing.T, c *container.Container) {
 	if bad.Generation == second.Generation || bad.Error == nil || bad.Error.Path != "spec.unit" {
 		t.Errorf("with an unknown field: %+v, error %+v", bad, bad.Error)
 	}
-	t.Logf("\n%s", bad.Table(79, 0))
+	t.Logf("\n%s", bad.Table(status.View{Width: 79}))
 
 	if err := root.Remove("srv/config.yaml"); err != nil {
 		t.Fatal(err)

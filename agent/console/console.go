@@ -1,10 +1,16 @@
-// Package console prints the node's status on the kernel's consoles.
+// Package console shows the node's status on the kernel's consoles. A screen has a
+// page that is drawn again in place whenever the status changes. A serial line,
+// which may be a log, gets the page only when something changed that an operator
+// cares about.
 package console
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -14,15 +20,26 @@ import (
 	"github.com/loam-os/loam/agent/status"
 )
 
-// Printer prints on all consoles. A console that accepts no text, such as a serial
-// port without a UART, costs writeTimeout for each print and nothing else.
+// Printer shows the status on all consoles. A console that accepts no text, such as
+// a serial port without a UART, costs writeTimeout for each page and nothing else.
 type Printer struct {
-	// files stay open: the last close of a serial port waits for its output to
-	// drain, for 30 s on a dead port (tty_port_close_start in
-	// drivers/tty/tty_port.c).
-	files []*os.File
+	// Now returns the time of day; [time.Now] if it is nil.
+	Now func() time.Time
+
+	consoles []console
 	// announced is the generation whose applied line has been printed.
 	announced string
+}
+
+// console is one of the kernel's consoles.
+type console struct {
+	// file stays open: the last close of a serial port waits for its output to
+	// drain, for 30 s on a dead port (tty_port_close_start in
+	// drivers/tty/tty_port.c).
+	file *os.File
+	// terminal is its name, such as ttyS0.
+	terminal string
+	isScreen bool
 }
 
 const (
@@ -33,6 +50,9 @@ const (
 
 	writeTimeout = time.Second
 )
+
+// screen is the name of a virtual terminal of the kernel (vt(4)).
+var screen = regexp.MustCompile(`^tty[0-9]+$`)
 
 // Open opens the consoles in the directory dev that the file active names, which is
 // /sys/class/tty/console/active on a node. It leaves out a console that cannot be
@@ -45,12 +65,25 @@ func Open(dev, active string) (*Printer, error) {
 
 	p := &Printer{}
 	for name := range strings.FieldsSeq(string(text)) {
-		flags := os.O_WRONLY | syscall.O_NOCTTY | syscall.O_NONBLOCK
-		if f, err := os.OpenFile(filepath.Join(dev, name), flags, 0); err == nil {
-			p.files = append(p.files, f)
+		if c, err := open(dev, name); err == nil {
+			p.consoles = append(p.consoles, c)
 		}
 	}
 	return p, nil
+}
+
+// open opens a console. tty0 stands for the terminal that is in front. The page is
+// on the first one, so that it does not disturb a shell on another.
+func open(dev, name string) (console, error) {
+	const flags = os.O_WRONLY | syscall.O_NOCTTY | syscall.O_NONBLOCK
+	if name == "tty0" {
+		f, err := os.OpenFile(filepath.Join(dev, "tty1"), flags, 0)
+		if !errors.Is(err, os.ErrNotExist) {
+			return console{f, "tty1", true}, err
+		}
+	}
+	f, err := os.OpenFile(filepath.Join(dev, name), flags, 0)
+	return console{f, name, screen.MatchString(name)}, err
 }
 
 // Announced must be called before Show with the generation whose applied line
@@ -58,20 +91,70 @@ func Open(dev, active string) (*Printer, error) {
 // repeat it.
 func (p *Printer) Announced(generation string) { p.announced = generation }
 
-// Show prints the status as a table, and once for each generation that is applied
-// the line that says so.
-func (p *Printer) Show(s status.Status) {
-	text := s.Table(width, lines)
-	if s.IsApplied() && s.Generation != p.announced {
-		p.announced = s.Generation
-		text += s.AppliedLine() + "\n"
+// Show draws the status on screens. If it is news, Show also prints it on all other
+// consoles, and once for each generation that is applied the line that says so.
+func (p *Printer) Show(s status.Status, news bool) {
+	now := time.Now
+	if p.Now != nil {
+		now = p.Now
 	}
 
-	// A terminal in raw mode does not return the carriage by itself.
-	text = "\r\n" + strings.ReplaceAll(text, "\n", "\r\n")
-	for _, f := range p.files {
-		write(f, text)
+	var printed string
+	if news {
+		printed = "\n" + s.Table(status.View{Width: width, Lines: lines, Now: now()})
+		if s.IsApplied() && s.Generation != p.announced {
+			p.announced = s.Generation
+			printed += s.AppliedLine() + "\n"
+		}
 	}
+
+	for _, c := range p.consoles {
+		switch {
+		case c.isScreen && !hasShell(s, c.terminal):
+			write(c.file, c.page(s, now()))
+		case news:
+			// A terminal in raw mode does not return the carriage by itself.
+			write(c.file, strings.ReplaceAll(printed, "\n", "\r\n"))
+		}
+	}
+}
+
+// hasShell reports whether a debug shell is open on a terminal. Its operator does
+// not want a page drawn over what he does.
+func hasShell(s status.Status, terminal string) bool {
+	return slices.Contains(s.DebugShells, terminal)
+}
+
+// Sequences of console_codes(4): to the first column of the first line, erase the
+// rest of the line, and erase the rest of the screen.
+const (
+	home      = "\x1b[H"
+	eraseLine = "\x1b[K"
+	eraseRest = "\x1b[J"
+)
+
+// page returns what draws the status over the whole screen, whatever is on it. The
+// last line stays empty, so that nothing scrolls.
+func (c console) page(s status.Status, now time.Time) string {
+	columns, rows := c.size()
+	text := s.Table(status.View{Width: columns - 1, Lines: rows - 1, Now: now})
+	return home + strings.ReplaceAll(text, "\n", eraseLine+"\r\n") + eraseRest
+}
+
+// size returns the size of the screen, 80x25 if it is not known.
+func (c console) size() (columns, rows int) {
+	columns, rows = 80, 25
+	raw, err := c.file.SyscallConn()
+	if err != nil {
+		return columns, rows
+	}
+	_ = raw.Control(func(fd uintptr) {
+		size, err := unix.IoctlGetWinsize(int(fd), unix.TIOCGWINSZ)
+		if err == nil && size.Col >= 80 && size.Row >= 25 {
+			columns, rows = int(size.Col), int(size.Row)
+		}
+	})
+	return columns, rows
 }
 
 func write(f *os.File, text string) {

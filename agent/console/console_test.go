@@ -53,7 +53,7 @@ func TestShowPrintsTheAppliedLineOncePerGeneration(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
-			for name, text := range map[string]string{"active": "absent tty0\n", "tty0": ""} {
+			for name, text := range map[string]string{"active": "absent ttyS0\n", "ttyS0": ""} {
 				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 					t.Fatal(err)
 				}
@@ -66,11 +66,11 @@ func TestShowPrintsTheAppliedLineOncePerGeneration(t *testing.T) {
 			p.Announced(tt.announced)
 			lines := map[string]bool{}
 			for _, s := range tt.shown {
-				p.Show(s)
+				p.Show(s, true)
 				lines[s.AppliedLine()] = true
 			}
 
-			text, err := os.ReadFile(filepath.Join(dir, "tty0"))
+			text, err := os.ReadFile(filepath.Join(dir, "ttyS0"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -93,5 +93,65 @@ func TestOpenWithoutAListOfConsolesPrintsNowhere(t *testing.T) {
 	if err == nil {
 		t.Error("no error for a list that is absent")
 	}
-	p.Show(status.Status{})
+	p.Show(status.Status{}, true)
+}
+
+func TestShowDrawsOnScreensAndPrintsNews(t *testing.T) {
+	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for _, tt := range []struct {
+		name   string
+		news   bool
+		shells []string
+		screen bool
+		serial bool
+	}{
+		{name: "nothing that an operator cares about", screen: true},
+		{name: "news", news: true, screen: true, serial: true},
+		{name: "a shell on the serial line", shells: []string{"ttyS0"}, screen: true},
+		{name: "a shell on the screen", shells: []string{"tty1"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			files := map[string]string{"active": "tty0 ttyS0\n", "tty0": "", "tty1": "", "ttyS0": ""}
+			for name, text := range files {
+				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			p, err := Open(dir, filepath.Join(dir, "active"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Now = func() time.Time { return noon }
+
+			p.Show(status.Status{Phase: status.Waiting, DebugShells: tt.shells}, tt.news)
+			screen := read(t, filepath.Join(dir, "tty1"))
+			if drawn := strings.HasPrefix(screen, "\x1b[H--- loam -"); drawn != tt.screen {
+				t.Errorf("screen %q", screen)
+			}
+			if tt.screen && (strings.Count(screen, "\x1b[K\r\n") != strings.Count(screen, "\n") ||
+				!strings.HasSuffix(screen, "\x1b[J")) {
+				t.Errorf("screen %q", screen)
+			}
+			serial := read(t, filepath.Join(dir, "ttyS0"))
+			if printed := strings.HasPrefix(serial, "\r\n--- loam -"); printed != tt.serial {
+				t.Errorf("serial line %q", serial)
+			}
+			if strings.Contains(serial, "\x1b") {
+				t.Errorf("a sequence on the serial line: %q", serial)
+			}
+			if text := read(t, filepath.Join(dir, "tty0")); text != "" {
+				t.Errorf("the terminal in front: %q", text)
+			}
+		})
+	}
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }

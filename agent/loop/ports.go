@@ -74,7 +74,7 @@ type Host interface {
 	Alive() error
 	// Uptime returns the time since kernel start.
 	Uptime() time.Duration
-	// Publish shows a status. news says that it is worth printing on the consoles.
+	// Publish shows a status. news says that an operator cares about what changed.
 	Publish(s status.Status, news bool)
 	// Reach returns an error unless what a probe names answers.
 	Reach(ctx context.Context, p config.Probe) error

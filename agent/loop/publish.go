@@ -23,6 +23,7 @@ type publisher struct {
 // than the last.
 func (p *publisher) publish(s status.Status) {
 	p.addWatched(&s)
+	s.Health, s.Reason = s.Assess()
 	if p.cluster != nil && p.jobs != nil {
 		p.jobs.Report(p.cluster.Event)
 	}

@@ -224,30 +224,39 @@ func isManifest(name string) bool {
 	return path.Dir(name) == manifests && !strings.HasPrefix(path.Base(name), ".")
 }
 
-// isNews reports whether the change from before to s is worth printing on the
-// consoles.
+// isNews reports whether an operator cares about the change from before to s.
 func isNews(s, before status.Status) bool {
 	return s.Phase != before.Phase ||
 		s.IsApplied() != before.IsApplied() ||
 		!reflect.DeepEqual(s.Error, before.Error) ||
 		s.Generation != before.Generation ||
-		isOnTrial(s.Upgrade) != isOnTrial(before.Upgrade) ||
-		!isAlike(s.Cluster, before.Cluster) ||
+		stageOf(s.Upgrade) != stageOf(before.Upgrade) ||
+		problemOf(s.Cluster) != problemOf(before.Cluster) ||
 		s.Awaited != nil && !s.Awaited.Same(before.Awaited) ||
 		!s.Network.Alike(before.Network) ||
 		len(s.DebugShells) != len(before.DebugShells)
 }
 
-// isOnTrial reports whether the running release has not been blessed yet.
-func isOnTrial(u *status.Upgrade) bool { return u != nil && u.Phase == "trial" }
-
-// isAlike reports whether a node stands with its cluster as before. The errors
-// of a server that is not reached vary from try to try.
-func isAlike(c, before *status.Cluster) bool {
-	if c == nil || before == nil {
-		return c == before
+// stageOf returns how far an upgrade is, "" if none is under way.
+func stageOf(u *status.Upgrade) string {
+	if u == nil {
+		return ""
 	}
-	return c.Connected == before.Connected && (!c.Connected || c.Problem == before.Problem)
+	return u.Phase
+}
+
+// problemOf returns what is wrong between a node and its cluster, "" for
+// nothing. The errors of a cluster that is not reached vary from try to try.
+func problemOf(c *status.Cluster) string {
+	switch {
+	case c == nil:
+		return ""
+	case c.Connected:
+		return c.Problem
+	case c.Reached:
+		return "not reached"
+	}
+	return ""
 }
 
 // changeOf returns a change on trial as the status shows it.

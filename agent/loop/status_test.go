@@ -374,7 +374,13 @@ func TestBackoffDoublesUpToALimit(t *testing.T) {
 	}
 }
 
-func TestEndOfATrialIsNews(t *testing.T) {
+func TestWhatIsNews(t *testing.T) {
+	staging := status.Status{Upgrade: &status.Upgrade{Phase: "staging", Done: 1}}
+	further := status.Status{Upgrade: &status.Upgrade{Phase: "staging", Done: 2}}
+	armed := status.Status{Upgrade: &status.Upgrade{Phase: "armed"}}
+	joined := status.Status{Cluster: &status.Cluster{Reached: true, Connected: true}}
+	away := status.Status{Cluster: &status.Cluster{Reached: true}}
+	joining := status.Status{Cluster: &status.Cluster{}}
 	trial := status.Status{Upgrade: &status.Upgrade{Phase: "trial", Waits: "ready"}}
 	later := status.Status{Upgrade: &status.Upgrade{Phase: "trial", Waits: "10 s"}}
 	for _, tt := range []struct {
@@ -385,6 +391,12 @@ func TestEndOfATrialIsNews(t *testing.T) {
 		{"the trial goes on", later, trial, false},
 		{"the release is blessed", status.Status{Upgrade: &status.Upgrade{}}, later, true},
 		{"the trial begins", trial, status.Status{}, true},
+		{"an upgrade begins", staging, status.Status{}, true},
+		{"an upgrade is further", further, staging, false},
+		{"an upgrade is armed", armed, further, true},
+		{"the cluster answers for the first time", joined, joining, false},
+		{"the cluster is away", away, joined, true},
+		{"the cluster is back", joined, away, true},
 	} {
 		if got := isNews(tt.s, tt.before); got != tt.want {
 			t.Errorf("%s: news %t", tt.name, got)

@@ -126,3 +126,22 @@ func (u *Unit) UnmarshalJSON(value []byte) error {
 	}{(*plain)(u), (*text)(&u.Since)}
 	return json.Unmarshal(value, &fields)
 }
+
+// MarshalJSON implements [json.Marshaler].
+func (u Upgrade) MarshalJSON() ([]byte, error) {
+	type plain Upgrade
+	return json.Marshal(struct {
+		plain
+		Deadline text `json:"deadline,omitzero"`
+	}{plain(u), text(u.Deadline)})
+}
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (u *Upgrade) UnmarshalJSON(value []byte) error {
+	type plain Upgrade
+	fields := struct {
+		*plain
+		Deadline *text `json:"deadline"`
+	}{(*plain)(u), (*text)(&u.Deadline)}
+	return json.Unmarshal(value, &fields)
+}

@@ -34,6 +34,11 @@ const (
 // Status is the state of one node. In JSON, times are as in RFC 3339, and durations
 // are text such as "1m30s".
 type Status struct {
+	// Health says in one word how the node is: "well", "degraded", "not well",
+	// "changing" or "idle". Reason is why, in one sentence.
+	Health Health `json:"health,omitempty"`
+	Reason string `json:"reason,omitempty"`
+
 	Phase Phase  `json:"phase"`
 	Error *Error `json:"error,omitempty"`
 
@@ -58,6 +63,10 @@ type Status struct {
 	// machine.yaml was found.
 	Source  string `json:"source,omitempty"`
 	Machine string `json:"machine,omitempty"`
+
+	// Repository is where machine.yaml has releases of the image come from, "" for
+	// nowhere.
+	Repository string `json:"repository,omitempty"`
 
 	// Missing says that the source has no document now, "" if it has one.
 	Missing string `json:"missing,omitempty"`
@@ -339,6 +348,18 @@ type Upgrade struct {
 	// Waits is the next step or what it waits for, Problem the last error.
 	Waits   string `json:"waits,omitempty"`
 	Problem string `json:"problem,omitempty"`
+
+	// Deadline is when a trial ends without success if something is worse then, as
+	// time from kernel start; 0 without a trial.
+	Deadline time.Duration `json:"deadline,omitempty"`
+
+	// Restarts is when the maintenance window lets the machine restart with the
+	// release, Retry when what failed is tried again; zero for neither.
+	Restarts time.Time `json:"restarts,omitzero"`
+	Retry    time.Time `json:"retry,omitzero"`
+
+	// Other is the version of the system in the other slot, "" if it holds none.
+	Other string `json:"other,omitempty"`
 
 	// Failed are releases that failed here and are not tried again
 	// automatically.

@@ -5,137 +5,240 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/loam-os/loam/agent/config"
 )
 
-// Table formats s for a console of width columns, at least 64: plain ASCII, no
-// longer lines, a newline at the end. It shows as many units as lines leave
-// room for, unhealthy ones first, and all of them if lines is 0.
-func (s Status) Table(width, lines int) string {
-	t := table{width: max(width, 64)}
-	t.node(s)
-	end := table{width: t.width}
-	end.notes(s.Notes, lines == 0)
-
-	for _, w := range s.Warnings {
-		end.row("warning", w)
-	}
-
-	for _, tty := range s.DebugShells {
-		end.row("! shell", "debug shell open on "+tty)
-	}
-
-	end.rule()
-	room := len(s.Units)
-	if lines > 0 {
-		room = lines - strings.Count(t.out.String()+end.out.String(), "\n")
-	}
-
-	t.units(s.Units, max(room, 3))
-	return t.out.String() + end.out.String()
+// View is how a status is shown.
+type View struct {
+	// Width is in columns, at least 64.
+	Width int
+	// Lines is how many lines there is room for, 0 for any number.
+	Lines int
+	// Now is the time of day from which countdowns count; zero for none.
+	Now time.Time
 }
 
-// notes shows the notes on the document, or as many as fit on a console.
-func (t *table) notes(notes []config.Note, all bool) {
-	const most = 2
+// Table formats s as plain ASCII with a newline at the end of each line. First is
+// how the node is, then what runs, what was refused, what comes next, where orders
+// come from, and details. Where lines are few, it leaves out details.
+func (s Status) Table(v View) string { return s.page(v).String() }
+
+// Changes returns the rows of the table of s that the table of before has not.
+func (s Status) Changes(before Status, v View) string {
+	known := map[string]bool{}
+	for _, r := range before.page(v).rows() {
+		known[r.String()] = true
+	}
+
+	var out strings.Builder
+	for _, r := range s.page(v).rows() {
+		if text := r.String(); !known[text] && r.label != uptimeLabel {
+			out.WriteString(text)
+		}
+	}
+	return out.String()
+}
+
+// uptimeLabel is of a row that is another one each time.
+const uptimeLabel = "uptime"
+
+func (s Status) page(v View) *table {
+	t := &table{
+		width:  max(v.Width, 64),
+		lines:  v.Lines,
+		now:    v.Now,
+		uptime: s.Uptime,
+		units:  s.Units,
+	}
+	t.verdict(s)
+	t.runs(s)
+	t.refused(s)
+	t.next(s)
+	t.orders(s)
+	t.details(s)
+	return t
+}
+
+// verdict says how the node is.
+func (t *table) verdict(s Status) {
+	t.group()
+	health, reason := s.Assess()
+	t.row("health", string(health)+": "+reason)
+	t.row("phase", s.phase())
+	for _, tty := range s.DebugShells {
+		t.row("! shell", "debug shell open on "+tty)
+	}
+}
+
+// runs says what the node runs.
+func (t *table) runs(s Status) {
+	t.group()
+	t.row("generation", s.Generation)
+	t.row("system", join(s.ImageID, s.ImageVersion)+optional(", slot ", s.Slot))
+	if s.Upgrade != nil && s.Slot != "" {
+		t.row("other slot", cmp.Or(s.Upgrade.Other, "holds no system"))
+	}
+	t.volume(s.Volume)
+}
+
+// refused says what is wrong, and what the node does not do.
+func (t *table) refused(s Status) {
+	t.group()
+	if e := s.Error; e != nil {
+		t.row("error", e.place()+e.Problem)
+		t.row("hint", e.Hint)
+	}
+	if s.Held != nil {
+		t.row("held", s.Held.Digest+" of the source: "+s.Held.Why)
+	}
+	if u := s.Upgrade; u != nil {
+		t.row("upgrade", u.Problem)
+		for _, f := range u.Failed {
+			t.row("failed", f.Version+" on "+t.date(f.At)+": "+f.Reason+" (loam why)")
+		}
+		t.drill(u.Drill)
+	}
+	if s.Network != nil {
+		for _, p := range s.Network.Problems {
+			t.row("! network", p)
+		}
+	}
+	t.warnings(s)
+	t.notes(s.Notes)
+}
+
+// place returns where the error is in its document, with what separates it from
+// the problem; "" if it is in none.
+func (e Error) place() string {
+	at := e.Document
+	if e.Line > 0 {
+		at += fmt.Sprintf(":%d", e.Line)
+	}
+	if at = join(at, e.Path); at == "" {
+		return ""
+	}
+	return at + ": "
+}
+
+func (t *table) drill(d *Drill) {
+	switch {
+	case d == nil:
+	case d.Problem != "":
+		t.row("drill", fmt.Sprintf("by %s, %s: %s", d.By, t.date(d.At), d.Problem))
+	default:
+		t.detail("drill", fmt.Sprintf("by %s, %s: back in %s, tries: %d",
+			d.By, t.date(d.At), d.Took, d.Boots))
+	}
+}
+
+// mostNotes is how many warnings, and how many notes, a console shows.
+const mostNotes = 2
+
+func (t *table) warnings(s Status) {
+	warnings := slices.Clone(s.Warnings)
+	if s.Volume != nil {
+		warnings = append(warnings, s.Volume.Warnings...)
+	}
+	for i, w := range warnings {
+		if t.lines > 0 && i == mostNotes {
+			t.row("", fmt.Sprintf("and %d more: loam status", len(warnings)-mostNotes))
+			return
+		}
+		t.row("warning", w)
+	}
+}
+
+// notes shows the notes on the document.
+func (t *table) notes(notes []config.Note) {
 	for i, n := range notes {
-		if !all && i == most {
-			t.row("", fmt.Sprintf("and %d more: loam status", len(notes)-most))
+		if t.lines > 0 && i == mostNotes {
+			t.row("", fmt.Sprintf("and %d more: loam status", len(notes)-mostNotes))
 			return
 		}
 		t.row("note", n.String())
-		if all {
+		if t.lines == 0 {
 			t.row("hint", n.Hint)
 		}
 	}
 }
 
-// node shows the status without its units.
-func (t *table) node(s Status) {
-	t.rule()
-	t.row("phase", s.phase())
-
-	if s.Reset != nil && s.Reset.Done {
-		t.row("", "`loam apply` or another machine.yaml ends that")
-	}
-
-	t.error(s.Error)
-	t.row("image", join(s.ImageID, s.ImageVersion)+optional(", slot ", s.Slot))
-	t.upgrade(s.Upgrade)
-	t.row("root hash", s.RootHash)
-	t.row("kernel", s.Kernel)
-	t.row("Secure Boot", s.SecureBoot)
-	t.row("host name", s.Hostname)
-	t.network(s.Network)
-	t.row("generation", s.Generation)
+// next says what happens next, and when.
+func (t *table) next(s Status) {
+	t.group()
 	t.change(s.Change)
 	if s.Awaited != nil {
 		t.row("waits for", s.Awaited.Text(s.Uptime))
 	}
-	t.row("source", s.Source)
-	t.row("missing", s.Missing)
-	t.cluster(s.Cluster)
-
-	if s.Held != nil {
-		t.row("held", s.Held.Digest+" of the source: "+s.Held.Why)
-	}
-
+	t.upgrade(s.Upgrade)
 	for _, p := range s.Waits {
 		t.row("held back", p.Path+" until "+strings.Join(p.URLs, " or ")+" answers")
 	}
-
+	if s.Reset != nil && s.Reset.Done {
+		t.row("next", "`loam apply` or another machine.yaml ends the reset")
+	}
 	t.row("wanted", s.wanted())
-	if s.Drift.Repaired > 0 {
-		t.row("drift", fmt.Sprintf("%s repaired, last %s at %s",
-			count(s.Drift.Repaired, "path"), s.Drift.Last, seconds(s.Drift.At)))
-	}
-
-	t.volume(s.Volume)
-	t.row("machine.yaml", s.Machine)
-	t.row("files", fmt.Sprint(s.Files))
-	t.row("uptime", seconds(s.Uptime)+" since kernel start")
-}
-
-// units shows at most room of them.
-func (t *table) units(units []Unit, room int) {
-	units = slices.Clone(units)
-	slices.SortStableFunc(units, func(a, b Unit) int { return cmp.Compare(rank(a), rank(b)) })
-	left := units[:0:0]
-	if len(units) > room {
-		left = units[room-1:]
-		units = units[:room-1]
-	}
-
-	label := "units"
-	for _, u := range units {
-		t.line(fmt.Sprintf("  %-13s%s", label, t.unit(u)))
-		label = ""
-	}
-
-	if len(left) > 0 {
-		t.row("", more(left))
+	t.row("missing", s.Missing)
+	if s.Cluster != nil {
+		t.row("waits for", s.Cluster.Waits)
 	}
 }
 
-// more sums up units that there is no room for.
-func more(units []Unit) string {
-	bad := 0
-	for _, u := range units {
-		bad += 1 - rank(u)
+func (t *table) change(c *Change) {
+	switch {
+	case c == nil:
+	case !c.Until.IsZero():
+		t.row("on trial", "until "+t.when(c.Until)+", then back to "+c.Good)
+		t.row("", c.Waits)
+		t.row("", "`loam confirm` keeps it, `loam rollback` ends it")
+	case c.Good != "":
+		t.row("watched", c.Waits+"; goes back to "+c.Good+" if it is worse")
+	default:
+		t.row("watched", c.Waits+"; there is nothing to go back to")
 	}
-	if bad == 0 {
-		return fmt.Sprintf("and %d more, all as wanted", len(units))
-	}
-	return fmt.Sprintf("and %d more, %d of them not as wanted: loam status", len(units), bad)
 }
 
-// rank is 0 for a unit that should be shown first, else 1.
-func rank(u Unit) int {
-	if u.Settled {
-		return 1
+func (t *table) upgrade(u *Upgrade) {
+	if u == nil {
+		return
 	}
-	return 0
+
+	switch u.Phase {
+	case "":
+	case "drill":
+		t.row("drill", u.Waits)
+	case "trial":
+		t.row("on trial", u.To+", falls back to "+cmp.Or(u.From, "the other slot")+
+			t.left(u.Deadline)+optional(": ", u.Waits))
+	default:
+		words := fmt.Sprintf("%s to %s, %s", u.From, u.To, u.Phase)
+		if u.Size > 0 {
+			words += fmt.Sprintf(": %s %d %%", u.Part, 100*u.Done/u.Size)
+		}
+		if u.Restarts.IsZero() {
+			words += optional(", ", u.Waits)
+		}
+		t.row("upgrade", words)
+	}
+
+	if !u.Restarts.IsZero() {
+		t.row("restarts", t.when(u.Restarts))
+	}
+	if !u.Retry.IsZero() {
+		t.row("tries again", t.when(u.Retry))
+	}
+}
+
+// left says how long a trial has until a deadline, "" if it has none.
+func (t *table) left(deadline time.Duration) string {
+	switch {
+	case deadline == 0:
+		return ""
+	case deadline <= t.uptime:
+		return " if it stays worse"
+	}
+	return " if it is worse in " + (deadline - t.uptime).Round(time.Second).String()
 }
 
 // wanted returns what the configuration asks for beyond files and units.
@@ -155,6 +258,94 @@ func (s Status) wanted() string {
 
 	return strings.Join(slices.DeleteFunc(words, func(word string) bool { return word == "" }),
 		", ")
+}
+
+// orders says where the node gets its orders.
+func (t *table) orders(s Status) {
+	t.group()
+	t.row("source", s.Source)
+	t.row("repository", s.Repository)
+	t.cluster(s.Cluster)
+	t.detail("machine.yaml", s.Machine)
+}
+
+func (t *table) cluster(c *Cluster) {
+	if c == nil {
+		return
+	}
+
+	t.row("cluster", c.Server)
+	if c.Connected {
+		t.row("", "connected since "+t.date(c.Since))
+	} else {
+		t.row("", "not reached since "+t.date(c.Since))
+	}
+	t.row("", c.Problem)
+
+	t.row("node", c.Node)
+	if !c.Expires.IsZero() {
+		t.row("certificate", t.certificate(c.Expires))
+	}
+}
+
+func (t *table) certificate(expires time.Time) string {
+	if !t.now.IsZero() && t.now.After(expires) {
+		return "expired on " + t.date(expires)
+	}
+	return "until " + t.date(expires)
+}
+
+// details are what an operator looks up.
+func (t *table) details(s Status) {
+	t.group()
+	t.row("host name", s.Hostname)
+	t.network(s.Network)
+	if s.Drift.Repaired > 0 {
+		t.row("drift", fmt.Sprintf("%s repaired, last %s at %s",
+			count(s.Drift.Repaired, "path"), s.Drift.Last, seconds(s.Drift.At)))
+	}
+	t.detail("root hash", s.RootHash)
+	t.detail("kernel", s.Kernel)
+	t.detail("Secure Boot", s.SecureBoot)
+	t.detail("files", fmt.Sprint(s.Files))
+	t.detail(uptimeLabel, seconds(s.Uptime)+" since kernel start")
+}
+
+func (t *table) network(n *Network) {
+	if n == nil {
+		return
+	}
+
+	words := map[NetworkSource]string{
+		NetworkOfMachine: "of machine.yaml", NetworkKept: "as machine.yaml had it last",
+		NetworkOfImage: "DHCP on every wired interface",
+	}[n.From]
+
+	if n.Next {
+		words += "; another from the next boot on"
+	}
+
+	t.row("network", words)
+	for _, i := range n.Interfaces {
+		name := i.Name
+		if i.As != "" && i.As != i.Name {
+			name += " (" + i.As + ")"
+		}
+		t.row("", join(name+" "+i.State, strings.Join(i.Addresses, " ")))
+	}
+}
+
+func (t *table) volume(v *Volume) {
+	switch {
+	case v == nil:
+	case v.Device == "":
+		t.row("data volume", "none: the kubelet does not start")
+	case v.Size == 0:
+		t.row("data volume", v.Device+" is gone")
+	default:
+		t.row("data volume",
+			fmt.Sprintf("%s, %s, %.1f GiB", v.Device, v.FileSystem, float64(v.Size)/(1<<30)))
+	}
 }
 
 func (s Status) phase() string {
@@ -182,162 +373,8 @@ func (s Status) phase() string {
 	return string(s.Phase)
 }
 
-// isWellBefore reports whether the node refuses the newest configuration, and all
-// units are as the generation before wants them.
-func (s Status) isWellBefore() bool {
-	unwell := func(u Unit) bool { return !u.Settled }
-	return s.Refused && s.Generation != "" && !slices.ContainsFunc(s.Units, unwell)
-}
-
-// number returns the number in the name of a generation.
-func number(name string) string {
-	digits, _, _ := strings.Cut(name, "-")
-	return digits
-}
-
 // AppliedLine is the line that the console prints once when a generation is
 // applied.
 func (s Status) AppliedLine() string {
 	return fmt.Sprintf("loam: applied generation %s after %s", s.Generation, seconds(s.AppliedAt))
-}
-
-func (t *table) error(e *Error) {
-	if e == nil {
-		return
-	}
-	t.row("error",
-		optional("", e.Document)+lineNumber(e.Line)+optional(" ", e.Path)+separator(e)+e.Problem)
-	t.row("hint", e.Hint)
-}
-
-func (t *table) volume(v *Volume) {
-	switch {
-	case v == nil:
-	case v.Device == "":
-		t.row("data volume", "none: the kubelet does not start")
-	case v.Size == 0:
-		t.row("data volume", v.Device+" is gone")
-	default:
-		t.row("data volume",
-			fmt.Sprintf("%s, %s, %.1f GiB", v.Device, v.FileSystem, float64(v.Size)/(1<<30)))
-	}
-	if v != nil {
-		for _, w := range v.Warnings {
-			t.row("warning", w)
-		}
-	}
-}
-
-func (t *table) cluster(c *Cluster) {
-	switch {
-	case c == nil:
-		return
-	case c.Connected:
-		t.row("cluster", c.Server+", connected since "+c.Since.UTC().Format(clock))
-		t.row("", c.Problem)
-	default:
-		t.row("cluster", c.Server+", not reached since "+c.Since.UTC().Format(clock))
-		t.row("", c.Problem)
-	}
-
-	t.row("node", c.Node)
-	t.row("waits for", c.Waits)
-	if !c.Expires.IsZero() {
-		t.row("certificate", "until "+c.Expires.UTC().Format(clock))
-	}
-}
-
-func (t *table) network(n *Network) {
-	if n == nil {
-		return
-	}
-
-	words := map[NetworkSource]string{
-		NetworkOfMachine: "of machine.yaml", NetworkKept: "as machine.yaml had it last",
-		NetworkOfImage: "DHCP on every wired interface",
-	}[n.From]
-
-	if n.Next {
-		words += "; another from the next boot on"
-	}
-
-	t.row("network", words)
-	for _, i := range n.Interfaces {
-		name := i.Name
-		if i.As != "" && i.As != i.Name {
-			name += " (" + i.As + ")"
-		}
-		t.row("", join(name+" "+i.State, strings.Join(i.Addresses, " ")))
-	}
-
-	for _, p := range n.Problems {
-		t.row("! network", p)
-	}
-}
-
-func (t *table) upgrade(u *Upgrade) {
-	if u == nil {
-		return
-	}
-
-	switch u.Phase {
-	case "":
-	case "drill":
-		t.row("drill", u.Waits)
-	case "trial":
-		t.row("on trial", u.To+", falls back to "+u.From+optional(": ", u.Waits))
-	default:
-		words := fmt.Sprintf("%s to %s, %s", u.From, u.To, u.Phase)
-		if u.Size > 0 {
-			words += fmt.Sprintf(": %s %d %%", u.Part, 100*u.Done/u.Size)
-		}
-		t.row("upgrade", words+optional(", ", u.Waits))
-	}
-
-	t.row("", u.Problem)
-	if d := u.Drill; d != nil {
-		words := fmt.Sprintf("by %s, %s: back in %s, tries: %d",
-			d.By, d.At.UTC().Format(clock), d.Took, d.Boots)
-		if d.Problem != "" {
-			words = fmt.Sprintf("by %s, %s: %s", d.By, d.At.UTC().Format(clock), d.Problem)
-		}
-		t.row("drill", words)
-	}
-
-	for _, f := range u.Failed {
-		t.row("failed", f.Version+" on "+f.At.UTC().Format(clock)+": "+f.Reason+" (loam why)")
-	}
-}
-
-func (t *table) change(c *Change) {
-	switch {
-	case c == nil:
-	case !c.Until.IsZero():
-		t.row("on trial",
-			fmt.Sprintf("until %s, then back to %s", c.Until.UTC().Format(clock), c.Good))
-		t.row("", c.Waits)
-		t.row("", "`loam confirm` keeps it, `loam rollback` ends it")
-	case c.Good != "":
-		t.row("watched", c.Waits+"; goes back to "+c.Good+" if it is worse")
-	default:
-		t.row("watched", c.Waits+"; there is nothing to go back to")
-	}
-}
-
-// unit returns the columns of a unit: name, state, since when.
-func (t *table) unit(u Unit) string {
-	mark := " "
-	if !u.Settled {
-		mark = "*"
-	}
-
-	state := mark + u.Active + "/" + u.Sub
-	room := t.width - 15 - 25 - 10
-	name := ascii(u.Name)
-	if len(name) > room {
-		name = name[:room-2] + ".."
-	}
-
-	return strings.TrimRight(fmt.Sprintf("%-*s%-25.24s%10s", room, name, state, since(u.Since)),
-		" ")
 }

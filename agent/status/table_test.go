@@ -45,7 +45,7 @@ func example() Status {
 
 func TestTableFitsItsWidth(t *testing.T) {
 	for _, width := range []int{64, 80, 132} {
-		for line := range strings.Lines(example().Table(width, 0)) {
+		for line := range strings.Lines(example().Table(View{Width: width})) {
 			if len(line) > width+1 || strings.ContainsFunc(strings.TrimSuffix(line, "\n"),
 				func(r rune) bool { return r < ' ' || r > '~' }) {
 				t.Errorf("at width %d: %q", width, line)
@@ -55,7 +55,7 @@ func TestTableFitsItsWidth(t *testing.T) {
 }
 
 func TestTableHasTheImportantRows(t *testing.T) {
-	got := example().Table(80, 0)
+	got := example().Table(View{Width: 80})
 	for _, want := range []string{
 		"phase        failed\n", "config.yaml:12 spec.units[2].name: empty",
 		"give the unit a name?[2J", "loam-node-os 0.1.0, slot a",
@@ -100,8 +100,12 @@ func TestRows(t *testing.T) {
 			}},
 			"  network      as machine.yaml had it last; another from the next boot on\n" +
 				"               bond0 routable 192.0.2.10/24 2001:db8::10/64\n" +
-				"               enp3s0 (left) enslaved\n" +
-				"  ! network    enp4s0 (right): no carrier\n",
+				"               enp3s0 (left) enslaved\n",
+		},
+		{
+			"a problem of the network",
+			Status{Network: &Network{Problems: []string{"enp4s0 (right): no carrier"}}},
+			"  ! network    enp4s0 (right): no carrier\n",
 		},
 		{"an upgrade that is written", Status{Upgrade: &Upgrade{
 			Phase: "staging",
@@ -196,8 +200,7 @@ func TestRows(t *testing.T) {
 		{
 			"a node that was reset",
 			Status{Phase: Waiting, Reset: &Reset{At: time.Unix(0, 0), Done: true}},
-			"  phase        reset 1970-01-01 00:00:00 UTC: follows no configuration\n" +
-				"               `loam apply` or another machine.yaml ends that\n",
+			"  phase        reset 1970-01-01 00:00:00 UTC: follows no configuration\n",
 		},
 		{
 			"one path that drifted",
@@ -238,7 +241,8 @@ func TestRows(t *testing.T) {
 			Since:     time.Unix(0, 0),
 			Expires:   time.Unix(60, 0),
 		}},
-			"  cluster      https://api:6443, connected since 1970-01-01 00:00:00 UTC\n" +
+			"  cluster      https://api:6443\n" +
+				"               connected since 1970-01-01 00:00:00 UTC\n" +
 				"  node         node-1\n  certificate  until 1970-01-01 00:01:00 UTC\n"},
 		{
 			"a cluster that is away",
@@ -247,7 +251,8 @@ func TestRows(t *testing.T) {
 				Since:   time.Unix(0, 0),
 				Problem: "connection refused",
 			}},
-			"  cluster      https://api:6443, not reached since 1970-01-01 00:00:00 UTC\n" +
+			"  cluster      https://api:6443\n" +
+				"               not reached since 1970-01-01 00:00:00 UTC\n" +
 				"               connection refused\n",
 		},
 		{
@@ -276,7 +281,7 @@ func TestRows(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.status.Hostname = "host name"
-			if got := tt.status.Table(80, 0); !strings.Contains(got, tt.want) {
+			if got := tt.status.Table(View{Width: 80}); !strings.Contains(got, tt.want) {
 				t.Errorf("no %q in\n%s", tt.want, got)
 			}
 		})
@@ -287,17 +292,17 @@ func TestUnhealthyUnitsComeFirstAndFit(t *testing.T) {
 	s := example()
 	s.Units = slices.Insert(slices.Repeat(s.Units[:1], 500), 300, s.Units[1])
 
-	got := s.Table(80, 23)
+	got := s.Table(View{Width: 80, Lines: 23})
 	if lines := strings.Count(got, "\n"); lines != 23 {
 		t.Errorf("%d lines:\n%s", lines, got)
 	}
 
 	if !strings.Contains(got, "  units        longlong") ||
-		!strings.Contains(got, "               and 493 more, all as wanted\n") {
+		!strings.Contains(got, "               and 496 more, all as wanted\n") {
 		t.Errorf("in\n%s", got)
 	}
 
-	if lines := strings.Count(s.Table(80, 0), "\n"); lines < 500 {
+	if lines := strings.Count(s.Table(View{Width: 80}), "\n"); lines < 500 {
 		t.Errorf("%d lines although there is room for all", lines)
 	}
 }
@@ -309,7 +314,7 @@ func TestNotesFit(t *testing.T) {
 		[]config.Note{{Path: "spec.a", Problem: "unknown field", Hint: "leave it out"}}, 100,
 	)
 
-	got := s.Table(80, 23)
+	got := s.Table(View{Width: 80, Lines: 23})
 	if lines := strings.Count(got, "\n"); lines > 23 {
 		t.Errorf("%d lines:\n%s", lines, got)
 	}
@@ -341,12 +346,12 @@ func TestTableShowsTheDataVolume(t *testing.T) {
 			Warnings: []string{"its disk has grown, and it has not"},
 		},
 	} {
-		if got := (Status{Volume: v}).Table(80, 0); !strings.Contains(got, want) {
+		if got := (Status{Volume: v}).Table(View{Width: 80}); !strings.Contains(got, want) {
 			t.Errorf("%q is not in\n%s", want, got)
 		}
 	}
 
-	if got := (Status{}).Table(80, 0); strings.Contains(got, "data volume") {
+	if got := (Status{}).Table(View{Width: 80}); strings.Contains(got, "data volume") {
 		t.Errorf("an unclaimed volume:\n%s", got)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 
 	"go.uber.org/zap"
 
@@ -122,6 +123,24 @@ func (d Disk) slots(table gpt.Table, running System) (own, other partitions.Slot
 	}
 	return own, other, fmt.Errorf("no slot of the disk holds the running system %.12s",
 		running.RootHash)
+}
+
+// other returns the version of the system in the other slot, "" if it holds none or
+// cannot be read.
+func (d Disk) other(running Boot) string {
+	table, err := gpt.Read(d.Whole, d.Size, d.SectorSize)
+	if err != nil {
+		return ""
+	}
+	_, slot, err := d.slots(table, running.Running)
+	if err != nil {
+		return ""
+	}
+	if _, complete := slot.Holds(table, d.Arch); !complete {
+		return ""
+	}
+	_, version, _ := strings.Cut(table.Partition(slot.Root).Label, running.ImageID+"_")
+	return version
 }
 
 // locals returns the content of the running slot, which can be read until done

@@ -2,6 +2,7 @@ package upgrade
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"testing"
@@ -128,6 +129,19 @@ func TestTheRestartWaitsForTheWindow(t *testing.T) {
 		if boots != test.boots || s.State().Waits != want {
 			t.Errorf("boots %v, waits %q, want %v", boots, s.State().Waits, test.boots)
 		}
+		if s.State().Restarts.IsZero() != boots {
+			t.Errorf("boots %v, and restarts at %s", boots, s.State().Restarts)
+		}
+	}
+}
+
+// TestTheNextTryIsShown has a step fail.
+func TestTheNextTryIsShown(t *testing.T) {
+	u := armedUpgrader(t)
+	s := New(&Service{Upgrader: u, Log: zap.NewNop()})
+	s.next(t.Context(), Op{}, errors.New("connection refused"), time.Minute)
+	if want := u.Now().Add(time.Minute); !s.State().Retry.Equal(want) {
+		t.Errorf("tries again at %s, want %s", s.State().Retry, want)
 	}
 }
 

@@ -198,6 +198,8 @@ func (s *Service) next(
 ) <-chan time.Time {
 	switch {
 	case err != nil:
+		retry := s.Upgrader.Now().Add(pause)
+		s.publish(func(u *status.Upgrade) { u.Retry = retry })
 		return time.After(pause)
 	case op.Kind == Observe:
 		return time.After(pollInterval)
@@ -344,7 +346,10 @@ func (s *Service) untilWindow() time.Duration {
 		return 0
 	}
 
-	s.publish(func(u *status.Upgrade) { u.Waits = opens.Format("restarts on Mon at 15:04 MST") })
+	s.publish(func(u *status.Upgrade) {
+		u.Waits = opens.Format("restarts on Mon at 15:04 MST")
+		u.Restarts = opens
+	})
 	return opens.Sub(s.Upgrader.Now())
 }
 
@@ -413,6 +418,7 @@ func (s *Service) handle(ctx context.Context, r request) (op Op, err error, begu
 			Phase:  string(Staging),
 			Failed: u.Failed,
 			Drill:  u.Drill,
+			Other:  u.Other,
 		}
 	})
 
@@ -512,6 +518,7 @@ func (s *Service) report(op Op, err error) {
 	j, journalErr := ReadJournal(s.Upgrader.Records)
 	failed, failedErr := Failures(s.Upgrader.Records)
 	last, drillErr := LastDrill(s.Upgrader.Records)
+	other := s.Upgrader.Disk.other(s.Upgrader.Boot)
 	s.publish(func(u *status.Upgrade) {
 		*u = status.Upgrade{}
 		if j != nil {
@@ -532,6 +539,10 @@ func (s *Service) report(op Op, err error) {
 			u.To = s.Upgrader.Boot.Running.Version
 			u.Waits = op.Reason
 		}
+		if u.Phase == "trial" {
+			u.Deadline = s.Trial.Limit
+		}
+		u.Other = other
 
 		if err := errors.Join(err, journalErr, failedErr, drillErr); err != nil {
 			u.Problem = hint.Line(err)

@@ -21,20 +21,40 @@ import (
 
 func statusCommand() *cobra.Command {
 	var file, format string
+	var watch bool
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show what the node runs and how it is",
-		Args:  cobra.NoArgs,
+		Long: `status shows whether the node is well, what it runs, what it refused and why,
+what happens next, where it gets its orders, and details. With --watch it goes on
+until Ctrl-C: a terminal shows the page again and again, any other output gets the
+rows that change.`,
+		Example: "  loam status\n  loam status --watch\n  loam status -o json",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var uptime func() time.Duration
-			if file == status.Path {
-				uptime = agent.Uptime
+			out := cmd.OutOrStdout()
+			p := statusPrinter{
+				out:    out,
+				file:   file,
+				format: format,
+				size:   func() (columns, rows int) { return size(out) },
 			}
-			return showStatus(cmd.OutOrStdout(), file, format, uptime)
+			if file == status.Path {
+				p.uptime = agent.Uptime
+				p.now = time.Now
+			}
+			if !watch {
+				return p.print()
+			}
+
+			ctx, stop := interruptible(cmd)
+			defer stop()
+			return p.watch(ctx)
 		},
 	}
 
 	cmd.Flags().StringVarP(&format, "output", "o", "table", "table or json")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on until Ctrl-C")
 	cmd.Flags().StringVar(&file, "file", status.Path,
 		"status file of the agent, or of another node")
 	return cmd
@@ -61,37 +81,67 @@ func readStatus(file string) (status.Status, error) {
 	return s, nil
 }
 
-// showStatus prints the status in a file. The agent writes it only when something
-// changes: uptime returns the time since kernel start, and is nil if the file is of
-// another node.
-func showStatus(out io.Writer, file, format string, uptime func() time.Duration) error {
-	s, err := readStatus(file)
+// statusPrinter prints the status in a file.
+type statusPrinter struct {
+	out          io.Writer
+	file, format string
+	// size returns the size of the terminal, 0 rows if there is none.
+	size func() (columns, rows int)
+
+	// uptime is the time since kernel start, now the time of day. The agent writes
+	// the file only when something changes. Both are nil if the file is of another
+	// node.
+	uptime func() time.Duration
+	now    func() time.Time
+}
+
+// read returns the status as it is now.
+func (p statusPrinter) read() (status.Status, error) {
+	s, err := readStatus(p.file)
+	if err == nil && p.uptime != nil {
+		s.Uptime = p.uptime()
+	}
+	return s, err
+}
+
+func (p statusPrinter) print() error {
+	s, err := p.read()
 	if err != nil {
 		return err
 	}
-	if uptime != nil {
-		s.Uptime = uptime()
-	}
+	return p.write(s)
+}
 
-	switch format {
+func (p statusPrinter) write(s status.Status) error {
+	switch p.format {
 	case "json":
-		enc := json.NewEncoder(out)
+		enc := json.NewEncoder(p.out)
 		enc.SetIndent("", "  ")
 		return enc.Encode(s)
 	case "table":
-		_, err = io.WriteString(out, s.Table(width(out), 0))
+		_, err := io.WriteString(p.out, s.Table(p.view()))
 		return err
 	}
 
-	return hint.With(usage.Errorf("output format %q: not known", format), "table or json")
+	return hint.With(usage.Errorf("output format %q: not known", p.format), "table or json")
 }
 
-// width is the width of the terminal, 80 columns if there is no terminal.
-func width(out io.Writer) int {
+// view is how the status is shown where lines are not few.
+func (p statusPrinter) view() status.View {
+	columns, _ := p.size()
+	v := status.View{Width: columns}
+	if p.now != nil {
+		v.Now = p.now()
+	}
+	return v
+}
+
+// size returns the size of the terminal, 80 columns and 0 rows if there is none.
+func size(out io.Writer) (columns, rows int) {
 	if f, ok := out.(*os.File); ok {
-		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w >= 40 {
-			return w
+		if w, h, err := term.GetSize(int(f.Fd())); err == nil && w >= 40 {
+			return w, h
 		}
 	}
-	return 80
+	return 80, 0
 }

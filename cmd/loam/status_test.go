@@ -1,16 +1,21 @@
 package main
 
 import (
+	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/loam-os/loam/agent/status"
 )
 
 func TestStatusOfThisNodeHasTheUptimeOfNow(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "status.json")
-	if err := os.WriteFile(file, []byte(`{"uptime": 12000000000}`), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(`{"uptime": "12s"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 
@@ -24,12 +29,131 @@ func TestStatusOfThisNodeHasTheUptimeOfNow(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var out strings.Builder
-			if err := showStatus(&out, file, "table", tt.uptime); err != nil {
+			p := statusPrinter{
+				out:    &out,
+				file:   file,
+				format: "table",
+				size:   noTerminal,
+				uptime: tt.uptime,
+			}
+			if err := p.print(); err != nil {
 				t.Fatal(err)
 			}
 			if !strings.Contains(out.String(), tt.want) {
 				t.Errorf("no %q in\n%s", tt.want, &out)
 			}
 		})
+	}
+}
+
+func noTerminal() (columns, rows int) { return 80, 0 }
+
+// watched returns what --watch prints, and has printed after each of some steps.
+func watched(t *testing.T, p statusPrinter, steps ...func(file string)) []string {
+	t.Helper()
+	var printed []string
+	synctest.Test(t, func(t *testing.T) {
+		var out strings.Builder
+		p.out = &out
+		p.file = filepath.Join(t.TempDir(), "status.json")
+		start := time.Now()
+		p.uptime = func() time.Duration { return time.Minute + time.Since(start) }
+		steps[0](p.file)
+
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- p.watch(ctx) }()
+		for _, step := range append(steps[1:], func(string) {}) {
+			time.Sleep(3 * pollInterval / 2)
+			synctest.Wait()
+			printed = append(printed, out.String())
+			out.Reset()
+			step(p.file)
+		}
+
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("interrupted: %v", err)
+		}
+	})
+	return printed
+}
+
+// has returns a step that writes a status.
+func has(s status.Status) func(file string) {
+	return func(file string) {
+		text, err := json.Marshal(s)
+		if err == nil {
+			err = os.WriteFile(file, text, 0o600)
+		}
+		if err != nil {
+			panic(err)
+		}
+	}
+}
+
+func remove(file string) { _ = os.Remove(file) }
+
+func TestWatchPrintsWhatChanges(t *testing.T) {
+	before := status.Status{Phase: status.Applying, Awaited: &status.Awaited{
+		Unit:     "a.service",
+		State:    "activating/start",
+		Deadline: 3 * time.Minute,
+	}}
+	later := before
+	later.AgentRSS = 1 << 20
+	after := status.Status{Phase: status.Applied, AppliedAt: time.Minute}
+	got := watched(t, statusPrinter{format: "table", size: noTerminal},
+		has(before), has(later), remove, has(after))
+
+	if !strings.HasPrefix(got[0], "--- loam -") || !strings.Contains(got[0], "a.service") {
+		t.Errorf("at first\n%s", got[0])
+	}
+	if got[1] != "" || got[2] != "" {
+		t.Errorf("nothing has changed, printed %q and %q", got[1], got[2])
+	}
+	const want = "  health       well: the node is as its configuration wants it\n" +
+		"  phase        applied after 60.0 s\n"
+	if strings.TrimPrefix(got[3], "\n") != want {
+		t.Errorf("printed\n%s, want\n%s", got[3], want)
+	}
+}
+
+func TestWatchPrintsEachStatusAsJSON(t *testing.T) {
+	got := watched(t, statusPrinter{format: "json", size: noTerminal},
+		has(status.Status{Phase: status.Applying}), has(status.Status{Phase: status.Applied}))
+	for i, want := range []status.Phase{status.Applying, status.Applied} {
+		s, err := status.Parse([]byte(got[i]))
+		if err != nil || s.Phase != want {
+			t.Errorf("%q, want %s", got[i], want)
+		}
+	}
+}
+
+func TestWatchDrawsOverTheTerminal(t *testing.T) {
+	const rows = 30
+	applying := has(status.Status{Phase: status.Applying, Awaited: &status.Awaited{
+		Unit:     "a.service",
+		State:    "activating/start",
+		Deadline: 3 * time.Minute,
+	}})
+	got := watched(t, statusPrinter{
+		format: "table",
+		size:   func() (int, int) { return 100, rows },
+	}, applying, remove)
+
+	pages := strings.Split(got[0], "\x1b[H")
+	if len(pages) != 3 || pages[0] != "" {
+		t.Fatalf("drawn %d times in less than a second: %q", len(pages)-1, got[0])
+	}
+	for i, left := range []string{"2m0s", "2m"} {
+		page := pages[i+1]
+		if !strings.Contains(page, "taken back in "+left) || strings.Count(page, "\n") >= rows ||
+			!strings.HasSuffix(page, "\x1b[J") {
+			t.Errorf("page %d: %q", i, page)
+		}
+	}
+	if !strings.Contains(got[1], "a.service") || !strings.Contains(got[1], "not there") {
+		t.Errorf("while the agent is away: %q", got[1])
 	}
 }

@@ -41,6 +41,11 @@ func TestGoingBackEndsATrial(t *testing.T) {
 		}
 	}
 
+	state := s.State()
+	if state.Phase != "trial" || state.Deadline != time.Hour || state.Other != "1.0.0" {
+		t.Errorf("state %+v", state)
+	}
+
 	<-rebooted
 	cancel()
 	<-done

@@ -1,0 +1,130 @@
+package status
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Health says in one word how a node is.
+type Health string
+
+const (
+	// Well means that the node is what its configuration wants.
+	Well Health = "well"
+	// Degraded means that its units are well, and something beside them is not.
+	Degraded Health = "degraded"
+	// Unwell means that it is not what its configuration wants.
+	Unwell Health = "not well"
+	// Changing means that it is being made something else.
+	Changing Health = "changing"
+	// Idle means that it has no configuration to follow.
+	Idle Health = "idle"
+)
+
+// Assess returns how the node is, and why in one sentence.
+func (s Status) Assess() (Health, string) {
+	unsettled := s.unsettled()
+	switch {
+	case s.Phase == "":
+		return Changing, "the agent starts"
+	case s.Reset != nil:
+		return s.assessReset()
+	case s.Phase == Applying && s.Change != nil && s.Change.Good != "":
+		return Changing, "from " + number(s.Change.Good) + " to " + number(s.Generation)
+	case s.Phase == Applying:
+		return Changing, "a configuration is being applied"
+	case s.Phase == Failed && !s.isWellBefore():
+		return Unwell, s.fault(unsettled)
+	case s.Phase == Waiting:
+		return Idle, "no configuration yet"
+	case s.Volume != nil && s.Volume.Problem != "":
+		return Unwell, "the data volume is missing"
+	}
+
+	if problem := s.beside(); problem != "" {
+		return Degraded, problem
+	}
+	if s.isWellBefore() {
+		return Well, "on the configuration before; the newest was refused"
+	}
+	if len(unsettled) > 0 {
+		return Degraded, isNotAsWanted(unsettled)
+	}
+	return Well, "the node is as its configuration wants it"
+}
+
+func (s Status) assessReset() (Health, string) {
+	switch {
+	case s.Reset.Done:
+		return Idle, "the node was reset"
+	case s.Phase == Failed:
+		return Unwell, "the reset is not complete"
+	}
+	return Changing, "the node is being reset"
+}
+
+// fault says what keeps a node from being what it should be.
+func (s Status) fault(unsettled []string) string {
+	switch {
+	case s.Volume != nil && s.Volume.Problem != "":
+		return "the data volume is missing"
+	case len(unsettled) > 0:
+		return isNotAsWanted(unsettled)
+	case s.Refused && s.Generation == "":
+		return "its first configuration was refused"
+	case s.Error != nil && s.Error.Unit != "":
+		return "unit " + s.Error.Unit + " has failed"
+	case s.Error != nil && s.Error.Document != "":
+		return "there is a mistake in " + s.Error.Document
+	}
+	return "see the error"
+}
+
+// beside returns what is wrong beside the units, "" if nothing is.
+func (s Status) beside() string {
+	switch {
+	case s.Cluster != nil && !s.Cluster.Connected &&
+		(s.Cluster.Problem != "" || s.Cluster.Reached):
+		return "the cluster is not reached"
+	case s.Cluster != nil && s.Cluster.Problem != "":
+		return "the cluster refuses something"
+	case s.Network != nil && len(s.Network.Problems) > 0:
+		return "the network is not as machine.yaml wants it"
+	case s.Upgrade != nil && s.Upgrade.Problem != "":
+		return "an upgrade does not go on"
+	}
+	return ""
+}
+
+// unsettled returns the names of the units that are not in the desired state.
+func (s Status) unsettled() []string {
+	var names []string
+	for _, u := range s.Units {
+		if !u.Settled {
+			names = append(names, u.Name)
+		}
+	}
+	return names
+}
+
+func isNotAsWanted(units []string) string {
+	text := "unit " + units[0] + " is not as wanted"
+	if more := len(units) - 1; more > 0 {
+		text = fmt.Sprintf("unit %s and %d more are not as wanted", units[0], more)
+	}
+	return text
+}
+
+// isWellBefore reports whether the node refuses the newest configuration, and all
+// units are as the generation before wants them.
+func (s Status) isWellBefore() bool {
+	unwell := func(u Unit) bool { return !u.Settled }
+	return s.Refused && s.Generation != "" && !slices.ContainsFunc(s.Units, unwell)
+}
+
+// number returns the number in the name of a generation.
+func number(name string) string {
+	digits, _, _ := strings.Cut(name, "-")
+	return digits
+}

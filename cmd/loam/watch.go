@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/loam-os/loam/agent/status"
+)
+
+// watch prints the status until ctx ends, which is no error. On a terminal it draws
+// the page again and again, as it counts down. Elsewhere it prints the page, and then
+// what changes.
+func (p statusPrinter) watch(ctx context.Context) error {
+	s, err := p.read()
+	if err != nil {
+		return err
+	}
+	_, rows := p.size()
+	onTerminal := rows > 0 && p.format == "table"
+	if !onTerminal {
+		if err := p.write(s); err != nil {
+			return err
+		}
+	}
+
+	tick := time.NewTicker(pollInterval)
+	defer tick.Stop()
+	for last := s; ; {
+		if onTerminal {
+			if err := p.draw(s, err); err != nil {
+				return err
+			}
+		} else if err := p.writeChanges(s, last); err != nil {
+			return err
+		}
+		last = s
+
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		// The agent may be restarting: what was read last is still shown.
+		if next, readErr := p.read(); readErr == nil {
+			s, err = next, nil
+		} else {
+			err = readErr
+		}
+	}
+}
+
+// Sequences of console_codes(4): to the first column of the first line, erase the
+// rest of the line, and erase the rest of the screen.
+const (
+	home      = "\x1b[H"
+	eraseLine = "\x1b[K"
+	eraseRest = "\x1b[J"
+)
+
+// draw draws the page over what is on the terminal. problem is why the status could
+// not be read again.
+func (p statusPrinter) draw(s status.Status, problem error) error {
+	columns, rows := p.size()
+	view := p.view()
+	view.Width = columns - 1 // The cursor stays in the line that it ends.
+	view.Lines = rows - 2
+	page := s.Table(view)
+	if problem != nil {
+		page += fmt.Sprintf("%v\n", problem)
+	}
+	_, err := io.WriteString(p.out,
+		home+strings.ReplaceAll(page, "\n", eraseLine+"\n")+eraseRest)
+	return err
+}
+
+// writeChanges writes what is in s and was not in last.
+func (p statusPrinter) writeChanges(s, last status.Status) error {
+	if isSame(s, last) {
+		return nil
+	}
+	if p.format != "table" {
+		return p.write(s)
+	}
+
+	// Countdowns are counted from the last change: each second is none.
+	view := p.view()
+	view.Now = time.Time{}
+	last.Uptime = s.Uptime
+	changes := s.Changes(last, view)
+	if changes == "" {
+		return nil
+	}
+	at := ""
+	if p.now != nil {
+		at = p.now().UTC().Format("2006-01-02 15:04:05 MST")
+	}
+	_, err := fmt.Fprintf(p.out, "%s\n%s", at, changes)
+	return err
+}
+
+// isSame reports whether nothing has happened between two statuses.
+func isSame(s, last status.Status) bool {
+	last.Uptime = s.Uptime
+	last.AgentRSS = s.AgentRSS
+	return reflect.DeepEqual(s, last)
+}
