@@ -28,3 +28,17 @@ func completeGenerations(env *offline.Env, most int) cobra.CompletionFunc {
 		return names, directive
 	}
 }
+
+// noFiles has a shell offer nothing but what it is given.
+const noFiles = cobra.ShellCompDirectiveNoFileComp
+
+// completeUnits offers the names of the units of the node beneath root, for up to
+// most arguments.
+func completeUnits(root *string, most int) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) >= most {
+			return nil, noFiles
+		}
+		return unitNames(*root), noFiles
+	}
+}

@@ -32,7 +32,7 @@ The other commands are for a person on the node.
 	}
 
 	group(cmd, "Look at the node, which changes nothing:", statusCommand(), planCommand(),
-		historyCommand(), diffCommand(), whyCommand(), disksCommand())
+		historyCommand(), diffCommand(), whyCommand(), logsCommand(), disksCommand())
 	group(cmd, "Change the node, by asking its agent:", applyCommand(), confirmCommand(),
 		rollbackCommand(), verifyCommand(), upgradeCommand(), drillCommand(), resetCommand())
 	group(cmd, "What the node itself runs:", agentCommand(), volumeCommand(), bootCommand())

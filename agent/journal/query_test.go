@@ -1,0 +1,91 @@
+package journal
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestCopyAsksJournalctl(t *testing.T) {
+	at := time.Unix(1000, 0)
+	for _, tt := range []struct {
+		name    string
+		query   Query
+		want    []string
+		without []string
+	}{
+		{
+			"this boot",
+			Query{Unit: "a.service"},
+			[]string{"--unit=a.service", "--boot=0"},
+			[]string{"--lines", "--follow", "--since", "--root"},
+		},
+		{
+			"the last lines of the boot before, and what comes",
+			Query{Unit: "a.service", Boot: -1, Lines: 5, Follow: true},
+			[]string{"--boot=-1", "--lines=5", "--follow"},
+			nil,
+		},
+		{
+			"a time",
+			Query{Unit: "a.service", Since: at, Until: at.Add(time.Minute)},
+			[]string{"--since=@1000", "--until=@1061"},
+			[]string{"--boot"},
+		},
+		{"another node", Query{Root: "/mnt"}, []string{"--root=/mnt"}, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			file := journalctl(t, "")
+			var out strings.Builder
+			if n, err := Copy(t.Context(), &out, tt.query); n != 0 || err != nil {
+				t.Errorf("%d bytes, %v", n, err)
+			}
+
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			arguments := strings.Split(string(text), "\n")
+			for _, want := range tt.want {
+				if !slices.Contains(arguments, want) {
+					t.Errorf("no %s in %q", want, arguments)
+				}
+			}
+			for _, without := range tt.without {
+				if strings.Contains(string(text), without) {
+					t.Errorf("%s in %q", without, arguments)
+				}
+			}
+		})
+	}
+}
+
+func TestCopyReturnsTheProblem(t *testing.T) {
+	journalctl(t, "echo No journal files were opened >&2; exit 1")
+	_, err := Copy(t.Context(), &strings.Builder{}, Query{Unit: "a.service"})
+	const want = "read the journal of a.service: No journal files were opened"
+	if err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
+func TestTail(t *testing.T) {
+	journalctl(t, `printf 'one\ntwo\n'`)
+	if got := Tail(t.Context(), Query{}); !slices.Equal(got, []string{"one", "two"}) {
+		t.Errorf("%q", got)
+	}
+	journalctl(t, "exit 1")
+	if got := Tail(t.Context(), Query{}); got != nil {
+		t.Errorf("%q without a journal", got)
+	}
+}
+
+func TestBoots(t *testing.T) {
+	journalctl(t, `echo '[{"index":-1,"boot_id":"a"},{"index":0,"boot_id":"b"}]'`)
+	got, err := Boots(t.Context(), "")
+	if err != nil || !slices.Equal(got, []int{-1, 0}) {
+		t.Errorf("%v, %v", got, err)
+	}
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/loam-os/loam/agent/document"
+	"github.com/loam-os/loam/agent/generation"
+	"github.com/loam-os/loam/agent/journal"
+	"github.com/loam-os/loam/hint"
+)
+
+// agentUnit is the agent's own unit.
+const agentUnit = "loam-agent.service"
+
+func logsCommand() *cobra.Command {
+	query := journal.Query{Unit: agentUnit}
+	cmd := &cobra.Command{
+		Use:   "logs [UNIT]",
+		Short: "Show the log of a unit",
+		Long: `logs shows what a unit has logged in this boot, and what systemd has logged about
+it. Without UNIT, it is the agent. A name without a dot is a service.`,
+		Example: `  loam logs
+  loam logs kubelet --lines 20
+  loam logs hello.service --boot -1
+  loam logs hello --follow`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				query.Unit = unitName(args[0])
+			}
+			ctx, stop := interruptible(cmd)
+			defer stop()
+			return showLog(ctx, cmd.OutOrStdout(), query)
+		},
+	}
+
+	f := cmd.Flags()
+	f.StringVar(&query.Root, "root", "/", "root directory of the node")
+	f.IntVarP(&query.Boot, "boot", "b", 0, "0 is this boot, -1 the one before")
+	f.IntVarP(&query.Lines, "lines", "n", 0, "only the last lines")
+	f.BoolVarP(&query.Follow, "follow", "f", false, "also what it logs from now on, until Ctrl-C")
+	cmd.ValidArgsFunction = completeUnits(&query.Root, 1)
+	return cmd
+}
+
+// unitName returns the name of a unit as systemctl(1) completes it.
+func unitName(name string) string {
+	if strings.Contains(name, ".") {
+		return name
+	}
+	return name + ".service"
+}
+
+// showLog prints a log, or says why there is none.
+func showLog(ctx context.Context, out io.Writer, q journal.Query) error {
+	if q.Boot > 0 {
+		return hint.With(fmt.Errorf("--boot %d: not a boot", q.Boot),
+			"0 is this boot, -1 the one before")
+	}
+	if q.Boot < 0 {
+		boots, err := journal.Boots(ctx, q.Root)
+		if err != nil {
+			return err
+		}
+		if !slices.Contains(boots, q.Boot) {
+			return noBoot(q.Boot, boots)
+		}
+	}
+
+	n, err := journal.Copy(ctx, out, q)
+	if err != nil || n > 0 || q.Follow {
+		return err
+	}
+	return explainNoLog(q)
+}
+
+// noBoot is the error for a boot of which there is no journal.
+func noBoot(boot int, boots []int) error {
+	err := fmt.Errorf("--boot %d: there is no journal of that boot", boot)
+	if len(boots) == 0 {
+		return hint.With(err, "the journal is empty")
+	}
+	return hint.With(err, "the oldest that there is: --boot %d", boots[0])
+}
+
+// explainNoLog says why a unit has no log: there may be no unit of that name.
+func explainNoLog(q journal.Query) error {
+	known := unitNames(q.Root)
+	if slices.Contains(known, q.Unit) {
+		return hint.With(fmt.Errorf("unit %s has logged nothing in that boot", q.Unit),
+			"`systemctl status %s`", q.Unit)
+	}
+	err := fmt.Errorf("unit %s: not on this node", q.Unit)
+	if nearest := document.Nearest(q.Unit, known); nearest != "" {
+		return hint.With(err, "`loam logs %s`?", nearest)
+	}
+	return hint.With(err, "`systemctl list-units` lists them")
+}
+
+// unitTypes are the suffixes of units that may have a log.
+var unitTypes = []string{
+	".automount", ".mount", ".path", ".scope", ".service", ".slice", ".socket", ".swap",
+	".target", ".timer",
+}
+
+// unitNames returns the names of the units of a node without templates, sorted:
+// those of its configuration and those of the image.
+func unitNames(root string) []string {
+	var names []string
+	for _, dir := range []string{"etc/systemd/system", "run/systemd/system", "usr/lib/systemd/system"} {
+		files, _ := filepath.Glob(filepath.Join(root, dir, "*.*"))
+		for _, file := range files {
+			name := filepath.Base(file)
+			if slices.Contains(unitTypes, filepath.Ext(name)) && !generation.IsTemplate(name) {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
