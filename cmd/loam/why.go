@@ -1,66 +1,93 @@
 package main
 
 import (
-	"fmt"
-	"io"
+	"context"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/loam-os/loam/agent/status"
-	"github.com/loam-os/loam/agent/upgrade"
+	"github.com/loam-os/loam/agent/apply"
+	"github.com/loam-os/loam/agent/journal"
+	"github.com/loam-os/loam/agent/offline"
+	"github.com/loam-os/loam/agent/show"
 )
 
 func whyCommand() *cobra.Command {
-	var file string
+	var env offline.Env
+	var file, format string
+	var all bool
 	cmd := &cobra.Command{
 		Use:   "why",
-		Short: "Say why this node fell back from a system",
-		Long: `why shows the systems that were tried on this node and did not stay: when, for
-which reason, and what their last boot has left in the kernel's log and in the
-journal. They are not tried again without 'loam upgrade --again'.`,
-		Args: cobra.NoArgs,
+		Short: "Say why the last thing went wrong",
+		Long: `why shows what is wrong with the node now, or else the last configuration or
+system that was tried on it and did not stay: when, for which reason, and what was
+logged at that time. Of a configuration that is the log of the unit at fault, of a
+system what its last boot has left in the kernel's log and in the journal. A system
+that failed is not tried again without 'loam upgrade --again'.`,
+		Example: "  loam why\n  loam why --all\n  loam why -o json",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := readStatus(file)
+			why, err := whyOf(cmd.Context(), env, file)
 			if err != nil {
 				return err
 			}
-			return explain(cmd.OutOrStdout(), s)
+			return write(cmd.OutOrStdout(), format, why, func() string { return why.Text(all) })
 		},
 	}
 
-	cmd.Flags().StringVar(&file, "file", status.Path,
-		"status file of the agent, or of another node")
+	rootFlag(cmd, &env)
+	formatFlag(cmd, &format)
+	cmd.Flags().BoolVar(&all, "all", false, "also what went wrong before")
+	cmd.Flags().StringVar(&file, "file", "",
+		"status file of another node, which tells of nothing else")
 	return cmd
 }
 
-// explain tells of the failures, the newest first.
-func explain(out io.Writer, s status.Status) error {
-	if s.Upgrade == nil || len(s.Upgrade.Failed) == 0 {
-		_, err := fmt.Fprintf(out, "no system has failed on this node; it runs %s %s\n",
-			s.ImageID, s.ImageVersion)
-		return err
+// whyOf finds out what went wrong on a node. file is a status file of another one,
+// "" for none.
+func whyOf(ctx context.Context, env offline.Env, file string) (show.Why, error) {
+	if file != "" {
+		s, err := readStatus(file)
+		return show.Explain(s, nil, nil), err
 	}
 
-	failed := s.Upgrade.Failed
-	for i := len(failed) - 1; i >= 0; i-- {
-		f := failed[i]
-		_, err := fmt.Fprintf(out, "%s failed on %s: %s\n  root hash %s\n",
-			f.Version, f.At.UTC().Format(time.DateTime), f.Reason, f.RootHash)
+	var why show.Why
+	err := look(env, func(node *offline.Node) error {
+		records, err := apply.History(node.State)
 		if err != nil {
 			return err
 		}
-		if len(f.Evidence) == 0 && f.Reason != upgrade.RolledBack {
-			if _, err := fmt.Fprintln(out, "  the boots that failed have left no log"); err != nil {
-				return err
-			}
+		held, err := apply.HeldList(node.State)
+		if err != nil {
+			return err
 		}
-		for _, line := range f.Evidence {
-			if _, err := fmt.Fprintf(out, "  | %s\n", line); err != nil {
-				return err
-			}
-		}
-	}
 
-	return nil
+		why = show.Explain(node.Status, records, held)
+		for i, f := range why.Failures {
+			if f.Unit != "" && len(f.Evidence) == 0 {
+				why.Failures[i].Evidence = journal.Tail(ctx, evidenceOf(f, env.Root))
+			}
+		}
+		return nil
+	})
+	return why, err
+}
+
+const (
+	// evidenceLines is how many lines of a unit's log are shown.
+	evidenceLines = 12
+	// verdictTime is longer than a change takes from its begin to its verdict. What
+	// went wrong was logged in that time before the node went back.
+	verdictTime = 5 * time.Minute
+)
+
+// evidenceOf returns which entries show what went wrong. They are chosen by their
+// time, whatever boot that was in.
+func evidenceOf(f show.Failure, root string) journal.Query {
+	q := journal.Query{Root: root, Unit: f.Unit, Lines: evidenceLines}
+	if f.Kind == show.OfConfiguration {
+		q.Since = f.At.Add(-verdictTime)
+		q.Until = f.At
+	}
+	return q
 }

@@ -320,7 +320,7 @@ func TestAnUpgradeToAGoodSystem(t *testing.T) {
 		t.Error("the boot loader is not the one in the new system")
 	}
 
-	n.want("loam why", "no system has failed on this node; it runs loam-node-os "+second)
+	n.want("loam why", "nothing has gone wrong on this node; it runs loam-node-os "+second)
 	n.back(open(t).manifest.Version, "a")
 	n.back(second, "b")
 	n.reboot()

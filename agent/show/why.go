@@ -1,0 +1,168 @@
+package show
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/loam-os/loam/agent/apply"
+	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/agent/upgrade"
+)
+
+// FailureKind is what went wrong.
+type FailureKind string
+
+const (
+	// OfNow means that something is wrong with the node now.
+	OfNow FailureKind = "now"
+	// OfConfiguration means that a configuration was applied and did not stay.
+	OfConfiguration FailureKind = "configuration"
+	// OfSystem means that the node fell back from a release.
+	OfSystem FailureKind = "system"
+)
+
+// Failure is something that went wrong on a node.
+type Failure struct {
+	// Kind is "now" for what is wrong with the node now, "configuration" for a
+	// configuration that did not stay, and "system" for a release that did not.
+	Kind FailureKind `json:"kind"`
+
+	// Name is the generation, or the version of the release. RootHash is the
+	// release's, "" for a configuration.
+	Name     string `json:"name,omitempty"`
+	RootHash string `json:"rootHash,omitempty"`
+
+	// At is when the node went back, absent for what is wrong now.
+	At time.Time `json:"at,omitzero"`
+
+	// Problem is what went wrong, Hint what to do about it, Unit the unit that it
+	// is about; "" if unknown.
+	Problem string `json:"problem"`
+	Hint    string `json:"hint,omitempty"`
+	Unit    string `json:"unit,omitempty"`
+
+	// Evidence is what was logged at that time.
+	Evidence []string `json:"evidence,omitempty"`
+}
+
+// Why is what went wrong on a node.
+type Why struct {
+	// Failures are the newest first.
+	Failures []Failure `json:"failures"`
+
+	// System is the image that runs, such as "loam-node-os 0.1.0".
+	System string `json:"system"`
+}
+
+// Explain returns what went wrong on a node with this status, history and these
+// holds. The evidence of units is for the caller to add.
+func Explain(s status.Status, history []apply.Record, held []apply.Held) Why {
+	why := Why{System: s.ImageID + " " + s.ImageVersion, Failures: []Failure{}}
+	for _, r := range history {
+		if f, failed := ofRecord(r, held); failed {
+			why.Failures = append(why.Failures, f)
+		}
+	}
+	if s.Upgrade != nil {
+		for _, f := range s.Upgrade.Failed {
+			why.Failures = append(why.Failures, Failure{
+				Kind:     OfSystem,
+				Name:     f.Version,
+				RootHash: f.RootHash,
+				At:       f.At,
+				Problem:  f.Reason,
+				Evidence: f.Evidence,
+			})
+		}
+	}
+	slices.SortStableFunc(why.Failures, func(a, b Failure) int { return b.At.Compare(a.At) })
+
+	// What was taken back is in the history, and with its time.
+	if e := s.Error; e != nil && s.Refusal != status.Reverted {
+		now := Failure{
+			Kind:    OfNow,
+			Problem: status.Error{Document: e.Document, Line: e.Line, Path: e.Path, Problem: e.Problem}.String(),
+			Hint:    e.Hint,
+			Unit:    e.Unit,
+		}
+		why.Failures = slices.Insert(why.Failures, 0, now)
+	}
+	return why
+}
+
+// byOperator is the reason of a change back that an operator asked for.
+const byOperator = "rolled back by the operator"
+
+// ofRecord returns the failure that a record of the history tells of.
+func ofRecord(r apply.Record, held []apply.Held) (Failure, bool) {
+	f := Failure{Kind: OfConfiguration, At: r.At, Problem: r.Reason}
+	switch {
+	case r.Outcome == apply.Failed:
+		f.Name = r.Generation
+	case r.Outcome == apply.Reverted && r.Reason != byOperator:
+		f.Name = r.From
+	default:
+		return Failure{}, false
+	}
+
+	for _, h := range held {
+		if h.Generation == f.Name {
+			f.Unit = h.Unit
+		}
+	}
+	return f, true
+}
+
+// Text returns the newest failure with its evidence, or all of them.
+func (w Why) Text(all bool) string {
+	if len(w.Failures) == 0 {
+		return "nothing has gone wrong on this node; it runs " + w.System + "\n"
+	}
+
+	var out strings.Builder
+	for i, f := range w.Failures {
+		if i > 0 && !all {
+			fmt.Fprintf(&out, "%d more: loam why --all\n", len(w.Failures)-1)
+			break
+		}
+		f.write(&out)
+	}
+	return out.String()
+}
+
+func (f Failure) write(out *strings.Builder) {
+	what := map[FailureKind]string{OfConfiguration: "generation "}[f.Kind] + f.Name
+	if f.Kind == OfNow {
+		fmt.Fprintf(out, "now: %s\n", f.Problem)
+	} else {
+		fmt.Fprintf(out, "%s failed on %s: %s\n",
+			what, f.At.UTC().Format("2006-01-02 15:04:05 MST"), f.Problem)
+	}
+
+	for _, row := range []struct{ label, value string }{
+		{"root hash", f.RootHash}, {"hint:", f.Hint},
+	} {
+		if row.value != "" {
+			fmt.Fprintf(out, "  %s %s\n", row.label, row.value)
+		}
+	}
+	for _, line := range f.Evidence {
+		fmt.Fprintf(out, "  | %s\n", line)
+	}
+	if len(f.Evidence) == 0 {
+		out.WriteString(f.noEvidence())
+	}
+}
+
+// noEvidence says that there is no log where one was to be expected.
+func (f Failure) noEvidence() string {
+	switch {
+	case f.Kind == OfSystem && f.Problem != upgrade.RolledBack:
+		return "  the boots that failed have left no log\n"
+	case f.Unit != "":
+		return "  unit " + f.Unit + " has left no log of that time\n"
+	}
+	return ""
+}

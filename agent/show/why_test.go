@@ -1,0 +1,66 @@
+package show
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/loam-os/loam/agent/apply"
+	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/agent/upgrade"
+)
+
+func TestExplainHasTheNewestFirst(t *testing.T) {
+	s := status.Status{
+		Error: &status.Error{Document: "osc.yaml", Line: 3, Problem: "empty"},
+		Upgrade: &status.Upgrade{Failed: []status.FailedSystem{
+			{Version: "0.2.0", At: noon.Add(time.Hour)},
+			{Version: "0.1.0", At: noon.Add(-time.Hour)},
+		}},
+	}
+	history := []apply.Record{
+		{Generation: "000001-a", Outcome: apply.Applied, At: noon},
+		{From: "000002-b", Generation: "000001-a", Outcome: apply.Reverted, At: noon},
+		{From: "000003-c", Generation: "000001-a", Outcome: apply.Reverted, At: noon, Reason: byOperator},
+	}
+
+	var names []string
+	for _, f := range Explain(s, history, nil).Failures {
+		names = append(names, strings.TrimSpace(string(f.Kind)+" "+f.Name))
+	}
+	want := []string{"now", "system 0.2.0", "configuration 000002-b", "system 0.1.0"}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Errorf("failures (-want +got):\n%s", diff)
+	}
+}
+
+func TestExplainTellsOfARevertOnce(t *testing.T) {
+	s := status.Status{
+		Refusal: status.Reverted,
+		Error:   &status.Error{Unit: "a.service", Problem: "generation 000002-b was taken back"},
+	}
+	history := []apply.Record{{From: "000002-b", Outcome: apply.Reverted, Reason: "a.service failed"}}
+	held := []apply.Held{{Generation: "000002-b", Unit: "a.service"}}
+
+	want := []Failure{{
+		Kind:    OfConfiguration,
+		Name:    "000002-b",
+		Problem: "a.service failed",
+		Unit:    "a.service",
+	}}
+	if diff := cmp.Diff(want, Explain(s, history, held).Failures); diff != "" {
+		t.Errorf("failures (-want +got):\n%s", diff)
+	}
+}
+
+func TestWhySaysWhereThereIsNoEvidence(t *testing.T) {
+	const noLog = "  the boots that failed have left no log\n"
+	for reason, want := range map[string]bool{"it is ill": true, upgrade.RolledBack: false} {
+		w := Why{Failures: []Failure{{Kind: OfSystem, Name: "0.2.0", Problem: reason}}}
+		if got := strings.HasSuffix(w.Text(false), noLog); got != want {
+			t.Errorf("%s:\n%s", reason, w.Text(false))
+		}
+	}
+}
