@@ -39,9 +39,12 @@ type Status struct {
 	Health Health `json:"health,omitempty"`
 	Reason string `json:"reason,omitempty"`
 
+	// Phase is "waiting", "applying", "applied" or "failed"; Error is why.
 	Phase Phase  `json:"phase"`
 	Error *Error `json:"error,omitempty"`
 
+	// ImageID, ImageVersion, RootHash and Kernel are of the system that runs. Slot
+	// is "a", "b" or "memory".
 	ImageID      string `json:"imageID"`
 	ImageVersion string `json:"imageVersion"`
 	Slot         string `json:"slot,omitempty"`
@@ -51,7 +54,9 @@ type Status struct {
 	// SecureBoot is the firmware's state, "" if it does not support Secure
 	// Boot.
 	SecureBoot string `json:"secureBoot,omitempty"`
-	Hostname   string `json:"hostname"`
+
+	// Hostname is the node's name.
+	Hostname string `json:"hostname"`
 
 	// Generation is a name such as 000042-0123456789ab, "" for none.
 	Generation string `json:"generation,omitempty"`
@@ -100,8 +105,10 @@ type Status struct {
 	// Contents is the directory of the contents that documents refer to, "" for
 	// none.
 	Contents string `json:"contents,omitempty"`
-	Files    int    `json:"files"`
-	Units    []Unit `json:"units"`
+
+	// Files counts the files of the generation, Units are its units.
+	Files int    `json:"files"`
+	Units []Unit `json:"units"`
 
 	// Change is the change on trial, Held the source's configuration while an
 	// operator holds it; nil for none.
@@ -141,7 +148,9 @@ type Status struct {
 
 	// DebugShells are terminals on which a root shell is open.
 	DebugShells []string `json:"debugShells,omitempty"`
-	Warnings    []string `json:"warnings,omitempty"`
+
+	// Warnings are what an operator should look at although the node goes on.
+	Warnings []string `json:"warnings,omitempty"`
 
 	// Uptime is the time from kernel start to this status. AppliedAt is the
 	// time from kernel start until the generation was first applied in this
@@ -183,8 +192,10 @@ type Volume struct {
 
 	// Problem is why there is no volume, with each disk and its obstacle. Hint is
 	// what to do about it.
-	Problem  string   `json:"problem,omitempty"`
-	Hint     string   `json:"hint,omitempty"`
+	Problem string `json:"problem,omitempty"`
+	Hint    string `json:"hint,omitempty"`
+
+	// Warnings are what is not as it should be although the volume is used.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
@@ -275,13 +286,15 @@ type Interface struct {
 	// Name is the kernel's name, As the name in machine.yaml, "" without one.
 	Name string `json:"name"`
 	As   string `json:"as,omitempty"`
-	// State is the operational state in the words of networkctl(1).
+	// State is the operational state in the words of networkctl(1), Addresses are
+	// with the length of their prefix.
 	State     string   `json:"state"`
 	Addresses []string `json:"addresses,omitempty"`
 }
 
 // Change is a generation on trial.
 type Change struct {
+	// From is the generation before it, "" for none.
 	From string `json:"from,omitempty"`
 	// Good is the generation that the node reverts to if this one is bad.
 	Good string `json:"good,omitempty"`
@@ -293,9 +306,9 @@ type Change struct {
 
 // Awaited is a unit that a change waits for.
 type Awaited struct {
-	Unit string `json:"unit"`
-	// State is the unit's, such as activating/start. Others counts further units
-	// that have a job of systemd.
+	// Unit is its name. State is the unit's, such as activating/start. Others
+	// counts further units that have a job of systemd.
+	Unit   string `json:"unit"`
 	State  string `json:"state"`
 	Others int    `json:"others,omitempty"`
 	// Deadline is when the change is reverted if the unit counts and is not up, as
@@ -323,7 +336,7 @@ func (a Awaited) Text(now time.Duration) string {
 
 // Held is a configuration that is not applied automatically.
 type Held struct {
-	// Digest is the first 12 digits of its digest.
+	// Digest is the first 12 digits of its digest, Why the reason.
 	Digest string `json:"digest"`
 	Why    string `json:"why"`
 }
@@ -371,7 +384,7 @@ type Upgrade struct {
 
 // Drill is the result of a drill of a fallback.
 type Drill struct {
-	// By is what failed on purpose: "check" or "panic".
+	// By is what failed on purpose: "check" or "panic". At is when the drill ended.
 	By string    `json:"by"`
 	At time.Time `json:"at"`
 
@@ -386,6 +399,7 @@ type Drill struct {
 
 // FailedSystem is a release that failed on this node.
 type FailedSystem struct {
+	// Version and RootHash identify it, At is when the machine fell back.
 	Version  string `json:"version"`
 	RootHash string `json:"rootHash"`
 	// Reason is the cause, for display; Evidence are log lines that show it.
@@ -396,6 +410,7 @@ type FailedSystem struct {
 
 // Reset is a reset of the node's configuration and identity by an operator.
 type Reset struct {
+	// At is when it began.
 	At time.Time `json:"at"`
 	// Done says that everything was removed.
 	Done bool `json:"done"`
@@ -403,6 +418,7 @@ type Reset struct {
 
 // Drift counts managed paths that were repaired since the agent started.
 type Drift struct {
+	// Repaired counts the paths.
 	Repaired int `json:"repaired"`
 	// Last is the path repaired last, At when, as time from kernel start.
 	Last string        `json:"last,omitempty"`
@@ -419,7 +435,8 @@ type Error struct {
 	Document string `json:"document,omitempty"`
 	Line     int    `json:"line,omitempty"`
 
-	// Unit is the failed unit, "" for any other error.
+	// Unit is the failed unit, "" for any other error. Problem is what is wrong,
+	// Hint what to do about it.
 	Unit    string `json:"unit,omitempty"`
 	Problem string `json:"problem"`
 	Hint    string `json:"hint,omitempty"`
@@ -454,6 +471,8 @@ func (e Error) String() string {
 // Unit is the state of one unit of the configuration; see systemd.unit(5) for
 // the words.
 type Unit struct {
+	// Name is its name, Active and Sub are its state. InvocationID is of the run
+	// that is the last.
 	Name   string `json:"name"`
 	Active string `json:"active"`
 	Sub    string `json:"sub"`

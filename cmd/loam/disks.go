@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -10,11 +9,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/loam-os/loam/agent/machine"
+	"github.com/loam-os/loam/agent/show"
 	"github.com/loam-os/loam/agent/volume"
 )
 
 func disksCommand() *cobra.Command {
-	var root string
+	var root, format string
 	cmd := &cobra.Command{
 		Use:   "disks [MACHINE.yaml]",
 		Short: "Show the disks, what is on them, and how to claim them",
@@ -22,45 +22,51 @@ func disksCommand() *cobra.Command {
 are on it, and the line of machine.yaml that would claim it for what the kubelet
 keeps. With a machine.yaml, it shows which disk that claims, and what would be
 done with it. It reads, and writes nothing.`,
-		Example: "  loam disks\n  loam disks machine.yaml",
+		Example: "  loam disks\n  loam disks machine.yaml\n  loam disks -o json",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			disks, err := volume.Observe(volume.Machine{
-				Root: os.DirFS(root),
-				Open: func(node string, exclusive bool) (volume.Device, error) {
-					return volume.OpenToLook(filepath.Join(root, node), exclusive)
-				},
-			})
+			disks, err := observeDisks(root)
 			if err != nil {
 				return err
 			}
 
 			if len(args) == 0 {
-				return showDisks(cmd.OutOrStdout(), disks)
+				return showDisks(cmd.OutOrStdout(), format, disks)
 			}
-
-			return showClaimed(cmd.OutOrStdout(), disks, args[0])
+			return showClaimed(cmd.OutOrStdout(), format, disks, args[0])
 		},
 	}
 
+	formatFlag(cmd, &format)
 	cmd.Flags().StringVar(&root, "root", "/", "root directory of the node")
 	return cmd
 }
 
+// observeDisks looks at the disks of the node beneath root.
+func observeDisks(root string) ([]volume.Disk, error) {
+	return volume.Observe(volume.Machine{
+		Root: os.DirFS(root),
+		Open: func(node string, exclusive bool) (volume.Device, error) {
+			return volume.OpenToLook(filepath.Join(root, node), exclusive)
+		},
+	})
+}
+
 // showDisks lists the disks, as the refusal of a missing claim does.
-func showDisks(out io.Writer, disks []volume.Disk) error {
-	_, err := volume.Decide(volume.Facts{Disks: disks}, volume.Claim{})
-	refusal := &volume.Refusal{}
-	if !errors.As(err, &refusal) {
+func showDisks(out io.Writer, format string, disks []volume.Disk) error {
+	refusal, err := show.Candidates(disks)
+	if err != nil {
 		return err
 	}
-
-	_, err = io.WriteString(out, refusal.ListParts())
-	return err
+	all, err := show.DisksOf(disks)
+	if err != nil {
+		return err
+	}
+	return write(out, format, all, refusal.ListParts)
 }
 
 // showClaimed says which disk the machine.yaml in file claims.
-func showClaimed(out io.Writer, disks []volume.Disk, file string) error {
+func showClaimed(out io.Writer, format string, disks []volume.Disk, file string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return err
@@ -76,12 +82,21 @@ func showClaimed(out io.Writer, disks []volume.Disk, file string) error {
 		return fmt.Errorf("%s: %w", file, err)
 	}
 
-	what := map[volume.Action]string{
-		volume.ToUse:    "has the data volume (" + choice.FileSystem + ")",
-		volume.ToFormat: "is empty, and would be formatted",
-		volume.ToFinish: "has an unfinished data volume, and would be formatted again",
+	all, err := show.DisksOf(disks)
+	if err != nil {
+		return err
+	}
+	all.Claimed = &show.Claimed{Device: choice.Device, Format: choice.Action != volume.ToUse}
+	if choice.Action == volume.ToUse {
+		all.Claimed.FileSystem = choice.FileSystem
 	}
 
-	_, err = fmt.Fprintf(out, "%s: %s\n", choice.Device, what[choice.Action])
-	return err
+	return write(out, format, all, func() string {
+		what := map[volume.Action]string{
+			volume.ToUse:    "has the data volume (" + choice.FileSystem + ")",
+			volume.ToFormat: "is empty, and would be formatted",
+			volume.ToFinish: "has an unfinished data volume, and would be formatted again",
+		}
+		return fmt.Sprintf("%s: %s\n", choice.Device, what[choice.Action])
+	})
 }

@@ -2,14 +2,12 @@ package main
 
 import (
 	"context"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/offline"
-	"github.com/loam-os/loam/agent/plan"
 	"github.com/loam-os/loam/agent/show"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/cmd/outcome"
@@ -66,27 +64,9 @@ notes.`,
 	return cmd
 }
 
-// preview is a plan, and what it does not say.
-type preview struct {
-	plan.Plan
-	Notes []string `json:"notes,omitempty"`
-}
-
-func (p preview) String() string {
-	var out strings.Builder
-	out.WriteString(p.Plan.String())
-	for i, note := range p.Notes {
-		if i == 0 {
-			out.WriteString("notes\n")
-		}
-		out.WriteString("  " + note + "\n")
-	}
-	return out.String()
-}
-
 // foresee works out what the agent would do about doc.
-func foresee(ctx context.Context, env offline.Env, doc source.Document) (preview, error) {
-	var p preview
+func foresee(ctx context.Context, env offline.Env, doc source.Document) (show.Preview, error) {
+	var p show.Preview
 	err := look(env, func(node *offline.Node) error {
 		planned, desired, err := node.Plan(ctx, doc)
 		if err != nil {
@@ -109,7 +89,10 @@ func foresee(ctx context.Context, env offline.Env, doc source.Document) (preview
 			pending = &journal
 		}
 
-		p = preview{planned, show.Notes(desired, current, held, pending)}
+		p = show.Preview{
+			Plan:  planned,
+			Notes: show.Notes(desired, current, held, pending),
+		}
 		return nil
 	})
 

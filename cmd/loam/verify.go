@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -15,6 +16,7 @@ import (
 func verifyCommand() *cobra.Command {
 	var client control.Client
 	var request control.VerifyRequest
+	var format string
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Compare every managed path with what it should be, and repair it",
@@ -22,7 +24,8 @@ func verifyCommand() *cobra.Command {
 of the node, and repair what is not as it should be. It exits with 1 if
 something stays so.`,
 		Example: `  loam verify
-  loam verify --repair=false`,
+  loam verify --repair=false
+  loam verify -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := interruptible(cmd)
@@ -33,36 +36,32 @@ something stays so.`,
 				return err
 			}
 
-			return printReport(cmd.OutOrStdout(), report, request.Repair)
+			return printReport(cmd.OutOrStdout(), format, report, request.Repair)
 		},
 	}
 
 	socketFlag(cmd, &client)
+	formatFlag(cmd, &format)
 	cmd.Flags().BoolVar(&request.Repair, "repair", true, "repair what can be")
 	return cmd
 }
 
-func printReport(out io.Writer, report control.VerifyReport, repair bool) error {
-	repaired := 0
+// printReport prints what was found. It is an error if something stays as it should
+// not be.
+func printReport(
+	out io.Writer, format string, report control.VerifyReport, repair bool,
+) error {
 	left := 0
 	for _, bad := range report.Bad {
-		word := "wrong"
-		if bad.Repaired {
-			word = "repaired"
-			repaired++
-		} else {
+		if !bad.Repaired {
 			left++
 		}
-		fmt.Fprintf(out, "%-8s  %s: %s\n", word, bad.Path, bad.Problem)
 	}
 
-	found := "all as they should be"
-	if len(report.Bad) > 0 {
-		found = fmt.Sprintf("%d repaired, %d wrong", repaired, left)
+	text := func() string { return reportText(report, left) }
+	if err := write(out, format, report, text); err != nil {
+		return err
 	}
-
-	fmt.Fprintf(out, "%d paths checked, %s read: %s\n",
-		report.Checked, show.Size(report.Bytes), found)
 	switch {
 	case left == 0:
 		return nil
@@ -74,4 +73,26 @@ func printReport(out io.Writer, report control.VerifyReport, repair bool) error 
 
 	return hint.With(fault.With(fmt.Errorf("%d to repair", left),
 		fault.NotAsItShould), "loam verify")
+}
+
+// reportText returns a line for each path that was wrong, and a summary. left is how
+// many are still wrong.
+func reportText(report control.VerifyReport, left int) string {
+	var out strings.Builder
+	for _, bad := range report.Bad {
+		word := "wrong"
+		if bad.Repaired {
+			word = "repaired"
+		}
+		fmt.Fprintf(&out, "%-8s  %s: %s\n", word, bad.Path, bad.Problem)
+	}
+
+	found := "all as they should be"
+	if all := len(report.Bad); all > 0 {
+		found = fmt.Sprintf("%d repaired, %d wrong", all-left, left)
+	}
+
+	fmt.Fprintf(&out, "%d paths checked, %s read: %s\n",
+		report.Checked, show.Size(report.Bytes), found)
+	return out.String()
 }

@@ -122,12 +122,12 @@ func (w *walker) text(t reflect.Type, field reflect.StructField, inside reflect.
 	text = cmp.Or(text, w.comments[t.Name()])
 
 	return word.ReplaceAllStringFunc(text, func(name string) string {
-		if value, is := w.values[name]; is {
-			return "`" + value + "`"
-		}
 		if other, is := t.FieldByName(name); is {
 			tag, _, _ := strings.Cut(other.Tag.Get("json"), ",")
 			return "`" + tag + "`"
+		}
+		if value, is := w.values[name]; is {
+			return "`" + value + "`"
 		}
 		return name
 	})
@@ -170,15 +170,19 @@ func (w *walker) walk(t reflect.Type, path string) {
 
 // describe names a type as YAML has it, and returns the struct in it, nil for none.
 func describe(t reflect.Type) (name string, inside reflect.Type) {
+	switch {
+	case t == reflect.TypeFor[time.Duration]():
+		return "duration", nil
+	case t == reflect.TypeFor[time.Time]():
+		return "time", nil
+	}
+
 	switch t.Kind() {
 	case reflect.Pointer:
 		return describe(t.Elem())
 	case reflect.Map, reflect.Interface:
 		return "anything", nil
 	case reflect.Struct:
-		if t == reflect.TypeFor[time.Time]() {
-			return "time", nil
-		}
 		return "fields", t
 	case reflect.Slice:
 		name, inside := describe(t.Elem())
@@ -191,12 +195,17 @@ func describe(t reflect.Type) (name string, inside reflect.Type) {
 	return "number", nil
 }
 
-// FieldsPage is the page of the fields of a document.
-func FieldsPage(title, source, intro string, fields []Field) string {
+// Table returns fields as a table, a row each.
+func Table(fields []Field) string {
 	var b strings.Builder
-	b.WriteString(generated(title, source) + intro + "\n\n| Field | Type | Meaning |\n|---|---|---|\n")
+	b.WriteString("| Field | Type | Meaning |\n|---|---|---|\n")
 	for _, f := range fields {
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", f.Path, f.Type, cell(f.Text))
 	}
 	return b.String()
+}
+
+// FieldsPage is the page of the fields of a document.
+func FieldsPage(title, source, intro string, fields []Field) string {
+	return generated(title, source) + intro + "\n\n" + Table(fields)
 }

@@ -1,0 +1,110 @@
+package show
+
+import (
+	"errors"
+
+	"github.com/loam-os/loam/agent/volume"
+)
+
+// Disks are the disks of a machine.
+type Disks struct {
+	Disks []Disk `json:"disks"`
+	// Claimed is the disk that a machine.yaml claims; nil without one.
+	Claimed *Claimed `json:"claimed,omitempty"`
+}
+
+// Disk is a disk of a machine.
+type Disk struct {
+	// Device is its node, such as "/dev/vdb". Size is in bytes.
+	Device string `json:"device"`
+	Size   int64  `json:"size"`
+
+	// Model, Serial and WWID are as the disk says, "" if it does not. Paths are its
+	// names in /dev/disk/by-path.
+	Model  string   `json:"model,omitempty"`
+	Serial string   `json:"serial,omitempty"`
+	WWID   string   `json:"wwid,omitempty"`
+	Paths  []string `json:"paths,omitempty"`
+
+	// Removable is also true for a disk on USB.
+	Removable bool `json:"removable,omitempty"`
+	ReadOnly  bool `json:"readOnly,omitempty"`
+
+	// Uses says what uses the disk, Content what is on it, in words.
+	Uses    []string `json:"uses,omitempty"`
+	Content string   `json:"content"`
+
+	// Claim is the line of machine.yaml that would claim the disk, "" if none would.
+	// ClaimEmptied is the line that would if the disk were empty.
+	Claim        string `json:"claim,omitempty"`
+	ClaimEmptied string `json:"claimEmptied,omitempty"`
+
+	// Partitions are as the kernel sees them.
+	Partitions []Partition `json:"partitions,omitempty"`
+}
+
+// Partition is a partition of a disk.
+type Partition struct {
+	// Device is its node, Label the name that a GPT gives it, Size in bytes, Content
+	// what is on it in words.
+	Device  string `json:"device"`
+	Label   string `json:"label,omitempty"`
+	Size    int64  `json:"size"`
+	Content string `json:"content"`
+}
+
+// Claimed is what would become of a disk.
+type Claimed struct {
+	// Device is its node. FileSystem is that of a data volume that it has, "" for
+	// none.
+	Device     string `json:"device"`
+	FileSystem string `json:"fileSystem,omitempty"`
+	// Format says that the disk would be formatted.
+	Format bool `json:"format"`
+}
+
+// DisksOf returns disks with the claim that would take each.
+func DisksOf(disks []volume.Disk) (Disks, error) {
+	refusal, err := Candidates(disks)
+	all := Disks{Disks: []Disk{}}
+	if err != nil {
+		return all, err
+	}
+
+	for _, c := range refusal.Candidates {
+		d := Disk{
+			Device:       c.Disk.Device,
+			Size:         c.Disk.Size,
+			Model:        c.Disk.Model,
+			Serial:       c.Disk.Serial,
+			WWID:         c.Disk.WWID,
+			Paths:        c.Disk.Paths,
+			Removable:    c.Disk.Removable,
+			ReadOnly:     c.Disk.ReadOnly,
+			Uses:         c.Disk.Uses,
+			Content:      c.Disk.Summary(),
+			Claim:        c.Offer,
+			ClaimEmptied: c.OfferEmptied,
+		}
+		for _, p := range c.Disk.Parts {
+			d.Partitions = append(d.Partitions, Partition{
+				Device:  p.Device,
+				Label:   p.Label,
+				Size:    p.Size,
+				Content: p.Summary(),
+			})
+		}
+		all.Disks = append(all.Disks, d)
+	}
+	return all, nil
+}
+
+// Candidates returns disks as the refusal of a claim that is missing lists them.
+func Candidates(disks []volume.Disk) (*volume.Refusal, error) {
+	_, err := volume.Decide(volume.Facts{Disks: disks}, volume.Claim{})
+	refusal := &volume.Refusal{}
+	if errors.As(err, &refusal) {
+		return refusal, nil
+	}
+	return nil, err
+}

@@ -1,0 +1,66 @@
+package docs
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/loam-os/loam/agent/control"
+	"github.com/loam-os/loam/agent/show"
+	"github.com/loam-os/loam/agent/status"
+)
+
+const outputIntro = "What the commands of `loam` print with `-o json`. A field keeps its name and its meaning; " +
+	"later versions may add fields. A field without a value may be absent. Times are as in RFC 3339, in UTC. " +
+	"Durations are text such as `1m30s`; sizes are in bytes."
+
+// outputs are the types that commands print, with the packages that have their
+// comments: of two types of one name, the later package counts.
+var outputs = []struct {
+	commands, intro string
+	of              reflect.Type
+	packages        []string
+}{
+	{
+		"loam status",
+		"The agent writes the same to `/run/loam/status.json` whenever something changes.",
+		reflect.TypeFor[status.Status](),
+		[]string{"config", "status"},
+	},
+	{"loam why", "", reflect.TypeFor[show.Why](), []string{"show"}},
+	{"loam history", "", reflect.TypeFor[show.History](), []string{"apply", "show"}},
+	{"loam diff", "", reflect.TypeFor[show.Difference](), []string{"plan", "show"}},
+	{"loam plan", "", reflect.TypeFor[show.Preview](), []string{"show", "plan"}},
+	{"loam disks", "", reflect.TypeFor[show.Disks](), []string{"show"}},
+	{"loam verify", "", reflect.TypeFor[control.VerifyReport](), []string{"control"}},
+}
+
+// TestOutputPageHasEveryField fails, without LOAM_DOCS, when a field of an output is
+// renamed or goes: programs depend on it.
+func TestOutputPageHasEveryField(t *testing.T) {
+	var page strings.Builder
+	page.WriteString(generated("Output for programs", "packages agent/status, agent/show and agent/control"))
+	page.WriteString(outputIntro + "\n")
+	for _, output := range outputs {
+		var dirs []string
+		for _, name := range output.packages {
+			dirs = append(dirs, "../../agent/"+name)
+		}
+		fields, err := Fields(output.of, dirs...)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		page.WriteString("\n## " + output.commands + "\n\n")
+		if output.intro != "" {
+			page.WriteString(output.intro + "\n\n")
+		}
+		page.WriteString(Table(fields))
+		for _, f := range fields {
+			if f.Text == "" {
+				t.Errorf("%s: %s has no comment in the code", output.commands, f.Path)
+			}
+		}
+	}
+	Golden(t, "../..", "docs/reference/output.md", page.String())
+}
