@@ -52,7 +52,7 @@ type Why struct {
 	// Failures are the newest first.
 	Failures []Failure `json:"failures"`
 
-	// System is the image that runs, such as "loam-node-os 0.1.0".
+	// System is the image that runs, with its version.
 	System string `json:"system"`
 }
 

@@ -374,6 +374,10 @@ type Upgrade struct {
 	// Other is the version of the system in the other slot, "" if it holds none.
 	Other string `json:"other,omitempty"`
 
+	// Releases are the versions that the repository had when it was read last, the
+	// newest first; none before.
+	Releases []string `json:"releases,omitempty"`
+
 	// Failed are releases that failed here and are not tried again
 	// automatically.
 	Failed []FailedSystem `json:"failed,omitempty"`

@@ -419,6 +419,8 @@ func (s *Service) handle(ctx context.Context, r request) (op Op, err error, begu
 			Failed: u.Failed,
 			Drill:  u.Drill,
 			Other:  u.Other,
+
+			Releases: u.Releases,
 		}
 	})
 
@@ -504,7 +506,19 @@ func (s *Service) find(
 			zap.Time("clock", now.UTC()), zap.Time("proven", news.Time.UTC()))
 	}
 
+	if len(news.Releases) > 0 {
+		s.publish(func(u *status.Upgrade) { u.Releases = versionsOf(news.Releases) })
+	}
 	return idx, news, err
+}
+
+// versionsOf returns the versions of some releases.
+func versionsOf(releases []repository.Release) []string {
+	var versions []string
+	for _, r := range releases {
+		versions = append(versions, r.Version)
+	}
+	return versions
 }
 
 // last returns when the last upgrade began, the zero time if that is not known.
@@ -520,7 +534,7 @@ func (s *Service) report(op Op, err error) {
 	last, drillErr := LastDrill(s.Upgrader.Records)
 	other := s.Upgrader.Disk.other(s.Upgrader.Boot)
 	s.publish(func(u *status.Upgrade) {
-		*u = status.Upgrade{}
+		*u = status.Upgrade{Releases: u.Releases}
 		if j != nil {
 			u.Phase = string(j.Phase)
 			u.From = j.From.Version

@@ -54,6 +54,7 @@ back by itself unless 'loam confirm' comes in time, also after a power cut.`,
 		},
 	}
 
+	cmd.ValidArgsFunction = completeYAML
 	offlineFlags(cmd, &a.env)
 	socketFlag(cmd, &a.client)
 	cmd.Flags().DurationVar(&a.try, "try", 0,

@@ -7,6 +7,7 @@ import (
 
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/offline"
+	"github.com/loam-os/loam/agent/upgrade"
 )
 
 // completeGenerations offers the names of the node's generations, the newest
@@ -41,4 +42,41 @@ func completeUnits(root *string, most int) cobra.CompletionFunc {
 		}
 		return unitNames(*root), noFiles
 	}
+}
+
+// completeVersions offers the versions that the repository had when the node read it
+// last, from the status in a file.
+func completeVersions(file string) cobra.CompletionFunc {
+	return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		s, err := readStatus(file)
+		if err != nil || s.Upgrade == nil {
+			return nil, noFiles
+		}
+		return s.Upgrade.Releases, noFiles | cobra.ShellCompDirectiveKeepOrder
+	}
+}
+
+// completeFlags has a shell complete the values of the flags of all commands. file
+// has the node's status.
+func completeFlags(cmd *cobra.Command, file string) {
+	values := map[string]cobra.CompletionFunc{
+		"to": completeVersions(file),
+		"by": cobra.FixedCompletions([]string{upgrade.DrillCheck, upgrade.DrillPanic}, noFiles),
+	}
+	for _, sub := range cmd.Commands() {
+		if output := sub.Flags().Lookup("output"); output != nil {
+			formats := cobra.FixedCompletions([]string{output.DefValue, "json"}, noFiles)
+			_ = sub.RegisterFlagCompletionFunc("output", formats)
+		}
+		for name, complete := range values {
+			if sub.Flags().Lookup(name) != nil {
+				_ = sub.RegisterFlagCompletionFunc(name, complete)
+			}
+		}
+	}
+}
+
+// completeYAML offers files that may be a machine.yaml, or a configuration.
+func completeYAML(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
 }

@@ -37,6 +37,7 @@ done with it. It reads, and writes nothing.`,
 		},
 	}
 
+	cmd.ValidArgsFunction = completeYAML
 	formatFlag(cmd, &format)
 	cmd.Flags().StringVar(&root, "root", "/", "root directory of the node")
 	return cmd

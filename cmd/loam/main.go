@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/cmd/outcome"
 	"github.com/loam-os/loam/cmd/usage"
 	"github.com/loam-os/loam/cmd/version"
@@ -36,6 +37,7 @@ The other commands are for a person on the node.
 	group(cmd, "Change the node, by asking its agent:", applyCommand(), confirmCommand(),
 		rollbackCommand(), verifyCommand(), upgradeCommand(), drillCommand(), resetCommand())
 	group(cmd, "What the node itself runs:", agentCommand(), volumeCommand(), bootCommand())
+	completeFlags(cmd, status.Path)
 	version.Add(cmd, imageVersion())
 	usage.Explain(cmd)
 

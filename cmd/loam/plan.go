@@ -55,6 +55,7 @@ notes.`,
 		},
 	}
 
+	cmd.ValidArgsFunction = completeYAML
 	offlineFlags(cmd, &env)
 	formatFlag(cmd, &format)
 	cmd.Flags().BoolVar(&fromCluster, "from-cluster", false,

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -150,6 +151,11 @@ func TestADowngradeTakesAPermit(t *testing.T) {
 				t.Errorf("%s, %v", version, err)
 			}
 		})
+	}
+
+	// What the repository has stays in the status, whatever a request comes to.
+	if got := s.State().Releases; !slices.Equal(got, []string{"2.0.0", "1.0.0"}) {
+		t.Errorf("releases %q", got)
 	}
 }
 
