@@ -52,6 +52,10 @@ type reportController struct {
 
 	// last is the last report that left nothing to do.
 	last report
+
+	// unproven is a generation that was reported as applied and may still be
+	// reverted; "" for none.
+	unproven string
 }
 
 func (c *reportController) step(ctx context.Context, w *world) (outcome, error) {
@@ -62,6 +66,8 @@ func (c *reportController) step(ctx context.Context, w *world) (outcome, error) 
 	if err := c.reportMeta(ctx, w); err != nil {
 		return outcome{}, err
 	}
+
+	c.announce(w)
 
 	if w.ready != "" {
 		if err := newCredentialStore(c.root).removeJoinFiles(); err != nil {
@@ -80,8 +86,7 @@ func (c *reportController) step(ctx context.Context, w *world) (outcome, error) 
 	return outcome{}, nil
 }
 
-// reportMeta writes labels and annotations, and the Event that a configuration
-// is applied.
+// reportMeta writes labels and annotations.
 func (c *reportController) reportMeta(ctx context.Context, w *world) error {
 	desired := desiredMetaOf(w.labelled(), w.node, reportedStatus(*w), w.pending)
 	before := w.node.Annotations[appliedAnnotation]
@@ -90,10 +95,24 @@ func (c *reportController) reportMeta(ctx context.Context, w *world) error {
 	}
 
 	if applied := desired.annotations[appliedAnnotation]; applied != nil && before != *applied {
+		c.unproven = w.status.Generation
+	}
+	return nil
+}
+
+// announce writes the Event that a configuration is applied, once it has proven
+// itself. Gardener's checksum does not wait for that, but an Event stays when the
+// node goes back.
+func (c *reportController) announce(w *world) {
+	same := w.status.Generation == c.unproven
+	switch {
+	case c.unproven == "", same && w.status.Change != nil:
+		return
+	case same:
 		c.events.write(w.node, w.now, event{core.EventTypeNormal, "OSCApplied",
 			"the configuration is applied: generation " + w.status.Generation})
 	}
-	return nil
+	c.unproven = ""
 }
 
 // reportConditions writes the conditions, and an Event for each reason of a

@@ -2,13 +2,18 @@ package cluster
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
+	core "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/loam-os/loam/agent/status"
 )
@@ -41,12 +46,25 @@ func TestReportIsFinal(t *testing.T) {
 type nodeServer struct {
 	mu     sync.Mutex
 	writes []string
+	// events are the Events, as "Type Reason: Message", and conditions the patches of
+	// the Node's status.
+	events, conditions []string
 }
 
 func (n *nodeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.writes = append(n.writes, r.Method+" "+r.URL.Path)
+	text, _ := io.ReadAll(r.Body)
+	switch {
+	case strings.HasSuffix(r.URL.Path, "/events"):
+		object, _, err := scheme.Codecs.UniversalDeserializer().Decode(text, nil, &core.Event{})
+		if e, is := object.(*core.Event); is && err == nil {
+			n.events = append(n.events, e.Type+" "+e.Reason+": "+e.Message)
+		}
+	case strings.HasSuffix(r.URL.Path, "/status"):
+		n.conditions = append(n.conditions, string(text))
+	}
 
 	node := annotated(appliedAnnotation, "new")
 	node.APIVersion = "v1"
@@ -56,18 +74,7 @@ func (n *nodeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func TestReportIsWrittenOnce(t *testing.T) {
-	k, _ := newTestStore(t)
-	server := &nodeServer{}
-	var group sync.WaitGroup
-	a := newTestAPI(t, server)
-	c := reportController{
-		api:      a,
-		root:     k.dir.Root(),
-		events:   eventWriter{api: a, group: &group, log: zap.NewNop()},
-		refusals: &refusalRecord{},
-		log:      zap.NewNop(),
-	}
-
+	c, server, wait := newReporter(t)
 	w := runningNew()
 	w.ready = "new"
 	for range 3 {
@@ -75,7 +82,7 @@ func TestReportIsWrittenOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	group.Wait()
+	wait()
 
 	want := []string{
 		"PATCH /api/v1/nodes/node-1",
@@ -88,5 +95,134 @@ func TestReportIsWrittenOnce(t *testing.T) {
 	}
 	if w.reported != "new" || w.node.Annotations[appliedAnnotation] != "new" {
 		t.Errorf("reported %q, Node %v", w.reported, w.node.Annotations)
+	}
+}
+
+// newReporter returns a report controller and the API server that it writes to. The
+// returned function waits for its Events.
+func newReporter(t *testing.T) (c *reportController, server *nodeServer, wait func()) {
+	t.Helper()
+	k, _ := newTestStore(t)
+	server = &nodeServer{}
+	group := &sync.WaitGroup{}
+	a := newTestAPI(t, server)
+	return &reportController{
+		api:      a,
+		root:     k.dir.Root(),
+		events:   eventWriter{api: a, group: group, log: zap.NewNop()},
+		refusals: &refusalRecord{},
+		log:      zap.NewNop(),
+	}, server, group.Wait
+}
+
+func TestAppliedIsAnnouncedOnceItIsProven(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		// then is what becomes of the change.
+		then func(s *status.Status)
+		want []string
+	}{
+		{"it is still watched", func(*status.Status) {}, nil},
+		{"it has proven itself", func(s *status.Status) { s.Change = nil },
+			[]string{"Normal OSCApplied: the configuration is applied: generation 000003-c"}},
+		{"it was taken back", func(s *status.Status) {
+			s.Change = nil
+			s.Generation = "000002-b"
+			s.Version = ""
+		}, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c, server, wait := newReporter(t)
+			w := runningNew()
+			w.ready = "new"
+			w.status.Generation = "000003-c"
+			w.status.Change = &status.Change{Good: "000002-b"}
+			for range 2 {
+				if _, err := c.step(t.Context(), &w); err != nil {
+					t.Fatal(err)
+				}
+				tt.then(&w.status)
+				w.status.Uptime += time.Second
+				w.ready = w.status.Version
+			}
+			wait()
+			if diff := cmp.Diff(tt.want, server.events); diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestTheClusterSeesWhyAConfigurationDoesNotRun holds what kubectl shows of the ways
+// in which a configuration does not stay.
+func TestTheClusterSeesWhyAConfigurationDoesNotRun(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		refusal status.Refusal
+		err     status.Error
+		reason  string
+	}{
+		{
+			"its unit failed",
+			status.Reverted,
+			status.Error{
+				Unit: "a.service",
+				Problem: "generation 000003-c was taken back: unit a.service failed: exit-code, " +
+					"exit code 1; its log ends: no such file",
+				Hint: "journalctl -u a.service",
+			},
+			"OSCReverted",
+		},
+		{
+			"its unit hangs",
+			status.Reverted,
+			status.Error{
+				Unit: "a.service",
+				Problem: "generation 000003-c was taken back: unit a.service is activating/start " +
+					"after 3m0s",
+				Hint: "journalctl -u a.service",
+			},
+			"OSCReverted",
+		},
+		{
+			"the disk is full",
+			status.NotApplied,
+			status.Error{
+				Problem: "write generation 000003-c: no space left on device",
+				Hint:    "free room on the state partition",
+			},
+			"OSCNotApplied",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c, server, wait := newReporter(t)
+			w := runningNew()
+			w.ready = ""
+			w.status.Phase = status.Failed
+			w.status.Generation = "000002-b"
+			w.status.Version = ""
+			w.status.Offered = w.pending.sum
+			w.status.Refused = true
+			w.status.Refusal = tt.refusal
+			w.status.Error = &tt.err
+			for range 2 { // It is told of once.
+				if _, err := c.step(t.Context(), &w); err != nil {
+					t.Fatal(err)
+				}
+			}
+			wait()
+
+			want := []string{"Warning " + tt.reason + ": " + tt.err.String()}
+			if diff := cmp.Diff(want, server.events); diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
+			}
+			for _, part := range []string{
+				`"status":"False"`, `"reason":"` + tt.reason + `"`, "000003-c",
+			} {
+				if len(server.conditions) == 0 || !strings.Contains(server.conditions[0], part) {
+					t.Errorf("no %s in %q", part, server.conditions)
+				}
+			}
+		})
 	}
 }
