@@ -139,5 +139,10 @@ func (d *decoder) warn(n *yaml.Node, path, problem, hint string) {
 }
 
 func place(n *yaml.Node) position {
-	return position{line: n.Line, column: n.Column, block: n.Style&yaml.LiteralStyle != 0}
+	return position{
+		line:   n.Line,
+		column: n.Column,
+		block:  n.Style&yaml.LiteralStyle != 0,
+		null:   n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null",
+	}
 }

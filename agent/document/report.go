@@ -25,10 +25,10 @@ type Origin struct {
 }
 
 // position counts from 1; 0 is unknown. block marks text that begins on the
-// next line, verbatim (YAML's |).
+// next line, verbatim (YAML's |), null a field that is there without a value.
 type position struct {
 	line, column int
-	block        bool
+	block, null  bool
 }
 
 // locate returns the position of path or, for a field that is not in the
@@ -127,6 +127,13 @@ func (r *Report) finding(at position, path, problem, hint string) Error {
 		Problem: problem,
 		Hint:    hint,
 	}
+}
+
+// Given reports whether the document has a value at path: also an empty one, such
+// as {}, but not null.
+func (r *Report) Given(path string) bool {
+	at, ok := r.origin.at[path]
+	return ok && !at.null
 }
 
 // Header checks apiVersion and kind, with which every document begins.

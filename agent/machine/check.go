@@ -5,10 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -45,6 +48,7 @@ func check(report *document.Report, m Machine) {
 			"write dhcp or serial, or a hostname instead")
 	}
 
+	checkEmpty(report, m)
 	checkNetwork(report, m.Network)
 	checkSource(report, m.Source)
 	checkFiles(report, m)
@@ -61,6 +65,7 @@ func check(report *document.Report, m Machine) {
 	if m.State != nil {
 		checkClaim(report, "state.disk", m.State.Disk)
 	}
+	checkSerials(report, m)
 
 	for i, name := range m.DebugShell {
 		at := fmt.Sprintf("debugShell[%d]", i)
@@ -72,6 +77,48 @@ func check(report *document.Report, m Machine) {
 			report.Add(at, document.Quote(name)+" given twice", "keep one of them")
 		}
 	}
+}
+
+// checkEmpty reports groups that are in the document and say nothing: whoever
+// wrote one meant something by it.
+func checkEmpty(report *document.Report, m Machine) {
+	check := func(field string, empty bool, hint string) {
+		if empty && report.Given(field) {
+			report.Add(field, "is empty", hint)
+		}
+	}
+
+	check("network", m.Network.IsZero(),
+		"write interfaces, or leave it out: the node then does DHCP on every wired interface")
+	check("source", m.Source == Source{},
+		"write one of file, esp, credential, cluster and nodeAgent, or leave it out: the node "+
+			"then keeps the configuration it has")
+	check("contents", m.Contents == Contents{}, "write directory, or leave it out")
+	check("upgrade", reflect.ValueOf(m.Upgrade).IsZero(),
+		"write repository and root, or leave it out")
+	check("dataVolume", m.DataVolume == DataVolume{},
+		"write what identifies the disk, such as serial, or leave it out")
+}
+
+// checkSerials reports a disk that is claimed twice: each takes the whole disk.
+func checkSerials(report *document.Report, m Machine) {
+	claimed := map[string]string{}
+	claim := func(at, serial string) {
+		if before := claimed[serial]; before != "" && serial != "" {
+			report.Add(at, document.Quote(serial)+" is also "+before,
+				"claim another disk: system, state and data have a disk each")
+			return
+		}
+		claimed[serial] = at
+	}
+
+	if m.Install != nil {
+		claim("install.disk.serial", m.Install.Disk.Serial)
+	}
+	if m.State != nil {
+		claim("state.disk.serial", m.State.Disk.Serial)
+	}
+	claim("dataVolume.serial", m.DataVolume.Serial)
 }
 
 func checkSource(report *document.Report, source Source) {
@@ -200,22 +247,23 @@ func checkUpgrade(report *document.Report, u Upgrade) {
 			"write the root.json of the repository: its keys decide what the node runs")
 	}
 
-	if u.Root != "" && !json.Valid([]byte(u.Root)) {
-		report.Add("upgrade.root", "is not JSON",
-			"write the text of metadata/1.root.json of the repository")
+	if u.Repository != "" && !isRepository(u.Repository) {
+		report.Add("upgrade.repository", document.Quote(u.Repository)+" is not a repository",
+			"write an absolute directory, http://HOST/DIR, https://HOST/DIR or oci://HOST/NAME:TAG")
 	}
 
+	checkRoot(report, u.Root)
+	checkVersion(report, u.Version)
+
 	for i, ref := range u.Mirrors {
-		scheme, _, isURL := strings.Cut(ref, "://")
-		if !strings.HasPrefix(ref, "/") &&
-			(!isURL || !slices.Contains([]string{"http", "https", "oci", "oci+http"}, scheme)) {
+		if !isRepository(ref) {
 			report.Add(fmt.Sprintf("upgrade.mirrors[%d]", i),
 				document.Quote(ref)+" is neither a directory nor a URL",
 				"write one such as http://192.0.2.7:2752")
 		}
 	}
 
-	if _, _, err := net.SplitHostPort(u.Share); u.Share != "" && err != nil {
+	if u.Share != "" && !isListenAddress(u.Share) {
 		report.Add("upgrade.share", document.Quote(u.Share)+" is not an address with a port",
 			"write one such as 192.0.2.1:2752")
 	}
@@ -235,6 +283,82 @@ func checkUpgrade(report *document.Report, u Upgrade) {
 					document.Quote(d.value), d.least), "write one such as 10m")
 		}
 	}
+}
+
+// isRepository reports whether ref has one of the forms that the node opens: an
+// absolute directory, or a URL of http, https, oci or file.
+func isRepository(ref string) bool {
+	u, err := url.Parse(ref)
+	if err != nil {
+		return false
+	}
+
+	switch u.Scheme {
+	case "":
+		return strings.HasPrefix(ref, "/")
+	case "file":
+		return u.Host == "" && strings.HasPrefix(u.Path, "/")
+	case "http", "https", "oci", "oci+http":
+		return u.Host != "" && u.RawQuery == "" && u.Fragment == ""
+	}
+	return false
+}
+
+// checkRoot reports text that is not the root metadata of a TUF repository. What
+// is in it, the node checks when it opens the repository.
+func checkRoot(report *document.Report, text string) {
+	if text == "" {
+		return
+	}
+
+	var root struct {
+		Signed struct {
+			Type string `json:"_type"`
+		} `json:"signed"`
+	}
+
+	const hint = "write the text of metadata/1.root.json of the repository"
+	switch err := json.Unmarshal([]byte(text), &root); {
+	case err != nil && !json.Valid([]byte(text)):
+		report.Add("upgrade.root", "is not JSON", hint)
+	case err != nil || root.Signed.Type == "":
+		report.Add("upgrade.root", "is not the root metadata of a repository", hint)
+	case root.Signed.Type != "root":
+		report.Add("upgrade.root", "is the "+document.Quote(root.Signed.Type)+
+			" metadata of a repository, not the root", hint)
+	}
+}
+
+// releaseVersion is a version that a release can have: it is part of a boot
+// entry's name.
+var releaseVersion = regexp.MustCompile(`^[A-Za-z0-9.-]+$`)
+
+func checkVersion(report *document.Report, version string) {
+	if version == "" {
+		return
+	}
+
+	wildcard := func(part string) bool { return part == "x" || part == "X" || part == "" }
+	if !releaseVersion.MatchString(version) ||
+		slices.ContainsFunc(strings.Split(version, "."), wildcard) {
+		report.Add("upgrade.version", document.Quote(version)+" is not the version of a release",
+			"write one version such as 0.2.0: there are no patterns")
+	}
+}
+
+// isListenAddress reports whether the text is an IP address, or nothing for all
+// of the node, with a port.
+func isListenAddress(text string) bool {
+	host, port, err := net.SplitHostPort(text)
+	if err != nil {
+		return false
+	}
+	if _, err := netip.ParseAddr(host); host != "" && err != nil {
+		return false
+	}
+
+	number, err := strconv.ParseUint(port, 10, 16)
+	return err == nil && number > 0
 }
 
 func checkDataVolume(report *document.Report, d DataVolume) {

@@ -12,6 +12,9 @@ import (
 
 const head = "apiVersion: loam.dev/v1alpha1\nkind: Machine\n"
 
+// root is the least of a root.json.
+const root = `{"signed": {"_type": "root"}, "signatures": []}`
+
 // authority is one of a test, as it is in a machine.yaml.
 const authority = `      -----BEGIN CERTIFICATE-----
       MIIBcDCCARegAwIBAgIUCmqSAhrxS3PKLZL33oTuOPOjFqcwCgYIKoZIzj0EAwIw
@@ -31,6 +34,10 @@ func TestDecode(t *testing.T) {
 		want       machine.Machine
 	}{
 		{name: "nothing but the head", text: head},
+		{
+			name: "fields without a value, which is as if they were not there",
+			text: head + "network:\nsource: null\ncontents:\nupgrade: ~\ndataVolume:\n",
+		},
 		{
 			name: "everything",
 			text: head + "hostname: nuc-01.site\nsource:\n  file: {path: /etc/loam/config.yaml}\n" +
@@ -66,11 +73,11 @@ func TestDecode(t *testing.T) {
 		},
 		{
 			name: "where upgrades come from",
-			text: head + "upgrade: {repository: 'https://updates.example/loam', root: '{}', " +
+			text: head + "upgrade: {repository: 'https://updates.example/loam', root: '" + root + "', " +
 				"version: 0.2.0, pace: 2h, trial: 5m, window: 'Sat 22:00-04:00'}\n",
 			want: machine.Machine{Upgrade: machine.Upgrade{
 				Repository: "https://updates.example/loam",
-				Root:       "{}",
+				Root:       root,
 				Version:    "0.2.0",
 				Pace:       "2h",
 				Trial:      "5m",
@@ -141,7 +148,15 @@ func TestDecodeErrors(t *testing.T) {
 			"with a letter or digit at both ends"
 		sizeHint = "; hint: write one such as 100Gi (of 1024), 100G (of 1000), " +
 			"or a number of bytes in quotes"
-		termHint = " is not a terminal; hint: write a name such as tty2, ttyS1 or hvc0, " +
+		claimHint = "; hint: claim another disk: system, state and data have a disk each"
+
+		repositoryHint = " is not a repository; hint: write an absolute directory, " +
+			"http://HOST/DIR, https://HOST/DIR or oci://HOST/NAME:TAG"
+		rootHint    = "; hint: write the text of metadata/1.root.json of the repository"
+		versionHint = " is not the version of a release; hint: " +
+			"write one version such as 0.2.0: there are no patterns"
+		shareHint = " is not an address with a port; hint: write one such as 192.0.2.1:2752"
+		termHint  = " is not a terminal; hint: write a name such as tty2, ttyS1 or hvc0, " +
 			"without /dev/"
 	)
 
@@ -281,6 +296,78 @@ func TestDecodeErrors(t *testing.T) {
 			name: "a file system that is not made here",
 			text: head + "dataVolume: {fileSystem: btrfs}\n",
 			want: `m:3: dataVolume.fileSystem: "btrfs" is not known here; hint: write ext4 or xfs`,
+		},
+		{
+			name: "groups that say nothing",
+			text: head + "network: {interfaces: []}\nsource: {}\ncontents: {}\n" +
+				"upgrade: {}\ndataVolume: {}\n",
+			want: "m:3: network: is empty; hint: write interfaces, or leave it out: the node " +
+				"then does DHCP on every wired interface\n" +
+				"m:4: source: is empty; hint: write one of file, esp, credential, cluster and " +
+				"nodeAgent, or leave it out: the node then keeps the configuration it has\n" +
+				"m:5: contents: is empty; hint: write directory, or leave it out\n" +
+				"m:6: upgrade: is empty; hint: write repository and root, or leave it out\n" +
+				"m:7: dataVolume: is empty; hint: write what identifies the disk, such as " +
+				"serial, or leave it out",
+		},
+		{
+			name: "a disk that is claimed twice",
+			text: head + "install: {disk: {serial: S1}}\nstate: {disk: {serial: S1}}\n" +
+				"dataVolume: {serial: S1}\n",
+			want: `m:4: state.disk.serial: "S1" is also install.disk.serial` + claimHint + "\n" +
+				`m:5: dataVolume.serial: "S1" is also install.disk.serial` + claimHint,
+		},
+		{
+			name: "a repository that no node can open",
+			text: head + "upgrade: {repository: 'ftp://a', root: '" + root + "'}\n",
+			want: `m:3: upgrade.repository: "ftp://a"` + repositoryHint,
+		},
+		{
+			name: "a repository in a directory that depends on where one is",
+			text: head + "upgrade: {repository: updates, root: '" + root + "'}\n",
+			want: `m:3: upgrade.repository: "updates"` + repositoryHint,
+		},
+		{
+			name: "a mirror that no node can open",
+			text: head + "upgrade: {mirrors: ['http://']}\n",
+			want: `m:3: upgrade.mirrors[0]: "http://" is neither a directory nor a URL; hint: ` +
+				"write one such as http://192.0.2.7:2752",
+		},
+		{
+			name: "a root that is no JSON",
+			text: head + "upgrade: {repository: /srv, root: 1.root.json}\n",
+			want: "m:3: upgrade.root: is not JSON" + rootHint,
+		},
+		{
+			name: "a root that says nothing",
+			text: head + "upgrade: {repository: /srv, root: '{}'}\n",
+			want: "m:3: upgrade.root: is not the root metadata of a repository" + rootHint,
+		},
+		{
+			name: "other metadata than the root",
+			text: head + `upgrade: {repository: /srv, root: '{"signed": {"_type": "snapshot"}}'}`,
+			want: `m:3: upgrade.root: is the "snapshot" metadata of a repository, not the root` +
+				rootHint,
+		},
+		{
+			name: "a pattern of versions",
+			text: head + "upgrade: {repository: /srv, root: '" + root + "', version: 0.2.x}\n",
+			want: `m:3: upgrade.version: "0.2.x"` + versionHint,
+		},
+		{
+			name: "a version that is a range",
+			text: head + "upgrade: {repository: /srv, root: '" + root + "', version: '>=0.2'}\n",
+			want: `m:3: upgrade.version: ">=0.2"` + versionHint,
+		},
+		{
+			name: "a port that there is not",
+			text: head + "upgrade: {share: '0.0.0.0:99999'}\n",
+			want: `m:3: upgrade.share: "0.0.0.0:99999"` + shareHint,
+		},
+		{
+			name: "a name to share at",
+			text: head + "upgrade: {share: 'node-1:2752'}\n",
+			want: `m:3: upgrade.share: "node-1:2752"` + shareHint,
 		},
 		{
 			name: "a shell on a device path",

@@ -143,6 +143,10 @@ func (c *networkCheck) ports(i int, one network.Interface) {
 	kind := one.Kinds()[0]
 	if one.Bridge != nil {
 		c.mac(at(i, ".bridge.mac"), one.Bridge.MAC)
+		if len(one.Bridge.Interfaces) == 0 {
+			c.Add(at(i, ".bridge.interfaces"), "is empty",
+				"name the interfaces that the bridge connects")
+		}
 	}
 
 	for n, name := range one.Ports() {

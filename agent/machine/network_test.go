@@ -18,6 +18,9 @@ import (
 const lan = "- {name: lan, nic: {mac: '52:54:00:12:34:56'}, addresses: [192.0.2.10/24, " +
 	"'2001:db8::10/64']}\n"
 
+// port is a NIC for a bridge.
+const port = "- {name: port, nic: {driver: virtio_net}}\n"
+
 func TestNetworkErrors(t *testing.T) {
 	const (
 		nameHint = "; hint: write at most 15 lower-case letters, digits, dots, " +
@@ -46,7 +49,7 @@ func TestNetworkErrors(t *testing.T) {
 		},
 		{
 			"two kinds",
-			lan + "- {name: a, bridge: {}, vlan: {id: 1, interface: lan}}\n",
+			lan + "- {name: a, bridge: {interfaces: [port]}, vlan: {id: 1, interface: lan}}\n",
 			at1 +
 				": has vlan and bridge at once; hint: write one of nic, bond, vlan and bridge",
 		},
@@ -57,22 +60,22 @@ func TestNetworkErrors(t *testing.T) {
 		},
 		{
 			"a name too long for the kernel",
-			lan + "- {name: abcdefghijklmnop, bridge: {}}\n",
+			lan + "- {name: abcdefghijklmnop, bridge: {interfaces: [port]}}\n" + port,
 			at1 + `.name: "abcdefghijklmnop" is not a name for an interface` + nameHint,
 		},
 		{
 			"the loopback's name",
-			lan + "- {name: lo, bridge: {}}\n",
+			lan + "- {name: lo, bridge: {interfaces: [port]}}\n" + port,
 			at1 + `.name: "lo" is not a name for an interface` + nameHint,
 		},
 		{
 			"a name with a slash",
-			lan + "- {name: a/b, bridge: {}}\n",
+			lan + "- {name: a/b, bridge: {interfaces: [port]}}\n" + port,
 			at1 + `.name: "a/b" is not a name for an interface` + nameHint,
 		},
 		{
 			"a name twice",
-			lan + "- {name: lan, bridge: {}}\n",
+			lan + "- {name: lan, bridge: {interfaces: [port]}}\n" + port,
 			at1 +
 				`.name: "lan" is also the name of network.interfaces[0]; hint: give each interface a name of its own`,
 		},
@@ -127,8 +130,8 @@ func TestNetworkErrors(t *testing.T) {
 			at1 + ".nic: chooses the same NIC, " +
 				"as at network.interfaces[0].nic; hint: identify each NIC by what no other has",
 		},
-		{"a NIC that is made", lan + "- {name: br, bridge: {}}\n" +
-			"- {name: a, nic: {name: br}}\n",
+		{"a NIC that is made", lan + "- {name: br, bridge: {interfaces: [port]}}\n" +
+			"- {name: a, nic: {name: br}}\n" + port,
 			`network.interfaces[2].nic.name: "br" is made by network.interfaces[1]; hint: name another NIC, or give what is made another name`},
 
 		{"a bond of no kind", lan + "- {name: a, nic: {driver: igb}}\n" +
@@ -147,8 +150,8 @@ func TestNetworkErrors(t *testing.T) {
 			at1 +
 				`.bond.interfaces[0]: "lam" is not the name of an interface here; hint: did you mean lan?`,
 		},
-		{"a bond of a bridge", lan + "- {name: br, bridge: {}}\n" +
-			"- {name: bond, bond: {mode: 802.3ad, interfaces: [br]}}\n",
+		{"a bond of a bridge", lan + "- {name: br, bridge: {interfaces: [port]}}\n" +
+			"- {name: bond, bond: {mode: 802.3ad, interfaces: [br]}}\n" + port,
 			`network.interfaces[2].bond.interfaces[0]: "br" is not a NIC; hint: make a bond of interfaces of kind nic`},
 		{
 			"a bond of itself",
@@ -223,6 +226,12 @@ func TestNetworkErrors(t *testing.T) {
 			"- {name: w, vlan: {id: 7, interface: c}}\n",
 			at1 +
 				`.bridge.interfaces[0]: "w" leads back to this bridge: it would be in itself; hint: put the VLAN on a NIC or bond` + "\nm:7: network.interfaces[2]" + `.bridge.interfaces[0]: "v" leads back to this bridge: it would be in itself; hint: put the VLAN on a NIC or bond`},
+		{
+			"a bridge of nothing",
+			lan + "- {name: br, bridge: {interfaces: []}}\n",
+			at1 + ".bridge.interfaces: is empty; hint: " +
+				"name the interfaces that the bridge connects",
+		},
 		{"a bridge in a bridge", lan + "- {name: a, bridge: {interfaces: [b]}}\n" +
 			"- {name: b, bridge: {interfaces: [a]}}\n",
 			at1 +

@@ -248,7 +248,7 @@ func withConfig(t *testing.T, config string) *extensionsv1alpha1.OperatingSystem
 
 func TestProviderConfig(t *testing.T) {
 	const config = `{"apiVersion":"loam.dev/v1alpha1","kind":"Machine","hostnameFrom":"dhcp",` +
-		`"upgrade":{"repository":"https://updates.example.com","root":"{\n  \"a\": 1\n}\n","version":"1.10"},"debugShell":["ttyS1"]}`
+		`"upgrade":{"repository":"https://updates.example.com","root":"{\n  \"signed\": {\"_type\": \"root\"}\n}\n","version":"1.10"},"debugShell":["ttyS1"]}`
 	text, err := userData(withConfig(t, config))
 	if err != nil {
 		t.Fatal(err)
