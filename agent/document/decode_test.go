@@ -185,7 +185,17 @@ func TestDecodeErrors(t *testing.T) {
 		{
 			name: "a fraction for a number",
 			text: "mode: 1.5",
-			want: `x.yaml:1: mode: is the number "1.5", want a whole number; hint: write digits, without quotes`,
+			want: `x.yaml:1: mode: is the number "1.5", want a whole number; hint: write no fraction or exponent`,
+		},
+		{
+			name: "an octal number with a digit too high",
+			text: "mode: 0888",
+			want: `x.yaml:1: mode: is "0888", which begins with 0 as an octal number does, and has an 8 or 9; hint: write digits of 0 to 7, such as 0644, or no 0 at the beginning`,
+		},
+		{
+			name: "an octal number of YAML 1.2 with a digit too high",
+			text: "mode: 0o698",
+			want: `x.yaml:1: mode: is "0o698", which begins with 0 as an octal number does, and has an 8 or 9; hint: write digits of 0 to 7, such as 0644, or no 0 at the beginning`,
 		},
 		{
 			name: "a negative number for a mode",

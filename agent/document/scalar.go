@@ -2,6 +2,7 @@ package document
 
 import (
 	"reflect"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -10,6 +11,10 @@ import (
 )
 
 var timeType = reflect.TypeFor[time.Time]()
+
+// notOctal matches what is meant to be octal and has a digit that is not. To YAML
+// it is a floating-point number.
+var notOctal = regexp.MustCompile(`^0o?[0-7]*[89][0-9]*$`)
 
 // scalar decodes a string, a boolean or an integer; its type may be a named
 // one.
@@ -27,6 +32,11 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, path string) {
 	case v.Kind() == reflect.Bool:
 		d.wrong(n, path, "is "+describe(n)+", want true or false",
 			"write true or false, without quotes")
+	case notOctal.MatchString(n.Value) && n.Style == 0:
+		d.wrong(n, path, "is "+Quote(n.Value)+", which begins with 0 as an octal number does, "+
+			"and has an 8 or 9", "write digits of 0 to 7, such as 0644, or no 0 at the beginning")
+	case n.ShortTag() == "!!float":
+		d.wrong(n, path, "is "+describe(n)+", want a whole number", "write no fraction or exponent")
 	case n.ShortTag() != "!!int":
 		d.wrong(n, path, "is "+describe(n)+", want a whole number", "write digits, without quotes")
 	default:
