@@ -1,7 +1,9 @@
 package document
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/loam-os/loam/hint/fault"
@@ -60,6 +62,59 @@ func (e Errors) Error() string {
 
 // FaultCode implements [fault.Coder].
 func (e Errors) FaultCode() fault.Code { return fault.DocumentInvalid }
+
+// Merge returns the errors of two reports in the order of the document, nil for
+// none.
+func Merge(a, b error) error {
+	var all Errors
+	for _, err := range []error{a, b} {
+		errs, ok := err.(Errors)
+		if err != nil && !ok {
+			return err
+		}
+		all = append(all, errs...)
+	}
+	if len(all) == 0 {
+		return nil
+	}
+
+	slices.SortStableFunc(all, byLine)
+	return all
+}
+
+// byLine orders errors by line; errors without a line come last.
+func byLine(a, b Error) int { return cmp.Compare(uint(a.Line-1), uint(b.Line-1)) }
+
+// MergeChecked is Merge for the errors of the decoder and of the check of what it
+// has decoded. A value that could not be decoded is not reported as missing as
+// well.
+func MergeChecked(decoded, checked error) error {
+	wrong, _ := decoded.(Errors)
+	if more, is := checked.(Errors); is {
+		checked = more.Except(wrong).err()
+	}
+	return Merge(decoded, checked)
+}
+
+// Except returns the errors of e that do not repeat an error of wrong: neither
+// their field nor a field inside it has one there.
+func (e Errors) Except(wrong Errors) Errors {
+	return slices.DeleteFunc(e, func(one Error) bool {
+		return slices.ContainsFunc(wrong, func(w Error) bool {
+			within := strings.HasPrefix(one.Path, w.Path+".") ||
+				strings.HasPrefix(one.Path, w.Path+"[")
+			return !w.Warning && (one.Path == w.Path || within)
+		})
+	})
+}
+
+// err returns e as an error, nil for none.
+func (e Errors) err() error {
+	if len(e) == 0 {
+		return nil
+	}
+	return e
+}
 
 // Lenient splits an error of this package for a lenient reader into warnings,
 // which are only reported, and a refusal. refusal is nil if there are only

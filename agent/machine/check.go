@@ -48,7 +48,6 @@ func check(report *document.Report, m Machine) {
 			"write dhcp or serial, or a hostname instead")
 	}
 
-	checkEmpty(report, m)
 	checkNetwork(report, m.Network)
 	checkSource(report, m.Source)
 	checkFiles(report, m)
@@ -80,10 +79,12 @@ func check(report *document.Report, m Machine) {
 }
 
 // checkEmpty reports groups that are in the document and say nothing: whoever
-// wrote one meant something by it.
-func checkEmpty(report *document.Report, m Machine) {
+// wrote one meant something by it. wrong has what could not be decoded, which may
+// be all that is in a group.
+func checkEmpty(report *document.Report, m Machine, wrong document.Errors) {
 	check := func(field string, empty bool, hint string) {
-		if empty && report.Given(field) {
+		inside := func(e document.Error) bool { return strings.HasPrefix(e.Path, field+".") }
+		if empty && report.Given(field) && !slices.ContainsFunc(wrong, inside) {
 			report.Add(field, "is empty", hint)
 		}
 	}

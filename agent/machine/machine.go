@@ -1,6 +1,8 @@
 package machine
 
 import (
+	"errors"
+
 	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/agent/network"
 	"github.com/loam-os/loam/agent/volume"
@@ -224,24 +226,25 @@ type Directory struct {
 	Path string `json:"path"`
 }
 
-// Decode reads and checks a machine.yaml. Errors are of type document.Errors
-// and name the document as given.
+// Decode reads and checks a machine.yaml. Errors are of type document.Errors,
+// have everything that is wrong, and name the document as given.
 func Decode(name string, text []byte) (Machine, error) {
 	var m Machine
 	origin, err := document.DecodeWithOrigin(name, text, &m)
-	report := document.NewReport(origin)
-	if err == nil || m.APIVersion != "" && m.Kind != "" {
-		// In another kind of document every field would be unknown.
-		report.Header(m.APIVersion, m.Kind, APIVersion, Kind)
-		if headerErr := report.Err(); headerErr != nil {
-			return m, headerErr
-		}
-	}
-
-	if err != nil {
+	if err != nil && (m.APIVersion == "" || m.Kind == "") {
 		return m, err
 	}
 
+	// In another kind of document every field would be unknown.
+	report := document.NewReport(origin)
+	report.Header(m.APIVersion, m.Kind, APIVersion, Kind)
+	if headerErr := report.Err(); headerErr != nil {
+		return m, headerErr
+	}
+
+	wrong, _ := errors.AsType[document.Errors](err)
+	checkEmpty(report, m, wrong)
 	check(report, m)
-	return m, report.Err()
+
+	return m, document.MergeChecked(err, report.Err())
 }

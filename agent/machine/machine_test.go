@@ -185,6 +185,16 @@ func TestDecodeErrors(t *testing.T) {
 			want: "m:3: hostName: unknown field; hint: did you mean hostname?",
 		},
 		{
+			name: "faults of all kinds at once",
+			text: head + "hostName: a\nsource: {epc: {}}\ninstall: {disk: 5}\nhostname: A\n",
+			want: "m:3: hostName: unknown field; hint: did you mean hostname?\n" +
+				"m:4: source.epc: unknown field; hint: known here: file, esp, credential, " +
+				"cluster, nodeAgent\n" +
+				`m:5: install.disk: is the number "5", want fields; hint: ` +
+				"write it as name: value lines\n" +
+				`m:6: hostname: "A" is not a host name` + nameHint,
+		},
+		{
 			name: "an upper-case host name",
 			text: head + "hostname: NUC\n",
 			want: `m:3: hostname: "NUC" is not a host name` + nameHint,

@@ -75,7 +75,7 @@ func kubeletErrors(text []byte, inPlace bool) document.Errors {
 	checkThresholds(report, "evictionSoft", config.EvictionSoft)
 	checkThresholds(report, "evictionMinimumReclaim", config.EvictionMinimumReclaim)
 	more, _ := report.Err().(document.Errors)
-	more = notReported(more, wrong)
+	more = more.Except(wrong)
 
 	for i := range wrong {
 		wrong[i].Warning = !inPlace

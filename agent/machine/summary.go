@@ -1,0 +1,121 @@
+package machine
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+)
+
+// Summary says what a node with this document does, in two lines: who it is and
+// where its configuration comes from; what happens to its disks and its system.
+// The document must be valid.
+func (m Machine) Summary() [2]string {
+	return [2]string{
+		strings.Join([]string{m.name(), m.network(), m.Source.summary()}, "; "),
+		strings.Join([]string{m.disks(), m.Upgrade.summary(), m.shells()}, "; "),
+	}
+}
+
+func (m Machine) name() string {
+	switch {
+	case m.Hostname != "":
+		return "host name " + m.Hostname
+	case m.HostnameFrom != "":
+		return "host name from " + m.HostnameFrom
+	}
+	return "host name of its drive or image"
+}
+
+func (m Machine) network() string {
+	if m.Network.IsZero() {
+		return "DHCP on every wired interface"
+	}
+
+	var names []string
+	for _, one := range m.Network.Interfaces {
+		names = append(names, one.Name)
+	}
+	return "network of " + strings.Join(names, ", ")
+}
+
+func (s Source) summary() string {
+	switch {
+	case s.File != nil:
+		return "configuration from the file " + s.File.Path
+	case s.ESP != nil:
+		return "configuration from the file " + s.ESP.Path + " of the EFI system partition"
+	case s.Credential != nil:
+		return "configuration from the credential " + s.Credential.Name
+	case s.Cluster != nil:
+		return fmt.Sprintf("joins the cluster of %s, configuration from the Secret kube-system/%s",
+			s.Cluster.Server, s.Cluster.Secret)
+	case s.NodeAgent != nil:
+		return "joins the cluster that " + cmp.Or(s.NodeAgent.Directory, NodeAgentDirectory) +
+			" describes"
+	}
+	return "no source: it keeps the configuration that it has"
+}
+
+func (m Machine) disks() string {
+	var all []string
+	if in := m.Install; in != nil {
+		what := "installs itself on " + in.Disk.summary() + " if that is empty"
+		if in.Wipe != "" {
+			what = "installs itself on " + in.Disk.summary() + ", overwriting it"
+		}
+		all = append(all, what)
+	}
+	if m.State != nil {
+		all = append(all, "state on "+m.State.Disk.summary())
+	}
+	if m.DataVolume.Disk != (Disk{}) {
+		all = append(all, "kubelet's data on "+m.DataVolume.Disk.summary())
+	}
+
+	if all == nil {
+		return "claims no disk"
+	}
+	return strings.Join(all, "; ")
+}
+
+// summary names the disk by all that it must match.
+func (d Disk) summary() string {
+	var all []string
+	for _, field := range []struct{ name, value string }{
+		{"serial", d.Serial},
+		{"model", d.Model},
+		{"path", d.Path},
+		{"at least", d.MinSize},
+		{"at most", d.MaxSize},
+	} {
+		if field.value != "" {
+			all = append(all, field.name+" "+field.value)
+		}
+	}
+	if d.OnlyEmpty {
+		all = append(all, "the only empty one")
+	}
+	return "the disk with " + strings.Join(all, ", ")
+}
+
+func (u Upgrade) summary() string {
+	if u.Repository == "" {
+		return "no upgrades"
+	}
+
+	what := "upgrades from " + u.Repository
+	if u.Version != "" {
+		what = "upgrades to " + u.Version + " from " + u.Repository
+	}
+	if u.Window != "" {
+		what += " at " + u.Window + " UTC"
+	}
+	return what
+}
+
+func (m Machine) shells() string {
+	if len(m.DebugShell) == 0 {
+		return "no debug shell"
+	}
+	return "root shell without a password on " + strings.Join(m.DebugShell, ", ")
+}
