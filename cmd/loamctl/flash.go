@@ -72,7 +72,7 @@ func (f *flashing) run(ctx context.Context) error {
 			return err
 		}
 		if _, err := machine.Decode(f.machine, config); err != nil {
-			return err
+			return invalid(f.machine, err)
 		}
 	}
 

@@ -36,7 +36,8 @@ func root() *cobra.Command {
 	}
 	cmd.AddCommand(buildCommand(), signCommand(), keysCommand(), verifyCommand(), bundleCommand(),
 		serveCommand(), publishCommand(), permitCommand(), inspectCommand(), flashCommand(),
-		runCommand(), judgesCommand(), oscCommand())
+		runCommand(), judgesCommand(), machineCommand(),
+		oscCommand())
 	version.Add(cmd, "")
 	usage.Explain(cmd)
 

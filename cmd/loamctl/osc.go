@@ -64,7 +64,7 @@ func (o secretOptions) secret(path string) (secret.Secret, error) {
 		return secret.Secret{}, err
 	}
 	if err := doc.Check(); err != nil {
-		return secret.Secret{}, err
+		return secret.Secret{}, invalid(path, err)
 	}
 
 	s := secret.Secret{

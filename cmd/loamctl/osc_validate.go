@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 
@@ -25,13 +24,9 @@ warning. From a file, 'loam apply' and 'loamctl osc publish' refuse it, and so d
 		Example: "  loamctl osc validate examples/hello.yaml pools/*",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var errs []error
-			for _, path := range args {
-				if err := validate(path, strict, cmd.OutOrStdout(), cmd.ErrOrStderr()); err != nil {
-					errs = append(errs, err)
-				}
-			}
-			return errors.Join(errs...)
+			return checkAll(args, cmd.ErrOrStderr(), func(path string) error {
+				return validate(path, strict, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			})
 		},
 	}
 

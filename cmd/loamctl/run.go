@@ -125,7 +125,7 @@ func readValid(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return config.Text, config.Check()
+	return config.Text, invalid(path, config.Check())
 }
 
 // boot starts the machine and waits until its status has a verdict. The machine

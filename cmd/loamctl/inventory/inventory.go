@@ -6,6 +6,7 @@
 package inventory
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -48,6 +49,12 @@ func (e Entry) WantsToken() bool { return strings.Contains(e.text, Placeholder) 
 // With is the document with this token.
 func (e Entry) With(token string) []byte {
 	return []byte(strings.ReplaceAll(e.text, Placeholder, token))
+}
+
+// Sample returns the text of a machine.yaml with a join token in the place of
+// [Placeholder], so that it can be checked.
+func Sample(text []byte) []byte {
+	return bytes.ReplaceAll(text, []byte(Placeholder), []byte(sample))
 }
 
 // Check reads all of the inventory, so that a mistake is not found when a
@@ -187,7 +194,7 @@ func read(root *os.Root, name string) (Entry, error) {
 	}
 
 	e := Entry{Name: name, text: string(text)}
-	m, err := machine.Decode(name, e.With(sample))
+	m, err := machine.Decode(name, Sample(text))
 	e.Installs = m.Install != nil
 
 	return e, err

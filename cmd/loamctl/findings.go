@@ -1,0 +1,42 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/loam-os/loam/hint"
+)
+
+// checkAll checks each of the paths and writes the faults to notes, each with
+// its file at the beginning of the line. The error counts the paths with faults.
+func checkAll(paths []string, notes io.Writer, check func(path string) error) error {
+	wrong := 0
+	for _, path := range paths {
+		err := check(path)
+		if err == nil {
+			continue
+		}
+
+		wrong++
+		if _, err := fmt.Fprintln(notes, hint.Text(err)); err != nil {
+			return err
+		}
+	}
+
+	switch {
+	case wrong == 0:
+		return nil
+	case len(paths) == 1:
+		return fmt.Errorf("%s is not valid", paths[0])
+	}
+	return fmt.Errorf("%d of %d are not valid", wrong, len(paths))
+}
+
+// invalid adds to the faults of a document, which have a line each, the name of
+// the document.
+func invalid(path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s is not valid:\n%w", path, err)
+}
