@@ -123,7 +123,7 @@ fuzz: ## run every fuzz target for FUZZTIME (30s each, 16 minutes)
 
 ##@ Maintain
 golden: ## take what the commands print now into the tests that compare it (1 minute)
-	LOAM_GOLDEN=1 go test ./cmd/... ./agent/cri ./agent/metrics ./agent/network ./agent/status
+	LOAM_GOLDEN=1 go test ./cmd/... ./agent/cri ./agent/metrics ./agent/network ./agent/osc/directive ./agent/status
 	git diff --stat -- '*testdata*'
 
 docs: ## write docs/reference from the code (10 seconds)

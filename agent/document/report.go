@@ -136,6 +136,10 @@ func (r *Report) Given(path string) bool {
 	return ok && !at.null
 }
 
+// Len returns how much has been reported, to find out whether a check finds
+// anything.
+func (r *Report) Len() int { return len(r.errs) + len(r.warnings) + r.dropped }
+
 // Header checks apiVersion and kind, with which every document begins.
 func (r *Report) Header(apiVersion, kind, wantVersion, wantKind string) {
 	if apiVersion != wantVersion {

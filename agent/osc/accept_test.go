@@ -52,7 +52,7 @@ func files(hosts ...string) string {
 // it. The node reports the place and does what gardener-node-agent does.
 func TestAcceptedFromACluster(t *testing.T) {
 	unitFile := func(text string) *string { return &text }
-	const service = `content: "[Service]\n"`
+	const service = `content: "[Service]\nExecStart=/bin/true\n"`
 	tests := []struct {
 		name, text string
 		warnings   []string
@@ -84,7 +84,7 @@ func TestAcceptedFromACluster(t *testing.T) {
 			want: config.Desired{Units: []config.Unit{
 				{
 					Name:    "a.service",
-					Content: unitFile("[Service]\n"),
+					Content: unitFile("[Service]\nExecStart=/bin/true\n"),
 					Command: config.CommandRestart,
 				},
 			}},
@@ -137,7 +137,7 @@ func TestAcceptedFromACluster(t *testing.T) {
 			want: config.Desired{Units: []config.Unit{
 				{
 					Name:    "a.service",
-					Content: unitFile("[Service]\n"),
+					Content: unitFile("[Service]\nExecStart=/bin/true\n"),
 					DropIns: []config.DropIn{{Name: "a.conf", Content: "[Unit]\n"}},
 				},
 			}},

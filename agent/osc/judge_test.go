@@ -57,6 +57,67 @@ func TestExampleUnitsVerify(t *testing.T) {
 	}
 }
 
+// TestSystemdAgrees holds what is found in unit files against systemd-analyze:
+// both find something, or neither does.
+func TestSystemdAgrees(t *testing.T) {
+	analyze := judge.Find(t, "systemd-analyze")
+	const right = "[Service]\nExecStart=/usr/bin/true\n"
+	for _, test := range []struct{ name, content, dropIn string }{
+		{name: "a.service", content: right},
+		{name: "a.service", content: right + "Restrat=always\n"},
+		{name: "a.service", content: right + "X-Mine=1\n[X-Mine]\nAny=1\n"},
+		{name: "a.service", content: right + "After=network.target\n"},
+		{name: "a.service", content: right + "LimitNOFILE=1024\nMemoryMax=1G\n"},
+		{name: "a.service", content: right + "[Socket]\nListenStream=1\n"},
+		{name: "a.service", content: right + "[Servcie]\nType=exec\n"},
+		{name: "a.service", content: right + "nothing\n"},
+		{name: "a.service", content: right + "Environment=A=1 \\\n # why\n  Restrat=2\n"},
+		{name: "a.service", content: right, dropIn: "[Service]\nMemroyMax=1G\n"},
+		{name: "a.service", content: right, dropIn: "[Service]\nMemoryMax=1G\n"},
+		{name: "a.service", content: right, dropIn: right},
+		{name: "a.service", content: right, dropIn: "[Service]\nExecStart=\n" + right},
+		{name: "a.service", content: "[Unit]\nDescription=a\n"},
+		{name: "a.service", content: "[Unit]\nDescription=a\n", dropIn: right},
+		{name: "a.service", content: "[Unit]\nSuccessAction=poweroff\n"},
+		{name: "a.service", content: "[Service]\nExecStop=/usr/bin/true\n"},
+		{name: "a.service", content: "[Service]\nType=oneshot\nExecStop=/usr/bin/true\n"},
+		{
+			name:    "a.service",
+			content: "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStop=/usr/bin/true\n",
+		},
+		{name: "a.service", content: right + "Type=oneshot\nExecStart=/usr/bin/true\n"},
+		{name: "a.service", content: right + "Type=oneshot\nRestart=always\n"},
+		{name: "a.service", content: right + "Type=oneshot\nRestart=on-failure\n"},
+		{name: "a.service", content: right + "Type=dbus\n"},
+		{name: "a.timer", content: "[Timer]\nOnBootSec=1h\nUnit=basic.target\n"},
+		{name: "a.timer", content: "[Timer]\nOnBotSec=1h\nOnBootSec=1h\nUnit=basic.target\n"},
+		{name: "a.target", content: "[Unit]\nDescription=a\n[Install]\nWantedBy=basic.target\n"},
+		{name: "a.target", content: "[Unit]\nDescripton=a\n"},
+		{name: "a.slice", content: "[Slice]\nMemoryMax=1G\n"},
+		{name: "a.slice", content: "[Slice]\nExecStart=/usr/bin/true\n"},
+	} {
+		root := t.TempDir()
+		place(t, root, "/usr/bin/true", "", 0o755)
+		place(t, root, "/usr/lib/systemd/system/basic.target", "[Unit]\n", 0o644)
+		place(t, root, "/etc/systemd/system/"+test.name, test.content, 0o644)
+		unit := osc.Unit{Name: test.name, Content: &test.content}
+		if test.dropIn != "" {
+			place(t, root, "/etc/systemd/system/"+test.name+".d/a.conf", test.dropIn, 0o644)
+			unit.DropIns = []osc.DropIn{{Name: "a.conf", Content: test.dropIn}}
+		}
+
+		out, _ := exec.Command(analyze, "verify", "--root="+root, "--man=no", "--generators=no",
+			"--recursive-errors=no", test.name).CombinedOutput()
+		doc := osc.OperatingSystemConfig{APIVersion: osc.APIVersion, Kind: osc.Kind}
+		doc.Spec.Units = []osc.Unit{unit}
+		ours := osc.Validate(doc, osc.Env{})
+		if (ours != nil) != (len(out) > 0) {
+			t.Errorf("%s\n%s%s\nhere: %v\nsystemd-analyze: %s",
+				test.name, test.content, test.dropIn, ours, out)
+		}
+	}
+}
+
 func read(t *testing.T, content config.Content) string {
 	t.Helper()
 	r, err := content.Open()

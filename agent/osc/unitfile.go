@@ -1,9 +1,12 @@
 package osc
 
 import (
+	"iter"
+	"slices"
 	"strings"
 
 	"github.com/loam-os/loam/agent/document"
+	"github.com/loam-os/loam/agent/osc/directive"
 )
 
 // sections are the sections of unit files (systemd.unit(5) and the pages of the
@@ -13,30 +16,83 @@ var sections = []string{
 	"Slice", "Scope",
 }
 
+// sectionsOf returns the sections of a unit of the type suffix, all of them for
+// an unknown type.
+func sectionsOf(suffix string) []string {
+	if !slices.Contains(suffixes, suffix) {
+		return sections
+	}
+
+	own := func(section string) bool { return strings.ToLower(section) == suffix }
+	if i := slices.IndexFunc(sections, own); i >= 0 {
+		return []string{"Unit", "Install", sections[i]}
+	}
+	return []string{"Unit", "Install"}
+}
+
+// unitLine is a line of a unit file with something on it; a value that goes on
+// in further lines has only its first.
+type unitLine struct {
+	number int
+	text   string
+	// section is the section that the line begins or is in, "" before the first.
+	section string
+}
+
+// assignment returns the name and the value of an assignment.
+func (l unitLine) assignment() (name, value string, ok bool) {
+	name, value, ok = strings.Cut(l.text, "=")
+	return strings.TrimSpace(name), strings.TrimSpace(value), ok
+}
+
+func (l unitLine) isSection() bool { return strings.HasPrefix(l.text, "[") }
+
+// unitLines returns the lines of a unit file (systemd.syntax(7)).
+func unitLines(text string) iter.Seq[unitLine] {
+	return func(yield func(unitLine) bool) {
+		section := ""
+		continued := false
+		number := 0
+		for raw := range strings.SplitSeq(text, "\n") {
+			number++
+			trimmed := strings.TrimSpace(raw)
+			if strings.HasPrefix(trimmed, "#") || strings.HasPrefix(trimmed, ";") {
+				continue // Also between the lines of one value.
+			}
+
+			if !continued && trimmed != "" {
+				line := unitLine{number: number, text: trimmed, section: section}
+				if line.isSection() {
+					section = strings.TrimSuffix(trimmed[1:], "]")
+					line.section = section
+				}
+				if !yield(line) {
+					return
+				}
+			}
+			continued = strings.HasSuffix(raw, `\`)
+		}
+	}
+}
+
 // checkUnitFile reports the lines of text that systemd would skip with only a
-// warning (systemd.syntax(7)). at is the path of text.
-func checkUnitFile(report *document.Report, at, text string) {
-	inSection := false
-	continued := false
+// warning. suffix is the type of the unit, at the path of text.
+func checkUnitFile(report *document.Report, at, suffix, text string) {
 	line := 0
 	for raw := range strings.SplitSeq(text, "\n") {
 		line++
-		trimmed := strings.TrimSpace(raw)
-		comment := strings.HasPrefix(trimmed, "#") || strings.HasPrefix(trimmed, ";")
-		switch {
-		case strings.ContainsRune(raw, 0):
+		if strings.ContainsRune(raw, 0) {
 			report.WarnLine(at, line, "holds a NUL character", "remove it")
-		case comment: // Also between the lines of one value.
-			continue
-		case continued || trimmed == "":
-		case strings.HasPrefix(trimmed, "["):
-			inSection = true
-			checkSection(report, at, line, trimmed)
-		default:
-			checkAssignment(report, at, line, trimmed, inSection)
 		}
+	}
 
-		continued = strings.HasSuffix(raw, `\`)
+	known := sectionsOf(suffix)
+	for line := range unitLines(text) {
+		if line.isSection() {
+			checkSection(report, at, line, known)
+		} else {
+			checkAssignment(report, at, line, known)
+		}
 	}
 
 	checkAliases(report, at, text)
@@ -59,22 +115,24 @@ func checkAliases(report *document.Report, at, text string) {
 	}
 }
 
-func checkSection(report *document.Report, at string, line int, text string) {
-	name, closed := strings.CutSuffix(text[1:], "]")
+// checkSection reports a section that systemd ignores; known are the sections of
+// a unit of this type.
+func checkSection(report *document.Report, at string, line unitLine, known []string) {
+	name, closed := strings.CutSuffix(line.text[1:], "]")
 	if !closed {
-		report.WarnLine(at, line, document.Quote(text)+" has no closing bracket",
+		report.WarnLine(at, line.number, document.Quote(line.text)+" has no closing bracket",
 			"write it as [Service]")
 		return
 	}
 
-	if strings.HasPrefix(name, "X-") {
+	if strings.HasPrefix(name, "X-") || slices.Contains(known, name) {
 		return
 	}
 
-	for _, known := range sections {
-		if name == known {
-			return
-		}
+	if slices.Contains(sections, name) {
+		report.WarnLine(at, line.number, "units of this type have no section "+document.Quote(name),
+			"leave it out, or write it in a ."+strings.ToLower(name)+" unit")
+		return
 	}
 
 	hint := "known sections are " + strings.Join(sections, ", ") + "; your own must begin with X-"
@@ -82,19 +140,36 @@ func checkSection(report *document.Report, at string, line int, text string) {
 		hint = "did you mean [" + near + "]?"
 	}
 
-	report.WarnLine(at, line, "the section "+document.Quote(name)+" is unknown to systemd", hint)
+	report.WarnLine(at, line.number,
+		"the section "+document.Quote(name)+" is unknown to systemd", hint)
 }
 
-func checkAssignment(report *document.Report, at string, line int, text string, inSection bool) {
-	key, _, assigned := strings.Cut(text, "=")
+func checkAssignment(report *document.Report, at string, line unitLine, known []string) {
+	name, _, assigned := line.assignment()
 	switch {
 	case !assigned:
-		report.WarnLine(at, line, document.Quote(text)+" is not an assignment",
+		report.WarnLine(at, line.number, document.Quote(line.text)+" is not an assignment",
 			"write Name=value, or begin a comment with #")
-	case strings.TrimSpace(key) == "":
-		report.WarnLine(at, line, "an assignment has no name", "write Name=value")
-	case !inSection:
-		report.WarnLine(at, line, document.Quote(text)+" comes before any section",
+	case name == "":
+		report.WarnLine(at, line.number, "an assignment has no name", "write Name=value")
+	case line.section == "":
+		report.WarnLine(at, line.number, document.Quote(line.text)+" comes before any section",
 			"begin with a section, such as [Service]")
+	case slices.Contains(known, line.section) && !directive.Known(line.section, name):
+		checkDirective(report, at, line, known)
 	}
+}
+
+// checkDirective reports a directive that systemd does not know in its section.
+func checkDirective(report *document.Report, at string, line unitLine, known []string) {
+	name, _, _ := line.assignment()
+	hint := "see systemd." + strings.ToLower(line.section) + "(5); your own must begin with X-"
+	if other := directive.Elsewhere(name, known); other != "" {
+		hint = "move it to [" + other + "]"
+	} else if near := directive.Nearest(line.section, name); near != "" {
+		hint = "did you mean " + near + "?"
+	}
+
+	report.WarnLine(at, line.number, "systemd has no directive "+document.Quote(name)+" in ["+
+		line.section+"]", hint)
 }

@@ -50,10 +50,7 @@ func Validate(osc OperatingSystemConfig, env Env) error {
 		paths[file.value.Path] = true
 	}
 
-	for _, unit := range units {
-		checkUnit(report, unit, paths)
-	}
-
+	checkUnits(report, units, paths)
 	checkTwice(report, units)
 	checkPlaces(report, files, units, osc.Spec.CRIConfig.written())
 	checkCRI(report, osc.Spec, env)
@@ -65,6 +62,25 @@ func Validate(osc OperatingSystemConfig, env Env) error {
 	}
 
 	return report.Err()
+}
+
+// checkUnits checks each unit, and those with nothing wrong in them as a whole:
+// what a unit lacks may be on a line that was reported.
+func checkUnits(report *document.Report, units []located[Unit], files map[string]bool) {
+	wrong := map[string]bool{}
+	for _, unit := range units {
+		before := report.Len()
+		checkUnit(report, unit, files)
+		if report.Len() > before {
+			wrong[unit.value.Name] = true
+		}
+	}
+
+	for name, same := range byName(units) {
+		if !wrong[name] {
+			checkService(report, name, same)
+		}
+	}
 }
 
 // located is a value of the document and its path.

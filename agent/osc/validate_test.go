@@ -243,7 +243,7 @@ func TestBadInput(t *testing.T) {
 			name:     "a file in the place of a unit",
 			accepted: true,
 			text: file("/etc/systemd/system/a.service") + "  units: [{name: a.service, " +
-				"content: \"[Unit]\\n\"}]\n",
+				"content: \"[Service]\\nExecStart=/bin/true\\n\"}]\n",
 			want: `c:5: spec.files[0].path: "/etc/systemd/system/a.service" given twice, first at spec.units[0].content; hint: keep one of them, or give each another hostName`,
 		},
 		{
@@ -398,7 +398,7 @@ func TestBadInput(t *testing.T) {
 		{
 			name:     "two contents of a unit",
 			accepted: true,
-			text: unit("name: a.service", `content: "[Unit]"`) + "  - {name: a.service, " +
+			text: unit("name: a.target", `content: "[Unit]"`) + "  - {name: a.target, " +
 				"content: \"[Unit]\"}\n",
 			want: "c:7: spec.units[1].content: given twice, first at spec.units[0].content; " +
 				"hint: keep one of them",
@@ -437,6 +437,79 @@ func TestBadInput(t *testing.T) {
 			want:     `c:7: spec.units[0].content: line 1: the section "Servcie" is unknown to systemd; hint: did you mean [Service]?`,
 		},
 		{
+			name:     "a directive with a typing error",
+			accepted: true,
+			text: unit("name: a.service", "content: |", "  [Service]", "  ExecStart=/bin/true",
+				"  Restrat=always"),
+			want: `c:9: spec.units[0].content: line 3: systemd has no directive "Restrat" in [Service]; hint: did you mean Restart?`,
+		},
+		{
+			name:     "a directive with a typing error in a drop-in of the image's unit",
+			accepted: true,
+			text: unit("name: containerd.service",
+				`dropIns: [{name: a.conf, content: "[Service]\nMemroyMax=1G"}]`),
+			want: `c:6: spec.units[0].dropIns[0].content: line 2: systemd has no directive "MemroyMax" in [Service]; hint: did you mean MemoryMax?`,
+		},
+		{
+			name:     "a directive that there is nothing like",
+			accepted: true,
+			text:     unit("name: a.target", `content: "[Unit]\nSomethingElse=1"`),
+			want:     `c:6: spec.units[0].content: line 2: systemd has no directive "SomethingElse" in [Unit]; hint: see systemd.unit(5); your own must begin with X-`,
+		},
+		{
+			name:     "a directive of another section",
+			accepted: true,
+			text: unit("name: a.service", "content: |", "  [Service]", "  ExecStart=/bin/true",
+				"  After=network.target"),
+			want: `c:9: spec.units[0].content: line 3: systemd has no directive "After" in [Service]; hint: move it to [Unit]`,
+		},
+		{
+			name:     "a section of another type of unit",
+			accepted: true,
+			text:     unit("name: a.timer", `content: "[Service]\nExecStart=/bin/true"`),
+			want:     `c:6: spec.units[0].content: line 1: units of this type have no section "Service"; hint: leave it out, or write it in a .service unit`,
+		},
+		{
+			name:     "a service that starts nothing",
+			accepted: true,
+			text:     unit("name: a.service", `content: "[Unit]\n"`),
+			want:     `c:6: spec.units[0].content: systemd refuses the service: it has no ExecStart=; hint: write ExecStart= in [Service]`,
+		},
+		{
+			name:     "a service that only stops something",
+			accepted: true,
+			text:     unit("name: a.service", `content: "[Service]\nExecStop=/bin/true\n"`),
+			want:     `c:6: spec.units[0].content: systemd refuses the service: it has no ExecStart=, and is not of Type=oneshot; hint: write ExecStart= in [Service]`,
+		},
+		{
+			name:     "a service that does something only at the end, and does not stay",
+			accepted: true,
+			text: unit("name: a.service",
+				`content: "[Service]\nType=oneshot\nExecStop=/bin/true\n"`),
+			want: `c:6: spec.units[0].content: systemd refuses the service: it has no ExecStart=, and no RemainAfterExit=yes; hint: write ExecStart= or RemainAfterExit=yes in [Service]`,
+		},
+		{
+			name:     "a service that starts two programs",
+			accepted: true,
+			text: unit("name: a.service", `content: "[Service]\nExecStart=/bin/true\n"`,
+				`dropIns: [{name: a.conf, content: "[Service]\nExecStart=/bin/false\n"}]`),
+			want: `c:6: spec.units[0].content: systemd refuses the service: it has 2 lines of ExecStart=, and is not of Type=oneshot; hint: keep one of them, write Type=oneshot, or empty the list first with ExecStart=`,
+		},
+		{
+			name:     "a service that runs once, and always",
+			accepted: true,
+			text: unit("name: a.service",
+				`content: "[Service]\nType=oneshot\nExecStart=/bin/true\nRestart=always\n"`),
+			want: `c:6: spec.units[0].content: systemd refuses the service: it has Type=oneshot and Restart=always; hint: write Restart=on-failure, or no Restart=`,
+		},
+		{
+			name:     "a service on D-Bus without a name",
+			accepted: true,
+			text: unit("name: a.service",
+				`content: "[Service]\nType=dbus\nExecStart=/bin/true\n"`),
+			want: `c:6: spec.units[0].content: systemd refuses the service: it has Type=dbus and no BusName=; hint: write BusName= in [Service]`,
+		},
+		{
 			name:     "an assignment without a name",
 			accepted: true,
 			text:     unit("name: a.service", `content: "[Unit]\n=x"`),
@@ -470,6 +543,25 @@ func TestGoodInput(t *testing.T) {
 			text: unit("name: a@.service", `content: "[Service]\nExecStart=/bin/true\n"`) +
 				"  - {name: a@x-y\\x2d1.service, enable: true}\n",
 		},
+		{
+			name: "another program than the unit's own, in a drop-in",
+			text: unit("name: a.service", `content: "[Service]\nExecStart=/bin/true\n"`,
+				`dropIns: [{name: a.conf, content: "[Service]\nExecStart=\nExecStart=/bin/false\n"}]`),
+		},
+		{
+			name: "a program only in a drop-in",
+			text: unit("name: a.service", `content: "[Unit]\nX-Mine=1\n"`,
+				`dropIns: [{name: a.conf, content: "[Service]\nExecStart=/bin/true\n"}]`),
+		},
+		{
+			name: "a service that does something only at the end",
+			text: unit("name: a.service",
+				`content: "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStop=/bin/true\n"`),
+		},
+		{
+			name: "a service that is an end",
+			text: unit("name: a.service", `content: "[Unit]\nSuccessAction=poweroff\n"`),
+		},
 		{name: "an escaped mount", text: unit(`name: 'var-lib-a\x2db.mount'`)},
 		{
 			name: "continued lines with a comment between",
@@ -482,7 +574,8 @@ func TestGoodInput(t *testing.T) {
 		},
 		{
 			name: "a section of one's own",
-			text: unit("name: a.service", "content: |", "  [X-Site]", "  Rack=4"),
+			text: unit("name: a.target", "content: |", "  [X-Site]", "  Rack=4", "  [Unit]",
+				"  X-Rack=4"),
 		},
 		{
 			name: "placeholders",

@@ -25,9 +25,10 @@ func checkUnit(report *document.Report, unit located[Unit], files map[string]boo
 		checkUnitContent(report, at+".content", value)
 	}
 
+	_, suffix := cutSuffix(value.Name)
 	for i, dropIn := range value.DropIns {
 		checkDropInName(report, item(at+".dropIns", i)+".name", dropIn.Name)
-		checkUnitFile(report, item(at+".dropIns", i)+".content", dropIn.Content)
+		checkUnitFile(report, item(at+".dropIns", i)+".content", suffix, dropIn.Content)
 	}
 
 	for i, path := range value.FilePaths {
@@ -63,6 +64,6 @@ func checkUnitContent(report *document.Report, at string, unit Unit) {
 	case slices.Contains(fileless, suffix):
 		report.Add(at, "units of the type "+suffix+" have no unit file", "use drop-ins")
 	default:
-		checkUnitFile(report, at, *unit.Content)
+		checkUnitFile(report, at, suffix, *unit.Content)
 	}
 }
