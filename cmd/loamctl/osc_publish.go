@@ -14,12 +14,14 @@ import (
 func oscPublishCommand() *cobra.Command {
 	var o secretOptions
 	var file, context string
+	var create bool
 	cmd := &cobra.Command{
 		Use:   "publish PATH",
 		Short: "Give a configuration to the nodes of a cluster",
 		Long: `publish puts the Secret that render prints into the cluster of a kubeconfig. Labels,
 annotations and data that others put there stay. It prints the checksum that was there and the
-one that is there now, which each Node shows once it has applied it.`,
+one that is there now, which each Node shows once it has applied it. A Secret that is not there
+yet is refused where nodes read others, because its name is probably misspelt: --new creates it.`,
 		Example: "  loamctl osc publish pools/edge --name edge-1 --pool edge " +
 			"--kubeconfig admin.conf",
 		Args: cobra.ExactArgs(1),
@@ -29,6 +31,7 @@ one that is there now, which each Node shows once it has applied it.`,
 				return err
 			}
 
+			s.New = create
 			path, err := kubeconfig.Path(file, os.Getenv)
 			if err != nil {
 				return err
@@ -58,6 +61,9 @@ one that is there now, which each Node shows once it has applied it.`,
 		"kubeconfig of the cluster (default: KUBECONFIG, or ~/.kube/config)")
 	cmd.Flags().StringVar(&context, "context", "",
 		"context of the kubeconfig (default: its current one)")
+
+	cmd.Flags().BoolVar(&create, "new", false,
+		"create the Secret although the nodes of the cluster read others")
 
 	return cmd
 }

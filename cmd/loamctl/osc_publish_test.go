@@ -174,6 +174,17 @@ func TestPublishToARealAPIServer(t *testing.T) {
 		}
 	})
 
+	t.Run("a name that no node reads", func(t *testing.T) {
+		args := []string{"osc", "publish", one, "--name", "edge-l", "--pool", "edge"}
+		_, err := loamctl(t, args...)
+		if err == nil || !strings.Contains(err.Error(), "no node reads it: nodes read edge-1") {
+			t.Errorf("error %v", err)
+		}
+		if _, err := loamctl(t, append(args, "--new")...); err != nil {
+			t.Error(err)
+		}
+	})
+
 	t.Run("what is wrong is not published", func(t *testing.T) {
 		before := edgeOf(t, c)
 		dir := pool(t, "x")

@@ -37,7 +37,42 @@ func (s *Server) Do(ctx context.Context, method, path string, body, into any) er
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", method, path, err)
 	}
+	return s.send(request, into)
+}
 
+// Object is the metadata of an object.
+type Object struct {
+	Metadata struct {
+		Name        string            `json:"name"`
+		Labels      map[string]string `json:"labels"`
+		Annotations map[string]string `json:"annotations"`
+	} `json:"metadata"`
+}
+
+// metadataOnly asks for objects without their content (Kubernetes API concepts,
+// "Receiving resources as metadata").
+const metadataOnly = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+
+// List returns the metadata of the objects at path that a label selector selects,
+// "" for all.
+func (s *Server) List(ctx context.Context, path, selector string) ([]Object, error) {
+	request, err := s.request(ctx, http.MethodGet, path, nil)
+	if err != nil {
+		return nil, fmt.Errorf("GET %s: %w", path, err)
+	}
+
+	request.Header.Set("Accept", metadataOnly)
+	if selector != "" {
+		request.URL.RawQuery = url.Values{"labelSelector": {selector}}.Encode()
+	}
+
+	var list struct{ Items []Object }
+	err = s.send(request, &list)
+	return list.Items, err
+}
+
+// send makes the request, and decodes the answer into into, nil for nowhere.
+func (s *Server) send(request *http.Request, into any) error {
 	response, err := s.client.Do(request) // The error names method and URL.
 	if err != nil {
 		return err
@@ -47,7 +82,7 @@ func (s *Server) Do(ctx context.Context, method, path string, body, into any) er
 	answer, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	switch {
 	case err != nil:
-		return fmt.Errorf("%s %s: %w", method, request.URL, err)
+		return fmt.Errorf("%s %s: %w", request.Method, request.URL, err)
 	case response.StatusCode/100 != 2:
 		return statusError(response, answer)
 	case into == nil:
@@ -57,7 +92,7 @@ func (s *Server) Do(ctx context.Context, method, path string, body, into any) er
 	decoder := json.NewDecoder(bytes.NewReader(answer))
 	decoder.UseNumber() // What is written back must be what was read.
 	if err := decoder.Decode(into); err != nil {
-		return fmt.Errorf("%s %s: %w", method, request.URL, err)
+		return fmt.Errorf("%s %s: %w", request.Method, request.URL, err)
 	}
 
 	return nil

@@ -28,6 +28,7 @@ type Outcome struct {
 // API is a server of the Kubernetes API; see kubeconfig.Server.
 type API interface {
 	Do(ctx context.Context, method, path string, body, into any) error
+	List(ctx context.Context, path, selector string) ([]kubeconfig.Object, error)
 }
 
 // tries is how often a concurrent writer may come first.
@@ -36,7 +37,8 @@ const tries = 10
 const secretsPath = "/api/v1/namespaces/" + Namespace + "/secrets"
 
 // Publish creates or updates the Secret. After a concurrent change it reads the
-// Secret again and does not overwrite the change.
+// Secret again and does not overwrite the change. It does not create a Secret
+// beside others, which nodes read instead of it, unless New is set.
 func (s Secret) Publish(ctx context.Context, api API) (Outcome, error) {
 	for try := 1; ; try++ {
 		outcome, err := s.publish(ctx, api)
@@ -53,6 +55,9 @@ func (s Secret) publish(ctx context.Context, api API) (Outcome, error) {
 	var have map[string]any
 	err := api.Do(ctx, http.MethodGet, secretsPath+"/"+s.Name, nil, &have)
 	if code(err) == http.StatusNotFound {
+		if err := s.refuseUnread(ctx, api); err != nil {
+			return Outcome{}, err
+		}
 		return Outcome{Result: Created}, api.Do(ctx, http.MethodPost, secretsPath, s.in(nil), nil)
 	}
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/loam-os/loam/cmd/loamctl/kubeconfig"
 	"github.com/loam-os/loam/cmd/loamctl/secret"
+	"github.com/loam-os/loam/hint"
 )
 
 const text = "spec: {}\n"
@@ -26,6 +27,16 @@ type fake struct {
 	// fails is what every read gets.
 	fails error
 	log   []string
+	// lists has what is at each path, nil for a path that may not be listed.
+	lists map[string][]kubeconfig.Object
+}
+
+func (f *fake) List(_ context.Context, path, _ string) ([]kubeconfig.Object, error) {
+	list, ok := f.lists[path]
+	if !ok {
+		return nil, &kubeconfig.StatusError{Code: http.StatusForbidden}
+	}
+	return list, nil
 }
 
 func (f *fake) Do(_ context.Context, method, path string, body, into any) error {
@@ -197,6 +208,100 @@ func TestPublish(t *testing.T) {
 			}
 			if diff := cmp.Diff(test.log, api.log); test.log != nil && diff != "" {
 				t.Errorf("requests (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// listed is an object with those labels and annotations, in pairs.
+func listed(name string, labels, annotations map[string]string) kubeconfig.Object {
+	var o kubeconfig.Object
+	o.Metadata.Name = name
+	o.Metadata.Labels = labels
+	o.Metadata.Annotations = annotations
+	return o
+}
+
+func TestASecretThatNoNodeReads(t *testing.T) {
+	type words = map[string]string
+	const secrets, nodes = "/api/v1/namespaces/kube-system/secrets", "/api/v1/nodes"
+	const label = "worker.gardener.cloud/gardener-node-agent-secret-name"
+	edge2 := listed("edge-2", nil, words{"checksum/data-script": "2"})
+	other := listed("other", nil, words{"checksum/data-script": "3"})
+	const flag = "\nhint: --new creates it, for nodes whose machine.yaml will name it " +
+		"(source.cluster.secret)"
+	const begin = "publish Secret kube-system/edge-1: there is no such Secret, and no node " +
+		"reads it: nodes read "
+
+	for _, test := range []struct {
+		name  string
+		lists map[string][]kubeconfig.Object
+		isNew bool
+		want  string
+	}{
+		{name: "an account that may not list"},
+		{name: "the first of a cluster", lists: map[string][]kubeconfig.Object{secrets: {}, nodes: {}}},
+		{
+			name: "a Node without a configuration",
+			lists: map[string][]kubeconfig.Object{
+				secrets: {},
+				nodes:   {listed("foreign", words{"a": "b"}, nil)},
+			},
+		},
+		{
+			name: "a Secret without a checksum, and a Node that has applied nothing",
+			lists: map[string][]kubeconfig.Object{
+				secrets: {listed("plain", nil, nil)},
+				nodes:   {listed("n1", nil, nil)},
+			},
+			want: begin + "plain" + flag,
+		},
+		{
+			name:  "another is there",
+			lists: map[string][]kubeconfig.Object{secrets: {other}},
+			want:  begin + "other" + flag,
+		},
+		{
+			name:  "another is there, and this is to be new",
+			lists: map[string][]kubeconfig.Object{secrets: {other}},
+			isNew: true,
+		},
+		{
+			name: "Nodes have applied others, or are told to",
+			lists: map[string][]kubeconfig.Object{
+				secrets: {other, edge2},
+				nodes: {
+					listed("n1", nil, words{"checksum/cloud-config-data": "2"}),
+					listed("n3", words{label: "third"}, words{"checksum/cloud-config-data": "2"}),
+					listed("n2", nil, words{"checksum/cloud-config-data": "2"}),
+					listed("n5", nil, words{"checksum/cloud-config-data": "2"}),
+					listed("n4", nil, words{"checksum/cloud-config-data": "2"}),
+				},
+			},
+			want: begin + "edge-2 (n1, n2, n4 and 1 more), other, third (n3)\n" +
+				"hint: did you mean --name edge-2?" + flag,
+		},
+		{
+			name: "a Node is told to read it",
+			lists: map[string][]kubeconfig.Object{
+				secrets: {other},
+				nodes:   {listed("n1", words{label: "edge-1"}, nil)},
+			},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			api := fake{lists: test.lists}
+			s := secret.Secret{Name: "edge-1", Pool: "edge", New: test.isNew, Text: []byte(text)}
+			_, err := s.Publish(t.Context(), &api)
+			got := ""
+			if err != nil {
+				got = hint.Text(err)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("error (-want +got):\n%s", diff)
+			}
+			if (err == nil) != (api.have != nil) {
+				t.Errorf("the Secret is %v", api.have)
 			}
 		})
 	}

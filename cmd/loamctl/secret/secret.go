@@ -35,6 +35,8 @@ type Secret struct {
 	// Serial has the nodes apply it one after the other.
 	Serial bool
 	Text   []byte
+	// New lets Publish create it although the nodes of the cluster read others.
+	New bool
 }
 
 // Checksum is what tells nodes that there is something new: SHA-256, in hex.
