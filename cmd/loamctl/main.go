@@ -37,7 +37,7 @@ func root() *cobra.Command {
 	cmd.AddCommand(buildCommand(), signCommand(), keysCommand(), verifyCommand(), bundleCommand(),
 		serveCommand(), publishCommand(), permitCommand(), inspectCommand(), flashCommand(),
 		runCommand(), judgesCommand(), machineCommand(),
-		oscCommand())
+		oscCommand(), schemaCommand())
 	version.Add(cmd, "")
 	usage.Explain(cmd)
 

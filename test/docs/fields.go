@@ -21,20 +21,39 @@ type Field struct {
 	Type string
 	// Text says what it means.
 	Text string
+
+	// name is the last part of Path, and decoded what the value is decoded into.
+	name    string
+	decoded reflect.Type
+	// inside has the fields of the value or, for a list, of each item.
+	inside []Field
 }
 
 // Fields returns the fields of a document that is decoded into t, in the order of
-// the struct. It walks json tags as package document does. The texts are the
-// comments in the packages in directories.
+// the struct, each followed by those inside it. It walks json tags as package
+// document does. The texts are the comments in the packages in directories.
 func Fields(t reflect.Type, directories ...string) ([]Field, error) {
+	top, err := topFields(t, directories...)
+	return flat(top), err
+}
+
+// topFields returns only the fields of t itself.
+func topFields(t reflect.Type, directories ...string) ([]Field, error) {
 	w := walker{comments: map[string]string{}, values: map[string]string{}}
 	for _, dir := range directories {
 		if err := w.read(dir); err != nil {
 			return nil, err
 		}
 	}
-	w.walk(t, "")
-	return w.fields, nil
+	return w.walk(t, ""), nil
+}
+
+func flat(fields []Field) []Field {
+	var all []Field
+	for _, f := range fields {
+		all = append(append(all, f), flat(f.inside)...)
+	}
+	return all
 }
 
 type walker struct {
@@ -42,7 +61,6 @@ type walker struct {
 	comments map[string]string
 	// values are of constants.
 	values map[string]string
-	fields []Field
 }
 
 // read collects the comments of the structs of a package.
@@ -143,14 +161,15 @@ func oneLine(group *ast.CommentGroup) string {
 	return strings.Join(strings.Fields(group.Text()), " ")
 }
 
-// walk adds the fields of a struct at path.
-func (w *walker) walk(t reflect.Type, path string) {
+// walk returns the fields of a struct at path.
+func (w *walker) walk(t reflect.Type, path string) []Field {
+	var fields []Field
 	for i := range t.NumField() {
 		field := t.Field(i)
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		switch {
 		case field.Anonymous && name == "":
-			w.walk(field.Type, path)
+			fields = append(fields, w.walk(field.Type, path)...)
 			continue
 		case name == "" || name == "-":
 			continue
@@ -161,11 +180,20 @@ func (w *walker) walk(t reflect.Type, path string) {
 		if inside != nil && strings.HasPrefix(kind, "list") {
 			at += "[]"
 		}
-		w.fields = append(w.fields, Field{Path: at, Type: kind, Text: w.text(t, field, inside)})
-		if inside != nil {
-			w.walk(inside, at)
+
+		one := Field{
+			Path:    at,
+			Type:    kind,
+			Text:    w.text(t, field, inside),
+			name:    name,
+			decoded: field.Type,
 		}
+		if inside != nil {
+			one.inside = w.walk(inside, at)
+		}
+		fields = append(fields, one)
 	}
+	return fields
 }
 
 // describe names a type as YAML has it, and returns the struct in it, nil for none.
