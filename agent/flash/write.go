@@ -24,7 +24,21 @@ type Progress func(doing string, done, all int64)
 // Open opens a disk exclusively. It is an error if the kernel uses the disk or
 // a partition of it (open(2), O_EXCL).
 func Open(device string) (*os.File, error) {
-	f, err := os.OpenFile(device, os.O_RDWR|unix.O_EXCL|unix.O_DIRECT|unix.O_CLOEXEC, 0)
+	return openExclusively(device, os.O_RDWR)
+}
+
+// Probe returns the error of Open for a disk that cannot be written now. It does
+// not open the disk for writing, so that nothing takes it for changed.
+func Probe(device string) error {
+	f, err := openExclusively(device, os.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+func openExclusively(device string, mode int) (*os.File, error) {
+	f, err := os.OpenFile(device, mode|unix.O_EXCL|unix.O_DIRECT|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.EBUSY) {
 		return nil, hint.With(err,
 			"it, or a partition of it, is mounted or part of something: lsblk %s", device)

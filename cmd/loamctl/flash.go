@@ -12,15 +12,14 @@ import (
 	"path/filepath"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
-	"golang.org/x/term"
 
 	"github.com/loam-os/loam/agent/flash"
 	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/volume"
+	"github.com/loam-os/loam/cmd/loamctl/progress"
 	"github.com/loam-os/loam/cmd/usage"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
@@ -31,6 +30,7 @@ import (
 // flashing is one run of the command.
 type flashing struct {
 	image, device, machine, wipe string
+	dryRun                       bool
 	out                          io.Writer
 	in                           io.Reader
 }
@@ -43,8 +43,9 @@ func flashCommand() *cobra.Command {
 		Long: `flash writes an image (raw, packed, qcow2, or the directory of a build) to a disk, and reads
 it back. What is on the disk is lost: the command shows which disk it is and what is on it,
 which machine.yaml it gets, and asks for its serial number. It does not touch a disk that is
-in use. An image of a USB stick (.usb.raw) makes an installer, which then needs no network.`,
+in use. With --dry-run it makes the same checks and writes nothing. An image of a USB stick (.usb.raw) makes an installer, which then needs no network.`,
 		Example: `  loamctl flash build/amd64-metal /dev/sdb --machine machine.yaml
+  loamctl flash --dry-run build/amd64-metal /dev/sdb --machine machine.yaml
   loamctl flash build/amd64-metal/*.usb.raw /dev/sdc --machine machine.yaml`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -60,6 +61,8 @@ in use. An image of a USB stick (.usb.raw) makes an installer, which then needs 
 		"machine.yaml of the node, to put on its ESP, or on the stick")
 	cmd.Flags().StringVar(&f.wipe, "yes-wipe", "",
 		"do not ask: `SERIAL` is the serial number of the disk, or its device")
+	cmd.Flags().BoolVarP(&f.dryRun, "dry-run", "n", false,
+		"check everything, show what would be written and lost, and write nothing")
 	return cmd
 }
 
@@ -111,6 +114,9 @@ func (f *flashing) run(ctx context.Context) error {
 	if err := obstacle(disk, im); err != nil {
 		return err
 	}
+	if f.dryRun {
+		return f.rehearse(disk, im)
+	}
 	if err := f.confirm(disk); err != nil {
 		return err
 	}
@@ -122,7 +128,9 @@ func (f *flashing) run(ctx context.Context) error {
 
 	err = machineHere().Still(disk)
 	if err == nil { // The question may have taken a while.
-		err = flash.Write(ctx, to, disk.Size, layers, im, f.progress(time.Now))
+		bar := progress.New(f.out)
+		err = flash.Write(ctx, to, disk.Size, layers, im, bar.Update)
+		bar.Close()
 	}
 
 	err = errors.Join(err, to.Close())
@@ -244,6 +252,33 @@ func (f *flashing) machineLine(text string) string {
 // or its node if it has no serial number.
 func word(d volume.Disk) string { return cmp.Or(d.Serial, d.Device) }
 
+// rehearse checks what is left to check before the disk is written, and says
+// what would be where. It writes nothing.
+func (f *flashing) rehearse(d volume.Disk, im flash.Image) error {
+	if f.wipe != "" {
+		if err := f.confirm(d); err != nil {
+			return err
+		}
+	}
+	if err := flash.Probe(d.Device); err != nil {
+		return fmt.Errorf("%s: %w", d.Device, err)
+	}
+
+	w := tabwriter.NewWriter(f.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "\nwould write %s to %s:\n", mebibytes(im.Bytes()), d.Device)
+	for _, p := range im.Table.Partitions {
+		fmt.Fprintf(w, "  %d\t%s\tat %s\t%s\n",
+			p.Index, p.Label, mebibytes(p.Start), mebibytes(p.Size))
+	}
+	if free := d.Size - im.Table.DiskSize; free > 0 {
+		fmt.Fprintf(w, "  \tfor the last partition to grow\tat %s\t%s\n",
+			mebibytes(im.Table.DiskSize), mebibytes(free))
+	}
+
+	fmt.Fprintf(w, "All that the disk holds would be lost. Nothing was written.\n")
+	return w.Flush()
+}
+
 // confirm asks the operator to name the disk.
 func (f *flashing) confirm(d volume.Disk) error {
 	said := f.wipe
@@ -271,42 +306,4 @@ func (f *flashing) confirm(d volume.Disk) error {
 	}
 
 	return nil
-}
-
-// progress shows how far it is: on a terminal in one line, else at the end of
-// each part.
-func (f *flashing) progress(now func() time.Time) flash.Progress {
-	terminal := false
-	if file, ok := f.out.(*os.File); ok {
-		terminal = term.IsTerminal(int(file.Fd()))
-	}
-
-	var part string
-	var began, shown time.Time
-	return func(doing string, done, all int64) {
-		t := now()
-		if doing != part {
-			part = doing
-			began = t
-			shown = time.Time{}
-		}
-
-		if done < all && (!terminal || t.Sub(shown) < time.Second/5) {
-			return
-		}
-
-		shown = t
-		speed := float64(done) / 1e6 / max(t.Sub(began).Seconds(), 1e-3)
-		line := fmt.Sprintf("%-6s  %3d %%  %s of %s  %.0f MB/s",
-			doing, 100*done/max(all, 1), mebibytes(done), mebibytes(all), speed)
-
-		switch {
-		case !terminal:
-			fmt.Fprintln(f.out, line)
-		case done < all:
-			fmt.Fprintf(f.out, "\r%s\x1b[K", line)
-		default:
-			fmt.Fprintf(f.out, "\r%s\x1b[K\n", line)
-		}
-	}
 }

@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/loam-os/loam/agent/flash"
 	"github.com/loam-os/loam/agent/volume"
@@ -113,20 +112,46 @@ func TestADiskIsOverwrittenOnlyIfItIsNamed(t *testing.T) {
 	}
 }
 
-func TestProgressIsShownOnceAPartWithoutATerminal(t *testing.T) {
-	var out strings.Builder
-	at := time.Unix(0, 0)
-	f := flashing{out: &out}
-	show := f.progress(func() time.Time { at = at.Add(time.Second); return at })
-	for _, doing := range []string{"write", "verify"} {
-		for done := int64(1); done <= 4; done++ {
-			show(doing, done<<20, 4<<20)
-		}
+func TestADryRunWritesNothingAndAsksNothing(t *testing.T) {
+	device := filepath.Join(t.TempDir(), "disk")
+	if err := os.WriteFile(device, []byte("what is there"), 0o400); err != nil {
+		t.Fatal(err)
 	}
 
-	want := "write   100 %  4 MiB of 4 MiB  1 MB/s\nverify  100 %  4 MiB of 4 MiB  1 MB/s\n"
+	disk := volume.Disk{Device: device, Serial: "S1", Size: 8 << 30, SectorSize: 512}
+	im := flash.Image{
+		Table: gpt.Table{DiskSize: 3 << 30, Partitions: []gpt.Partition{
+			{Index: 1, Label: "esp", Start: 1 << 20, Size: 1 << 30},
+			{Index: 8, Label: "state", Start: 1025 << 20, Size: 2 << 30},
+		}},
+		Extents: []flash.Extent{{Off: 0, Len: 180 << 20}},
+	}
+
+	var out strings.Builder
+	f := flashing{out: &out}
+	if err := f.rehearse(disk, im); err != nil {
+		t.Fatal(err)
+	}
+	want := "\nwould write 180 MiB to " + device + ":\n" +
+		"  1  esp                             at 1 MiB     1024 MiB\n" +
+		"  8  state                           at 1025 MiB  2048 MiB\n" +
+		"     for the last partition to grow  at 3072 MiB  5120 MiB\n" +
+		"All that the disk holds would be lost. Nothing was written.\n"
 	if out.String() != want {
-		t.Errorf("%q, want %q", out.String(), want)
+		t.Errorf("%s, want %s", out.String(), want)
+	}
+	if text, err := os.ReadFile(device); err != nil || string(text) != "what is there" {
+		t.Errorf("the disk holds %q, %v", text, err)
+	}
+
+	f.wipe = "S2"
+	if err := f.rehearse(disk, im); err == nil {
+		t.Error("another disk may be wiped, and no error")
+	}
+	disk.Device += "-gone"
+	f.wipe = ""
+	if err := f.rehearse(disk, im); err == nil {
+		t.Error("there is no disk, and no error")
 	}
 }
 
