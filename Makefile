@@ -10,6 +10,7 @@ export CGO_ENABLED = 0
 
 out      = build/$(ARCH)-$(PROFILE)
 loamctl  = build/loamctl
+manuals  = build/man
 version  = $(shell sed -n 's/^IMAGE_VERSION=//p' os-release)
 image    = --arch $(ARCH) --profile $(PROFILE) $(if $(MIRROR),--mirror $(MIRROR))
 # Of the packages in mkosi/packages.lock, or, when Debian has published others since, of today's, which then are in that file.
@@ -22,7 +23,7 @@ others   = $$(go list ./... | grep -v /test/node$$)
 extension = cmd/gardener-extension-os-loam
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster image next release extension test test-places places check style gardener-diff golden docs pictures bench crash crash-long pairs fuzz upgrades clean $(loamctl)
+.PHONY: help run cluster image next release extension test test-places places check style gardener-diff golden docs man pictures bench crash crash-long pairs fuzz upgrades clean $(loamctl)
 
 help: ## list the targets (at once)
 	@awk -F':.*## ' '/^##@ / {print "\n" substr($$0, 5)} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,9 +50,10 @@ extension: ## build the extension for Gardener into build/extension: the program
 	@cd $(extension) && go vet ./... && GOARCH=$(ARCH) go build -trimpath -ldflags '-s -w' -o $(CURDIR)/build/extension/ . && \
 		go run -trimpath ./image -out $(CURDIR)/build/extension/image $(ARCH)=$(CURDIR)/build/extension/gardener-extension-os-loam
 
-release: $(loamctl) ## build the image of exactly the packages in mkosi/packages.lock, into build/release/ARCH-PROFILE (10 seconds)
+release: $(loamctl) ## build the image of exactly the packages in mkosi/packages.lock, into build/release/ARCH-PROFILE, and the man pages (20 seconds)
 	@mkdir -p build/release
 	@$(loamctl) build $(image) --out build/release/$(ARCH)-$(PROFILE)
+	@$(MAKE) --no-print-directory man manuals=build/release/man
 
 clean: ## remove build/; the cache in ~/.cache/loam stays (1 second)
 	rm -rf build
@@ -126,9 +128,13 @@ golden: ## take what the commands print now into the tests that compare it (1 mi
 	LOAM_GOLDEN=1 go test ./cmd/... ./agent/cri ./agent/metrics ./agent/network ./agent/osc/directive ./agent/status
 	git diff --stat -- '*testdata*'
 
-docs: ## write docs/reference from the code (10 seconds)
+docs: man ## write docs/reference, the JSON schemas and build/man from the code (20 seconds)
 	LOAM_DOCS=1 go test -count=1 -run 'PageHas|PagesHave|ReferenceIs' ./test/docs ./cmd/loam ./cmd/loamctl
-	git diff --stat -- docs
+	git diff --stat -- docs cmd/loamctl/schema
+
+man: ## write the man pages of loam and loamctl into build/man (10 seconds)
+	@rm -rf $(manuals)
+	@LOAM_MAN=$(CURDIR)/$(manuals) go test -count=1 -run 'ManPages' ./cmd/loam ./cmd/loamctl
 
 pictures: image ## draw the pictures of README: the console of a node in QEMU, and make run (2 minutes)
 	@$(loamctl) run $(flags) > build/run.txt

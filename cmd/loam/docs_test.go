@@ -79,3 +79,5 @@ func TestDocumentationShowsWhatIsPrinted(t *testing.T) {
 		t.Errorf("found %d sessions in the documentation, want 6 or more", shown)
 	}
 }
+
+func TestManPagesOfEveryCommand(t *testing.T) { docs.Man(t, root(), "8", "../..") }

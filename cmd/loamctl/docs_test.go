@@ -31,3 +31,5 @@ func TestCommandLinesInTheDocumentationExist(t *testing.T) {
 		}
 	}
 }
+
+func TestManPagesOfEveryCommand(t *testing.T) { docs.Man(t, root(), "1", "../..") }
