@@ -23,7 +23,6 @@ import (
 //   - revert takes a change back that is bad, by a rollback.
 type changes struct {
 	store      *generation.Store
-	running    running
 	candidates candidates
 	planner    Planner
 	files      files
@@ -36,12 +35,69 @@ type changes struct {
 	uptime        func() time.Duration
 	steady, limit time.Duration
 
-	// gate watches the units of the change that is finished, nil before.
-	gate **health.Gate
+	watched *watched
 }
 
-// kept is the number of old generations that stay on disk.
-const kept = 5
+// watched is the change that is finished and waits for its verdict.
+type watched struct {
+	// gate judges the units of the change, nil if there is none.
+	gate *health.Gate
+}
+
+// cause is why the node goes back to an earlier generation.
+type cause struct {
+	why string
+
+	// unit is the unit that why is about, empty if there is none.
+	unit string
+
+	// operator is set if an operator asked: the generation that the node leaves
+	// is then not at fault.
+	operator bool
+
+	// boots counts the boots that found the change to leave under way.
+	boots int
+}
+
+const (
+	// kept is the number of old generations that stay on disk.
+	kept = 5
+
+	// crowded is the number of generations above which tidy prunes without
+	// waiting for a verdict.
+	crowded = 16
+)
+
+// apply changes the node to the configuration of r. before is the journal of
+// the change that it replaces before its verdict, or the zero Journal.
+func (cs changes) apply(
+	ctx context.Context, r Request, before generation.Journal,
+) (generation.Manifest, error) {
+	c, err := cs.planner.change(ctx, r)
+	if err != nil {
+		return generation.Manifest{}, err
+	}
+
+	j := cs.journal(c, before)
+	if r.Try > 0 {
+		if j.Good == "" {
+			return generation.Manifest{}, ErrNothingBefore
+		}
+		j.Try = &generation.Try{
+			Until:    cs.now().Add(r.Try).UTC().Truncate(time.Second),
+			Deadline: cs.uptime() + r.Try,
+		}
+	}
+
+	if err := cs.write(c); err != nil {
+		return generation.Manifest{}, err
+	}
+	if err := cs.recordReplaced(before); err != nil {
+		return generation.Manifest{}, err
+	}
+
+	return cs.activate(ctx, c, j)
+}
 
 // journal returns the journal of the new change c. before is the journal of the
 // change that it replaces before its verdict, or the zero Journal.
@@ -101,13 +157,10 @@ func (cs changes) activate(
 	ctx context.Context, c change, j generation.Journal,
 ) (generation.Manifest, error) {
 	if err := cs.begin(j); err != nil {
-		if j.Direction() == generation.Forward && !j.Existed {
-			err = errors.Join(err, cs.store.Delete(c.want.Name()))
-		}
-		return generation.Manifest{}, err
+		return generation.Manifest{}, errors.Join(err, cs.discard(j))
 	}
 
-	*cs.gate = nil
+	cs.watched.gate = nil
 	err := cs.store.Activate(cs.osVersion, c.want.Name())
 	if err == nil {
 		err = cs.files.place(c, stopOf(j))
@@ -184,10 +237,16 @@ func (cs changes) abandonFlipped(c change, j generation.Journal) error {
 	if err := cs.store.RemoveJournal(); err != nil {
 		return unfinished(err)
 	}
-	if j.Existed {
+	return cs.discard(j)
+}
+
+// discard deletes the generation of an abandoned change, unless the node had it
+// before.
+func (cs changes) discard(j generation.Journal) error {
+	if j.Existed || j.Direction() == generation.Revert {
 		return nil
 	}
-	return cs.store.Delete(c.want.Name())
+	return cs.store.Delete(j.To)
 }
 
 // watch begins to watch the units of a new generation. failed and hung are what
@@ -198,7 +257,7 @@ func (cs changes) watch(
 	failed map[string]error,
 	hung map[string]time.Duration,
 ) {
-	*cs.gate = &health.Gate{
+	cs.watched.gate = &health.Gate{
 		Want:   want,
 		Well:   j.Well,
 		Broken: j.Broken,
@@ -242,7 +301,7 @@ func (cs changes) revert(
 		return have, unfinished(cs.conclude(j, Failed, v.Reason))
 	}
 
-	m, err := cs.rollback(ctx, have, good, generation.Journal{Boots: j.Boots, Unit: v.Unit}, v.Reason)
+	m, err := cs.rollback(ctx, have, good, cause{why: v.Reason, unit: v.Unit, boots: j.Boots})
 	if m.Name() == "" {
 		err = unfinished(err) // The node is still to go back.
 	}
@@ -254,7 +313,7 @@ func (cs changes) revert(
 // it begins, it returns the zero Manifest and an error that is not
 // ErrUnfinished.
 func (cs changes) rollback(
-	ctx context.Context, have, want generation.Manifest, j generation.Journal, why string,
+	ctx context.Context, have, want generation.Manifest, why cause,
 ) (generation.Manifest, error) {
 	c, err := cs.planner.between(ctx, have, want)
 	if err != nil {
@@ -264,13 +323,13 @@ func (cs changes) rollback(
 		From:     have.Name(),
 		To:       want.Name(),
 		Good:     want.Name(),
-		Back:     why,
-		Unit:     j.Unit,
+		Back:     why.why,
+		Unit:     why.unit,
 		BootID:   cs.bootID,
 		Began:    cs.now().UTC().Truncate(time.Second),
 		Uptime:   cs.uptime(),
-		Boots:    j.Boots,
-		Operator: j.Operator,
+		Boots:    why.boots,
+		Operator: why.operator,
 	})
 }
 
@@ -297,8 +356,17 @@ func (cs changes) conclude(j generation.Journal, outcome Outcome, reason string)
 	if err := cs.record(j, outcome, reason); err != nil {
 		return err
 	}
-	*cs.gate = nil
+	cs.watched.gate = nil
 	return cs.store.RemoveJournal()
+}
+
+// recordReplaced adds to the history that the next change has replaced j before
+// its verdict. The zero Journal says that there was no such change.
+func (cs changes) recordReplaced(j generation.Journal) error {
+	if j.To == "" {
+		return nil
+	}
+	return cs.record(j, Replaced, "")
 }
 
 // record adds to the history what became of the change j.
@@ -335,4 +403,13 @@ func (cs changes) prune() error {
 		return err
 	}
 	return cs.store.Prune(kept, j.Good, j.From)
+}
+
+// tidy prunes generations if there are many.
+func (cs changes) tidy() error {
+	n, err := cs.store.Len()
+	if err != nil || n <= crowded {
+		return err
+	}
+	return cs.prune()
 }

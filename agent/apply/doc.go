@@ -32,25 +32,29 @@
 //
 // # How a value flows
 //
-//	Request -> Planner -> change -> changes -> Judge -> Conclude -> Record
-//	                                |     |
-//	                              files units
+//	Request -> Planner -> change -> changes -> trial -> changes -> Record
+//	                                |     |    judge    accept
+//	                              files units           or revert
 //
-// [Executor] is what package agent calls. It keeps what has to outlive a call
-// and hands each step to a type with only the fields that the step uses:
+// [Executor] is what package agent calls. It has only the memory that outlives
+// a call, and partsOf makes the types that do the work, each with the fields
+// that it uses:
 //
 //   - [Planner] makes a change (two manifests and a plan) from a [Request].
 //   - changes is the state machine: it begins a change with a journal
 //     (generation.Journal), activates, finishes and concludes it, or takes it
-//     back.
+//     back for a cause.
+//   - trial judges the change that is finished, and carries out the verdict.
+//   - resumer ends a change that was cut off.
+//   - rollbacks goes back for an operator, candidates chooses the generation.
+//   - repairs restores what something else changed; removal removes everything.
 //   - files places, removes, repairs and verifies paths.
 //   - units runs the actions of the plan and keeps progress.json; owedUnits
 //     keeps owed.json.
-//   - candidates chooses the generation to go back to.
 //   - [Ledger] keeps the history and the holds.
 //
 // At a start, [Executor.Resume] observes a situation, the pure function
-// decideResume makes a recovery from it, and changes carries that out: a change
+// decideResume makes a recovery from it, and resumer carries that out: a change
 // that was cut off before the flip is abandoned, after the flip it is
 // completed, and a revert always goes on.
 package apply

@@ -1,20 +1,22 @@
 package apply
 
-// HandOver makes another OS version start with the current configuration. With
-// own, a configuration that the other version already has stays.
-func (e *Executor) HandOver(osVersion string, own bool) error {
+import "github.com/loam-os/loam/agent/generation"
+
+// handOver makes OS version to start with the configuration of OS version from.
+// With own, a configuration that to already has stays.
+func handOver(store *generation.Store, from, to string, own bool) error {
 	if own {
-		if _, ok, err := e.store().Current(osVersion); err != nil || ok {
+		if _, ok, err := store.Current(to); err != nil || ok {
 			return err
 		}
 	}
 
-	m, ok, err := e.store().Current(e.OSVersion)
+	m, ok, err := store.Current(from)
 	switch {
 	case err != nil:
 		return err
 	case !ok:
-		return e.store().Deactivate(osVersion)
+		return store.Deactivate(to)
 	}
-	return e.store().Activate(osVersion, m.Name())
+	return store.Activate(to, m.Name())
 }

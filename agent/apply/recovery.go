@@ -1,8 +1,6 @@
 package apply
 
 import (
-	"errors"
-
 	"github.com/loam-os/loam/agent/generation"
 )
 
@@ -91,29 +89,4 @@ func decideResume(s situation, bootID string) recovery {
 func (s situation) lost() bool {
 	beforeFirst := s.pending && s.journal.From == ""
 	return s.corrupt || s.current.Name() == "" && !beforeFirst
-}
-
-// observe reads the journal and the current generation.
-func (cs changes) observe() (situation, error) {
-	journal, pending, err := cs.store.Journal()
-	if err != nil {
-		return situation{}, err
-	}
-
-	current, _, err := cs.running.current()
-	corrupt := errors.Is(err, generation.ErrIncomplete)
-	if err != nil && !corrupt {
-		return situation{}, err
-	}
-
-	if corrupt {
-		current = generation.Manifest{}
-	}
-
-	return situation{
-		journal: journal,
-		pending: pending,
-		current: current,
-		corrupt: corrupt,
-	}, nil
 }

@@ -5,66 +5,72 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/plan"
 )
 
-// Reset removes what all generations have placed, and then the generations with
-// their content, as if the node had never had one. There is no verdict to wait
-// for, and no way back.
-//
-// It keeps no journal: if it is cut off, it begins again, before any Resume,
-// which would repair the node. If the error is ErrUnfinished, something is
-// still there; the generations then stay, as they know what to remove. Any
-// other error comes from a unit of the image that did not come up without its
-// configuration.
-func (e *Executor) Reset(ctx context.Context) error {
-	ran, all, err := e.everything()
+// removal removes the configuration of a node, with all that was placed for it.
+type removal struct {
+	node    *durable.Dir
+	state   *durable.Dir
+	store   *generation.Store
+	running running
+	planner Planner
+	files   files
+	units   units
+}
+
+// removeAll implements [Executor.Reset]. gone reports whether the node has no
+// generation left.
+func (r removal) removeAll(ctx context.Context) (gone bool, err error) {
+	ran, all, err := r.everything()
 	if err != nil {
-		return unfinished(err)
+		return false, unfinished(err)
 	}
 
-	_, left := e.leave(ctx, ran, true) // Before its unit goes, a unit stops in its own way.
-	left = errors.Join(left,
-		e.Node.Together(func() error {
-			return e.files().removeAll(ran[0], all)
-		}), e.Units.Reload(ctx))
+	// Before its unit goes, a unit stops in its own way.
+	_, left := r.leave(ctx, ran, true)
+	removed := r.node.Together(func() error { return r.files.removeAll(ran[0], all) })
+	left = errors.Join(left, removed, r.units.systemd.Reload(ctx))
 
-	down, again := e.leave(ctx, ran, false)
+	down, again := r.leave(ctx, ran, false)
 	left = errors.Join(left, again, ctx.Err())
-	if left == nil {
-		e.gate = nil
-		e.last = generation.Manifest{}
-		e.owed = owed{}
-		left = errors.Join(e.store().Clear(), e.State.Discard(heldName), e.State.Remove(heldName),
-			e.State.Remove(owedName))
+	if left != nil {
+		return false, errors.Join(unfinished(left), down)
 	}
 
-	return errors.Join(unfinished(left), down)
+	left = errors.Join(
+		r.store.Clear(),
+		r.state.Discard(heldName),
+		r.state.Remove(heldName),
+		r.state.Remove(owedName),
+	)
+	return true, errors.Join(unfinished(left), down)
 }
 
 // everything returns the generations whose units may run (the current one
 // first, then the generation before a pending change), and all generations that
 // can be read.
-func (e *Executor) everything() (ran, all []generation.Manifest, err error) {
-	current, _, err := e.Current()
+func (r removal) everything() (ran, all []generation.Manifest, err error) {
+	current, _, err := r.running.current()
 	if err != nil && !errors.Is(err, generation.ErrIncomplete) {
 		return nil, nil, err
 	}
 
-	j, _, err := e.store().Journal()
+	j, _, err := r.store.Journal()
 	if err != nil {
 		return nil, nil, err
 	}
 
-	names, err := e.store().List()
+	names, err := r.store.List()
 	if err != nil {
 		return nil, nil, err
 	}
 
 	ran = []generation.Manifest{current}
 	for _, name := range names {
-		m, err := e.store().Load(name)
+		m, err := r.store.Load(name)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -81,11 +87,11 @@ func (e *Executor) everything() (ran, all []generation.Manifest, err error) {
 // first all actions, or only the stops with stopsOnly; for the others only the
 // stops. left has the units that could not be stopped or observed, down the
 // units that could not be started.
-func (e *Executor) leave(
+func (r removal) leave(
 	ctx context.Context, ran []generation.Manifest, stopsOnly bool,
 ) (down, left error) {
 	for i, m := range ran {
-		c, err := e.planner().between(ctx, m, generation.Manifest{})
+		c, err := r.planner.between(ctx, m, generation.Manifest{})
 		if err != nil {
 			return down, errors.Join(left, err)
 		}
@@ -95,9 +101,9 @@ func (e *Executor) leave(
 			return !isStop(a)
 		})
 
-		left = errors.Join(left, joined(e.units().runAlone(ctx, stops)))
+		left = errors.Join(left, joined(r.units.runAlone(ctx, stops)))
 		if i == 0 && !stopsOnly {
-			down = joined(e.units().runAlone(ctx, slices.DeleteFunc(c.plan.Units, isStop)))
+			down = joined(r.units.runAlone(ctx, slices.DeleteFunc(c.plan.Units, isStop)))
 		}
 	}
 	return down, left

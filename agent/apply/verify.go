@@ -1,14 +1,12 @@
 package apply
 
 import (
-	"context"
 	"errors"
 	"io"
 	"io/fs"
 	"maps"
 	"path"
 	"slices"
-	"strings"
 
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/generation"
@@ -30,33 +28,6 @@ type Fault struct {
 	Path     string
 	Problem  string
 	Repaired bool
-}
-
-// Verify reads all content of all generations, and every managed path of the
-// node, and compares them with the manifests. With repair it repairs what it
-// can: the node from the store; the store from content, from its own other
-// copies and from real files on the node.
-func (e *Executor) Verify(
-	ctx context.Context, content map[string]config.Content, repair bool,
-) (Verified, error) {
-	current, _, err := e.Current()
-	if err != nil && !errors.Is(err, generation.ErrIncomplete) {
-		return Verified{}, err
-	}
-
-	v, err := e.files().verify(current, content, repair)
-	if err != nil {
-		return v, err
-	}
-
-	var repaired []string
-	for _, bad := range v.Bad {
-		if bad.Repaired {
-			repaired = append(repaired, bad.Path)
-		}
-	}
-
-	return v, e.units().reloadFor(ctx, repaired)
 }
 
 // verify compares the store and the node with the manifests.
@@ -182,23 +153,4 @@ func (f files) verifyPlaced(v *Verified, m generation.Manifest, repair bool) err
 	}
 
 	return nil
-}
-
-// repairStored restores the given links and content in the store.
-func (f files) repairStored(
-	m generation.Manifest, ways []string, content map[string]config.Content,
-) ([]string, error) {
-	ways = slices.DeleteFunc(slices.Clone(ways), func(name string) bool {
-		return !strings.HasPrefix(name, generation.Dir+"/")
-	})
-	if len(ways) == 0 {
-		return nil, nil
-	}
-
-	damaged := f.store.DamagedOf(m, ways)
-	if len(damaged) == 0 {
-		return nil, nil
-	}
-
-	return ways, f.store.Repair(m, f.sources(damaged, content))
 }
