@@ -173,7 +173,10 @@ func unidentified(t *testing.T) *node {
 		},
 		root:   data.Dir.Root(),
 		data:   data,
-		engine: &apply.Executor{State: durable.New(data.Dir.Root(), nil)},
+		engine: &apply.Executor{
+			State: durable.New(data.Dir.Root(), nil),
+			Node:  data.Dir,
+		},
 	}
 }
 
