@@ -9,7 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/loam-os/loam/agent/cluster"
+	"github.com/loam-os/loam/agent/cluster/credentials"
 	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/hostname"
@@ -104,7 +104,7 @@ func (n *node) placeFiles() {
 	wrote, err := initial.Place(
 		durable.New(n.root, nil),
 		n.machine.Files,
-		cluster.Joined(n.root, n.Now()),
+		credentials.Joined(n.root, n.Now()),
 	)
 	if err != nil {
 		n.warn(err)

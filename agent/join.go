@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/loam-os/loam/agent/cluster"
+	"github.com/loam-os/loam/agent/cluster/credentials"
 	"github.com/loam-os/loam/agent/liveness"
 	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/hint"
@@ -31,9 +32,9 @@ func clusterOf(
 ) (c cluster.Config, token string, ok bool, err error) {
 	switch {
 	case m.NodeAgent != nil:
-		dir := cmp.Or(m.NodeAgent.Directory, cluster.Directory)
+		dir := cmp.Or(m.NodeAgent.Directory, credentials.Directory)
 		c, err = cluster.ReadNodeAgent(root.FS(), dir)
-		if dir == cluster.Directory {
+		if dir == credentials.Directory {
 			c.Tokens = nil // The configuration carries them, and may change them.
 		}
 		return c, "", true, err

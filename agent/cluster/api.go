@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 
-	certificates "k8s.io/api/certificates/v1"
 	coordination "k8s.io/api/coordination/v1"
 	core "k8s.io/api/core/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,8 +16,8 @@ import (
 // api is the part of an API server's API that the agent uses. The full
 // clientset would triple the size of the binary.
 type api struct {
-	core, coordination, certificates rest.Interface
-	// http is the client that core, coordination and certificates share.
+	core, coordination rest.Interface
+	// http is the client that core and coordination share.
 	http *http.Client
 }
 
@@ -26,7 +25,7 @@ type api struct {
 func newAPI(config *rest.Config) (*api, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		core.AddToScheme, coordination.AddToScheme, certificates.AddToScheme,
+		core.AddToScheme, coordination.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("register types: %w", err)
@@ -53,7 +52,6 @@ func newAPI(config *rest.Config) (*api, error) {
 	}{
 		{core.SchemeGroupVersion, "/api", &a.core},
 		{coordination.SchemeGroupVersion, "/apis", &a.coordination},
-		{certificates.SchemeGroupVersion, "/apis", &a.certificates},
 	} {
 		config.GroupVersion = &g.version
 		config.APIPath = g.path

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/loam-os/loam/agent/cluster/credentials"
 )
 
 const (
@@ -35,7 +37,7 @@ func nextPause(pause, limit time.Duration) time.Duration {
 // refused says that the node's credentials were refused.
 func nextHold(before time.Duration, err error, refused bool) time.Duration {
 	switch {
-	case errors.Is(err, ErrDenied), errors.Is(err, errUnreadable):
+	case errors.Is(err, credentials.ErrDenied), errors.Is(err, credentials.ErrUnreadable):
 		return maxHold // The next request is a new object in the cluster.
 	case isRejected(err), apierrors.IsUnauthorized(err):
 		return nextPause(before, maxRejected)

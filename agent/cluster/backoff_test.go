@@ -2,12 +2,10 @@ package cluster
 
 import (
 	"errors"
-	"os"
-	"path/filepath"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/loam-os/loam/agent/cluster/credentials"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -40,7 +38,7 @@ func TestPauseBetweenJoinAttempts(t *testing.T) {
 			false,
 			[]time.Duration{1, 1},
 		},
-		{"a request that was denied", ErrDenied, false, []time.Duration{30, 30}},
+		{"a request that was denied", credentials.ErrDenied, false, []time.Duration{30, 30}},
 		{"a refused certificate", nil, true, []time.Duration{1, 2, 4, 8, 16, 30, 30}},
 		{"a session that ended", nil, false, []time.Duration{0, 0}},
 	} {
@@ -52,38 +50,6 @@ func TestPauseBetweenJoinAttempts(t *testing.T) {
 					t.Errorf("pause %d is %s, want %d s", i, hold, want)
 				}
 			}
-		})
-	}
-}
-
-func TestNewTokenIsTriedAtOnce(t *testing.T) {
-	for _, tt := range []struct {
-		name, token string
-		waits       time.Duration
-		want        bool
-	}{
-		{"the same", "old", 40 * time.Second, false},
-		{"another", "new", 10 * time.Second, true},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			k, dir := newTestStore(t)
-			place(t, dir, tokenName, "old")
-			j := joiner{Env{Root: k.dir.Root()}}
-			synctest.Test(t, func(t *testing.T) {
-				begin := time.Now()
-				time.AfterFunc(10*time.Second-time.Millisecond, func() {
-					if err := os.WriteFile(filepath.Join(dir, tokenName), []byte(tt.token),
-						0o600); err != nil {
-						t.Error(err)
-					}
-				})
-				if got := j.pauseFor(t.Context(), 40*time.Second, "old"); got != tt.want {
-					t.Errorf("another token: %v", got)
-				}
-				if waited := time.Since(begin); waited != tt.waits {
-					t.Errorf("waited %s", waited)
-				}
-			})
 		})
 	}
 }

@@ -50,7 +50,7 @@ func (c *baselineController) step(_ context.Context, w *world) (outcome, error) 
 	case baselineRemove:
 		c.updates.record = inplace.Record{}
 		c.updates.hasRecord = false
-		err = newCredentialStore(c.root).dir.Remove(recordName)
+		err = removeRecord(c.root)
 	}
 
 	if err != nil {

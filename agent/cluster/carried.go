@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/loam-os/loam/agent/cluster/credentials"
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/agent/nodeagent"
@@ -20,13 +21,13 @@ import (
 )
 
 // Gardener's configuration carries the configuration of its node agent as a
-// file, [Directory]/config-<version>.yaml. Loam takes from it what changes with
+// file, [credentials.Directory]/config-<version>.yaml. Loam takes from it what changes with
 // the configuration: the tokens to sync and the version of Kubernetes.
 
 // isNodeAgentFile reports whether name is the path of a configuration of
 // Gardener's node agent.
 func isNodeAgentFile(name string) bool {
-	matches, _ := path.Match(Directory+"/config-*.yaml", name)
+	matches, _ := path.Match(credentials.Directory+"/config-*.yaml", name)
 	return matches
 }
 
@@ -102,8 +103,8 @@ func checkTokenPaths(file string, c nodeagent.Configuration) error {
 
 // isTaken reports whether something other than the token sync writes name.
 func isTaken(name string) bool {
-	own := []string{kubeconfigName, keyName, tokenName, secretName}
-	return isNodeAgentFile(name) || slices.Contains(own, strings.TrimPrefix(name, "/")) ||
+	own := append(credentials.Files(), "/"+secretName)
+	return isNodeAgentFile(name) || slices.Contains(own, path.Join("/", name)) ||
 		strings.HasPrefix(name, "/etc/systemd/system/")
 }
 
@@ -236,7 +237,7 @@ func CarriedTokens(root fs.FS) ([]Token, error) {
 // readCarried decodes the newest node agent configuration on the node. It
 // returns the zero value if there is none.
 func readCarried(root fs.FS) (nodeagent.Configuration, error) {
-	name, err := newest(root, Directory[1:])
+	name, err := newest(root, credentials.Directory[1:])
 	if errors.Is(err, fs.ErrNotExist) {
 		return nodeagent.Configuration{}, nil
 	}

@@ -9,22 +9,23 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/loam-os/loam/agent/cluster/credentials"
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/document"
 )
 
 // The token sync writes as root to any path that it is given.
 func TestTokenPathsAreChecked(t *testing.T) {
-	const name = Directory + "/config-v1.150.0.yaml"
+	const name = credentials.Directory + "/config-v1.150.0.yaml"
 	for _, tt := range []struct{ path, want string }{
 		{"/var/lib/valitail/auth-token", ""},
-		{Directory + "/credentials/token", ""},
+		{credentials.Directory + "/credentials/token", ""},
 		{"/etc/shadow", "is refused"},
 		{"/var/lib/loam/owed.json", "is refused"},
 		{"/usr/bin/loam", "is outside the trees"},
 		{"/", "is a directory"},
 		{name, "is written by something else"},
-		{Directory + "/credentials/kubeconfig", "is written by something else"},
+		{credentials.Directory + "/credentials/kubeconfig", "is written by something else"},
 		{"/etc/systemd/system/kubelet.service", "is written by something else"},
 	} {
 		text := strings.Replace(nodeAgentText, "/var/lib/valitail/auth-token", tt.path, 1)
@@ -48,7 +49,7 @@ func TestTokenPathsAreChecked(t *testing.T) {
 func TestLargeConfigurationIsNotRead(t *testing.T) {
 	open := config.Stream(strings.Repeat("0", 64), maxConfiguration+1, nil)
 	desired := config.Desired{Files: []config.File{
-		{Path: Directory + "/config-v1.150.0.yaml", Content: open},
+		{Path: credentials.Directory + "/config-v1.150.0.yaml", Content: open},
 	}}
 	_, err := Settle(&desired, nil)
 	if err == nil || !strings.Contains(err.Error(), "want at most") {
@@ -58,9 +59,9 @@ func TestLargeConfigurationIsNotRead(t *testing.T) {
 
 // The error is temporary and does not start a new generation.
 func TestUnreadableConfigurationIsReadAgain(t *testing.T) {
-	k, dir := newTestStore(t)
+	root, dir := newRoot(t)
 	core, logs := observer.New(zap.ErrorLevel)
-	c := carriedController{root: k.dir.Root().FS(), log: zap.New(core)}
+	c := carriedController{root: root.FS(), log: zap.New(core)}
 	const name = "var/lib/gardener-node-agent/config-v1.150.0.yaml"
 	want := []Token{{"gardener-valitail", "/var/lib/valitail/auth-token"}}
 

@@ -15,6 +15,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/loam-os/loam/agent/cluster/credentials"
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/content"
 	"github.com/loam-os/loam/agent/osc"
@@ -61,6 +62,16 @@ func (e Env) about(d time.Duration) time.Duration {
 	return time.Duration((0.5 + e.Part()) * float64(d))
 }
 
+// joiner returns what gets the node its certificates.
+func (e Env) joiner() credentials.Joiner {
+	return credentials.Joiner{
+		Root:           e.Root,
+		BootstrapToken: e.Token,
+		Now:            e.Now,
+		Log:            e.Log,
+	}
+}
+
 // Cluster is the cluster that a node belongs to. It is the [source.Source] of
 // the node's configuration, a [content.Provider] of Secrets, and receives the
 // node's reports. Its methods may be called by several goroutines: each field is
@@ -93,7 +104,7 @@ func New(config Config, env Env) *Cluster {
 		inbox:  newInbox(),
 		link: newLink(env.Log, status.Cluster{
 			Server: config.Server,
-			Secret: newCredentialStore(env.Root).secret(config.SecretName),
+			Secret: loadSecretName(env.Root, config.SecretName),
 			Since:  env.Now(),
 		}),
 		released: &released{changed: changed},
@@ -108,24 +119,25 @@ func (c *Cluster) Run(ctx context.Context) {
 	var background sync.WaitGroup
 	defer background.Wait()
 
-	j := joiner{c.Env}
+	j := c.Env.joiner()
 	m := newMemory(c.Config, c.Env)
 	refused := false
 	hold := time.Duration(0)
 
 	for ctx.Err() == nil {
-		token, _ := j.token()
-		who, err := j.identify(ctx, m.world.config, refused, m.updates.record.Version != "")
+		token, _ := j.Token()
+		updating := m.updates.record.Version != ""
+		who, err := j.Identify(ctx, m.world.config.target(), refused, updating)
 		if err == nil {
 			refused = c.runSession(ctx, m, who, &background)
-			token, _ = j.token() // After joining, the token is not needed.
+			token, _ = j.Token() // After joining, the token is not needed.
 		} else {
 			refused = false // The credentials may be accepted the next time.
 			c.link.record("join", err, c.Env.Now())
 		}
 
 		hold = nextHold(hold, err, refused)
-		if hold > 0 && j.pauseFor(ctx, c.Env.about(hold), token) {
+		if hold > 0 && j.PauseFor(ctx, c.Env.about(hold), token) {
 			hold = 0
 		}
 	}
@@ -294,6 +306,14 @@ func (i inbox) post(ctx context.Context, f func()) {
 	case i.posted <- f:
 	case <-ctx.Done():
 	}
+}
+
+// Identity returns where a node keeps its identity in the cluster: directories
+// with nothing else in them, and files. All paths are absolute. Config names
+// the files of tokens.
+func Identity() (directories, files []string) {
+	directories = []string{credentials.Directory, credentials.KubeletDirectory}
+	return directories, []string{"/" + recordName}
 }
 
 // Silence keeps client-go from writing to standard error. Callers get every

@@ -1,6 +1,10 @@
 package cluster
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/loam-os/loam/agent/cluster/credentials"
+)
 
 // Config is what a node needs to belong to a cluster.
 type Config struct {
@@ -55,8 +59,14 @@ const (
 	hostnameLabel     = "kubernetes.io/hostname"
 )
 
-// commonName is the common name of the node's certificate.
-func (c Config) commonName() string { return "gardener.cloud:node-agent:machine:" + c.Machine }
+// target returns the API server, with the name that the node has there.
+func (c Config) target() credentials.Target {
+	return credentials.Target{
+		Server:     c.Server,
+		CA:         c.CA,
+		CommonName: "gardener.cloud:node-agent:machine:" + c.Machine,
+	}
+}
 
 // hostname returns Hostname as the kubelet writes it into the label.
 func (c Config) hostname() string { return strings.ToLower(c.Hostname) }

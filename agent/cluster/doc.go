@@ -7,9 +7,8 @@
 //
 // # Identity
 //
-// A bootstrap token gets the node a client certificate, which it renews in
-// time. A certificate that expired while the node was off is replaced with a
-// token that an operator brings.
+// Package credentials gets the node a client certificate with a bootstrap
+// token, and keeps it.
 //
 // # One step
 //
@@ -42,7 +41,7 @@
 //	lease.go       renew the Lease that shows that the agent is alive
 //	endpoint.go    follow the address of the API server
 //	release.go     give the node its pending configuration: delay, drain, turn
-//	update.go      update the node in place
+//	update.go      update the node in place: updates.go has its state
 //	readiness.go   wait for the static pods of the configuration
 //	report.go      write labels, annotations, conditions and Events of the Node
 //	baseline.go    record what later updates in place are compared with

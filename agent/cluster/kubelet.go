@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/loam-os/loam/agent/cluster/credentials"
 )
 
 // kubeletDeadline is how long the kubelet has to become healthy, kubeletTimeout
@@ -38,8 +40,8 @@ func pollKubelet(ctx context.Context, healthy func(ctx context.Context) error) e
 // with its present one. While it rotates its certificate, the kubelet is
 // healthy before it has the new one.
 func rejoinKubelet(ctx context.Context, env Env, config Config) error {
-	store := newCredentialStore(env.Root)
-	if err := store.prepareRejoin(config); err != nil {
+	store := credentials.Open(env.Root)
+	if err := store.PrepareRejoin(config.target()); err != nil {
 		return err
 	}
 	if err := env.Restart(ctx, []string{kubeletUnit}); err != nil {
@@ -49,7 +51,7 @@ func rejoinKubelet(ctx context.Context, env Env, config Config) error {
 		if err := env.Kubelet(ctx); err != nil {
 			return err
 		}
-		_, err := store.kubeletCertificate()
+		_, err := store.KubeletCertificate()
 		return err
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
-	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -15,6 +14,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/loam-os/loam/agent/cluster/credentials"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/hint"
 )
@@ -142,11 +142,5 @@ func adviseOnClock(err error, now time.Time) error {
 	if !is || invalid.Reason != x509.Expired {
 		return err
 	}
-	return hint.With(err, "%s", clockHint(now))
-}
-
-// clockHint is the hint for a certificate that is not valid at now.
-func clockHint(now time.Time) string {
-	return fmt.Sprintf("this node's clock says %s; `timedatectl` shows whether it is set",
-		now.UTC().Format("2006-01-02 15:04 MST"))
+	return hint.With(err, "%s", credentials.ClockHint(now))
 }

@@ -178,7 +178,7 @@ func (n *nodeWatch) useSecret(name string) {
 		return
 	}
 
-	err := newCredentialStore(n.env.Root).saveSecret(name, w.config.SecretName)
+	err := saveSecretName(n.env.Root, name, w.config.SecretName)
 	if err != nil {
 		n.env.Log.Error("save the name of the Secret", zap.Error(err))
 		return

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/loam-os/loam/agent/cluster/credentials"
 )
 
 const nodeAgentText = `apiVersion: nodeagent.config.gardener.cloud/v1alpha1
@@ -30,7 +32,7 @@ func TestReadNodeAgent(t *testing.T) {
 		dir + "zone":                 {Data: []byte("zone-1\n")},
 	}
 
-	got, err := ReadNodeAgent(node, Directory)
+	got, err := ReadNodeAgent(node, credentials.Directory)
 	want := Config{
 		Server:            "https://api.site.local",
 		CA:                []byte("CA"),
@@ -50,7 +52,7 @@ func TestReadNodeAgent(t *testing.T) {
 	}
 
 	delete(node, dir+"zone")
-	if got, err := ReadNodeAgent(node, Directory); err != nil || got.Zone != "" {
+	if got, err := ReadNodeAgent(node, credentials.Directory); err != nil || got.Zone != "" {
 		t.Errorf("without a zone: %q %v", got.Zone, err)
 	}
 
@@ -68,7 +70,7 @@ func TestReadNodeAgent(t *testing.T) {
 		`/var/lib/gardener-node-agent/config-v1.150.0.yaml: the Kubernetes version "1.36+x" is not a valid label value: the Node gets none`,
 	}
 
-	got, err = ReadNodeAgent(node, Directory)
+	got, err = ReadNodeAgent(node, credentials.Directory)
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("invalid label values: %v (-want +got):\n%s", err, diff)
 	}
@@ -103,14 +105,14 @@ func TestReadNodeAgent(t *testing.T) {
 				delete(broken, dir+tt.file)
 			}
 
-			_, err := ReadNodeAgent(broken, Directory)
+			_, err := ReadNodeAgent(broken, credentials.Directory)
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%v", err)
 			}
 		})
 	}
 
-	if _, err := ReadNodeAgent(fstest.MapFS{}, Directory); err == nil ||
+	if _, err := ReadNodeAgent(fstest.MapFS{}, credentials.Directory); err == nil ||
 		!strings.Contains(err.Error(), "no config-<version>.yaml") {
 		t.Errorf("nothing there: %v", err)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/loam-os/loam/agent/cluster/credentials"
 	"github.com/loam-os/loam/agent/inplace"
 )
 
@@ -22,8 +23,8 @@ func decideRenewal(w world, at time.Time) bool {
 // renewalController requests the next certificate when it is time. The session
 // goes on while the request waits for approval, and ends with the answer.
 type renewalController struct {
-	joiner joiner
-	who    Credentials
+	joiner credentials.Joiner
+	who    credentials.Credentials
 	jobs   jobs
 	log    *zap.Logger
 
@@ -37,17 +38,17 @@ func (c *renewalController) step(_ context.Context, w *world) (outcome, error) {
 	}
 
 	w.renewing = true
-	config := w.config
-	var next Credentials
+	target := w.config.target()
+	var next credentials.Credentials
 
 	c.jobs.run(func(ctx context.Context) (err error) {
-		next, err = c.joiner.join(ctx, config, c.who, "")
+		next, err = c.joiner.Join(ctx, target, c.who, "")
 		return err
 	}, func(err error) {
 		w.renewing = false
 		if err != nil {
 			c.log.Error("renew the certificate", zap.Error(err))
-			c.at = c.joiner.env.Now().Add(renewalRetry)
+			c.at = c.joiner.Now().Add(renewalRetry)
 			return
 		}
 		c.log.Info("renewed the certificate", zap.Time("expires", next.NotAfter))

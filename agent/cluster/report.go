@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/loam-os/loam/agent/cluster/credentials"
 	"github.com/loam-os/loam/agent/status"
 )
 
@@ -70,7 +71,7 @@ func (c *reportController) step(ctx context.Context, w *world) (outcome, error) 
 	c.announce(w)
 
 	if w.ready != "" {
-		if err := newCredentialStore(c.root).removeJoinFiles(); err != nil {
+		if err := credentials.Open(c.root).RemoveJoinFiles(); err != nil {
 			c.log.Error("remove the files for joining", zap.Error(err))
 		}
 		w.reported = w.ready

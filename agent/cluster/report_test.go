@@ -102,13 +102,13 @@ func TestReportIsWrittenOnce(t *testing.T) {
 // returned function waits for its Events.
 func newReporter(t *testing.T) (c *reportController, server *nodeServer, wait func()) {
 	t.Helper()
-	k, _ := newTestStore(t)
+	root, _ := newRoot(t)
 	server = &nodeServer{}
 	group := &sync.WaitGroup{}
 	a := newTestAPI(t, server)
 	return &reportController{
 		api:      a,
-		root:     k.dir.Root(),
+		root:     root,
 		events:   eventWriter{api: a, group: group, log: zap.NewNop()},
 		refusals: &refusalRecord{},
 		log:      zap.NewNop(),

@@ -7,6 +7,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/loam-os/loam/agent/cluster/credentials"
 	"github.com/loam-os/loam/agent/status"
 )
 
@@ -47,14 +48,13 @@ type memory struct {
 
 // newMemory returns the memory of a node that has not reached its cluster yet.
 func newMemory(config Config, env Env) *memory {
-	store := newCredentialStore(env.Root)
 	return &memory{
 		world: world{
 			config: config,
 			bootID: env.BootID,
-			secret: store.secret(config.SecretName),
+			secret: loadSecretName(env.Root, config.SecretName),
 		},
-		updates: loadUpdates(store, env.Log),
+		updates: loadUpdates(env.Root, env.Log),
 	}
 }
 
@@ -86,7 +86,7 @@ type part struct {
 // background for it.
 type connection struct {
 	api     *api
-	who     Credentials
+	who     credentials.Credentials
 	watcher *watcher
 	events  eventWriter
 
@@ -99,13 +99,11 @@ type connection struct {
 // there are newer ones, and reports whether they were refused. background has
 // the goroutines that may outlive it.
 func (c *Cluster) runSession(
-	ctx context.Context, m *memory, who Credentials, background *sync.WaitGroup,
+	ctx context.Context, m *memory, who credentials.Credentials, background *sync.WaitGroup,
 ) (refused bool) {
-	a, err := newAPI(m.world.config.rest(who, ""))
+	a, err := newAPI(m.world.config.target().REST(who, ""))
 	if err != nil {
-		c.link.record("connect", err, c.Env.Now())
-		m.endpoint.revert(&m.world, c.Env.Now(), c.Env.Log)
-		c.link.edit(func(l *status.Cluster) { *l = m.world.link(*l) })
+		c.reportUnreachable(m, err)
 		pause(ctx, retryStep)
 		return false
 	}
@@ -159,68 +157,12 @@ func (c *Cluster) runSession(
 	return s.refused
 }
 
-// controllers returns the controllers of a session in the order of a step. The
-// node's own Lease comes before all that is slow, and readiness before what
-// depends on it.
-func (c *Cluster) controllers(m *memory, conn connection) []controller {
-	env := c.Env
-	files := env.Root.FS()
-
-	updates := &updateController{updates: &m.updates, env: env, conn: conn, inbox: c.inbox}
-	restarts := restarter{restart: env.Restart, jobs: conn.lasting, inbox: c.inbox}
-	rollout := &rolloutController{
-		api:      conn.api,
-		watcher:  conn.watcher,
-		uptime:   env.Uptime,
-		observed: &m.turns,
-	}
-
-	return []controller{
-		&carriedController{root: files, log: env.Log},
-		&tokenController{
-			root:     env.Root,
-			secrets:  c.secrets,
-			progress: c.tokens,
-			inbox:    c.inbox,
-			log:      env.Log,
-		},
-		&secretController{secrets: c.secrets, api: conn.api, watcher: conn.watcher},
-		&leaseController{api: conn.api, held: &m.lease},
-		&endpointController{endpoint: &m.endpoint, reload: env.Reload, log: env.Log},
-		&releaseController{released: c.released, rollout: rollout, updates: updates},
-		updates,
-		&readinessController{
-			root:    files,
-			api:     conn.api,
-			watcher: conn.watcher,
-			updates: &m.updates,
-		},
-		&reportController{
-			api:      conn.api,
-			root:     env.Root,
-			events:   conn.events,
-			log:      env.Log,
-			refusals: &m.refusals,
-		},
-		&baselineController{updates: &m.updates, root: env.Root, log: env.Log},
-		&addressController{
-			api:       conn.api,
-			addresses: &m.addresses,
-			local:     env.Addresses,
-			restarts:  restarts,
-			inbox:     c.inbox,
-		},
-		&restartController{remove: conn.api.removeRestart, restarts: restarts},
-		&absenceController{link: c.link, restarts: restarts},
-		rollout,
-		&renewalController{
-			joiner: joiner{env},
-			who:    conn.who,
-			jobs:   conn.session,
-			log:    env.Log,
-			at:     conn.who.renewAt(env.Part()),
-		},
-	}
+// reportUnreachable records that no session can begin, and goes back to the API
+// server before, if there was another.
+func (c *Cluster) reportUnreachable(m *memory, err error) {
+	c.link.record("connect", err, c.Env.Now())
+	m.endpoint.revert(&m.world, c.Env.Now(), c.Env.Log)
+	c.link.edit(func(l *status.Cluster) { *l = m.world.link(*l) })
 }
 
 // handleEvent waits for an event and runs a step.
@@ -257,37 +199,16 @@ func (s *session) handleEvent(ctx context.Context) {
 // step runs a step of each controller. None waits for another, and one whose
 // requests the API server rejects for good backs off.
 func (s *session) step(ctx context.Context) {
-	w := &s.memory.world
 	s.wake = s.env.Now().Add(leaseRenew)
 	blocked := ""
 	failed := false
 
 	for i := range s.parts {
-		p := &s.parts[i]
-		w.tick(s.env.Now(), s.env.Uptime())
-
-		if rest := p.rejection.until - w.uptime; rest > 0 {
-			failed = true
-			s.wakeAt(w.now.Add(rest))
-			continue
-		}
-
-		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-		out, err := p.controller.step(ctx, w)
-		cancel()
-
+		out, ok := s.stepPart(ctx, &s.parts[i])
 		s.wakeAt(out.wake)
+		failed = failed || !ok
 		if blocked == "" {
 			blocked = out.blocked
-		}
-
-		uptime := s.env.Uptime()
-		p.rejection = p.rejection.next(err, uptime, s.env.about)
-		if err != nil {
-			failed = true
-			s.handleResult("write", err)
-			rest := max(s.env.about(retryStep), p.rejection.until-uptime)
-			s.wakeAt(s.env.Now().Add(rest))
 		}
 	}
 
@@ -297,9 +218,35 @@ func (s *session) step(ctx context.Context) {
 	s.failing = failed
 
 	s.link.edit(func(l *status.Cluster) {
-		*l = w.link(*l)
+		*l = s.memory.world.link(*l)
 		l.Waits = blocked
 	})
+}
+
+// stepPart runs a step of one controller, unless its requests wait, and reports
+// whether it had no error.
+func (s *session) stepPart(ctx context.Context, p *part) (out outcome, ok bool) {
+	w := &s.memory.world
+	w.tick(s.env.Now(), s.env.Uptime())
+
+	if rest := p.rejection.until - w.uptime; rest > 0 {
+		return outcome{wake: w.now.Add(rest)}, false
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	out, err := p.controller.step(ctx, w)
+
+	uptime := s.env.Uptime()
+	p.rejection = p.rejection.next(err, uptime, s.env.about)
+	if err == nil {
+		return out, true
+	}
+
+	s.handleResult("write", err)
+	rest := max(s.env.about(retryStep), p.rejection.until-uptime)
+	s.wakeAt(s.env.Now().Add(rest))
+	return out, false
 }
 
 // wakeAt runs the next step no later than at, unless at is zero.

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/agent/durable"
 )
 
 // tokenCheck is how often token files are compared with their Secrets.
@@ -206,7 +208,7 @@ func (c *tokenController) setTokens(all []Token) {
 
 // write writes token to the file of t.
 func (c *tokenController) write(t Token, token []byte, file *tokenFile) error {
-	dir := newCredentialStore(c.root).dir
+	dir := durable.New(c.root, nil)
 	name := strings.TrimPrefix(t.Path, "/")
 	if err := dir.MkdirAll(path.Dir(name)); err != nil {
 		return err

@@ -83,13 +83,13 @@ func TestWhenTokenFilesAreChecked(t *testing.T) {
 
 // Follows one token through what may happen to its Secret and its file.
 func TestTokenFileFollowsItsSecret(t *testing.T) {
-	k, dir := newTestStore(t)
+	root, dir := newRoot(t)
 	const path = "/var/token"
 	file := filepath.Join(dir, path)
 	progress := newTokenProgress()
 	inbox := newInbox()
 	c := tokenController{
-		root:     k.dir.Root(),
+		root:     root,
 		secrets:  newSecretCache(make(chan struct{}, 1)),
 		progress: progress,
 		inbox:    inbox,

@@ -307,27 +307,27 @@ func TestRecordOnceAConfigurationIsReleased(t *testing.T) {
 
 // The kubelet does not start with the state of another policy.
 func TestStateOfAnotherCPUManagerPolicyIsRemoved(t *testing.T) {
-	k, dir := newTestStore(t)
+	root, dir := newRoot(t)
 	place(t, dir, cpuManagerState, "{}")
 	w, u := updating()
 	w.pending.update = &inplace.Facts{Kubelet: "1.35", CPUManagerPolicy: "static"}
-	c := updateController{updates: &u, env: Env{Root: k.dir.Root()}}
+	c := updateController{updates: &u, env: Env{Root: root}}
 
 	if err := c.begin(inplace.Nothing, w); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := k.dir.Root().Lstat(cpuManagerState); err != nil {
+	if _, err := root.Lstat(cpuManagerState); err != nil {
 		t.Errorf("removed without an update: %v", err)
 	}
 
 	if err := c.begin(inplace.Configure, w); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := k.dir.Root().Lstat(cpuManagerState); err == nil {
+	if _, err := root.Lstat(cpuManagerState); err == nil {
 		t.Error("it is still there")
 	}
 
-	saved, ok, err := k.record()
+	saved, ok, err := loadRecord(root)
 	if err != nil || !ok || saved.Version != "new" {
 		t.Errorf("record %+v, %v, %v", saved, ok, err)
 	}
@@ -366,15 +366,15 @@ func TestDecideBaseline(t *testing.T) {
 }
 
 func TestDamagedRecordNeedsADrainedNode(t *testing.T) {
-	k, dir := newTestStore(t)
+	root, dir := newRoot(t)
 	place(t, dir, recordName, "{")
 
-	_, _, err := k.record()
+	_, _, err := loadRecord(root)
 	if err == nil || !strings.Contains(err.Error(), "/"+recordName+" is damaged") {
 		t.Errorf("read: %v", err)
 	}
 
-	u := loadUpdates(k, zap.NewNop())
+	u := loadUpdates(root, zap.NewNop())
 	w, _ := updating()
 	w.node.Status.Conditions = nil
 	if got := u.next(w); got != inplace.Await {

@@ -153,8 +153,8 @@ func written(b *testing.B) int64 {
 	return n
 }
 
-// credentials is where a node keeps its certificate.
-const credentials = "var/lib/gardener-node-agent/credentials"
+// credentialsDir is where a node keeps its certificate.
+const credentialsDir = "var/lib/gardener-node-agent/credentials"
 
 // BenchmarkReaction is from the answer to the PUT of the Secret to the Node's
 // annotation, with 5 ms for each job of systemd.
@@ -227,8 +227,8 @@ func BenchmarkReaction(b *testing.B) {
 			var times []time.Duration
 			for range b.N {
 				dir := whole.TempDir()
-				err := os.CopyFS(filepath.Join(dir, credentials),
-					os.DirFS(filepath.Join(w.node.Dir, credentials)))
+				err := os.CopyFS(filepath.Join(dir, credentialsDir),
+					os.DirFS(filepath.Join(w.node.Dir, credentialsDir)))
 				if err != nil {
 					b.Fatal(err)
 				}

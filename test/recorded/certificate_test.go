@@ -28,7 +28,7 @@ func TestACertificateThatExpiredIsReplacedByTheToken(t *testing.T) {
 	})
 
 	// An operator brings a new token: nothing has to be restarted.
-	const token = credentials + "/bootstrap-token"
+	const token = credentialsDir + "/bootstrap-token"
 	w.write(token, w.BootstrapToken(t))
 	w.approve()
 	w.ahead.Store(0)
@@ -61,7 +61,7 @@ func TestACertificateIsRenewedInTime(t *testing.T) {
 // renews looks at the node's certificate; what it returns waits for another.
 func (w *world) renews() (renewed func()) {
 	w.Helper()
-	name := filepath.Join(w.node.Dir, credentials, "kubeconfig")
+	name := filepath.Join(w.node.Dir, credentialsDir, "kubeconfig")
 	before, err := os.ReadFile(name)
 	if err != nil {
 		w.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	agent "github.com/loam-os/loam/agent/cluster"
+	"github.com/loam-os/loam/agent/cluster/credentials"
 	"github.com/loam-os/loam/test/cluster"
 	"github.com/loam-os/loam/test/shoot"
 )
@@ -83,7 +84,7 @@ func (w *world) userData(dir string) {
 		"machine-name":                "machine-1",
 		"credentials/bootstrap-token": w.BootstrapToken(w.TB),
 	} {
-		name = filepath.Join(dir, agent.Directory, name)
+		name = filepath.Join(dir, credentials.Directory, name)
 		err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755),
 			os.WriteFile(name, []byte(text), 0o600))
 		if err != nil {
@@ -102,7 +103,7 @@ func TestANodeOfARealGardener(t *testing.T) {
 	needs := w.adjust
 	dir := t.TempDir()
 	w.from = func() agent.Config {
-		c, err := agent.ReadNodeAgent(os.DirFS(dir), agent.Directory)
+		c, err := agent.ReadNodeAgent(os.DirFS(dir), credentials.Directory)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -135,7 +136,7 @@ func TestANodeOfARealGardener(t *testing.T) {
 		w.tellsOf("OSCApplied", "Normal ", "")
 
 		w.await("the end of the token", func() error {
-			_, err := os.Stat(filepath.Join(dir, agent.Directory, "credentials/bootstrap-token"))
+			_, err := os.Stat(filepath.Join(dir, credentials.Directory, "credentials/bootstrap-token"))
 			if errors.Is(err, fs.ErrNotExist) {
 				return nil
 			}
@@ -203,7 +204,7 @@ func TestANodeOfARealGardener(t *testing.T) {
 
 	t.Run("a certificate that is renewed", func(*testing.T) {
 		w.stop()
-		name := filepath.Join(dir, credentials, "kubeconfig")
+		name := filepath.Join(dir, credentialsDir, "kubeconfig")
 		before, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)

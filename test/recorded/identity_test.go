@@ -18,7 +18,7 @@ func TestACertificateOfAnotherKeyIsReplacedByTheToken(t *testing.T) {
 	t.Parallel()
 	w := joinedWorld(t, osc("one"))
 	w.stop()
-	name := filepath.Join(w.node.Dir, credentials, "kubeconfig")
+	name := filepath.Join(w.node.Dir, credentialsDir, "kubeconfig")
 	mine, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
@@ -26,9 +26,9 @@ func TestACertificateOfAnotherKeyIsReplacedByTheToken(t *testing.T) {
 
 	const key = `client-key-data: .*`
 	others := regexp.MustCompile(key).FindString(w.Kubeconfig(t, "another"))
-	w.write(credentials+"/kubeconfig",
+	w.write(credentialsDir+"/kubeconfig",
 		string(regexp.MustCompile(key).ReplaceAll(mine, []byte(others))))
-	w.write(credentials+"/bootstrap-token", w.BootstrapToken(t))
+	w.write(credentialsDir+"/bootstrap-token", w.BootstrapToken(t))
 	w.startAgain()
 	w.approve()
 	w.becomes(osc("two"))
@@ -39,7 +39,7 @@ func TestABootstrapTokenThatCannotBeReadKeepsNobodyOut(t *testing.T) {
 	w := joinedWorld(t, osc("one"))
 	w.stop()
 
-	err := os.MkdirAll(filepath.Join(w.node.Dir, credentials, "bootstrap-token"), 0o755)
+	err := os.MkdirAll(filepath.Join(w.node.Dir, credentialsDir, "bootstrap-token"), 0o755)
 	if err != nil {
 		t.Fatal(err)
 	}

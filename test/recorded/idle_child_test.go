@@ -165,7 +165,7 @@ func startLazy(cmd *exec.Cmd) error {
 func (w *world) admit(dir, machine string) {
 	w.Helper()
 	text := w.Kubeconfig(w.TB, "gardener.cloud:node-agent:machine:"+machine, agentGroup)
-	dir = filepath.Join(dir, credentials)
+	dir = filepath.Join(dir, credentialsDir)
 	err := errors.Join(os.MkdirAll(dir, 0o755),
 		os.WriteFile(filepath.Join(dir, "kubeconfig"), []byte(text), 0o600))
 	if err != nil {

@@ -153,7 +153,7 @@ func (w *world) newReference(dir, containerd string) reference {
 		referenceBase + "/config-" + version + ".yaml": w.referenceConfig(),
 		// It has all permissions: the authorizer is not part of the
 		// measurement.
-		credentials + "/kubeconfig": w.Kubeconfig(w.TB,
+		credentialsDir + "/kubeconfig": w.Kubeconfig(w.TB,
 			"gardener.cloud:node-agent:machine:machine-2", "system:masters"),
 	} {
 		name = filepath.Join(dir, name)

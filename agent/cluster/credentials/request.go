@@ -1,24 +1,27 @@
-package cluster
+package credentials
 
 import (
 	"context"
 	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/sha256"
-	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/hex"
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	certificates "k8s.io/api/certificates/v1"
 	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
 )
 
 const (
@@ -34,52 +37,13 @@ const (
 	maxForbiddenReads = 10
 )
 
-// Credentials are a client certificate and its key, as PEM.
-type Credentials struct {
-	Certificate, Key []byte
-	NotBefore        time.Time
-	NotAfter         time.Time
-}
-
 // ErrDenied is returned if the cluster denied the certificate request for good.
 var ErrDenied = errors.New("the request for a certificate was denied")
 
-// errUnreadable is returned if the node may not read its certificate request,
+// ErrUnreadable is returned if the node may not read its certificate request,
 // because another user made it: the bootstrap token, before there was a
 // certificate.
-var errUnreadable = errors.New("the request for a certificate may not be read")
-
-// renewAt returns when to request the next certificate: after 0.8 to 0.88 of
-// the lifetime. part, in [0, 1), spreads the requests of many nodes.
-func (c Credentials) renewAt(part float64) time.Time {
-	life := c.NotAfter.Sub(c.NotBefore)
-	return c.NotBefore.Add(time.Duration(float64(life) * (0.8 + 0.08*part)))
-}
-
-// newKey returns a new private key as PEM (RFC 5915).
-func newKey() ([]byte, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, fmt.Errorf("make a key: %w", err)
-	}
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		return nil, fmt.Errorf("make a key: %w", err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil
-}
-
-func parseKey(text []byte) (*ecdsa.PrivateKey, error) {
-	block, _ := pem.Decode(text)
-	if block == nil {
-		return nil, errors.New("parse the key: not PEM")
-	}
-	key, err := x509.ParseECPrivateKey(block.Bytes)
-	if err != nil {
-		return nil, fmt.Errorf("parse the key: %w", err)
-	}
-	return key, nil
-}
+var ErrUnreadable = errors.New("the request for a certificate may not be read")
 
 // signingRequest requests a client certificate of commonName for key. Its name
 // is derived from both, so a restarted agent finds its earlier request.
@@ -117,9 +81,43 @@ func signingRequest(
 	}, nil
 }
 
-// request asks the API server for a certificate for key, as the user of a, and
-// waits until it is issued.
-func (a *api) request(ctx context.Context, commonName string, key []byte) (Credentials, error) {
+// client talks to the API group of certificates.
+type client struct {
+	certificates rest.Interface
+	http         *http.Client
+}
+
+// newClient does not connect yet.
+func newClient(config *rest.Config) (*client, error) {
+	scheme := runtime.NewScheme()
+	if err := certificates.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("register types: %w", err)
+	}
+	meta.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
+
+	config = rest.CopyConfig(config)
+	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	config.GroupVersion = &certificates.SchemeGroupVersion
+	config.APIPath = "/apis"
+
+	base, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", config.Host, err)
+	}
+
+	group, err := rest.RESTClientForConfigAndClient(config, base)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", config.Host, err)
+	}
+	return &client{certificates: group, http: base}, nil
+}
+
+func (c *client) close() { c.http.CloseIdleConnections() }
+
+// request asks for a certificate for key and waits until it is issued.
+func (c *client) request(ctx context.Context, commonName string, key []byte) (Credentials, error) {
 	private, err := parseKey(key)
 	if err != nil {
 		return Credentials{}, err
@@ -130,13 +128,22 @@ func (a *api) request(ctx context.Context, commonName string, key []byte) (Crede
 		return Credentials{}, err
 	}
 
-	err = a.certificates.Post().Resource("certificatesigningrequests").Body(csr).Do(ctx).Error()
+	err = c.certificates.Post().Resource("certificatesigningrequests").Body(csr).Do(ctx).Error()
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return Credentials{}, fmt.Errorf("request a certificate: %w", err)
 	}
 
+	issued, err := c.await(ctx, csr.Name)
+	if err != nil {
+		return Credentials{}, err
+	}
+	return pair(issued, key)
+}
+
+// await returns the certificate of a request once it is issued.
+func (c *client) await(ctx context.Context, name string) ([]byte, error) {
 	for refused := 0; ; {
-		issued, err := a.issued(ctx, csr.Name)
+		issued, err := c.issued(ctx, name)
 		switch {
 		case !apierrors.IsForbidden(err):
 			refused = 0
@@ -144,37 +151,40 @@ func (a *api) request(ctx context.Context, commonName string, key []byte) (Crede
 			refused++
 			err = nil
 		default:
-			err = fmt.Errorf("%w: %w", errUnreadable, err)
+			err = fmt.Errorf("%w: %w", ErrUnreadable, err)
 		}
 
 		if err != nil || issued != nil {
-			return credentials(issued, key, err)
+			return issued, err
 		}
 
 		select {
 		case <-time.After(approvalPoll):
 		case <-ctx.Done():
-			return Credentials{}, fmt.Errorf("wait for the certificate of request %s: %w",
-				csr.Name, ctx.Err())
+			return nil, fmt.Errorf("wait for the certificate of request %s: %w",
+				name, ctx.Err())
 		}
 	}
 }
 
 // issued returns the certificate of a request, nil until there is one.
-func (a *api) issued(ctx context.Context, name string) ([]byte, error) {
+func (c *client) issued(ctx context.Context, name string) ([]byte, error) {
 	var csr certificates.CertificateSigningRequest
-	err := a.certificates.Get().Resource("certificatesigningrequests").Name(name).Do(ctx).Into(&csr)
+	get := c.certificates.Get().Resource("certificatesigningrequests").Name(name)
+	err := get.Do(ctx).Into(&csr)
 	if err != nil {
 		return nil, fmt.Errorf("read certificate request %s: %w", name, err)
 	}
 
 	approved := false
-	for _, c := range csr.Status.Conditions {
+	for _, condition := range csr.Status.Conditions {
 		switch {
-		case c.Status == core.ConditionFalse:
-		case c.Type == certificates.CertificateDenied, c.Type == certificates.CertificateFailed:
-			return nil, fmt.Errorf("%w: %s: %s: %s", ErrDenied, name, c.Reason, c.Message)
-		case c.Type == certificates.CertificateApproved:
+		case condition.Status == core.ConditionFalse:
+		case condition.Type == certificates.CertificateDenied,
+			condition.Type == certificates.CertificateFailed:
+			return nil, fmt.Errorf("%w: %s: %s: %s", ErrDenied, name,
+				condition.Reason, condition.Message)
+		case condition.Type == certificates.CertificateApproved:
 			approved = true
 		}
 	}
@@ -184,17 +194,4 @@ func (a *api) issued(ctx context.Context, name string) ([]byte, error) {
 	}
 
 	return csr.Status.Certificate, nil
-}
-
-// credentials returns a certificate with its key, both PEM. It passes err on.
-func credentials(certificate, key []byte, err error) (Credentials, error) {
-	if err != nil {
-		return Credentials{}, err
-	}
-	// A certificate of another key would fail every connection.
-	pair, err := tls.X509KeyPair(certificate, key)
-	if err != nil {
-		return Credentials{}, fmt.Errorf("parse the certificate: %w", err)
-	}
-	return Credentials{certificate, key, pair.Leaf.NotBefore, pair.Leaf.NotAfter}, nil
 }

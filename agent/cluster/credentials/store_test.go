@@ -1,4 +1,4 @@
-package cluster
+package credentials
 
 import (
 	"crypto/ecdsa"
@@ -15,7 +15,7 @@ import (
 )
 
 // newTestStore returns the store of an empty node.
-func newTestStore(t *testing.T) (k credentialStore, dir string) {
+func newTestStore(t *testing.T) (k Store, dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	root, err := os.OpenRoot(dir)
@@ -24,7 +24,7 @@ func newTestStore(t *testing.T) (k credentialStore, dir string) {
 	}
 	t.Cleanup(func() { _ = root.Close() })
 
-	return newCredentialStore(root), dir
+	return Open(root), dir
 }
 
 // place writes a file of the node.
@@ -78,10 +78,10 @@ func TestCredentialsNeedAMatchingKey(t *testing.T) {
 		{"without a key", Credentials{Certificate: one.Certificate}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if err := k.saveCredentials(Config{Server: "https://a"}, test.who); err != nil {
+			if err := k.Save(Target{Server: "https://a"}, test.who); err != nil {
 				t.Fatal(err)
 			}
-			if who, ok := k.credentials(); ok != test.want || ok && who.NotAfter.IsZero() {
+			if who, ok := k.Load(); ok != test.want || ok && who.NotAfter.IsZero() {
 				t.Errorf("%v, good until %s", ok, who.NotAfter)
 			}
 		})
@@ -89,16 +89,16 @@ func TestCredentialsNeedAMatchingKey(t *testing.T) {
 
 	t.Run("beside a token that cannot be read", func(t *testing.T) {
 		place(t, dir, tokenName+"/a", "")
-		if err := k.saveCredentials(Config{}, one); err != nil {
+		if err := k.Save(Target{}, one); err != nil {
 			t.Fatal(err)
 		}
 
-		token, err := k.token()
+		token, err := k.Token()
 		if err == nil || token != "" || !strings.Contains(err.Error(), "read the bootstrap token") {
 			t.Errorf("token %q, %v", token, err)
 		}
 
-		if _, ok := k.credentials(); !ok {
+		if _, ok := k.Load(); !ok {
 			t.Error("no credentials")
 		}
 	})
@@ -111,7 +111,7 @@ func TestJoined(t *testing.T) {
 		t.Error("an empty machine has joined")
 	}
 
-	if err := k.saveCredentials(Config{Server: "https://a"}, certified(t)); err != nil {
+	if err := k.Save(Target{Server: "https://a"}, certified(t)); err != nil {
 		t.Fatal(err)
 	}
 	if !Joined(k.dir.Root(), now) {
@@ -125,55 +125,8 @@ func TestJoined(t *testing.T) {
 func TestUnwritableKubeletDirectoryIsAnError(t *testing.T) {
 	k, dir := newTestStore(t)
 	place(t, dir, kubeletDir, "")
-	if err := k.writeKubeletBootstrap(Config{}, "token"); err == nil ||
+	if err := k.WriteKubeletBootstrap(Target{}, "token"); err == nil ||
 		!strings.Contains(err.Error(), "give the kubelet the bootstrap token") {
 		t.Error(err)
-	}
-}
-
-func TestNameOfTheSecretIsSaved(t *testing.T) {
-	for _, test := range []struct{ name, file, configured, want string }{
-		{"none", "", "pool", "pool"},
-		{"the label's", "label\npool\n", "pool", "label"},
-		{"the label's, and another is configured since", "label\npool\n", "new", "new"},
-		{"the label's, by an older agent", "label\n", "pool", "label"},
-		{"an invalid name", "Not A\nName", "pool", "pool"},
-		{"an invalid name, with the same configuration", "Not A\npool\n", "pool", "pool"},
-		{"a path", "../a\n", "pool", "pool"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			k, dir := newTestStore(t)
-			if test.file != "" {
-				place(t, dir, secretName, test.file)
-			}
-			if got := k.secret(test.configured); got != test.want {
-				t.Errorf("%q, want %q", got, test.want)
-			}
-		})
-	}
-
-	t.Run("as it was saved", func(t *testing.T) {
-		k, _ := newTestStore(t)
-		if err := k.saveSecret("label", "pool"); err != nil || k.secret("pool") != "label" ||
-			k.secret("new") != "new" {
-			t.Errorf("%q and %q, %v", k.secret("pool"), k.secret("new"), err)
-		}
-		if err := k.saveSecret("No_Name", "pool"); err == nil || k.secret("pool") != "label" {
-			t.Errorf("%q, %v", k.secret("pool"), err)
-		}
-	})
-}
-
-func TestCorruptRecordIsAnError(t *testing.T) {
-	k, dir := newTestStore(t)
-	if _, ok, err := k.record(); ok || err != nil {
-		t.Errorf("none: %v %v", ok, err)
-	}
-
-	place(t, dir, recordName, `{"done":{"os":"1.0`)
-	_, ok, err := k.record()
-	if ok || err == nil ||
-		!strings.HasPrefix(err.Error(), "/var/lib/loam/inplace.json is damaged: ") {
-		t.Errorf("%v %v", ok, err)
 	}
 }

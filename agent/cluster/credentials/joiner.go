@@ -1,4 +1,4 @@
-package cluster
+package credentials
 
 import (
 	"context"
@@ -7,10 +7,11 @@ import (
 	"os"
 	"time"
 
+	"go.uber.org/zap"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/loam-os/loam/hint"
-	"go.uber.org/zap"
 )
 
 // Gardener's approver refuses a bootstrap token while the machine has a Node,
@@ -37,68 +38,86 @@ func joinHint(err error) error {
 	return err
 }
 
-// joiner gets the node its certificates. Its state is in the files of the
-// credential store; each call opens them, as two may run at a time.
-type joiner struct{ env Env }
+// Joiner gets the node its certificates. Its state is in the files of the
+// [Store]; each call opens them, as two may run at a time.
+type Joiner struct {
+	// Root is the node's root directory.
+	Root *os.Root
 
-// identify returns the node's credentials. If they are missing, expired or
+	// BootstrapToken is the token to use if the node's file has none.
+	BootstrapToken string
+
+	Now func() time.Time
+	Log *zap.Logger
+}
+
+// tokenPoll is how often the file of the bootstrap token is read.
+const tokenPoll = time.Second
+
+// Identify returns the node's credentials for t. If they are missing, expired or
 // refused, it requests new ones with the bootstrap token. During an update in
 // place, the kubelet may join with its certificate and is not given the token.
-func (j joiner) identify(
-	ctx context.Context, config Config, refused, updating bool,
+func (j Joiner) Identify(
+	ctx context.Context, t Target, refused, updating bool,
 ) (Credentials, error) {
-	store := newCredentialStore(j.env.Root)
-	who, ok := store.credentials()
+	store := Open(j.Root)
+	who, ok := store.Load()
 
-	token, err := store.token()
+	token, err := store.Token()
 	if err == nil && token == "" {
-		token = j.env.Token
+		token = j.BootstrapToken
 	}
 
 	if token != "" && !updating {
-		err = store.writeKubeletBootstrap(config, token)
+		err = store.WriteKubeletBootstrap(t, token)
 	}
 
 	if err != nil {
-		j.env.Log.Error("join", zap.Error(err)) // A node with a certificate can go on.
+		j.Log.Error("join", zap.Error(err)) // A node with a certificate can go on.
 	}
 
-	expired := ok && !j.env.Now().Before(who.NotAfter)
+	expired := ok && !j.Now().Before(who.NotAfter)
 	switch {
 	case ok && !expired && (!refused || token == ""):
 		return who, nil
 	case token == "" && expired:
 		err := fmt.Errorf("the certificate expired at %s, and there is no bootstrap token",
 			who.NotAfter.UTC().Format(time.DateTime))
-		return who, hint.With(err, "%s; %s; %s", clockHint(j.env.Now()), tokenHint, nodeHint)
+		return who, hint.With(err, "%s; %s; %s", ClockHint(j.Now()), tokenHint, nodeHint)
 	case token == "":
 		return who, errNoToken
 	}
 
-	who, err = j.join(ctx, config, Credentials{}, token)
+	who, err = j.Join(ctx, t, Credentials{}, token)
 	return who, joinHint(err)
 }
 
-// join requests a certificate, as the holder of credentials or with the token,
+// ClockHint is the hint for a certificate that is not valid at now.
+func ClockHint(now time.Time) string {
+	return fmt.Sprintf("this node's clock says %s; `timedatectl` shows whether it is set",
+		now.UTC().Format("2006-01-02 15:04 MST"))
+}
+
+// Join requests a certificate, as the holder of credentials or with the token,
 // and saves it.
-func (j joiner) join(
-	ctx context.Context, config Config, as Credentials, token string,
+func (j Joiner) Join(
+	ctx context.Context, t Target, as Credentials, token string,
 ) (Credentials, error) {
-	store := newCredentialStore(j.env.Root)
+	store := Open(j.Root)
 	key, err := store.key()
 	if err != nil {
 		return Credentials{}, err
 	}
 
-	a, err := newAPI(config.rest(as, token))
+	c, err := newClient(t.REST(as, token))
 	if err != nil {
 		return Credentials{}, err
 	}
-	defer a.close()
+	defer c.close()
 
-	j.env.Log.Info("requesting a certificate", zap.String("name", config.commonName()))
-	who, err := a.request(ctx, config.commonName(), key)
-	if errors.Is(err, ErrDenied) || errors.Is(err, errUnreadable) {
+	j.Log.Info("requesting a certificate", zap.String("name", t.CommonName))
+	who, err := c.request(ctx, t.CommonName, key)
+	if errors.Is(err, ErrDenied) || errors.Is(err, ErrUnreadable) {
 		err = errors.Join(err, store.dropKey())
 	}
 
@@ -106,18 +125,18 @@ func (j joiner) join(
 		return Credentials{}, err
 	}
 
-	return who, store.saveCredentials(config, who)
+	return who, store.Save(t, who)
 }
 
-// token returns the bootstrap token in the node's file, "" if absent.
-func (j joiner) token() (string, error) { return newCredentialStore(j.env.Root).token() }
+// Token returns the bootstrap token in the node's file, "" if absent.
+func (j Joiner) Token() (string, error) { return Open(j.Root).Token() }
 
-// pauseFor waits for d and reports whether it ended early because the node's
+// PauseFor waits for d and reports whether it ended early because the node's
 // bootstrap token is no longer token.
-func (j joiner) pauseFor(ctx context.Context, d time.Duration, token string) bool {
+func (j Joiner) PauseFor(ctx context.Context, d time.Duration, token string) bool {
 	end := time.NewTimer(d)
 	defer end.Stop()
-	tick := time.NewTicker(retryStep)
+	tick := time.NewTicker(tokenPoll)
 	defer tick.Stop()
 
 	for {
@@ -127,7 +146,7 @@ func (j joiner) pauseFor(ctx context.Context, d time.Duration, token string) boo
 		case <-end.C:
 			return false
 		case <-tick.C:
-			if now, err := j.token(); err == nil && now != token {
+			if now, err := j.Token(); err == nil && now != token {
 				return true
 			}
 		}
@@ -137,13 +156,6 @@ func (j joiner) pauseFor(ctx context.Context, d time.Duration, token string) boo
 // Joined reports whether the node has a certificate of its cluster that is
 // valid at now.
 func Joined(root *os.Root, now time.Time) bool {
-	who, ok := newCredentialStore(root).credentials()
+	who, ok := Open(root).Load()
 	return ok && now.Before(who.NotAfter)
-}
-
-// Identity returns where a node keeps its identity in the cluster: directories
-// with nothing else in them, and files. All paths are absolute. Config names
-// the files of tokens.
-func Identity() (directories, files []string) {
-	return []string{Directory, "/" + kubeletDir}, []string{"/" + recordName}
 }

@@ -1,4 +1,4 @@
-package cluster
+package credentials
 
 import (
 	"encoding/json"
@@ -20,7 +20,7 @@ import (
 
 // denying returns an API server that denies each certificate request and sends
 // its name to asked.
-func denying(t *testing.T) (a *api, asked chan string) {
+func denying(t *testing.T) (c *client, asked chan string) {
 	t.Helper()
 	asked = make(chan string, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -47,17 +47,17 @@ func denying(t *testing.T) (a *api, asked chan string) {
 	}))
 	t.Cleanup(server.Close)
 
-	a, err := newAPI(&rest.Config{Host: server.URL})
+	c, err := newClient(&rest.Config{Host: server.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(a.close)
+	t.Cleanup(c.close)
 
-	return a, asked
+	return c, asked
 }
 
 func TestDeniedRequestIsReplaced(t *testing.T) {
-	a, asked := denying(t)
+	c, asked := denying(t)
 	k, _ := newTestStore(t)
 	ask := func() string {
 		t.Helper()
@@ -66,7 +66,7 @@ func TestDeniedRequestIsReplaced(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		_, err = a.request(t.Context(), "machine-1", key)
+		_, err = c.request(t.Context(), "machine-1", key)
 		if !errors.Is(err, ErrDenied) ||
 			!strings.HasSuffix(err.Error(), ": Unknown: no such machine") {
 			t.Fatal(err)
@@ -89,11 +89,12 @@ func TestDeniedRequestIsReplaced(t *testing.T) {
 }
 
 func TestRenewAt(t *testing.T) {
+	noon := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 	c := Credentials{NotBefore: noon, NotAfter: noon.Add(100 * time.Hour)}
-	if got := c.renewAt(0); !got.Equal(noon.Add(80 * time.Hour)) {
+	if got := c.RenewAt(0); !got.Equal(noon.Add(80 * time.Hour)) {
 		t.Error(got)
 	}
-	if got := c.renewAt(1); !got.Equal(noon.Add(88 * time.Hour)) {
+	if got := c.RenewAt(1); !got.Equal(noon.Add(88 * time.Hour)) {
 		t.Error(got)
 	}
 }

@@ -1,0 +1,65 @@
+package cluster
+
+// controllers returns the controllers of a session in the order of a step. The
+// node's own Lease comes before all that is slow, and readiness before what
+// depends on it.
+func (c *Cluster) controllers(m *memory, conn connection) []controller {
+	env := c.Env
+	files := env.Root.FS()
+
+	updates := &updateController{updates: &m.updates, env: env, conn: conn, inbox: c.inbox}
+	restarts := restarter{restart: env.Restart, jobs: conn.lasting, inbox: c.inbox}
+	rollout := &rolloutController{
+		api:      conn.api,
+		watcher:  conn.watcher,
+		uptime:   env.Uptime,
+		observed: &m.turns,
+	}
+
+	return []controller{
+		&carriedController{root: files, log: env.Log},
+		&tokenController{
+			root:     env.Root,
+			secrets:  c.secrets,
+			progress: c.tokens,
+			inbox:    c.inbox,
+			log:      env.Log,
+		},
+		&secretController{secrets: c.secrets, api: conn.api, watcher: conn.watcher},
+		&leaseController{api: conn.api, held: &m.lease},
+		&endpointController{endpoint: &m.endpoint, reload: env.Reload, log: env.Log},
+		&releaseController{released: c.released, rollout: rollout, updates: updates},
+		updates,
+		&readinessController{
+			root:    files,
+			api:     conn.api,
+			watcher: conn.watcher,
+			updates: &m.updates,
+		},
+		&reportController{
+			api:      conn.api,
+			root:     env.Root,
+			events:   conn.events,
+			log:      env.Log,
+			refusals: &m.refusals,
+		},
+		&baselineController{updates: &m.updates, root: env.Root, log: env.Log},
+		&addressController{
+			api:       conn.api,
+			addresses: &m.addresses,
+			local:     env.Addresses,
+			restarts:  restarts,
+			inbox:     c.inbox,
+		},
+		&restartController{remove: conn.api.removeRestart, restarts: restarts},
+		&absenceController{link: c.link, restarts: restarts},
+		rollout,
+		&renewalController{
+			joiner: env.joiner(),
+			who:    conn.who,
+			jobs:   conn.session,
+			log:    env.Log,
+			at:     conn.who.RenewAt(env.Part()),
+		},
+	}
+}

@@ -1,0 +1,41 @@
+package credentials
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestNewTokenIsTriedAtOnce(t *testing.T) {
+	for _, tt := range []struct {
+		name, token string
+		waits       time.Duration
+		want        bool
+	}{
+		{"the same", "old", 40 * time.Second, false},
+		{"another", "new", 10 * time.Second, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			k, dir := newTestStore(t)
+			place(t, dir, tokenName, "old")
+			j := Joiner{Root: k.dir.Root()}
+			synctest.Test(t, func(t *testing.T) {
+				begin := time.Now()
+				time.AfterFunc(10*time.Second-time.Millisecond, func() {
+					if err := os.WriteFile(filepath.Join(dir, tokenName), []byte(tt.token),
+						0o600); err != nil {
+						t.Error(err)
+					}
+				})
+				if got := j.PauseFor(t.Context(), 40*time.Second, "old"); got != tt.want {
+					t.Errorf("another token: %v", got)
+				}
+				if waited := time.Since(begin); waited != tt.waits {
+					t.Errorf("waited %s", waited)
+				}
+			})
+		})
+	}
+}
