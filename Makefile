@@ -84,7 +84,7 @@ test-places: next ## boot from every disk and network, with machine.yaml from ev
 places: image
 	@$(loamctl) judges $(flags) build/judges
 	. build/judges/env && CI=true LOAM_PLACES=1 go test -count=1 -timeout 30m -run '^TestRoot$$|Small|Firmware|Microcode|SignedBuild|SecondBuild' ./test/image
-	. build/judges/env && CI=true LOAM_PLACES=1 go test -count=1 -parallel 2 -timeout 60m -v -run 'Hypervisor|Drives|EveryBus|ATwin|FirstDrive|NetworkCards|LeastProcessor|TestStick|Netboot|SecureBootFrom' $(machines)
+	. build/judges/env && CI=true LOAM_PLACES=1 go test -count=1 -parallel 2 -timeout 60m -v -run 'Hypervisor|Drives|EveryBus|ATwin|FirstDrive|NetworkCards|LeastProcessor|TestUSBInstaller|Netboot|SecureBootFrom' $(machines)
 
 ##@ Prove
 # One line of each layer; everything, if something is wrong.

@@ -33,7 +33,7 @@ func TestWhichDrivesAreNews(t *testing.T) {
 	}
 }
 
-// TestDrivesAreWatchedUntilThereWasADocument, so that a stick that is plugged into a
+// TestDrivesAreWatchedUntilThereWasADocument, so that a USB drive that is plugged into a
 // running node, or a volume of a pod, does nothing.
 func TestDrivesAreWatchedUntilThereWasADocument(t *testing.T) {
 	for _, test := range []struct {

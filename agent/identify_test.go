@@ -171,8 +171,8 @@ func unidentified(t *testing.T) *node {
 			Now:         time.Now,
 			Log:         zap.NewNop(),
 		},
-		root:   data.Dir.Root(),
-		data:   data,
+		root: data.Dir.Root(),
+		data: data,
 		engine: &apply.Executor{
 			State: durable.New(data.Dir.Root(), nil),
 			Node:  data.Dir,

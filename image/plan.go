@@ -94,7 +94,7 @@ func (p Plan) WithDisk(sum string) Plan {
 func (p Plan) InstallerCmdline(sum string) string { return p.live(sum, "stick") }
 
 // live returns the command line of a system that gets itself and the packed disk
-// image from the network or a stick (agent/live).
+// image from the network or a USB installer (agent/live).
 func (p Plan) live(sum, from string) string {
 	return p.Cmdline + " loam.from=" + from + " loam.disk=sha256:" + sum
 }

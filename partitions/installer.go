@@ -21,7 +21,7 @@ const (
 )
 
 // BasicData is the type of partitions for data on Windows, which shows no other
-// on a stick.
+// on a USB drive.
 var BasicData = uuid.MustParse("ebd0a0a2-b9e5-4433-87c0-68b6b72699c7")
 
 // HasLoader reports whether firmware starts programs from a partition: an ESP,

@@ -107,7 +107,7 @@ func TestList(t *testing.T) {
 			},
 		},
 		{
-			name:   "a USB stick with a write lock",
+			name:   "a USB drive with a write lock",
 			device: usb + "sdb",
 			files:  map[string]string{"ro": "1\n", "removable": "1\n"},
 			want: block.Disk{

@@ -247,7 +247,7 @@ func TestDecide(t *testing.T) {
 			},
 		},
 		{
-			name: "a system on a stick says that it may not be the right one",
+			name: "a system on a USB drive says that it may not be the right one",
 			facts: func() Facts {
 				f := twin(machine(), "/dev/sda")
 				f.Disks = f.Disks[:1]

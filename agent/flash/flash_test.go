@@ -171,11 +171,11 @@ func hasFiles(t *testing.T, part *io.SectionReader, sector int, want map[string]
 
 // TestAStickGetsItsMachineYAML replaces the machine.yaml of a USB installer.
 func TestAStickGetsItsMachineYAML(t *testing.T) {
-	stick := firmware.NewMemory(nil)
+	drive := firmware.NewMemory(nil)
 	part := gpt.Partition{
 		Index: 1,
 		Type:  partitions.BasicData,
-		UUID:  uuid.NewSHA1(uuid.Nil, []byte("stick")),
+		UUID:  uuid.NewSHA1(uuid.Nil, []byte("drive")),
 		Label: partitions.InstallerLabel,
 		Start: gpt.Alignment,
 		Size:  528 * mib,
@@ -189,10 +189,10 @@ func TestAStickGetsItsMachineYAML(t *testing.T) {
 	}
 
 	config := []byte("kind: Machine\n")
-	layers := NewOverlay(stick)
+	layers := NewOverlay(drive)
 	err := errors.Join(
-		table.Create(stick),
-		esp.Write(io.NewOffsetWriter(stick, part.Start), part.Size, 512, 1,
+		table.Create(drive),
+		esp.Write(io.NewOffsetWriter(drive, part.Start), part.Size, 512, 1,
 			[]esp.File{{Path: MachineFile, Data: []byte("# Which disk?\n")}}),
 	)
 	if err == nil {

@@ -82,7 +82,7 @@ func TestDecide(t *testing.T) {
 	}
 
 	used := func(d *Disk) { d.Uses = []string{"mounted at /"} }
-	stick := func(d *Disk) { d.Removable = true }
+	removable := func(d *Disk) { d.Removable = true }
 	dead := evidence(volume.Unreadable)
 	serial := func(s string) volume.Claim { return volume.Claim{Serial: s} }
 	any := volume.Claim{MinSize: gib}
@@ -164,8 +164,8 @@ func TestDecide(t *testing.T) {
 			refusal: "/dev/sdb has a system already, and is not claimed",
 		},
 		{
-			name:  "a system is on a stick",
-			disks: []Disk{disk("/dev/sda"), disk("/dev/sdb", system, stick)},
+			name:  "a system is on a USB drive",
+			disks: []Disk{disk("/dev/sda"), disk("/dev/sdb", system, removable)},
 			claim: Claim{Claim: any},
 			want:  "/dev/sda",
 		},
@@ -206,8 +206,8 @@ func TestDecide(t *testing.T) {
 			refusal: "mounted at /",
 		},
 		{
-			name:    "an empty stick",
-			disks:   []Disk{disk("/dev/sda", stick)},
+			name:    "an empty USB drive",
+			disks:   []Disk{disk("/dev/sda", removable)},
 			claim:   Claim{Claim: any},
 			refusal: "no disk that is free matches",
 		},

@@ -12,7 +12,7 @@ import (
 // Params are what the kernel's command line says about the system. All but
 // Server come from the maker of the image.
 type Params struct {
-	// From is FromNetwork or FromStick.
+	// From is FromNetwork or FromInstaller.
 	From     string
 	RootHash [32]byte
 
@@ -32,8 +32,8 @@ const wipeParameter = "loam.wipe"
 
 // Sources of a system.
 const (
-	FromNetwork = "network"
-	FromStick   = "stick"
+	FromNetwork   = "network"
+	FromInstaller = "stick"
 )
 
 // ParseParams reads roothash=, loam.disk=sha256:, loam.from= (FromNetwork if
@@ -71,9 +71,9 @@ func ParseParams(text string) (p Params, err error) {
 		p.From = from
 	}
 
-	if p.From != FromNetwork && p.From != FromStick {
+	if p.From != FromNetwork && p.From != FromInstaller {
 		return p, fmt.Errorf("kernel command line: loam.from=%s: want %s or %s",
-			p.From, FromNetwork, FromStick)
+			p.From, FromNetwork, FromInstaller)
 	}
 
 	return p, nil

@@ -20,9 +20,9 @@ func TestParseParams(t *testing.T) {
 		},
 		{name: "without a word", line: root + " loam.server=http://192.0.2.1", want: FromNetwork},
 		{
-			name: "from a stick",
+			name: "from a USB installer",
 			line: "quiet " + root + " loam.from=stick loam.disk=sha256:" + disk,
-			want: FromStick,
+			want: FromInstaller,
 		},
 		{name: "from elsewhere", line: root + " loam.from=tape", wrong: "want network or stick"},
 		{name: "no root hash", line: "quiet", wrong: "roothash="},

@@ -19,7 +19,7 @@ func TestNobodyOnTheNetworkWipesADisk(t *testing.T) {
 		{"over the network", root, "S1", true},
 		{"over the network, onto an empty disk", root, "", false},
 		{"over the network, and it is allowed", root + " loam.wipe=network", "S1", false},
-		{"from a stick", root + " loam.from=stick", "S1", false},
+		{"from a USB installer", root + " loam.from=stick", "S1", false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p, err := ParseParams(test.line)

@@ -19,7 +19,7 @@ const (
 )
 
 // Accepted is the machine.yaml that made the node what it is. Anybody can give
-// a volume a label, and hot-plug a stick. So once a node has had a document,
+// a volume a label, and hot-plug a USB drive. So once a node has had a document,
 // another drive does not count, until the node is reset.
 type Accepted struct {
 	Kind Kind `json:"kind"`

@@ -60,7 +60,7 @@ func (c Claim) Identity(d Disk) bool {
 }
 
 // matches reports whether the claim can mean the disk. A removable disk is
-// meant only by serial or path: an empty USB stick must not become a data
+// meant only by serial or path: an empty USB drive must not become a data
 // volume by accident.
 func (c Claim) matches(d Disk) bool {
 	return c.Identity(d) && d.Size >= c.MinSize && (c.MaxSize == 0 || d.Size <= c.MaxSize) &&

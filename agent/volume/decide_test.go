@@ -41,7 +41,7 @@ func TestDecide(t *testing.T) {
 	}
 
 	dead := func(d *Disk) { d.Content.Evidence = []Evidence{{Name: Unreadable}} }
-	stick := func(d *Disk) { d.Removable = true }
+	removable := func(d *Disk) { d.Removable = true }
 	parts := func(fs string) func(*Disk) {
 		return func(d *Disk) {
 			d.Parts = []Part{
@@ -138,14 +138,14 @@ func TestDecide(t *testing.T) {
 			why:   "no disk that is free matches",
 		},
 		{
-			name:  "a USB stick is not taken as a data volume",
-			disks: []Disk{disk("/dev/sda", wanted, stick)},
+			name:  "a USB drive is not taken as a data volume",
+			disks: []Disk{disk("/dev/sda", wanted, removable)},
 			claim: Claim{OnlyEmpty: true},
 			why:   "no disk that is free matches",
 		},
 		{
 			name:  "but it can be claimed",
-			disks: []Disk{disk("/dev/sda", wanted, stick)},
+			disks: []Disk{disk("/dev/sda", wanted, removable)},
 			claim: Claim{Serial: "S-sda"},
 			want:  Choice{ToFormat, "/dev/sda", "", false, wanted},
 		},
@@ -224,8 +224,8 @@ func TestDecide(t *testing.T) {
 			want:  Choice{ToUse, "/dev/sdb", "ext4", false, wanted},
 		},
 		{
-			name:  "the volume of a USB stick that was plugged in",
-			disks: []Disk{disk("/dev/sda", wanted), disk("/dev/sdb", gib, ours, stick)},
+			name:  "the volume of a USB drive that was plugged in",
+			disks: []Disk{disk("/dev/sda", wanted), disk("/dev/sdb", gib, ours, removable)},
 			claim: OfSize(wanted),
 			want:  Choice{ToFormat, "/dev/sda", "", false, wanted},
 		},

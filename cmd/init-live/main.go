@@ -1,5 +1,5 @@
 // Command init-live is /init of the initramfs that a node starts from over the
-// network, or from an installer's stick. It is not cmd/init, so that what every
+// network, or from a USB installer. It is not cmd/init, so that what every
 // disk carries has no network in it.
 package main
 
@@ -11,7 +11,7 @@ import (
 	"github.com/loam-os/loam/agent/boot"
 	"github.com/loam-os/loam/agent/live"
 	"github.com/loam-os/loam/agent/netboot"
-	"github.com/loam-os/loam/agent/stick"
+	"github.com/loam-os/loam/agent/usbinstaller"
 	"github.com/loam-os/loam/hint"
 )
 
@@ -37,12 +37,12 @@ func start(i *boot.Init) error {
 		return err
 	}
 
-	if p.From == live.FromStick {
-		s, err := stick.Await(i, p.Disk, p.RootHash)
+	if p.From == live.FromInstaller {
+		s, err := usbinstaller.Await(i, p.Disk)
 		if err != nil {
 			return err
 		}
-		s.Moved = i.Alive
+		s.Progress = i.Alive
 		return live.Run(ctx, i, p, s)
 	}
 

@@ -18,7 +18,7 @@ import (
 const installerSize = 768 << 20
 
 // InstallerTable returns the partition table of the USB installer that has the
-// packed disk image with the SHA-256, in hex. USB sticks have sectors of 512
+// packed disk image with the SHA-256, in hex. USB drives have sectors of 512
 // bytes.
 func InstallerTable(sum string) (gpt.Table, error) {
 	id, err := partitions.InstallerUUID(sum)
@@ -68,7 +68,7 @@ func WriteInstaller(file, sum string, files []esp.File) (err error) {
 
 // InstallerMachine is the machine.yaml of a new USB installer: it installs
 // nothing.
-const InstallerMachine = `# What a machine that starts from this stick becomes. Say which disk it installs
+const InstallerMachine = `# What a machine that starts from this drive becomes. Say which disk it installs
 # itself on; without that it runs from memory and touches no disk. On the console
 # it says what it did, or why not, and which disks it has.
 apiVersion: loam.dev/v1alpha1

@@ -193,7 +193,7 @@ var sections = []struct {
 	{
 		"Start", "The console shows these while the machine starts, or while a machine without a disk of its own looks for its system.",
 		[]string{
-			"agent/boot", "agent/live", "agent/netboot", "agent/stick", "agent/link", "agent/dm",
+			"agent/boot", "agent/live", "agent/netboot", "agent/usbinstaller", "agent/link", "agent/dm",
 			"agent/install", "agent/flash", "cmd/init", "cmd/init-live",
 		},
 	},

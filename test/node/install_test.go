@@ -52,21 +52,21 @@ func (m *machine) disk(content string) (file string) {
 	return file
 }
 
-// stick gives a machine a drive on a USB port, and no disk, and returns its
+// usbDrive gives a machine a drive on a USB port, and no disk, and returns its
 // file. The kernel of the profile cloud, which has no USB, finds it where a
 // hypervisor would have it. It has no bootindex, for which OVMF would drop what
 // the system has entered in the firmware's menu (PruneBootVariables of its
 // QemuBootOrderLib).
-func (m *machine) stick() (file string) {
-	file = filepath.Join(m.config.Dir, "stick.raw")
+func (m *machine) usbDrive() (file string) {
+	file = filepath.Join(m.config.Dir, "usb.raw")
 	m.config.Disk = ""
 	m.config.Settings = map[string]string{"IPv4PXESupport": "no", "IPv6Support": "no"}
-	m.arguments("-drive", "if=none,id=stick,format=raw,cache=unsafe,file="+file)
+	m.arguments("-drive", "if=none,id=usb,format=raw,cache=unsafe,file="+file)
 
 	if m.build.manifest.Profile == "cloud" {
-		m.arguments("-device", "virtio-blk-pci,drive=stick,addr=0x1e") // after the target
+		m.arguments("-device", "virtio-blk-pci,drive=usb,addr=0x1e") // after the target
 	} else {
-		m.arguments("-device", "qemu-xhci,id=bus", "-device", "usb-storage,bus=bus.0,drive=stick")
+		m.arguments("-device", "qemu-xhci,id=bus", "-device", "usb-storage,bus=bus.0,drive=usb")
 	}
 
 	return file
@@ -82,7 +82,7 @@ func (b build) loaded(t *testing.T, p *origin) *machine {
 	m.config.BootFile = p.url()
 	const size = 600 << 20
 
-	f, err := os.Create(m.stick())
+	f, err := os.Create(m.usbDrive())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,16 +204,16 @@ func TestADiskWithContentIsNotInstalledOn(t *testing.T) {
 	}
 }
 
-// TestStick: the USB installer, with an edited machine.yaml, installs a machine
+// TestUSBInstaller: the USB installer, with an edited machine.yaml, installs a machine
 // without a network, and is not needed any more.
-func TestStick(t *testing.T) {
+func TestUSBInstaller(t *testing.T) {
 	matrix(t)
 	b := open(t)
 	m := b.flash(t, b.file(".raw"))
 	m.config.MemoryMB = liveMemory
 	m.disk("")
 	without := m.config.Arguments
-	file := m.stick()
+	file := m.usbDrive()
 	m.tool("cp", "--sparse=always", b.file(".usb.raw"), file)
 
 	edited := filepath.Join(m.config.Dir, "machine.yaml")
@@ -222,7 +222,7 @@ func TestStick(t *testing.T) {
 	}
 
 	m.tool("mcopy", "-o", "-i", file+"@@1M", edited, "::/loam/machine.yaml")
-	stick := sumOf(t, file)
+	sum := sumOf(t, file)
 	n := m.on(t, nil)
 	n.expect(installing)
 	n.expect(regexp.MustCompile(`remove the USB installer`))
@@ -230,11 +230,11 @@ func TestStick(t *testing.T) {
 	n.installed(b)
 	n.off()
 
-	if sumOf(t, file) != stick {
-		t.Error("the stick was written to")
+	if sumOf(t, file) != sum {
+		t.Error("the USB installer was written to")
 	}
 
-	m.config.Arguments = without // the stick is out
+	m.config.Arguments = without // The USB installer is out.
 	n = m.on(t, nil)
 	n.expect(onDisk)
 	n.shell()

@@ -289,10 +289,10 @@ func TestNodeConfiguredByItsESP(t *testing.T) {
 	m.tool("cp", "--sparse=always", b.file(".raw"), raw)
 
 	for name, text := range map[string]string{
-		"machine.yaml": "apiVersion: loam.dev/v1alpha1\nkind: Machine\nhostname: stick\n" +
+		"machine.yaml": "apiVersion: loam.dev/v1alpha1\nkind: Machine\nhostname: drive\n" +
 			"source: {esp: {path: /loam/config.yaml}}\n",
 		"config.yaml": header + service("one") + "  files:\n" +
-			file("/etc/demo/one", "from the stick"),
+			file("/etc/demo/one", "from the drive"),
 	} {
 		if err := os.WriteFile(filepath.Join(m.config.Dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
@@ -308,6 +308,6 @@ func TestNodeConfiguredByItsESP(t *testing.T) {
 	n := m.on(t, nil)
 	n.applied()
 	n.next = 0
-	n.expect(regexp.MustCompile(`host name +stick`))
+	n.expect(regexp.MustCompile(`host name +drive`))
 	n.expect(regexp.MustCompile(`one.service +active/running`))
 }

@@ -1,5 +1,5 @@
 // Package distribute brings a repository of updates (image/repository) to where
-// nodes find it: a directory, such as a USB stick's, or a registry. A reader
+// nodes find it: a directory, such as a USB drive's, or a registry. A reader
 // sees the state before or the one after.
 package distribute
 

@@ -126,7 +126,7 @@ func (b builder) sees(store repository.Store) (versions []string) {
 // read.
 func TestPublishAndRead(t *testing.T) {
 	for name, place := range map[string]func(t *testing.T) string{
-		"directory": func(t *testing.T) string { return filepath.Join(t.TempDir(), "stick") },
+		"directory": func(t *testing.T) string { return filepath.Join(t.TempDir(), "usb") },
 		"registry": func(t *testing.T) string {
 			return "oci+http://" + cluster.StartRegistry(t, cluster.RegistryOptions{}).Address() +
 				"/plant/updates:stable"

@@ -1,0 +1,189 @@
+// Package usbinstaller finds the USB installer that a machine was started from:
+// its system is a packed disk image on the partition of the installer.
+//
+//	digest in loam.disk= --> UUID of the partition --> FAT --> packed disk image
+//	                                                   |             |
+//	                                              machine.yaml   root, tree
+package usbinstaller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/loam-os/loam/agent/boot"
+	"github.com/loam-os/loam/agent/install"
+	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/partitions"
+	"github.com/loam-os/loam/partitions/fat"
+	"github.com/loam-os/loam/partitions/gpt"
+)
+
+// ErrNotThere says that no disk seen so far is the USB installer: more may
+// appear.
+var ErrNotThere = errors.New("no disk is the USB installer")
+
+// Installer is a USB installer that was found. It implements live.Source.
+type Installer struct {
+	// Progress is called when a step has come further.
+	Progress func()
+
+	device string
+	files  *fat.FS
+	closer io.Closer
+	sum    string
+}
+
+// Find looks for the partition with the packed image of that SHA-256, in hex.
+// The UUID of the partition is the first half of the sum.
+func Find(facts boot.Facts, sum string) (*Installer, error) {
+	id, err := partitions.InstallerUUID(sum)
+	if err != nil {
+		return nil, err
+	}
+
+	for _, d := range facts.Disks {
+		if d.Table == nil {
+			continue
+		}
+
+		at := slices.IndexFunc(d.Table.Partitions, func(p gpt.Partition) bool {
+			return p.UUID == id
+		})
+		if at < 0 {
+			continue
+		}
+
+		device, err := os.Open(d.Device)
+		if err != nil {
+			return nil, err
+		}
+
+		p := d.Table.Partitions[at]
+		section := fat.ReadOnly(io.NewSectionReader(device, p.Start, p.Size))
+		files, err := fat.Open(section, p.Size, d.SectorSize)
+		if err != nil {
+			err = fmt.Errorf("USB installer %s: %w", d.Device, err)
+			return nil, errors.Join(err, device.Close())
+		}
+
+		return &Installer{
+			Progress: func() {},
+			device:   d.Device,
+			files:    files,
+			closer:   device,
+			sum:      sum,
+		}, nil
+	}
+
+	return nil, ErrNotThere
+}
+
+// Disk returns the device node of the installer.
+func (i *Installer) Disk() string { return i.device }
+
+// String names the installer.
+func (i *Installer) String() string { return "USB installer " + i.device }
+
+// Close implements [io.Closer].
+func (i *Installer) Close() error { return i.closer.Close() }
+
+// Machine returns the machine.yaml on the installer, nil if there is none.
+func (i *Installer) Machine(context.Context) ([]byte, error) {
+	r, err := i.files.Open(partitions.MachineFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(r)
+}
+
+// Packed returns the packed disk image.
+func (i *Installer) Packed(context.Context) (io.ReadCloser, error) {
+	r, err := i.files.Open(partitions.InstallerFile)
+	return io.NopCloser(&progressReader{r, i}), err
+}
+
+// progressReader reports progress with each read, because the device may be
+// slow.
+type progressReader struct {
+	*io.SectionReader
+	installer *Installer
+}
+
+func (r *progressReader) Read(p []byte) (int, error) {
+	r.installer.Progress()
+	return r.SectionReader.Read(p)
+}
+
+// System unpacks the disk image into dir, and returns where its root file system
+// and hash tree are.
+func (i *Installer) System(ctx context.Context, dir string) (root, tree boot.File, err error) {
+	packed, err := i.Packed(ctx)
+	if err != nil {
+		return root, tree, err
+	}
+
+	name := filepath.Join(dir, "disk")
+	size, err := install.Unpack(name, packed, i.sum)
+	if err != nil {
+		return root, tree, err
+	}
+
+	f, err := os.Open(name)
+	if err != nil {
+		return root, tree, err
+	}
+	defer f.Close()
+
+	table, err := gpt.Find(f, size)
+	if err != nil {
+		return root, tree, fmt.Errorf("disk image on the USB installer: %w", err)
+	}
+	slots, err := partitions.Slots(table, runtime.GOARCH)
+	if err != nil {
+		return root, tree, fmt.Errorf("disk image on the USB installer: %w", err)
+	}
+
+	part := func(index int) boot.File {
+		p := table.Partition(index)
+		return boot.File{Name: name, Start: p.Start, Size: p.Size}
+	}
+	return part(slots[0].Root), part(slots[0].Verity), nil
+}
+
+// Installed does nothing: no server waits for the report.
+func (i *Installer) Installed(context.Context) error { return nil }
+
+// deviceTimeout is how long the installer may take to appear.
+const deviceTimeout = 60 * time.Second
+
+// Await looks for the installer each time a device appears.
+func Await(i *boot.Init, sum string) (*Installer, error) {
+	for deadline := time.Now().Add(deviceTimeout); ; {
+		facts, err := boot.Observe()
+		if err != nil {
+			return nil, err
+		}
+
+		found, err := Find(facts, sum)
+		if !errors.Is(err, ErrNotThere) {
+			return found, err
+		}
+
+		if !i.Await(deadline) {
+			return nil, hint.With(err,
+				"waited %s for it; was it written as a whole, or its partition copied?",
+				deviceTimeout)
+		}
+	}
+}
