@@ -11,48 +11,48 @@ import (
 
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/test/cluster"
-	"github.com/loam-os/loam/test/cluster/plant"
+	"github.com/loam-os/loam/test/cluster/testcluster"
 )
 
 const podsAPI = "/api/v1/namespaces/default/pods"
 
-// works is a plant of a test.
-type works struct {
+// clusterTest is a test with a cluster of its own.
+type clusterTest struct {
 	*testing.T
-	plant.Plant
+	testcluster.Fixture
 }
 
-func newWorks(t *testing.T, arch string) *works {
-	w := &works{
+func newClusterTest(t *testing.T, arch string) *clusterTest {
+	w := &clusterTest{
 		T: t,
-		Plant: plant.Plant{
+		Fixture: testcluster.Fixture{
 			Cluster:  cluster.Start(t, cluster.Options{Controllers: true, Scheduler: true}),
 			Registry: cluster.StartRegistry(t, cluster.RegistryOptions{}),
 			Arch:     arch,
 		},
 	}
-	if err := w.Furnish(t.Context(), cluster.Program(t, "kubelet")); err != nil {
+	if err := w.Prepare(t.Context(), cluster.Program(t, "kubelet")); err != nil {
 		t.Fatal(err)
 	}
 	return w
 }
 
 // put creates or updates a Secret of kube-system.
-func (w *works) put(name, key, value string) {
+func (w *clusterTest) put(name, key, value string) {
 	w.Helper()
 	if err := w.Put(name, key, value); err != nil {
 		w.Fatal(err)
 	}
 }
 
-// publish gives the node a configuration (plant.Plant.OSC).
-func (w *works) publish(maxPods int, flags, files string) {
+// publish gives the node a configuration (testcluster.Fixture.OSC).
+func (w *clusterTest) publish(maxPods int, flags, files string) {
 	w.Helper()
-	w.put(plant.Secret, "osc.yaml", w.OSC(maxPods, flags, files))
+	w.put(testcluster.Secret, "osc.yaml", w.OSC(maxPods, flags, files))
 }
 
 // await asks the API server until right is nil.
-func (w *works) await(what, path string, right func(object map[string]any) error) {
+func (w *clusterTest) await(what, path string, right func(object map[string]any) error) {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), 2*stepTimeout)
 	defer cancel()
@@ -65,7 +65,7 @@ func (w *works) await(what, path string, right func(object map[string]any) error
 // kubelet comes from an image, a pod runs.
 func TestNodeOfACluster(t *testing.T) {
 	b := open(t)
-	w := newWorks(t, b.manifest.Arch)
+	w := newClusterTest(t, b.manifest.Arch)
 	w.publish(20, "", "")
 
 	m := b.flash(t, b.file(".raw"))
@@ -85,7 +85,7 @@ func TestNodeOfACluster(t *testing.T) {
 	n.sh(fmt.Sprintf("date -s @%d", time.Now().Unix())) // As NTP would.
 	w.ApproveNodeAgent(t, stepTimeout)
 	n.expect(appliedLine)
-	w.await("the Node is Ready", plant.NodeAPI, plant.Condition("Ready", "True"))
+	w.await("the Node is Ready", testcluster.NodeAPI, testcluster.Condition("Ready", "True"))
 	t.Logf("Ready after %s", time.Since(n.Started()))
 
 	w.hello()
@@ -96,7 +96,7 @@ func TestNodeOfACluster(t *testing.T) {
 	}
 
 	n.want("cat /var/lib/thing/token", "first")
-	w.put(plant.Token, plant.Token, "second")
+	w.put(testcluster.Token, testcluster.Token, "second")
 	n.sh("until test $(cat /var/lib/thing/token) = second; do sleep 0.2; done")
 	n.proven()
 
@@ -105,8 +105,8 @@ func TestNodeOfACluster(t *testing.T) {
 
 	t.Run("a sysctl file restarts neither", func(t *testing.T) {
 		n.t = t
-		w.publish(20, "", file("/etc/sysctl.d/50-plant.conf", "vm.overcommit_memory = 1"))
-		n.sh("until test -e /etc/sysctl.d/50-plant.conf; do sleep 0.2; done")
+		w.publish(20, "", file("/etc/sysctl.d/50-test.conf", "vm.overcommit_memory = 1"))
+		n.sh("until test -e /etc/sysctl.d/50-test.conf; do sleep 0.2; done")
 		n.proven()
 
 		after := n.invocations(units...)
@@ -137,7 +137,7 @@ func TestNodeOfACluster(t *testing.T) {
 			return s.Error != nil && strings.Contains(s.Error.Problem, "was taken back")
 		})
 
-		w.await("the Node stays Ready", plant.NodeAPI, plant.Condition("Ready", "True"))
+		w.await("the Node stays Ready", testcluster.NodeAPI, testcluster.Condition("Ready", "True"))
 		n.sh("systemctl is-active kubelet.service")
 	})
 
@@ -154,7 +154,7 @@ func TestNodeOfACluster(t *testing.T) {
 			"timeout 60 sh -c " +
 			"'until test $(hostname) != other -a $(systemctl show -P MainPID loam-agent.service) " +
 			"!= $before; do sleep 0.2; done'")
-		w.await("the Node is Ready", plant.NodeAPI, plant.Condition("Ready", "True"))
+		w.await("the Node is Ready", testcluster.NodeAPI, testcluster.Condition("Ready", "True"))
 	})
 
 	t.Run("an update in place", func(t *testing.T) {

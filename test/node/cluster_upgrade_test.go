@@ -7,11 +7,11 @@ import (
 	"testing"
 
 	"github.com/loam-os/loam/agent/status"
-	"github.com/loam-os/loam/test/cluster/plant"
+	"github.com/loam-os/loam/test/cluster/testcluster"
 )
 
-// newMember is a node of the plant, whose kubelet is Ready.
-func newMember(t *testing.T, w *works, u updates) *upgradable {
+// newMember is a node of the test cluster, whose kubelet is Ready.
+func newMember(t *testing.T, w *clusterTest, u updates) *upgradable {
 	t.Helper()
 	b := open(t)
 	w.publish(20, "", "")
@@ -33,7 +33,7 @@ func newMember(t *testing.T, w *works, u updates) *upgradable {
 	w.ApproveNodeAgent(t, stepTimeout)
 	n.up()
 	n.proven()
-	w.await("the Node is Ready", plant.NodeAPI, plant.Condition("Ready", "True"))
+	w.await("the Node is Ready", testcluster.NodeAPI, testcluster.Condition("Ready", "True"))
 
 	return n
 }
@@ -46,7 +46,7 @@ func TestANodeOfAClusterUpgradesItself(t *testing.T) {
 	}
 
 	v2 := next(t)
-	w := newWorks(t, v2.manifest.Arch)
+	w := newClusterTest(t, v2.manifest.Arch)
 
 	// The kubelet does not start with cgroups version 1.
 	bad := v2.publish(t,
@@ -56,9 +56,9 @@ func TestANodeOfAClusterUpgradesItself(t *testing.T) {
 	n.sh("loam upgrade --stay")
 	n.nowFrom(bad, good)
 	n.fallsBack(v2.manifest.Version, "node: Node hello is not ready")
-	w.await("the Node is Ready again", plant.NodeAPI, plant.Condition("Ready", "True"))
-	w.await("the Node says that it fell back", plant.NodeAPI,
-		plant.Condition("SystemUpgradeFailed", "True"))
+	w.await("the Node is Ready again", testcluster.NodeAPI, testcluster.Condition("Ready", "True"))
+	w.await("the Node says that it fell back", testcluster.NodeAPI,
+		testcluster.Condition("SystemUpgradeFailed", "True"))
 	w.await("an Event says so", eventsAPI, hasReason("UpgradeFailed"))
 
 	n.sh("loam upgrade --again --now --stay")
@@ -86,9 +86,9 @@ func TestANodeOfAClusterUpgradesItself(t *testing.T) {
 	}
 
 	w.await("an Event says so", eventsAPI, hasReason("Upgraded"))
-	w.await("the Node has not failed", plant.NodeAPI,
-		plant.Condition("SystemUpgradeFailed", "False"))
-	w.await("the Node is Ready", plant.NodeAPI, plant.Condition("Ready", "True"))
+	w.await("the Node has not failed", testcluster.NodeAPI,
+		testcluster.Condition("SystemUpgradeFailed", "False"))
+	w.await("the Node is Ready", testcluster.NodeAPI, testcluster.Condition("Ready", "True"))
 	n.off()
 }
 

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/loam-os/loam/test/cluster"
-	"github.com/loam-os/loam/test/cluster/plant"
+	"github.com/loam-os/loam/test/cluster/testcluster"
 	"github.com/loam-os/loam/test/shoot"
 	"github.com/loam-os/loam/test/vm"
 )
@@ -32,7 +32,7 @@ const registry = "europe-docker.pkg.dev"
 // Gardener's own authorizer and approver in front of it, and a registry with
 // all images.
 type gardened struct {
-	*works
+	*clusterTest
 	documents []shoot.Document
 	site      shoot.Site
 }
@@ -122,9 +122,9 @@ func (g *gardened) worker(b build, pool string) *node {
 func newGardened(t *testing.T, arch string) *gardened {
 	t.Helper()
 	g := &gardened{
-		works: &works{
+		clusterTest: &clusterTest{
 			T: t,
-			Plant: plant.Plant{
+			Fixture: testcluster.Fixture{
 				Cluster: shoot.Run(t,
 					shoot.Options{Cluster: cluster.Options{Controllers: true, Scheduler: true}}),
 				Registry: cluster.StartRegistry(t, cluster.RegistryOptions{}),
@@ -144,8 +144,8 @@ func newGardened(t *testing.T, arch string) *gardened {
 		g.push(g.document(shoot.Reconcile, name))
 	}
 
-	g.pushNamed("pause", "registry.k8s.io/pause:3.10", plant.Greet)
-	g.pushNamed("hello", registry+"/hello:v1", plant.Greet)
+	g.pushNamed("pause", "registry.k8s.io/pause:3.10", testcluster.Greet)
+	g.pushNamed("hello", registry+"/hello:v1", testcluster.Greet)
 	g.pushNamed("install", registry+"/network:v1", installer)
 	g.put("gardener-opentelemetry-collector", "token", "token")
 
@@ -224,7 +224,7 @@ func (g *gardened) pushProgram(ref, path string, content []byte) {
 // pushNamed pushes an image with the Go program of that source.
 func (g *gardened) pushNamed(name, ref, source string) {
 	g.Helper()
-	built, err := plant.Program(g.Context(), g.Arch, source)
+	built, err := testcluster.Program(g.Context(), g.Arch, source)
 	if err != nil {
 		g.Fatal(err)
 	}
@@ -283,8 +283,8 @@ func (g *gardened) runs(name string) {
 	g.Helper()
 	g.await("the Node runs "+name, g.node(),
 		carries("annotations", appliedSum, checksum(g.original(name))))
-	g.await("all units are well", g.node(), plant.Condition("SystemdUnitsReady", "True"))
-	g.await("the Node is Ready", g.node(), plant.Condition("Ready", "True"))
+	g.await("all units are well", g.node(), testcluster.Condition("SystemdUnitsReady", "True"))
+	g.await("the Node is Ready", g.node(), testcluster.Condition("Ready", "True"))
 }
 
 // userData is what Gardener starts the machine with: the extension's answer to
@@ -405,5 +405,5 @@ func (g *gardened) hello() {
 	if err != nil {
 		g.Fatal(err)
 	}
-	g.await("the pod runs", podsAPI+"/hello", plant.Condition("Ready", "True"))
+	g.await("the pod runs", podsAPI+"/hello", testcluster.Condition("Ready", "True"))
 }

@@ -6,12 +6,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/loam-os/loam/test/cluster/plant"
+	"github.com/loam-os/loam/test/cluster/testcluster"
 )
 
 // leaseAPI is the path of the agent's sign of life, which it renews every 10 s.
 const leaseAPI = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/gardener-node-agent-" +
-	plant.Node
+	testcluster.Node
 
 // renewed wants the agent to have renewed its Lease since then.
 func renewed(since time.Time) func(map[string]any) error {
@@ -47,7 +47,7 @@ func sized(text string, files, units int) string {
 // measureIdle logs what the agent has of the memory, which proc_pid_status(5)
 // has in KiB, and how often its threads wake up while there is nothing to do
 // for a minute.
-func measureIdle(t *testing.T, n *node, w *works) {
+func measureIdle(t *testing.T, n *node, w *clusterTest) {
 	w.becomes(sized(w.updatable(n.status().ImageVersion, summer, "300m"), 200, 50))
 	n.proven()
 	w.await("what comes after a change is over", leaseAPI, renewed(time.Now().Add(20*time.Second)))

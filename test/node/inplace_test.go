@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/loam-os/loam/agent/status"
-	"github.com/loam-os/loam/test/cluster/plant"
+	"github.com/loam-os/loam/test/cluster/testcluster"
 )
 
 const (
@@ -31,7 +31,7 @@ const (
 
 // updatable is a configuration that speaks of updates in place: of credentials
 // whose rotation began then, and of processor time that the kubelet keeps.
-func (w *works) updatable(image, rotated, cpu string) string {
+func (w *clusterTest) updatable(image, rotated, cpu string) string {
 	text := w.OSC(30, "", fmt.Sprintf(`  inPlaceUpdates:
     operatingSystemVersion: %s
     kubelet: 1.36.3
@@ -44,10 +44,10 @@ func (w *works) updatable(image, rotated, cpu string) string {
 
 // becomes publishes a configuration and waits until the Node says that it runs
 // it.
-func (w *works) becomes(text string) {
+func (w *clusterTest) becomes(text string) {
 	w.Helper()
-	w.put(plant.Secret, "osc.yaml", text)
-	w.await("the Node runs the configuration", plant.NodeAPI, runs(text))
+	w.put(testcluster.Secret, "osc.yaml", text)
+	w.await("the Node runs the configuration", testcluster.NodeAPI, runs(text))
 }
 
 // runs wants the Node to say that it runs a configuration.
@@ -69,14 +69,14 @@ func carries(kind, key, value string) func(map[string]any) error {
 }
 
 // allowPods lets the node's agent do what examples/cluster/rbac-pods.yaml does.
-func (w *works) allowPods() {
+func (w *clusterTest) allowPods() {
 	w.Helper()
 	text, err := os.ReadFile("../../examples/cluster/rbac-pods.yaml")
 	if err != nil {
 		w.Fatal(err)
 	}
 
-	for object := range strings.SplitSeq(strings.ReplaceAll(string(text), "node-1", plant.Node),
+	for object := range strings.SplitSeq(strings.ReplaceAll(string(text), "node-1", testcluster.Node),
 		"\n---\n") {
 		body, err := yaml.YAMLToJSON([]byte(object))
 		if err != nil {
@@ -96,9 +96,9 @@ func (w *works) allowPods() {
 }
 
 // drained sets the Node's condition, as machine-controller-manager does.
-func (w *works) drained() {
+func (w *clusterTest) drained() {
 	w.Helper()
-	w.await("the Node is drained", plant.NodeAPI, func(node map[string]any) error {
+	w.await("the Node is drained", testcluster.NodeAPI, func(node map[string]any) error {
 		status := node["status"].(map[string]any)
 		conditions, _ := status["conditions"].([]any)
 		status["conditions"] = append(conditions,
@@ -107,7 +107,7 @@ func (w *works) drained() {
 		body, err := json.Marshal(node)
 		if err == nil {
 			// The kubelet writes it, too: a conflict.
-			_, err = w.Do(http.MethodPut, plant.NodeAPI+"/status", string(body))
+			_, err = w.Do(http.MethodPut, testcluster.NodeAPI+"/status", string(body))
 		}
 
 		return err
@@ -115,9 +115,9 @@ func (w *works) drained() {
 }
 
 // allocatable is how much processor time the Node has for pods.
-func (w *works) allocatable() (cpu string) {
+func (w *clusterTest) allocatable() (cpu string) {
 	w.Helper()
-	w.await("allocatable", plant.NodeAPI, func(node map[string]any) error {
+	w.await("allocatable", testcluster.NodeAPI, func(node map[string]any) error {
 		cpu = node["status"].(map[string]any)["allocatable"].(map[string]any)["cpu"].(string)
 		return nil
 	})
@@ -125,14 +125,14 @@ func (w *works) allocatable() (cpu string) {
 }
 
 // hello runs the pod.
-func (w *works) hello() {
+func (w *clusterTest) hello() {
 	w.Helper()
 	_, err := w.Do(http.MethodPost, podsAPI,
 		`{"metadata": {"name": "hello"}, "spec": {"containers": [{"name": "hello", "image": "registry.test/hello:v1"}]}}`)
 	if err != nil {
 		w.Fatal(err)
 	}
-	w.await("the pod runs", podsAPI+"/hello", plant.Condition("Ready", "True"))
+	w.await("the pod runs", podsAPI+"/hello", testcluster.Condition("Ready", "True"))
 }
 
 // Commands that write a client certificate as PEM.
@@ -161,13 +161,13 @@ func (n *node) serial(command string) string {
 
 // updatesInPlace is an update of a node that runs a pod: nothing happens before
 // it is drained, and all that has to be is another afterwards.
-func updatesInPlace(t *testing.T, n *node, w *works) {
+func updatesInPlace(t *testing.T, n *node, w *clusterTest) {
 	image := n.status().ImageVersion
 	w.allowPods()
 	w.becomes(w.updatable(image, spring, "100m"))
 	n.proven()
 	n.sh("until test -e /var/lib/loam/inplace.json; do sleep 0.2; done")
-	w.await("the pod runs", podsAPI+"/hello", plant.Condition("Ready", "True"))
+	w.await("the pod runs", podsAPI+"/hello", testcluster.Condition("Ready", "True"))
 	type facts struct{ Generation, Kubelet, KubeletSerial, AgentSerial, CPU string }
 	look := func() facts {
 		return facts{
@@ -182,7 +182,7 @@ func updatesInPlace(t *testing.T, n *node, w *works) {
 	before := look()
 
 	next := w.updatable(image, summer, "300m")
-	w.put(plant.Secret, "osc.yaml", next)
+	w.put(testcluster.Secret, "osc.yaml", next)
 
 	n.says(func(s status.Status) bool {
 		return s.Cluster != nil &&
@@ -190,10 +190,10 @@ func updatesInPlace(t *testing.T, n *node, w *works) {
 				"update of what kubelet reserves, certificate authorities, the service account key waits for the Node to be drained"
 	})
 
-	w.put(plant.Token, plant.Token, "third")
+	w.put(testcluster.Token, testcluster.Token, "third")
 
 	// It has looked since.
-	n.sh("until test $(cat " + plant.TokenPath + ") = third; do sleep 0.2; done")
+	n.sh("until test $(cat " + testcluster.TokenPath + ") = third; do sleep 0.2; done")
 	if now := look(); now != before {
 		t.Errorf("before the node is drained: %+v, was %+v", now, before)
 	}
@@ -203,11 +203,11 @@ func updatesInPlace(t *testing.T, n *node, w *works) {
 		"/loam:system:certificates.k8s.io:certificatesigningrequests:selfnodeclient")
 	w.drained()
 	w.ApproveNodeAgent(t, stepTimeout)
-	w.await("the kubelet asks for a certificate", requestsAPI, asksAs("system:node:"+plant.Node))
+	w.await("the kubelet asks for a certificate", requestsAPI, asksAs("system:node:"+testcluster.Node))
 	w.await("the agent sees that the kubelet is not let in", leaseAPI,
 		renewed(time.Now().Add(20*time.Second)))
 
-	w.await("the Node's labels", plant.NodeAPI, func(node map[string]any) error {
+	w.await("the Node's labels", testcluster.NodeAPI, func(node map[string]any) error {
 		if err := carries("labels", updateResult, "")(node); err != nil {
 			t.Errorf("the kubelet has no certificate: %v", err)
 		}
@@ -215,10 +215,10 @@ func updatesInPlace(t *testing.T, n *node, w *works) {
 	})
 
 	restore()
-	w.await("the update is done", plant.NodeAPI, carries("labels", updateResult, "successful"))
+	w.await("the update is done", testcluster.NodeAPI, carries("labels", updateResult, "successful"))
 	t.Logf("updated after %s", time.Since(begin))
 	done := n.sh("date -u +%FT%TZ")
-	w.await("no reason of a failure", plant.NodeAPI, carries("annotations", updateReason, ""))
+	w.await("no reason of a failure", testcluster.NodeAPI, carries("annotations", updateReason, ""))
 
 	w.await("the pod is deleted", podsAPI, func(pods map[string]any) error {
 		if items := pods["items"].([]any); len(items) > 0 {
@@ -227,9 +227,9 @@ func updatesInPlace(t *testing.T, n *node, w *works) {
 		return nil
 	})
 
-	w.await("the Node says so", plant.NodeAPI, runs(next))
-	w.await("the Node is Ready", plant.NodeAPI, func(node map[string]any) error {
-		return errors.Join(plant.Condition("Ready", "True")(node), heartbeat(node, done))
+	w.await("the Node says so", testcluster.NodeAPI, runs(next))
+	w.await("the Node is Ready", testcluster.NodeAPI, func(node map[string]any) error {
+		return errors.Join(testcluster.Condition("Ready", "True")(node), heartbeat(node, done))
 	})
 
 	after := look()
@@ -250,7 +250,7 @@ const (
 )
 
 // without takes an object away until restore.
-func (w *works) without(path string) (restore func()) {
+func (w *clusterTest) without(path string) (restore func()) {
 	w.Helper()
 	text, err := w.Do(http.MethodGet, path, "")
 	if err != nil {

@@ -6,15 +6,15 @@ import (
 	"os/exec"
 	"strings"
 
-	"github.com/loam-os/loam/test/cluster/plant"
+	"github.com/loam-os/loam/test/cluster/testcluster"
 )
 
 // hints says what there is to try.
 func hints(out io.Writer, server string) {
 	replace := strings.NewReplacer(
-		"NODE", plant.Node, "KUBECONFIG_FILE", kubeconfig, "OSC", oscFile, "PUBLISH",
+		"NODE", testcluster.Node, "KUBECONFIG_FILE", kubeconfig, "OSC", oscFile, "PUBLISH",
 		strings.Join(publishCommand, " "),
-		"IMAGE", plant.Registry+"/hello:v1", "CONSOLE", consoleFile, "GREETING", greeting,
+		"IMAGE", testcluster.Registry+"/hello:v1", "CONSOLE", consoleFile, "GREETING", greeting,
 		"CURL", curl, "API", server,
 	)
 	kube := withKubectl

@@ -70,7 +70,7 @@ func (s *session) machine(ctx context.Context) (vm.Config, vm.Runner, error) {
 		return config, run, err
 	}
 
-	return config, run, s.plant.Connect(&config)
+	return config, run, s.fixture.Connect(&config)
 }
 
 // toolsTree is the tools tree that built the image, from the cache.

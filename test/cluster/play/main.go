@@ -76,7 +76,7 @@ func play(ctx context.Context, build string) error {
 		return err
 	}
 
-	hints(os.Stdout, s.plant.URL())
+	hints(os.Stdout, s.fixture.URL())
 	return s.attend(ctx)
 }
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/loam-os/loam/image/step"
 	"github.com/loam-os/loam/test/cluster"
-	"github.com/loam-os/loam/test/cluster/plant"
+	"github.com/loam-os/loam/test/cluster/testcluster"
 	"github.com/loam-os/loam/test/vm"
 )
 
@@ -19,7 +19,7 @@ type session struct {
 	build    string
 	steps    *step.Log
 	programs map[string]string
-	plant    plant.Plant
+	fixture  testcluster.Fixture
 	node     *vm.VM
 	ends     []func() // in the order of what they end
 }
@@ -136,7 +136,7 @@ func (s *session) startControlPlane(ctx context.Context, _ io.Writer) error {
 	if err := s.startCluster(ctx); err != nil {
 		return err
 	}
-	if err := s.plant.Furnish(ctx, s.programs["kubelet"]); err != nil {
+	if err := s.fixture.Prepare(ctx, s.programs["kubelet"]); err != nil {
 		return err
 	}
 	return s.writeFiles()

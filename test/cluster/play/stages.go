@@ -11,7 +11,7 @@ import (
 	"regexp"
 
 	"github.com/loam-os/loam/test/cluster"
-	"github.com/loam-os/loam/test/cluster/plant"
+	"github.com/loam-os/loam/test/cluster/testcluster"
 	"github.com/loam-os/loam/test/vm"
 )
 
@@ -31,7 +31,7 @@ func (s *session) startCluster(ctx context.Context) error {
 		return err
 	}
 
-	s.plant.Arch = m.Arch
+	s.fixture.Arch = m.Arch
 	c, err := cluster.Run(ctx, control, s.programs,
 		cluster.Options{Controllers: true, Scheduler: true})
 	if err != nil {
@@ -45,14 +45,14 @@ func (s *session) startCluster(ctx context.Context) error {
 	}
 
 	s.later(r.Close)
-	s.plant.Cluster = c
-	s.plant.Registry = r
+	s.fixture.Cluster = c
+	s.fixture.Registry = r
 
 	return nil
 }
 
 func (s *session) writeFiles() error {
-	admin, err := s.plant.AdminKubeconfig()
+	admin, err := s.fixture.AdminKubeconfig()
 	if err != nil {
 		return err
 	}
@@ -62,13 +62,13 @@ func (s *session) writeFiles() error {
 		"    content: {inline: {data: \"Hello from the cluster\\n\"}}\n"
 	return errors.Join(
 		os.WriteFile(kubeconfig, []byte(admin), 0o600),
-		os.WriteFile(oscFile, []byte(s.plant.OSC(20, "", file)), 0o644),
+		os.WriteFile(oscFile, []byte(s.fixture.OSC(20, "", file)), 0o644),
 	)
 }
 
 // publishCommand is the command that an operator would use, too.
 var publishCommand = []string{
-	"build/loamctl", "osc", "publish", oscFile, "--name", plant.Secret, "--pool", "play",
+	"build/loamctl", "osc", "publish", oscFile, "--name", testcluster.Secret, "--pool", "play",
 	"--kubeconfig", kubeconfig,
 }
 
@@ -103,12 +103,12 @@ func (s *session) powerOn(ctx context.Context) error {
 		return err
 	}
 
-	token, err := s.plant.NewToken(ctx)
+	token, err := s.fixture.NewToken(ctx)
 	if err != nil {
 		return err
 	}
 
-	config.Credentials = map[string]string{"loam.machine": s.plant.Machine(token)}
+	config.Credentials = map[string]string{"loam.machine": s.fixture.Machine(token)}
 	log, err := os.Create(consoleFile)
 	if err != nil {
 		return err
@@ -132,7 +132,7 @@ func (s *session) powerOn(ctx context.Context) error {
 // certify approves the request of the node's agent, as an operator of the
 // cluster has to.
 func (s *session) certify(ctx context.Context, _ io.Writer) error {
-	return s.plant.ApproveAgent(ctx)
+	return s.fixture.ApproveAgent(ctx)
 }
 
 func (s *session) applied(ctx context.Context, _ io.Writer) error {
@@ -142,7 +142,7 @@ func (s *session) applied(ctx context.Context, _ io.Writer) error {
 
 // ready waits for the Node, and opens the shell to the person.
 func (s *session) ready(ctx context.Context, _ io.Writer) error {
-	if err := s.plant.Await(ctx, plant.NodeAPI, plant.Condition("Ready", "True")); err != nil {
+	if err := s.fixture.Await(ctx, testcluster.NodeAPI, testcluster.Condition("Ready", "True")); err != nil {
 		return err
 	}
 

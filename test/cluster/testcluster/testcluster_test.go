@@ -1,4 +1,4 @@
-package plant
+package testcluster
 
 import (
 	"encoding/pem"

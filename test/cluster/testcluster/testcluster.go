@@ -1,6 +1,6 @@
-// Package plant is a cluster with what nodes of it are made of: their images in
+// Package testcluster is a cluster with what nodes of it are made of: their images in
 // its registry, their configuration and their machines.
-package plant
+package testcluster
 
 import (
 	"context"
@@ -36,27 +36,27 @@ const (
 	kubeletPort  = 10250
 )
 
-// Plant is a control plane with controllers and scheduler, and a registry.
-type Plant struct {
+// Fixture is a control plane with controllers and scheduler, and a registry.
+type Fixture struct {
 	*cluster.Cluster
 	Registry *cluster.Registry
 	Arch     string // of the node
 }
 
-// Furnish brings what a node needs: images, a token, and leave for its agent.
+// Prepare brings what a node needs: images, a token, and leave for its agent.
 // kubelet is the file of that program.
-func (p *Plant) Furnish(ctx context.Context, kubelet string) error {
-	if err := p.AllowAgent(ctx, Node); err != nil {
+func (f *Fixture) Prepare(ctx context.Context, kubelet string) error {
+	if err := f.AllowAgent(ctx, Node); err != nil {
 		return err
 	}
-	if err := p.pushImages(ctx, kubelet); err != nil {
+	if err := f.pushImages(ctx, kubelet); err != nil {
 		return err
 	}
-	return p.Put(Token, Token, "first")
+	return f.Put(Token, Token, "first")
 }
 
 // Put creates or updates a Secret of kube-system.
-func (p *Plant) Put(name, key, value string) error {
+func (f *Fixture) Put(name, key, value string) error {
 	body, err := json.Marshal(map[string]any{
 		"metadata":   map[string]any{"name": name},
 		"stringData": map[string]string{key: value},
@@ -66,17 +66,17 @@ func (p *Plant) Put(name, key, value string) error {
 	}
 
 	var missing *cluster.StatusError
-	_, err = p.Do(http.MethodPut, secretsAPI+"/"+name, string(body))
+	_, err = f.Do(http.MethodPut, secretsAPI+"/"+name, string(body))
 	if errors.As(err, &missing) && missing.Code == http.StatusNotFound {
-		_, err = p.Do(http.MethodPost, secretsAPI, string(body))
+		_, err = f.Do(http.MethodPost, secretsAPI, string(body))
 	}
 
 	return err
 }
 
-// Connect makes a machine to be part of the plant: it reaches this host, the
+// Connect makes a machine to be part of the test cluster: it reaches this host, the
 // API server reaches its kubelet, and there is memory for pods.
-func (p *Plant) Connect(c *vm.Config) error {
+func (f *Fixture) Connect(c *vm.Config) error {
 	port, err := freePort()
 	if err != nil {
 		return err
@@ -85,7 +85,7 @@ func (p *Plant) Connect(c *vm.Config) error {
 	c.Host = true
 	c.Forward = map[int]int{port: kubeletPort}
 	c.MemoryMB = 3072
-	p.Route(fmt.Sprintf("%s:%d", guestAddress, kubeletPort), fmt.Sprintf("127.0.0.1:%d", port))
+	f.Route(fmt.Sprintf("%s:%d", guestAddress, kubeletPort), fmt.Sprintf("127.0.0.1:%d", port))
 
 	return nil
 }

@@ -1,4 +1,4 @@
-package plant
+package testcluster
 
 import (
 	"context"
@@ -9,14 +9,14 @@ import (
 )
 
 // Await asks the API server for the object at path until right is nil.
-func (p *Plant) Await(
+func (f *Fixture) Await(
 	ctx context.Context, path string, right func(object map[string]any) error,
 ) error {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 
 	for {
-		err := p.look(path, right)
+		err := f.look(path, right)
 		if err == nil {
 			return nil
 		}
@@ -28,8 +28,8 @@ func (p *Plant) Await(
 	}
 }
 
-func (p *Plant) look(path string, right func(map[string]any) error) error {
-	text, err := p.Do(http.MethodGet, path, "")
+func (f *Fixture) look(path string, right func(map[string]any) error) error {
+	text, err := f.Do(http.MethodGet, path, "")
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package plant
+package testcluster
 
 import (
 	"fmt"
@@ -8,8 +8,8 @@ import (
 )
 
 // Machine is the machine.yaml of a node that joins with a bootstrap token.
-func (p *Plant) Machine(token string) string {
-	return machineText(p.Arch, p.GuestURL(), p.CA(), token)
+func (f *Fixture) Machine(token string) string {
+	return machineText(f.Arch, f.GuestURL(), f.CA(), token)
 }
 
 func machineText(arch, server, ca, token string) string {
@@ -22,7 +22,7 @@ source:
     server: %s
     secret: %s
     bootstrapToken: %s
-    zone: plant-1
+    zone: zone-1
     kubernetesVersion: 1.36.3
     tokens: [{secret: %s, path: %s}]
     ca: |
@@ -32,8 +32,8 @@ source:
 
 // OSC is the configuration of a node with a kubelet. flags are more of the
 // kubelet's, each after a space; files are more items of files.
-func (p *Plant) OSC(maxPods int, flags, files string) string {
-	return oscText(p.Registry.GuestAddress(), p.CA(), maxPods, flags, files)
+func (f *Fixture) OSC(maxPods int, flags, files string) string {
+	return oscText(f.Registry.GuestAddress(), f.CA(), maxPods, flags, files)
 }
 
 func oscText(registry, ca string, maxPods int, flags, files string) string {

@@ -1,4 +1,4 @@
-package plant
+package testcluster
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 )
 
 // Registry is the name that references begin with, which the node's
-// configuration leads to the plant's registry.
+// configuration leads to the test cluster's registry.
 const Registry = "registry.test"
 
 // Greet says whose container it is in, and stays. It is what pods run, and as
@@ -31,13 +31,13 @@ func main() {
 `
 
 // pushImages fills the registry: each image is one program of its own name.
-func (p *Plant) pushImages(ctx context.Context, kubelet string) error {
+func (f *Fixture) pushImages(ctx context.Context, kubelet string) error {
 	program, err := os.ReadFile(kubelet)
 	if err != nil {
 		return err
 	}
 
-	wait, err := Program(ctx, p.Arch, Greet)
+	wait, err := Program(ctx, f.Arch, Greet)
 	if err != nil {
 		return err
 	}
@@ -45,11 +45,11 @@ func (p *Plant) pushImages(ctx context.Context, kubelet string) error {
 	for name, content := range map[string][]byte{"kubelet": program, "pause": wait, "hello": wait} {
 		files := cluster.Layer{name: {Content: content, Mode: 0o755}}
 		image := cluster.Image{
-			Arch:       p.Arch,
+			Arch:       f.Arch,
 			Layers:     []cluster.Layer{files},
 			Entrypoint: []string{"/" + name},
 		}
-		if _, err := p.Registry.PushImage(name+":v1", image); err != nil {
+		if _, err := f.Registry.PushImage(name+":v1", image); err != nil {
 			return err
 		}
 	}
