@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// dhcpSite names every client.
-	dhcpSite = "[Match]\nName=peer\n[Network]\nAddress=198.51.100.1/24\nDHCPServer=yes\n[DHCPServer]\nPersistLeases=no\nSendOption=12:string:Node-7.Site\n"
+	// dhcpServer names every client.
+	dhcpServer = "[Match]\nName=peer\n[Network]\nAddress=198.51.100.1/24\nDHCPServer=yes\n[DHCPServer]\nPersistLeases=no\nSendOption=12:string:Node-7.Site\n"
 
 	nameless = "apiVersion: loam.dev/v1alpha1\nkind: Machine\nhostnameFrom: dhcp\nsource: {file: {path: /srv/config.yaml}}\n"
 	byDHCP   = "network: {interfaces: [{name: lan, nic: {name: wire0}, dhcp4: true}]}\n"
@@ -60,22 +60,11 @@ func networkOfTheNode(t *testing.T, c *container.Container) {
 	defer n.systemd.Close()
 	defer func() {
 		if t.Failed() {
-			t.Log(c.Command(
-				t,
-				"journalctl",
-				"--no-pager",
-				"-u",
-				"loam-agent",
-				"-u",
-				"systemd-networkd",
-				"-u",
-				"site",
-				"-n",
-				"80",
-			))
+			t.Log(c.Command(t, "journalctl", "--no-pager", "-n", "80",
+				"-u", "loam-agent", "-u", "systemd-networkd", "-u", "outside"))
 		}
 	}()
-	c.Wire(t, dhcpSite)
+	c.Wire(t, dhcpServer)
 	if err := n.systemd.Reload(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -93,8 +82,8 @@ func networkOfTheNode(t *testing.T, c *container.Container) {
 			n.has(s, "198.51.100.")
 	})
 
-	write(t, n.root, "srv/peer.network", strings.Replace(dhcpSite, "Node-7", "Node-8", 1))
-	n.Command(t, "systemctl", "restart", "site", networkd.Unit)
+	write(t, n.root, "srv/peer.network", strings.Replace(dhcpServer, "Node-7", "Node-8", 1))
+	n.Command(t, "systemctl", "restart", "outside", networkd.Unit)
 	n.await("the server says another", func(status.Status) bool {
 		return slices.Equal(networkd.Hostnames(n.root.FS()), []string{"Node-8.Site"})
 	})

@@ -106,7 +106,7 @@ func inNetwork(
 	made := make(chan result)
 	go func() {
 		runtime.LockOSThread() // Never unlocked: the thread is in another network now.
-		ns, err := os.Open(c.Site())
+		ns, err := os.Open(c.Peer())
 		if err == nil {
 			defer ns.Close()
 			err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET)

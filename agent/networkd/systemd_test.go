@@ -118,13 +118,13 @@ var situations = []situation{
 	{
 		name:       "nothing at the other end",
 		interfaces: `[{name: lan, nic: {name: wire0}, addresses: [192.0.2.10/24]}]`,
-		before:     "ip -n site link set peer down",
+		before:     "ip -n outside link set peer down",
 		problems:   []string{"wire0 (lan): no carrier: nothing is at the other end, or it is off"},
 	},
 	{
 		name:       "no server",
 		interfaces: `[{name: lan, nic: {name: wire0}, dhcp4: true}]`,
-		before:     "systemctl stop site; ip -n site link set peer up",
+		before:     "systemctl stop outside; ip -n outside link set peer up",
 		problems:   []string{"wire0 (lan): it has no address yet"},
 	},
 }

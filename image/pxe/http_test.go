@@ -17,10 +17,10 @@ import (
 	"github.com/loam-os/loam/image/manifest"
 )
 
-// site knows one machine.
-type site struct{ asked, installed []Identity }
+// oneMachine knows one machine.
+type oneMachine struct{ asked, installed []Identity }
 
-func (s *site) Machine(_ context.Context, id Identity) ([]byte, string, error) {
+func (s *oneMachine) Machine(_ context.Context, id Identity) ([]byte, string, error) {
 	s.asked = append(s.asked, id)
 	switch {
 	case id.Serial == "broken":
@@ -31,12 +31,12 @@ func (s *site) Machine(_ context.Context, id Identity) ([]byte, string, error) {
 	return []byte("kind: Machine\n"), "a.yaml", nil
 }
 
-func (s *site) Installed(id Identity) (string, error) {
+func (s *oneMachine) Installed(id Identity) (string, error) {
 	s.installed = append(s.installed, id)
 	return "rm x", nil
 }
 
-func (s *site) IsInstalled(mac string) bool {
+func (s *oneMachine) IsInstalled(mac string) bool {
 	return slices.ContainsFunc(s.installed, func(id Identity) bool {
 		return slices.Contains(id.MACs, mac)
 	})
@@ -51,7 +51,7 @@ func TestHandler(t *testing.T) {
 	defer b.Close()
 
 	o := Offers{URL: "http://192.0.2.1:8080", Builds: map[string]*Build{"amd64": b}}
-	s := &site{}
+	s := &oneMachine{}
 	var said []string
 	h := o.Handler(s, func(who, asked, got string) { said = append(said, who+" "+asked+": "+got) })
 	const boots = "#!ipxe\necho loam 1 metal from http://192.0.2.1:8080\n" +

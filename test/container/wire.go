@@ -11,7 +11,7 @@ import (
 var wireScript string
 
 // Wire gives the container a NIC, wire0, whose wire ends in a network of its
-// own, Site: there another networkd of the same tree has the interface peer,
+// own, Peer: there another networkd of the same tree has the interface peer,
 // and is configured by router (systemd.network(5)). The container's networkd is
 // stopped, with what would start it.
 func (c *Container) Wire(t *testing.T, router string) {
@@ -21,9 +21,9 @@ func (c *Container) Wire(t *testing.T, router string) {
 		t.Fatal(err)
 	}
 	if out := c.Command(t, "sh", "-c", wireScript); out != "" {
-		t.Fatalf("%s\n%s", out, c.Command(t, "journalctl", "--no-pager", "-u", "site"))
+		t.Fatalf("%s\n%s", out, c.Command(t, "journalctl", "--no-pager", "-u", "outside"))
 	}
 }
 
-// Site is the network at the other end of the wire, as setns(2) takes it.
-func (c *Container) Site() string { return filepath.Join(c.Root, "run/netns/site") }
+// Peer is the network at the other end of the wire, as setns(2) takes it.
+func (c *Container) Peer() string { return filepath.Join(c.Root, "run/netns/outside") }

@@ -2,9 +2,9 @@
 set -eu
 systemctl stop systemd-networkd.socket systemd-networkd.service # It would start with the wire.
 mount -o remount,bind,ro /sys                                   # Else networkd waits for a udevd.
-ip netns add site
-ip link add wire0 type veth peer name peer netns site
-systemd-run --quiet --unit=site ip netns exec site sh -ec '
+ip netns add outside
+ip link add wire0 type veth peer name peer netns outside
+systemd-run --quiet --unit=outside ip netns exec outside sh -ec '
 	mount -o remount,bind,ro /sys
 	mount -t tmpfs -o mode=0755 tmpfs /run/dbus
 	mount -t tmpfs -o mode=0755 tmpfs /etc/systemd/network

@@ -33,8 +33,8 @@ const registry = "europe-docker.pkg.dev"
 // all images.
 type gardened struct {
 	*clusterTest
-	documents []shoot.Document
-	site      shoot.Site
+	documents   []shoot.Document
+	environment shoot.Environment
 }
 
 // TestWorkersOfAGardenerShoot starts the image from an empty disk by the user
@@ -134,7 +134,7 @@ func newGardened(t *testing.T, arch string) *gardened {
 		documents: shoot.Documents(t),
 	}
 
-	g.site = shoot.Site{
+	g.environment = shoot.Environment{
 		Server:   g.GuestURL(),
 		CA:       g.CA(),
 		Registry: "http://" + g.Registry.GuestAddress(),
@@ -231,10 +231,10 @@ func (g *gardened) pushNamed(name, ref, source string) {
 	g.pushProgram(ref, name, built)
 }
 
-// original returns the osc.yaml of a document for this site.
+// original returns the osc.yaml of a document for this environment.
 func (g *gardened) original(name string) []byte {
 	g.Helper()
-	text, err := g.site.Original(g.document(shoot.Reconcile, name))
+	text, err := g.environment.Original(g.document(shoot.Reconcile, name))
 	if err != nil {
 		g.Fatal(err)
 	}
@@ -292,7 +292,7 @@ func (g *gardened) runs(name string) {
 // test.
 func (g *gardened) userData(name string) string {
 	g.Helper()
-	document, err := g.site.Init(g.document(shoot.Provision, name))
+	document, err := g.environment.Init(g.document(shoot.Provision, name))
 	if err != nil {
 		g.Fatal(err)
 	}

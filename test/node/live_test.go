@@ -194,7 +194,7 @@ func TestPXEToMemoryWithIPv6Only(t *testing.T) {
 		"[::1]", "[fec0::2]", 1)
 	n := m.on(t, map[string]string{"loam.config": string(readFile(t, "../../examples/hello.yaml"))})
 	n.expect(regexp.MustCompile(`has address fec0:[0-9a-f:]+/64; the server is http://\[fec0::2\]`))
-	s.says(t, "asks for its machine.yaml.*: "+siteMAC+".yaml$")
+	s.says(t, "asks for its machine.yaml.*: "+machineMAC+".yaml$")
 	s.says(t, "loads root by HTTP: [1-9]")
 	n.applied()
 	n.shell()

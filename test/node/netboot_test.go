@@ -19,17 +19,17 @@ import (
 	"github.com/loam-os/loam/test/ethernet"
 )
 
-// siteMAC is the MAC that QEMU gives to a network device.
-const siteMAC = "52:54:00:12:34:56"
+// machineMAC is the MAC that QEMU gives to a network device.
+const machineMAC = "52:54:00:12:34:56"
 
-// site is loamctl serve, on a network with a DHCP server of its own.
-type site struct {
+// bootServer is loamctl serve, on a network with a DHCP server of its own.
+type bootServer struct {
 	hub    *ethernet.Hub
 	server *bufio.Scanner
 }
 
-// newSite starts loamctl serve for a build, in the test's own network.
-func newSite(t *testing.T, loss float64, args ...string) *site {
+// newServer starts loamctl serve for a build, in the test's own network.
+func newServer(t *testing.T, loss float64, args ...string) *bootServer {
 	t.Helper()
 	hub := ethernet.New(t, loss)
 	hub.Device("plant0", netip.MustParsePrefix("192.0.2.1/24"))
@@ -48,7 +48,7 @@ func newSite(t *testing.T, loss float64, args ...string) *site {
 }
 
 // serving starts loamctl serve, until the test ends.
-func serving(t *testing.T, args ...string) *site {
+func serving(t *testing.T, args ...string) *bootServer {
 	cmd := exec.Command(loamctl(t), append([]string{"serve", "--state", t.TempDir()}, args...)...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -70,7 +70,7 @@ func serving(t *testing.T, args ...string) *site {
 		}
 	})
 
-	s := &site{server: bufio.NewScanner(out)}
+	s := &bootServer{server: bufio.NewScanner(out)}
 	s.says(t, `^network `)
 	return s
 }
@@ -87,7 +87,7 @@ func loamctl(t *testing.T) string {
 
 // says waits for a line of the server, and returns the last group of what it
 // matches.
-func (s *site) says(t *testing.T, pattern string) string {
+func (s *bootServer) says(t *testing.T, pattern string) string {
 	t.Helper()
 	p := regexp.MustCompile(pattern)
 	for s.server.Scan() {
@@ -146,7 +146,7 @@ func addresses(conn net.PacketConn) {
 func inventory(t *testing.T, text string) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, siteMAC+".yaml"), []byte(text), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, machineMAC+".yaml"), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -154,7 +154,7 @@ func inventory(t *testing.T, text string) string {
 
 // plugged is a machine on the network of s, with firmware that boots from it
 // first.
-func (s *site) plugged(t *testing.T, b build) *machine {
+func (s *bootServer) plugged(t *testing.T, b build) *machine {
 	t.Helper()
 	m := b.flash(t, b.file(".raw"))
 	m.config.Disk = ""
@@ -210,7 +210,7 @@ func TestNetboot(t *testing.T) {
 			}
 
 			b := open(t)
-			s := newSite(t, test.loss, "--boot", b.dir, "--machines",
+			s := newServer(t, test.loss, "--boot", b.dir, "--machines",
 				inventory(t,
 					machineYAML(b.manifest.Arch, "source: {credential: {name: loam.config}}\n")))
 
@@ -223,10 +223,10 @@ func TestNetboot(t *testing.T) {
 
 			n := m.on(t,
 				map[string]string{"loam.config": string(readFile(t, "../../examples/hello.yaml"))})
-			s.says(t, siteMAC+" +"+test.asked)
-			s.says(t, siteMAC+" +loads "+test.loaded+": [1-9]")
-			s.says(t, siteMAC+" +asks for its machine.yaml.*: "+siteMAC+".yaml$")
-			s.says(t, siteMAC+" +loads root by HTTP: [1-9]")
+			s.says(t, machineMAC+" +"+test.asked)
+			s.says(t, machineMAC+" +loads "+test.loaded+": [1-9]")
+			s.says(t, machineMAC+" +asks for its machine.yaml.*: "+machineMAC+".yaml$")
+			s.says(t, machineMAC+" +loads root by HTTP: [1-9]")
 			n.applied()
 		})
 	}
@@ -242,7 +242,7 @@ func TestNetbootInstalls(t *testing.T) {
 	}
 
 	b := open(t)
-	s := newSite(t, 0, "--boot", b.dir, "--machines",
+	s := newServer(t, 0, "--boot", b.dir, "--machines",
 		inventory(t, machineYAML(b.manifest.Arch, "source: {credential: {name: loam.config}}\n"+
 			"install: {disk: {onlyEmpty: true}}\n")))
 
@@ -258,9 +258,9 @@ func TestNetbootInstalls(t *testing.T) {
 	}
 
 	n := m.on(t, credentials)
-	s.says(t, siteMAC+" +loads disk.raw.zst by HTTP: [1-9]")
+	s.says(t, machineMAC+" +loads disk.raw.zst by HTTP: [1-9]")
 	undo := s.says(t,
-		siteMAC+" +is installed.*: boots from its disk from now on; "+
+		machineMAC+" +is installed.*: boots from its disk from now on; "+
 			"from the network again: rm (.*)$")
 
 	n.applied()
@@ -274,7 +274,7 @@ func TestNetbootInstalls(t *testing.T) {
 	n.off()
 
 	n = m.on(t, credentials) // QEMU has the firmware ask the network first
-	s.says(t, siteMAC+" +UEFI PXE asks what to boot: its disk, as it is installed$")
+	s.says(t, machineMAC+" +UEFI PXE asks what to boot: its disk, as it is installed$")
 	n.applied()
 	n.shell()
 	n.want("loam status -o json | grep -o '\"slot\": *\"[a-z]*\"' | tr -d ' '", `"slot":"a"`)
@@ -285,5 +285,5 @@ func TestNetbootInstalls(t *testing.T) {
 	}
 
 	m.on(t, credentials)
-	s.says(t, siteMAC+" +loads pxe.efi by TFTP: [1-9]")
+	s.says(t, machineMAC+" +loads pxe.efi by TFTP: [1-9]")
 }

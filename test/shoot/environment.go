@@ -8,9 +8,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Site is the environment of a test's nodes: a control plane and a registry of
-// the test instead of the ones in the documents.
-type Site struct {
+// Environment is what documents name outside of a test's nodes: a control plane
+// and a registry of the test instead of the ones in the documents.
+type Environment struct {
 	// Server is the URL of the API server as nodes reach it, and CA the
 	// certificate of the authority of all its certificates, PEM.
 	Server string
@@ -24,25 +24,25 @@ type Site struct {
 // upstreams are the registries of the images that Gardener names.
 var upstreams = []string{"europe-docker.pkg.dev", "registry.k8s.io"}
 
-// Original returns the osc.yaml of a reconcile document with the site's
+// Original returns the osc.yaml of a reconcile document with the environment's
 // addresses and authority in place of the landscape's; all else is as Gardener
 // rendered it.
-func (s Site) Original(d Document) ([]byte, error) {
-	return s.replace(d.OSC)
+func (e Environment) Original(d Document) ([]byte, error) {
+	return e.replace(d.OSC)
 }
 
-// Init returns a provision document, as [Site.Original] does.
-func (s Site) Init(d Document) ([]byte, error) {
-	return s.replace(d.Object)
+// Init returns a provision document, as [Environment.Original] does.
+func (e Environment) Init(d Document) ([]byte, error) {
+	return e.replace(d.Object)
 }
 
-// authorities are the files of documents that are the site's authority.
+// authorities are the files of documents that are the environment's authority.
 var authorities = map[string]bool{
 	"/var/lib/gardener-node-agent/cluster-ca.crt": true,
 	"/var/lib/kubelet/ca.crt":                     true,
 }
 
-func (s Site) replace(text []byte) ([]byte, error) {
+func (e Environment) replace(text []byte) ([]byte, error) {
 	var osc map[string]any
 	err := yaml.Unmarshal(text, &osc)
 	if err != nil {
@@ -62,9 +62,9 @@ func (s Site) replace(text []byte) ([]byte, error) {
 
 		switch {
 		case authorities[path]:
-			set(inline, s.CA)
+			set(inline, e.CA)
 		case strings.HasPrefix(path, "/var/lib/gardener-node-agent/config-"):
-			config, err := s.config(inline)
+			config, err := e.config(inline)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", path, err)
 			}
@@ -72,15 +72,15 @@ func (s Site) replace(text []byte) ([]byte, error) {
 		}
 	}
 
-	if s.Registry != "" {
-		s.mirror(spec)
+	if e.Registry != "" {
+		e.mirror(spec)
 	}
 
 	return yaml.Marshal(osc)
 }
 
-// config returns the node agent's configuration with the site's API server.
-func (s Site) config(inline map[string]any) (string, error) {
+// config returns the node agent's configuration with the environment's API server.
+func (e Environment) config(inline map[string]any) (string, error) {
 	text, err := base64.StdEncoding.DecodeString(inline["data"].(string))
 	if err != nil {
 		return "", err
@@ -92,15 +92,15 @@ func (s Site) config(inline map[string]any) (string, error) {
 		return "", err
 	}
 
-	config["apiServer"].(map[string]any)["server"] = s.Server
+	config["apiServer"].(map[string]any)["server"] = e.Server
 
 	text, err = yaml.Marshal(config)
 	return string(text), err
 }
 
-// mirror adds the site's registry as the mirror of the registries in the
+// mirror adds the environment's registry as the mirror of the registries in the
 // documents, as the extensions for registries do.
-func (s Site) mirror(spec map[string]any) {
+func (e Environment) mirror(spec map[string]any) {
 	containerd, ok := spec["criConfig"].(map[string]any)["containerd"].(map[string]any)
 	if !ok {
 		return // A machine's first document has no settings of containerd.
@@ -111,7 +111,7 @@ func (s Site) mirror(spec map[string]any) {
 		registries = append(registries, map[string]any{
 			"upstream": upstream,
 			"hosts": []any{map[string]any{
-				"url":          s.Registry,
+				"url":          e.Registry,
 				"capabilities": []any{"pull", "resolve"},
 			}},
 		})
