@@ -300,7 +300,7 @@ func (d target) seen() Disk {
 		Size:       d.size,
 		SectorSize: 512,
 		Serial:     "S1",
-		Content:    volume.Look(io.NewSectionReader(d, 0, d.size), d.size),
+		Content:    volume.ReadContent(io.NewSectionReader(d, 0, d.size), d.size),
 	})
 }
 

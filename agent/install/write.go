@@ -93,7 +93,7 @@ func unchanged(disk block.Handle, chosen Disk, w Claim) error {
 	}
 
 	now := chosen.Disk
-	now.Content = volume.Look(disk, chosen.Size)
+	now.Content = volume.ReadContent(disk, chosen.Size)
 	current := examine(disk, now)
 	switch {
 	case current.hasSystem(runtime.GOARCH):

@@ -54,7 +54,7 @@ func (n *node) state() (s boot.State, err error) {
 	return s, err
 }
 
-// examine reads what volume.Look does not need.
+// examine reads what volume.ReadContent does not need.
 func examine(d volume.Disk) stateDisk {
 	device, err := volume.OpenToLook(d.Device, false)
 	if err != nil {

@@ -35,26 +35,26 @@ func (n Node) Await(ctx context.Context, notify func(error)) error {
 	defer mounts.Close()
 
 	change := func(ctx context.Context) { events.Next(ctx, mounts.Poll()) }
-	return await(ctx, n.Use, change, notify)
+	return await(ctx, n.Mount, change, notify)
 }
 
 // await is Await with the ways to mount the volume and to wait for a change of
 // the disks or mounts.
 func await(
 	ctx context.Context,
-	use func(context.Context) (State, error),
+	mount func(context.Context) (State, error),
 	change func(context.Context),
 	notify func(error),
 ) error {
-	said := ""
+	notified := ""
 	for {
-		s, err := use(ctx)
+		s, err := mount(ctx)
 		if s.Device != "" || err == nil {
 			return err
 		}
 
-		if text := hint.Text(err); text != said {
-			said = text
+		if text := hint.Text(err); text != notified {
+			notified = text
 			notify(err)
 		}
 
@@ -93,9 +93,9 @@ func (m MountTable) Poll() unix.PollFd {
 	return unix.PollFd{Fd: int32(m.Fd()), Events: unix.POLLPRI}
 }
 
-// Look returns the state of a mounted volume that had size bytes before, and
+// Refresh returns the state of a mounted volume that had size bytes before, and
 // grows it if its disk has grown.
-func (n Node) Look(ctx context.Context, size int64) (State, error) {
+func (n Node) Refresh(ctx context.Context, size int64) (State, error) {
 	s, err := n.Mounted()
 	switch {
 	case err != nil:
@@ -114,10 +114,9 @@ func (n Node) Look(ctx context.Context, size int64) (State, error) {
 	return s, nil
 }
 
-// Waits returns what the volume waits for while it is not mounted: nil if it
-// waits for the process that mounts it, ErrNew if for the process that makes
-// it.
-func (n Node) Waits() error {
+// Pending returns what the volume waits for while it is not mounted: nil for the
+// process that mounts it, ErrNew for the process that makes it.
+func (n Node) Pending() error {
 	record, claimed, err := ReadRecord(n.Dir.Root().FS())
 	if err != nil || !claimed {
 		return err

@@ -67,14 +67,14 @@ func image(t *testing.T, fileSystem string, size int64, sector int) (*os.File, [
 	return file, data
 }
 
-// used is a disk that is empty, as far as Look goes, and full of old data.
+// used returns a disk that is empty for ReadContent, and full of old data.
 func used(t *testing.T, r *rand.Rand, size int64) *inMemory {
 	t.Helper()
 	disk := newSparse(size)
 	for range 300 {
 		disk.write(2*mib+r.Int64N(size-4*mib), noise(r, 4096))
 	}
-	if c := Look(disk, size); len(c.Evidence) > 0 {
+	if c := ReadContent(disk, size); len(c.Evidence) > 0 {
 		t.Fatalf("not empty: %v", c)
 	}
 	return disk
@@ -106,7 +106,7 @@ func TestACutLeavesADiskThatIsTakenAgain(t *testing.T) {
 							Device:     "/dev/sdb",
 							Size:       size,
 							SectorSize: 512,
-							Content:    Look(left, size),
+							Content:    ReadContent(left, size),
 						}}}, OfSize(size))
 						if err != nil {
 							t.Fatal(err)
@@ -120,7 +120,7 @@ func TestACutLeavesADiskThatIsTakenAgain(t *testing.T) {
 			if err := Format(target, file, data, 512); err != nil {
 				t.Fatal(err)
 			}
-			if got := Look(disk, size); got.FileSystem != fileSystem {
+			if got := ReadContent(disk, size); got.FileSystem != fileSystem {
 				t.Errorf("formatted: %v", got)
 			}
 			if len(states) != 3 {
@@ -162,7 +162,7 @@ func TestFsckOfADiskFullOfOldData(t *testing.T) {
 			}
 
 			judge.Run(t, test.fsck[0], append(test.fsck[1:], path)...)
-			if got := Look(disk, size); got.FileSystem != test.fileSystem {
+			if got := ReadContent(disk, size); got.FileSystem != test.fileSystem {
 				t.Errorf("formatted: %v", got)
 			}
 		})

@@ -108,7 +108,7 @@ func TestWhatRealToolsMakeIsFound(t *testing.T) {
 			}
 			defer file.Close()
 
-			got := Look(file, 600*mib)
+			got := ReadContent(file, 600*mib)
 			if !got.has(f.name) {
 				t.Errorf("found %v", got)
 			}
@@ -119,7 +119,7 @@ func TestWhatRealToolsMakeIsFound(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			t.Logf("%v; without its first MiB: %v", got, Look(file, 600*mib))
+			t.Logf("%v; without its first MiB: %v", got, ReadContent(file, 600*mib))
 		})
 	}
 }
@@ -191,7 +191,7 @@ func TestBlkidKnowsNothingThatWeDoNot(t *testing.T) {
 			}
 		}
 
-		if err := agrees(t, path, Look(file, d.disk.Size)); err != nil {
+		if err := agrees(t, path, ReadContent(file, d.disk.Size)); err != nil {
 			t.Errorf("%s: %v", d.kind, err)
 		}
 

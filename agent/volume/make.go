@@ -50,7 +50,7 @@ func (m Maker) Make(ctx context.Context, c Choice, fileSystem string, sectorSize
 			c.Device, size, c.Size), err)
 	}
 
-	if now := Look(disk, c.Size); len(now.Evidence) > 0 && !now.Unfinished {
+	if now := ReadContent(disk, c.Size); len(now.Evidence) > 0 && !now.Unfinished {
 		return fmt.Errorf("format %s: no longer empty: %v", c.Device, now)
 	}
 

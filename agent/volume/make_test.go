@@ -32,7 +32,7 @@ func TestMake(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	got := Look(disk, size)
+	got := ReadContent(disk, size)
 	if got.FileSystem != "ext4" || got.Used != size {
 		t.Errorf("made %+v", got)
 	}

@@ -82,8 +82,8 @@ func (n Node) Ensure(ctx context.Context) (State, error) {
 // had before.
 var ErrNew = errors.New("the data volume is not made yet")
 
-// Use mounts the data volume that the node has had before. It makes none.
-func (n Node) Use(ctx context.Context) (State, error) {
+// Mount mounts the data volume that the node has had before. It makes none.
+func (n Node) Mount(ctx context.Context) (State, error) {
 	return n.ensure(ctx, func(context.Context, Record, Facts, Choice) error { return ErrNew })
 }
 
@@ -131,7 +131,7 @@ func (n Node) ensure(
 		}
 	}
 
-	if err := n.mount(ctx, facts, choice, Mountpoint); err != nil {
+	if err := n.mountAt(ctx, facts, choice, Mountpoint); err != nil {
 		return State{}, err
 	}
 
@@ -185,7 +185,7 @@ func (n Node) migrateKubelet(ctx context.Context, f Facts, c Choice) error {
 
 	// A process that was killed may have left its mount.
 	_ = n.System.Unmount(filepath.Join(n.Path, scratch))
-	if err := n.mount(ctx, f, c, scratch); err != nil {
+	if err := n.mountAt(ctx, f, c, scratch); err != nil {
 		return err
 	}
 
@@ -209,9 +209,9 @@ func (n Node) migrateKubelet(ctx context.Context, f Facts, c Choice) error {
 	return n.System.Empty(from) // The volume would hide it.
 }
 
-// mount checks the file system and mounts the volume at dir. A volume that
+// mountAt checks the file system and mounts the volume at dir. A volume that
 // Gardener made may have no project quota.
-func (n Node) mount(ctx context.Context, f Facts, c Choice, dir string) error {
+func (n Node) mountAt(ctx context.Context, f Facts, c Choice, dir string) error {
 	if err := n.Dir.MkdirAll(dir[1:]); err != nil {
 		return err
 	}

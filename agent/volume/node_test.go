@@ -172,8 +172,8 @@ type bytesAt struct {
 	data []byte
 }
 
-// superblock returns the bytes that make Look report a complete ext4 volume with
-// that size.
+// superblock returns the bytes that make ReadContent report a complete ext4
+// volume with that size.
 func superblock(size int64) []bytesAt {
 	b := make([]byte, 1024)
 	put := func(at int, n uint64, width int) {
@@ -245,7 +245,7 @@ func TestADataVolumeIsMadeOnceAndThenMounted(t *testing.T) {
 	p.write("proc/self/mountinfo", "23 1 8:3 / /var rw - ext4 /dev/sda3 rw\n")
 	p.did = nil
 	p.mounted = map[string]bool{}
-	if s, err := p.node().Use(t.Context()); err != nil || s.Device != "/dev/sdc" ||
+	if s, err := p.node().Mount(t.Context()); err != nil || s.Device != "/dev/sdc" ||
 		!slices.Equal(p.did, want[6:]) {
 		t.Errorf("after a restart: %+v, %v, %q", s, err, p.did)
 	}
@@ -255,7 +255,7 @@ func TestOnlyTheAgentMakesAVolume(t *testing.T) {
 	p := newFakeNode(t)
 	p.add("sdb", 50*gib)
 	p.claims(Record{Claim: OfSize(50 * gib), FileSystem: "ext4"})
-	if _, err := p.node().Use(t.Context()); !errors.Is(err, ErrNew) || len(p.did) > 0 {
+	if _, err := p.node().Mount(t.Context()); !errors.Is(err, ErrNew) || len(p.did) > 0 {
 		t.Errorf("%v, did %q", err, p.did)
 	}
 
@@ -343,7 +343,7 @@ func TestAVolumeThatComesBackWithMoreRoom(t *testing.T) {
 	p.fails["e2fsck -p /dev/sdb"] = broken(1) // It has repaired something.
 	p.fails["mount /dev/sdb /var/lib/kubelet ext4 prjquota"] = unix.EINVAL
 	p.fails["resize2fs /dev/sdb"] = broken(1)
-	s, err := p.node().Use(t.Context())
+	s, err := p.node().Mount(t.Context())
 	want := []string{
 		"e2fsck -p /dev/sdb", "mount /dev/sdb /var/lib/kubelet ext4 prjquota",
 		"mount /dev/sdb /var/lib/kubelet ext4", "resize2fs /dev/sdb",
@@ -353,18 +353,18 @@ func TestAVolumeThatComesBackWithMoreRoom(t *testing.T) {
 	}
 
 	delete(p.fails, "resize2fs /dev/sdb")
-	if s, err := p.node().Look(t.Context(), 50*gib); err != nil || len(s.Warnings) != 0 ||
+	if s, err := p.node().Refresh(t.Context(), 50*gib); err != nil || len(s.Warnings) != 0 ||
 		p.did[len(p.did)-1] != "resize2fs /dev/sdb" {
 		t.Errorf("later: %+v, %v, did %q", s, err, p.did)
 	}
 
-	if s, err := p.node().Look(t.Context(), 80*gib); err != nil || s.Size != 80*gib ||
+	if s, err := p.node().Refresh(t.Context(), 80*gib); err != nil || s.Size != 80*gib ||
 		len(p.did) != 5 {
 		t.Errorf("of the same size: %+v, %v, did %q", s, err, p.did)
 	}
 
 	p.remove("sdb")
-	if s, err := p.node().Look(t.Context(), 80*gib); err == nil || !strings.Contains(err.Error(),
+	if s, err := p.node().Refresh(t.Context(), 80*gib); err == nil || !strings.Contains(err.Error(),
 		"the disk of the data volume, /dev/sdb, is gone") || s.Size != 0 {
 		t.Errorf("unplugged: %+v, %v", s, err)
 	}

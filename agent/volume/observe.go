@@ -197,7 +197,7 @@ func (m Machine) look(node string, size int64) (c Content, busy bool) {
 	}
 	defer f.Close()
 
-	return Look(f, size), busy
+	return ReadContent(f, size), busy
 }
 
 // Serial returns the serial number of the disk that sysfs calls name, "" if it

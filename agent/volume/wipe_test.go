@@ -84,7 +84,7 @@ func (s *tally) add(w scenario, got Choice, err error) {
 // promise.
 const generated = 10_000
 
-func right(s *inMemory) Content { return Look(s, s.size) }
+func right(s *inMemory) Content { return ReadContent(s, s.size) }
 
 func TestNoDiskIsWipedByMistake(t *testing.T) {
 	got := try(t, generated, code{right, Decide})
@@ -130,7 +130,7 @@ func (l lenient) ReadAt(p []byte, off int64) (int, error) {
 func TestSeededBugsWipeDisks(t *testing.T) {
 	hide := func(hidden func(s *inMemory, off, n int64) bool) func(*inMemory) Content {
 		return func(s *inMemory) Content {
-			return Look(masked{s, func(off, n int64) bool { return hidden(s, off, n) }}, s.size)
+			return ReadContent(masked{s, func(off, n int64) bool { return hidden(s, off, n) }}, s.size)
 		}
 	}
 
@@ -175,7 +175,7 @@ func TestSeededBugsWipeDisks(t *testing.T) {
 		}), Decide}, wipes},
 		{
 			"takes an unreadable disk for an empty one",
-			code{func(s *inMemory) Content { return Look(lenient{s}, s.size) }, Decide},
+			code{func(s *inMemory) Content { return ReadContent(lenient{s}, s.size) }, Decide},
 			wipes,
 		},
 		{"believes names only", code{func(s *inMemory) Content {

@@ -234,7 +234,7 @@ func (m *Manager) observe(ctx context.Context) error {
 	defer m.mu.Unlock()
 
 	if m.last.Size > 0 {
-		state, err := m.Look(ctx, m.last.Size)
+		state, err := m.Refresh(ctx, m.last.Size)
 		if state.Device != m.last.Device || state.Size != m.last.Size || err != nil {
 			m.publish(state, err)
 		}
@@ -252,19 +252,19 @@ func (m *Manager) observe(ctx context.Context) error {
 		return nil
 	}
 
-	waits := m.Waits()
+	pending := m.Pending()
 	missing := m.failed == nil || errors.Is(m.failed, volume.ErrNone) || errors.Is(m.failed, volume.ErrInUse)
-	if waits == nil || !missing {
+	if pending == nil || !missing {
 		return nil
 	}
-	if errors.Is(waits, volume.ErrNew) {
+	if errors.Is(pending, volume.ErrNew) {
 		if !m.InUse(ctx) {
 			return ErrAvailable
 		}
-		waits = volume.ErrInUse
+		pending = volume.ErrInUse
 	}
-	if m.failed == nil || waits.Error() != m.failed.Error() {
-		m.publish(volume.State{}, waits)
+	if m.failed == nil || pending.Error() != m.failed.Error() {
+		m.publish(volume.State{}, pending)
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ func TestEverySignatureIsFoundAtItsPlace(t *testing.T) {
 			}
 
 			n++
-			got := Look(disk, size)
+			got := ReadContent(disk, size)
 			named := func(e Evidence) bool {
 				return slices.Contains(related(f.name), e.Name) && e.Offset == f.at(size)
 			}
@@ -199,8 +199,8 @@ func TestLook(t *testing.T) {
 				disk.write(p.rel, p.data)
 			}
 
-			if diff := cmp.Diff(test.want, Look(disk, size)); diff != "" {
-				t.Errorf("Look (-want +got):\n%s", diff)
+			if diff := cmp.Diff(test.want, ReadContent(disk, size)); diff != "" {
+				t.Errorf("ReadContent (-want +got):\n%s", diff)
 			}
 			if disk.outside > 0 {
 				t.Errorf("%d reads beyond the disk", disk.outside)
@@ -209,15 +209,15 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// TestOddSizes: no size makes Look read beyond the disk, or call it empty if it
-// has no bytes.
+// TestOddSizes: no size makes ReadContent read beyond the disk, or call a disk
+// without bytes empty.
 func TestOddSizes(t *testing.T) {
 	for _, size := range []int64{
 		-1, 0, 1, 2, 511, 512, 4095, 4096, 65536, mib - 1, mib, mib + 1, 2*mib - 1, 2 * mib,
 		4*mib + 12345, 1<<62 + 511,
 	} {
 		disk := newSparse(size)
-		if got := Look(disk, size); (len(got.Evidence) == 0) != (size > 0) || disk.outside > 0 {
+		if got := ReadContent(disk, size); (len(got.Evidence) == 0) != (size > 0) || disk.outside > 0 {
 			t.Errorf("%d bytes: %v, %d reads beyond", size, got, disk.outside)
 		}
 	}
@@ -227,7 +227,7 @@ func TestOddSizes(t *testing.T) {
 // are tried.
 func TestADyingDiskIsNotReadForHours(t *testing.T) {
 	reads := 0
-	got := Look(readerAt(func([]byte, int64) (int, error) { reads++; return 0, errBroken }),
+	got := ReadContent(readerAt(func([]byte, int64) (int, error) { reads++; return 0, errBroken }),
 		100*gib)
 	if reads > maxFailed || !got.has(Unreadable) {
 		t.Errorf("%d reads: %v", reads, got)
@@ -246,7 +246,7 @@ func FuzzLook(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte, at uint32, sectors uint16) {
 		disk := newSparse(int64(sectors) * 512)
 		disk.write(int64(at), data)
-		c := Look(disk, disk.size)
+		c := ReadContent(disk, disk.size)
 		if disk.outside > 0 {
 			t.Errorf("%d reads beyond the disk", disk.outside)
 		}
@@ -264,7 +264,7 @@ func FuzzLook(f *testing.F) {
 func BenchmarkLook(b *testing.B) {
 	disk := newSparse(500 * gib)
 	for b.Loop() {
-		Look(disk, disk.size)
+		ReadContent(disk, disk.size)
 	}
 }
 
@@ -281,7 +281,7 @@ func noise(r *rand.Rand, n int) []byte {
 func TestAStatePartitionBeforeItsFirstStartIsNamed(t *testing.T) {
 	disk := newSparse(gib)
 	disk.write(0, []byte(ext4.FormatMark))
-	part := Part{Content: Look(disk, gib)}
+	part := Part{Content: ReadContent(disk, gib)}
 	if have := part.Summary(); have != "state partition, not formatted yet" {
 		t.Errorf("%q", have)
 	}
@@ -295,7 +295,7 @@ func TestAFATFileSystemIsNotBitLocker(t *testing.T) {
 	disk := newSparse(gib)
 	disk.write(0, []byte("\xeb\x58\x90MSWIN4.1"))
 	disk.write(mib, []byte("\xeb\x58\x90MSWIN4.1"))
-	c := Look(disk, gib)
+	c := ReadContent(disk, gib)
 	if c.has("BitLocker") || !c.has("vfat") {
 		t.Errorf("%v, want vfat", c)
 	}
