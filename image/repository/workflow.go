@@ -31,7 +31,7 @@ func (u *updater) roots(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := saneRoot(data); err != nil {
+		if err := checkRoot(data); err != nil {
 			return translate(file, err)
 		}
 		if _, err := u.set.UpdateRoot(data); err != nil {
@@ -52,7 +52,7 @@ func (u *updater) timestamp(ctx context.Context) error {
 
 	// What was kept is only compared with. That it expired, or was signed by
 	// earlier keys, is no error.
-	if saneTimestamp(u.kept.Timestamp) == nil {
+	if checkTimestamp(u.kept.Timestamp) == nil {
 		_, _ = u.set.UpdateTimestamp(u.kept.Timestamp)
 	}
 
@@ -60,7 +60,7 @@ func (u *updater) timestamp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := saneTimestamp(data); err != nil {
+	if err := checkTimestamp(data); err != nil {
 		return translate(file, err)
 	}
 
@@ -86,7 +86,7 @@ func (u *updater) snapshot(ctx context.Context) error {
 	want := u.set.Timestamp.Signed.Meta["snapshot.json"]
 	file := fmt.Sprintf("%d.snapshot.json", want.Version)
 
-	if saneSnapshot(u.kept.Snapshot) == nil {
+	if checkSnapshot(u.kept.Snapshot) == nil {
 		_, err := u.set.UpdateSnapshot(u.kept.Snapshot, true)
 		if err == nil && want.VerifyLengthHashes(u.kept.Snapshot) == nil {
 			return nil
@@ -100,7 +100,7 @@ func (u *updater) snapshot(ctx context.Context) error {
 	if err := want.VerifyLengthHashes(data); err != nil {
 		return translate(file, err)
 	}
-	if err := saneSnapshot(data); err != nil {
+	if err := checkSnapshot(data); err != nil {
 		return translate(file, err)
 	}
 
@@ -130,7 +130,7 @@ func (u *updater) targets(ctx context.Context) error {
 		}
 	}
 
-	if err := saneTargets(data); err != nil {
+	if err := checkTargets(data); err != nil {
 		return translate(file, err)
 	}
 	if _, err := u.set.UpdateTargets(data); err != nil {

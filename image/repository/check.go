@@ -11,25 +11,24 @@ import (
 	"github.com/theupdateframework/go-tuf/v2/metadata/trustedmetadata"
 )
 
-// open trusts root. It checks before go-tuf uses them the things that go-tuf
-// takes for granted and would stumble over.
+// open trusts root. It first checks what go-tuf takes for granted.
 func open(root []byte) (*trustedmetadata.TrustedMetadata, error) {
-	if err := saneRoot(root); err != nil {
+	if err := checkRoot(root); err != nil {
 		return nil, err
 	}
 	return trustedmetadata.New(root)
 }
 
-// saneRoot: a root of this repository has all four roles, ed25519 keys only,
+// checkRoot returns an error unless a root has all four roles, ed25519 keys only
 // and consistent snapshots.
-func saneRoot(text []byte) error {
+func checkRoot(text []byte) error {
 	m, err := metadata.Root().FromBytes(text)
 	if err != nil {
 		return err
 	}
 
 	s := m.Signed
-	if err := saneHead(s.SpecVersion, s.Version); err != nil {
+	if err := checkHead(s.SpecVersion, s.Version); err != nil {
 		return err
 	}
 	if !s.ConsistentSnapshot {
@@ -54,7 +53,7 @@ func saneRoot(text []byte) error {
 		}
 		for _, id := range role.KeyIDs {
 			if s.Keys[id] == nil {
-				return fmt.Errorf("role %s: key %.80q is not there", name, id)
+				return fmt.Errorf("role %s: key %.80q is missing", name, id)
 			}
 		}
 	}
@@ -62,42 +61,42 @@ func saneRoot(text []byte) error {
 	return nil
 }
 
-// saneTimestamp: it names the snapshot, with length and digest, so that no more
-// is read and parsed than was signed.
-func saneTimestamp(text []byte) error {
+// checkTimestamp returns an error unless a timestamp names the snapshot with its
+// length and digest, so that no more is read and parsed than was signed.
+func checkTimestamp(text []byte) error {
 	m, err := metadata.Timestamp().FromBytes(text)
 	if err != nil {
 		return err
 	}
-	if err := saneHead(m.Signed.SpecVersion, m.Signed.Version); err != nil {
+	if err := checkHead(m.Signed.SpecVersion, m.Signed.Version); err != nil {
 		return err
 	}
-	return saneMeta(m.Signed.Meta, metadata.SNAPSHOT, maxSnapshot)
+	return checkMeta(m.Signed.Meta, metadata.SNAPSHOT, maxSnapshot)
 }
 
-// saneSnapshot likewise names the targets. text has the digest that a signed
-// timestamp gives it.
-func saneSnapshot(text []byte) error {
+// checkSnapshot returns an error unless a snapshot names the targets with their
+// length and digest. text has the digest that a signed timestamp gives it.
+func checkSnapshot(text []byte) error {
 	m, err := metadata.Snapshot().FromBytes(text)
 	if err != nil {
 		return err
 	}
-	if err := saneHead(m.Signed.SpecVersion, m.Signed.Version); err != nil {
+	if err := checkHead(m.Signed.SpecVersion, m.Signed.Version); err != nil {
 		return err
 	}
 
 	for name, file := range m.Signed.Meta {
 		if file == nil {
-			return fmt.Errorf("meta %.80q: nothing", name)
+			return fmt.Errorf("meta %.80q: null", name)
 		}
 	}
 
-	return saneMeta(m.Signed.Meta, metadata.TARGETS, maxTargets)
+	return checkMeta(m.Signed.Meta, metadata.TARGETS, maxTargets)
 }
 
-// saneTargets: no target is nothing. text has the digest that a signed snapshot
-// gives it.
-func saneTargets(text []byte) error {
+// checkTargets returns an error if a target is null. text has the digest that a
+// signed snapshot gives it.
+func checkTargets(text []byte) error {
 	var m struct {
 		Signed struct {
 			SpecVersion string `json:"spec_version"`
@@ -111,21 +110,21 @@ func saneTargets(text []byte) error {
 
 	for path, file := range m.Signed.Targets {
 		if string(file) == "null" {
-			return fmt.Errorf("targets %.80q: nothing", path)
+			return fmt.Errorf("targets %.80q: null", path)
 		}
 	}
 
-	return saneHead(m.Signed.SpecVersion, m.Signed.Version)
+	return checkHead(m.Signed.SpecVersion, m.Signed.Version)
 }
 
-func saneHead(spec string, version int64) error {
+func checkHead(spec string, version int64) error {
 	if !strings.HasPrefix(spec, "1.") || version < 1 {
 		return fmt.Errorf("spec_version %.20q, version %d: want 1.x, and 1 or more", spec, version)
 	}
 	return nil
 }
 
-func saneMeta(meta map[string]*metadata.MetaFiles, role string, limit int64) error {
+func checkMeta(meta map[string]*metadata.MetaFiles, role string, limit int64) error {
 	m := meta[role+".json"]
 	if m == nil || m.Version < 1 || m.Length < 1 || m.Length > limit ||
 		len(m.Hashes["sha256"]) != 32 {
