@@ -21,7 +21,7 @@ type Releases struct {
 	// that is trusted first.
 	Ref  string
 	Root []byte
-	Keep repository.Keeper
+	Keep repository.Records
 
 	// Built is a time after the running system was built.
 	Built time.Time

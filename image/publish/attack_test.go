@@ -47,7 +47,7 @@ func TestWithoutNewsNothingIsWritten(t *testing.T) {
 	f := newFixture(t)
 	f.publish("0.2.0")
 	f.updated()
-	count := &counting{Keeper: f.node}
+	count := &counting{Records: f.node}
 	check := func(want int) {
 		t.Helper()
 		count.writes = 0
@@ -65,13 +65,13 @@ func TestWithoutNewsNothingIsWritten(t *testing.T) {
 }
 
 type counting struct {
-	repository.Keeper
+	repository.Records
 	writes int
 }
 
 func (c *counting) Write(name string, data []byte) error {
 	c.writes++
-	return c.Keeper.Write(name, data)
+	return c.Records.Write(name, data)
 }
 
 // The tests of what a node reads are here, not in image/repository: it takes a

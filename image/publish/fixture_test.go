@@ -27,7 +27,7 @@ type fixture struct {
 	now  time.Time
 }
 
-// memory is a Keeper.
+// memory implements [repository.Records].
 type memory map[string][]byte
 
 func (m memory) Read(name string) ([]byte, error) {

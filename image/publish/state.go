@@ -87,7 +87,7 @@ func targets(news repository.News) map[string]*metadata.TargetFiles {
 	return news.Metadata.Targets[metadata.TARGETS].Signed.Targets
 }
 
-// nowhere implements [repository.Keeper]. It keeps nothing.
+// nowhere implements [repository.Records]. It records nothing.
 type nowhere struct{}
 
 func (nowhere) Read(string) ([]byte, error) { return nil, fs.ErrNotExist }

@@ -11,14 +11,14 @@ import (
 	"slices"
 )
 
-// Keeper keeps what the node has seen. Write is durable and all or nothing;
-// Read of what was never written is fs.ErrNotExist.
-type Keeper interface {
+// Records have the metadata that a client has verified. Write is durable, and
+// all or nothing. Read returns fs.ErrNotExist for a name that was never written.
+type Records interface {
 	Read(name string) ([]byte, error)
 	Write(name string, data []byte) error
 }
 
-// TrustedName is the one name that Update gives to a Keeper.
+// TrustedName is the one name that Update gives to [Records].
 const TrustedName = "trusted.json"
 
 // Trusted is the newest metadata that were verified, as they were signed. Their
@@ -34,10 +34,10 @@ type Trusted struct {
 	Targets   []byte   `json:"targets,omitempty"`
 }
 
-// Load reads what k keeps. A damaged file counts as absent: a node that can
+// Load reads the metadata from s. A damaged file counts as absent: a node that can
 // never update again is worse than a node that forgot what it saw.
-func Load(k Keeper) (Trusted, error) {
-	text, err := k.Read(TrustedName)
+func Load(s Records) (Trusted, error) {
+	text, err := s.Read(TrustedName)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Trusted{}, nil
 	}
@@ -54,11 +54,11 @@ func Load(k Keeper) (Trusted, error) {
 	return t, nil
 }
 
-// Save has k keep t.
-func (t Trusted) Save(k Keeper) error {
+// Save writes t to s.
+func (t Trusted) Save(s Records) error {
 	text, err := json.Marshal(t)
 	if err == nil {
-		err = k.Write(TrustedName, append(text, '\n'))
+		err = s.Write(TrustedName, append(text, '\n'))
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNotKept, err)

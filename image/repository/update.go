@@ -14,7 +14,7 @@ import (
 // to 5.6), and returns its releases, newest first. root is the root.json of the
 // node's configuration. k stores verified metadata, each file before the
 // request for the next; an unchanged file is not written.
-func Update(ctx context.Context, s Store, k Keeper, root []byte, c Clock) (News, error) {
+func Update(ctx context.Context, s Store, k Records, root []byte, c Clock) (News, error) {
 	u, err := update(ctx, s, k, root, c)
 	if err != nil {
 		return News{}, err
@@ -55,18 +55,18 @@ type News struct {
 	Metadata *trustedmetadata.TrustedMetadata
 }
 
-func update(ctx context.Context, s Store, k Keeper, root []byte, c Clock) (*updater, error) {
+func update(ctx context.Context, s Store, k Records, root []byte, c Clock) (*updater, error) {
 	kept, err := Load(k)
 	if err != nil {
 		return nil, err
 	}
 
 	u := &updater{
-		store:  s,
-		keeper: k,
-		clock:  c,
-		saved:  kept,
-		kept:   kept.begin(root),
+		store:   s,
+		records: k,
+		clock:   c,
+		saved:   kept,
+		kept:    kept.begin(root),
 	}
 
 	u.set, err = open(u.kept.Root)
@@ -88,10 +88,10 @@ func update(ctx context.Context, s Store, k Keeper, root []byte, c Clock) (*upda
 
 // updater is the state of [Update].
 type updater struct {
-	store  Store
-	keeper Keeper
-	clock  Clock
-	// saved is what the keeper has, kept what it should have.
+	store   Store
+	records Records
+	clock   Clock
+	// saved is what the records have, kept what it should have.
 	saved, kept Trusted
 	set         *trustedmetadata.TrustedMetadata
 }
@@ -102,7 +102,7 @@ func (u *updater) save() error {
 		return nil
 	}
 	u.saved = u.kept
-	return u.kept.Save(u.keeper)
+	return u.kept.Save(u.records)
 }
 
 func (u *updater) get(ctx context.Context, file string, limit int64) ([]byte, error) {

@@ -21,7 +21,7 @@ import (
 	"github.com/loam-os/loam/test/updates"
 )
 
-// node is a Keeper, and what a node does with a repository.
+// node implements [repository.Records], with what a node does with a repository.
 type node map[string][]byte
 
 func (n node) Read(name string) ([]byte, error) {

@@ -19,7 +19,7 @@ import (
 // are valid systems, and it starts one of them; if what is on trial never comes
 // up, what has been well does within the tries.
 func (p fixture) survives(disk firmware.Disk, files map[string][]byte) error {
-	j, err := upgrade.ReadJournal(keeper(files))
+	j, err := upgrade.ReadJournal(recordedFiles(files))
 	if err != nil {
 		return err
 	}

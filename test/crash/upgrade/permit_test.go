@@ -163,7 +163,7 @@ func TestADowngradeTakesAPermit(t *testing.T) {
 // is.
 func TestAStatePartitionThatIsFullIsNoNetwork(t *testing.T) {
 	s, _ := serviceOf(t)
-	s.Releases.Keep = keeper{}
+	s.Releases.Keep = recordedFiles{}
 	_, err := ask(t, s, upgrade.Request{Plan: true})
 	if !errors.Is(err, repository.ErrNotKept) || errors.Is(err, fill.ErrUnreachable) {
 		t.Errorf("error %v", err)

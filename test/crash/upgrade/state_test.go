@@ -45,7 +45,7 @@ func summed(name string, data []byte) uint64 {
 
 // summedFile leaves the kernel's id of a boot out.
 func summedFile(name string, data []byte) uint64 {
-	j, err := upgrade.ReadJournal(keeper{journalFile: data})
+	j, err := upgrade.ReadJournal(recordedFiles{journalFile: data})
 	if name == journalFile && err == nil && j != nil {
 		j.Boot = ""
 		data = fmt.Appendf(nil, "%+v %+v", *j, j.Drill)
@@ -64,12 +64,12 @@ func (m crashState) flat() crashState {
 	return m
 }
 
-// keeper reads files.
-type keeper map[string][]byte
+// recordedFiles reads files.
+type recordedFiles map[string][]byte
 
-func (k keeper) Read(name string) ([]byte, error) { return (&recorder{files: k}).Read(name) }
-func (keeper) Write(string, []byte) error         { return errors.New("read only") }
-func (keeper) Remove(string) error                { return errors.New("read only") }
+func (k recordedFiles) Read(name string) ([]byte, error) { return (&recorder{files: k}).Read(name) }
+func (recordedFiles) Write(string, []byte) error         { return errors.New("read only") }
+func (recordedFiles) Remove(string) error                { return errors.New("read only") }
 
 // stretch is what was made durable from a crash state on.
 type stretch struct {
