@@ -28,7 +28,7 @@ func (u *Upgrader) do(ctx context.Context, v View, op Op, from fill.Sources) err
 		if err := u.resetMissed(v.Journal); err != nil {
 			return err
 		}
-		return bootdir.Relink(u.esp.FS, op.File, op.To)
+		return bootdir.AddName(u.esp.FS, op.File, op.To)
 	case Rename:
 		if err := u.drills().rename(v.Journal, op.To); err != nil {
 			return err

@@ -35,11 +35,11 @@ func Link(esp *fat.FS, name string, c fat.Chain, size int64) error {
 	return esp.LinkLast(bootentry.Dir, name, c, size)
 }
 
-// Relink gives the content of an entry a second name, when its long name is
+// AddName gives the content of an entry a second name, when its long name is
 // incomplete, so that the entry can be removed. Both share their clusters until
 // one is removed.
-func Relink(esp *fat.FS, from, to string) error {
-	return esp.RelinkLast(bootentry.Dir, from, to)
+func AddName(esp *fat.FS, from, to string) error {
+	return esp.AddNameLast(bootentry.Dir, from, to)
 }
 
 // Room returns how many entries Link can add, one after the other, if none is

@@ -15,19 +15,19 @@ func (f *FS) LinkLast(dir, name string, c Chain, size int64) error {
 	})
 }
 
-// RelinkLast gives the content of an entry a second name, at the place of
+// AddNameLast gives the content of an entry a second name, at the place of
 // LinkLast. Both share their clusters until one is removed.
-func (f *FS) RelinkLast(dir, from, to string) error {
+func (f *FS) AddNameLast(dir, from, to string) error {
 	d, err := f.directory(dir)
 	if err == nil {
 		e, ok := d.find(from)
 		if !ok {
-			return fmt.Errorf("relink: %w", notExist(join(dir, from)))
+			return fmt.Errorf("add a name: %w", notExist(join(dir, from)))
 		}
 		err = f.linkLast(d, to, e.first, e.Size)
 	}
 	if err != nil {
-		return fmt.Errorf("relink /%s/%s as %s: %w", dir, from, to, err)
+		return fmt.Errorf("link /%s/%s as %s: %w", dir, from, to, err)
 	}
 	return nil
 }

@@ -151,7 +151,7 @@ func TestWhatTheLoaderMakesOf(t *testing.T) {
 		return func(t *testing.T, r *Recorder) {
 			retry(two, name)(t, r)
 			edit(t, r, func(f *fat.FS) error {
-				return bootdir.Relink(f, then[0], then[1])
+				return bootdir.AddName(f, then[0], then[1])
 			})
 		}
 	}
