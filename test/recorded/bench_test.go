@@ -75,12 +75,12 @@ func (s size) content(i int, text string) string {
 }
 
 // annotations sends each value of the Node's annotation, and when it was seen.
-func (w *world) annotations(ctx context.Context) <-chan annotation {
+func (w *fixture) annotations(ctx context.Context) <-chan annotation {
 	return w.annotationsOf(ctx, "node-1")
 }
 
 // annotationsOf is annotations of a Node with another name.
-func (w *world) annotationsOf(ctx context.Context, node string) <-chan annotation {
+func (w *fixture) annotationsOf(ctx context.Context, node string) <-chan annotation {
 	seen := make(chan annotation, 64)
 	go func() {
 		_ = w.Watch(ctx, nodes+"?watch=1&fieldSelector=metadata.name="+node, func(line []byte) {
@@ -159,7 +159,7 @@ const credentialsDir = "var/lib/gardener-node-agent/credentials"
 // BenchmarkReaction is from the answer to the PUT of the Secret to the Node's
 // annotation, with 5 ms for each job of systemd.
 func BenchmarkReaction(b *testing.B) {
-	w := newWorld(b, cluster.Options{Controllers: true})
+	w := newFixture(b, cluster.Options{Controllers: true})
 	w.addNode()
 	whole := b // Nodes outlive the parts they are made in.
 	ctx, cancel := context.WithCancel(context.Background())

@@ -69,7 +69,7 @@ func (n *needy) missing() []string {
 }
 
 // needs has the units of the node need a file of it.
-func (w *world) needs(name string) *needy {
+func (w *fixture) needs(name string) *needy {
 	units := &needy{Systemd: w.systemd}
 	w.adjust = func(n *Node) {
 		units.file = filepath.Join(n.Dir, name)
@@ -83,7 +83,7 @@ func (w *world) needs(name string) *needy {
 // start without the token that the same configuration has synced.
 func TestATokenIsThereBeforeTheUnitThatNeedsIt(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, cluster.Options{Controllers: true})
+	w := newFixture(t, cluster.Options{Controllers: true})
 	w.put("token", map[string]string{"token": "first"})
 	units := w.needs(carriedToken)
 
@@ -121,7 +121,7 @@ func TestATokenIsThereBeforeTheUnitThatNeedsIt(t *testing.T) {
 
 func TestTheKubernetesVersionFollowsTheConfiguration(t *testing.T) {
 	t.Parallel()
-	w := joinedWorld(t, carrying("one", "1.36.4", carriedToken))
+	w := joinedFixture(t, carrying("one", "1.36.4", carriedToken))
 	const label = "worker.gardener.cloud/kubernetes-version"
 	w.labelled(label, "1.36.4")
 	w.becomes(carrying("two", "1.36.5", carriedToken))
@@ -134,7 +134,7 @@ func TestTheKubernetesVersionFollowsTheConfiguration(t *testing.T) {
 // control plane from files of the configuration into syncs.
 func TestATokenOutlivesTheFileThatWasThereBefore(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, cluster.Options{Controllers: true})
+	w := newFixture(t, cluster.Options{Controllers: true})
 	w.put("token", map[string]string{"token": "first"})
 	units := w.needs(carriedToken)
 	const file = "  - path: /" + carriedToken + "\n    content: {inline: {data: %s}}\n"
@@ -185,7 +185,7 @@ func TestATokenOutlivesTheFileThatWasThereBefore(t *testing.T) {
 
 func TestATokenThatIsNotThereYet(t *testing.T) {
 	t.Parallel()
-	w := joinedWorld(t, osc("one"))
+	w := joinedFixture(t, osc("one"))
 	w.becomes(carrying("two", "1.36.4", carriedToken)) // It is reported, and the node continues.
 	w.tells("TokenSync",
 		"Warning sync the token of Secret token to /"+carriedToken+": no such Secret")

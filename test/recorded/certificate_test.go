@@ -13,7 +13,7 @@ import (
 
 func TestACertificateThatExpiredIsReplacedByTheToken(t *testing.T) {
 	t.Parallel()
-	w := joinedWorld(t, osc("one"))
+	w := joinedFixture(t, osc("one"))
 	w.stop()
 	w.ahead.Store(int64(60 * 24 * time.Hour))
 	w.startAgain()
@@ -48,7 +48,7 @@ func TestACertificateThatExpiredIsReplacedByTheToken(t *testing.T) {
 
 func TestACertificateIsRenewedInTime(t *testing.T) {
 	t.Parallel()
-	w := joinedWorld(t, osc("one"))
+	w := joinedFixture(t, osc("one"))
 	w.stop()
 	w.ahead.Store(int64(27 * 24 * time.Hour))
 	renewed := w.renews()
@@ -59,7 +59,7 @@ func TestACertificateIsRenewedInTime(t *testing.T) {
 }
 
 // renews looks at the node's certificate; what it returns waits for another.
-func (w *world) renews() (renewed func()) {
+func (w *fixture) renews() (renewed func()) {
 	w.Helper()
 	name := filepath.Join(w.node.Dir, credentialsDir, "kubeconfig")
 	before, err := os.ReadFile(name)

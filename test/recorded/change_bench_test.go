@@ -67,7 +67,7 @@ const steadyLong = 10 * time.Second
 // processes of their own: how long it takes from the answer to the PUT to the
 // Node's annotation, and what the agent uses for it.
 func BenchmarkChange(b *testing.B) {
-	w := newWorld(b, cluster.Options{})
+	w := newFixture(b, cluster.Options{})
 	w.addNode()
 	w.put("token", map[string]string{"token": "t"})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -142,7 +142,7 @@ func BenchmarkChange(b *testing.B) {
 // BenchmarkStart is the start of an agent's process to the Node's annotation,
 // on an empty node.
 func BenchmarkStart(b *testing.B) {
-	w := newWorld(b, cluster.Options{})
+	w := newFixture(b, cluster.Options{})
 	w.addNode()
 	w.put("token", map[string]string{"token": "t"})
 	ctx, cancel := context.WithCancel(context.Background())

@@ -14,7 +14,7 @@ import (
 // hears the time. TLS has the real clock: without it no server is trusted.
 func TestAClockThatStartsIn1970AndIsSet(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, cluster.Options{Controllers: true})
+	w := newFixture(t, cluster.Options{Controllers: true})
 	w.delay = "1h"
 	w.adjust = func(n *Node) { n.Agent.Engine.(*apply.Executor).Now = w.now }
 	w.put("ca", map[string]string{"bundle.crt": "A"})
@@ -63,10 +63,10 @@ func TestAClockThatStartsIn1970AndIsSet(t *testing.T) {
 }
 
 // startOfTime sets the node's clock to the epoch.
-func (w *world) startOfTime() { w.ahead.Store(-time.Now().UnixNano()) }
+func (w *fixture) startOfTime() { w.ahead.Store(-time.Now().UnixNano()) }
 
 // livesOnAndHearsTheTime changes the node twice, and sets its clock in between.
-func (w *world) livesOnAndHearsTheTime(first, second, third string) {
+func (w *fixture) livesOnAndHearsTheTime(first, second, third string) {
 	w.Helper()
 	w.renewsItsLease()
 	w.waitsAnHour(first, second)
@@ -93,7 +93,7 @@ func (w *world) livesOnAndHearsTheTime(first, second, third string) {
 }
 
 // renewsItsLease has the node's Lease renewed, by its clock.
-func (w *world) renewsItsLease() {
+func (w *fixture) renewsItsLease() {
 	w.Helper()
 	w.poke()                       // The session is not in the middle of a renewal.
 	const later = 11 * time.Second // It is renewed every 10 s.
@@ -114,7 +114,7 @@ func (w *world) renewsItsLease() {
 // TestAClockThatIsSetBack was five days ahead until the node had joined.
 func TestAClockThatIsSetBack(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, cluster.Options{Controllers: true})
+	w := newFixture(t, cluster.Options{Controllers: true})
 	w.delay = "1h"
 	w.put("ca", map[string]string{"bundle.crt": "A"})
 	w.ahead.Store(int64(5 * 24 * time.Hour))

@@ -15,7 +15,7 @@ import (
 
 func TestANodeOfARealCluster(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, cluster.Options{Controllers: true})
+	w := newFixture(t, cluster.Options{Controllers: true})
 	w.put("token", map[string]string{"token": "first"})
 	w.join(osc("one"))
 	w.file(tokenFile, "first")
@@ -105,7 +105,7 @@ func TestANodeOfARealCluster(t *testing.T) {
 
 func TestANodeWithoutItsCluster(t *testing.T) {
 	t.Parallel()
-	w := joinedWorld(t, osc("one"))
+	w := joinedFixture(t, osc("one"))
 	w.stop()
 	w.StopAPI(t)
 	w.startAgain()
@@ -126,7 +126,7 @@ func TestANodeWithoutItsCluster(t *testing.T) {
 
 func TestTheNodeNamesAnotherSecret(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, cluster.Options{Controllers: true})
+	w := newFixture(t, cluster.Options{Controllers: true})
 	w.put("ca", map[string]string{"osc.yaml": osc("other")})
 	w.join(osc("one"))
 	w.must("PATCH", nodes+"/node-1",
@@ -140,7 +140,7 @@ func TestTheNodeNamesAnotherSecret(t *testing.T) {
 
 func TestIPv6Only(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, cluster.Options{Controllers: true, Bind: "::1"})
+	w := newFixture(t, cluster.Options{Controllers: true, Bind: "::1"})
 	w.join(osc("one"))
 	if !strings.HasPrefix(w.URL(), "https://[::1]:") {
 		t.Errorf("the API server is at %s", w.URL())

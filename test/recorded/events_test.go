@@ -10,7 +10,7 @@ import (
 )
 
 // events returns the Events of the node with that reason, in any order.
-func (w *world) events(reason string) ([]string, error) {
+func (w *fixture) events(reason string) ([]string, error) {
 	text, err := w.Do("GET", "/api/v1/events?fieldSelector=reason%3D"+reason, "")
 	if err != nil {
 		return nil, err
@@ -30,7 +30,7 @@ func (w *world) events(reason string) ([]string, error) {
 }
 
 // tells waits until the node has reported that Event.
-func (w *world) tells(reason, want string) {
+func (w *fixture) tells(reason, want string) {
 	w.Helper()
 	w.await("event "+reason+" "+want, func() error {
 		said, err := w.events(reason)
@@ -43,7 +43,7 @@ func (w *world) tells(reason, want string) {
 
 func TestWhatAChangeAsksOfSystemdIsTold(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, cluster.Options{Controllers: true})
+	w := newFixture(t, cluster.Options{Controllers: true})
 	w.join(sized(1, 3, 1, "one"))
 	w.becomes(sized(1, 3, 1, "two"))
 	w.tells("SystemDUnitRestart",

@@ -16,7 +16,7 @@ const expired = `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Fail
 
 func TestAWatchThatExpiresIsGoneOnWithFromTheNewest(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, cluster.Options{Controllers: true})
+	w := newFixture(t, cluster.Options{Controllers: true})
 	p := w.interpose()
 	w.join(osc("one"))
 
@@ -53,7 +53,7 @@ func TestAWatchThatExpiresIsGoneOnWithFromTheNewest(t *testing.T) {
 
 // expire ends the watch of the configuration with a last line. No other begins
 // until resume; then the first are answered with 410 Gone.
-func (w *world) expire(p *proxy, last string, gone int) (resume func()) {
+func (w *fixture) expire(p *proxy, last string, gone int) (resume func()) {
 	w.Helper()
 	var running *io.PipeWriter
 	open := make(chan struct{})

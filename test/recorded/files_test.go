@@ -35,7 +35,7 @@ func sum(text string) string {
 
 // onNode is where a file of the node is in this machine's tree: what links lead
 // to on a node, the test reads past them.
-func (w *world) onNode(name string) string {
+func (w *fixture) onNode(name string) string {
 	if strings.HasPrefix(name, "etc/") {
 		name = filepath.Join("var/lib/loam/os/1.0.0/current/root", name)
 	}
@@ -43,7 +43,7 @@ func (w *world) onNode(name string) string {
 }
 
 // file waits until a file of the node says text.
-func (w *world) file(name, text string) {
+func (w *fixture) file(name, text string) {
 	w.Helper()
 	w.await(name, func() error {
 		have, err := os.ReadFile(w.onNode(name))
@@ -55,7 +55,7 @@ func (w *world) file(name, text string) {
 }
 
 // still makes sure that a file of the node says text now.
-func (w *world) still(name, text string) {
+func (w *fixture) still(name, text string) {
 	w.Helper()
 	if have, err := os.ReadFile(w.onNode(name)); err != nil || string(have) != text {
 		w.Errorf("%s says %q, not %q: %v", name, have, text, err)
@@ -63,7 +63,7 @@ func (w *world) still(name, text string) {
 }
 
 // absent makes sure that the node does not have a file.
-func (w *world) absent(name string) {
+func (w *fixture) absent(name string) {
 	w.Helper()
 	for _, name := range []string{w.onNode(name), filepath.Join(w.node.Dir, name)} {
 		if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
@@ -73,7 +73,7 @@ func (w *world) absent(name string) {
 }
 
 // write puts a file on the node.
-func (w *world) write(name, text string) {
+func (w *fixture) write(name, text string) {
 	w.Helper()
 	name = filepath.Join(w.node.Dir, name)
 	err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755),
@@ -84,7 +84,7 @@ func (w *world) write(name, text string) {
 }
 
 // status is what the node says of itself.
-func (w *world) status() (status.Status, error) {
+func (w *fixture) status() (status.Status, error) {
 	text, err := os.ReadFile(filepath.Join(w.node.Dir, status.Path))
 	if err != nil {
 		return status.Status{}, err
@@ -93,7 +93,7 @@ func (w *world) status() (status.Status, error) {
 }
 
 // generation is the number of the node's: how often it has applied something.
-func (w *world) generation() int {
+func (w *fixture) generation() int {
 	w.Helper()
 	var number int
 	target, err := os.Readlink(filepath.Join(w.node.Dir, "var/lib/loam/os/1.0.0/current"))

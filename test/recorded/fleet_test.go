@@ -18,7 +18,7 @@ import (
 // watches their paths: one user may have 128 inotify instances
 // (fs.inotify.max_user_instances).
 type fleet struct {
-	*world
+	*fixture
 	nodes []*Node
 	seen  chan sighting
 	// shown is the value that each Node was seen with last.
@@ -44,9 +44,9 @@ func newFleet(t testing.TB, size int, steady time.Duration, text string) *fleet 
 	}
 
 	f := &fleet{
-		world: &world{TB: t, token: "token", Cluster: cluster.Start(t, cluster.Options{})},
-		seen:  make(chan sighting, 16*size),
-		shown: map[string]string{},
+		fixture: &fixture{TB: t, token: "token", Cluster: cluster.Start(t, cluster.Options{})},
+		seen:    make(chan sighting, 16*size),
+		shown:   map[string]string{},
 	}
 
 	f.allow()

@@ -25,11 +25,11 @@ const machineNamespace = "shoot--loam--edge"
 const machineObjects = "/apis/machine.sapcloud.io/v1alpha1/namespaces/" +
 	machineNamespace + "/machines"
 
-// gardenerWorld is a world in which Gardener's own authorizer judges each
+// gardenerFixture returns a fixture in which Gardener's own authorizer judges each
 // request of the node, and its own approver the requests for certificates.
-func gardenerWorld(t *testing.T, machines int) *world {
+func gardenerFixture(t *testing.T, machines int) *fixture {
 	t.Helper()
-	w := &world{TB: t, systemd: &Systemd{}, token: "gardener-valitail"}
+	w := &fixture{TB: t, systemd: &Systemd{}, token: "gardener-valitail"}
 	w.Cluster = shoot.Run(t, shoot.Options{
 		Cluster:          cluster.Options{Controllers: true},
 		MachineNamespace: machineNamespace,
@@ -52,7 +52,7 @@ func gardenerWorld(t *testing.T, machines int) *world {
 
 // register makes the Node of a machine, as the kubelet and the machine
 // controller do.
-func (w *world) register(i int) {
+func (w *fixture) register(i int) {
 	w.Helper()
 	w.must("POST",
 		nodes, fmt.Sprintf(
@@ -65,13 +65,13 @@ func (w *world) register(i int) {
 
 // gardens is a configuration that carries the one of Gardener's node agent, as
 // Gardener makes it.
-func (w *world) gardens(text string) string {
+func (w *fixture) gardens(text string) string {
 	return strings.NewReplacer("https://another", w.URL(), "secretName: token",
 		"secretName: "+w.token).Replace(carrying(text, "1.36.4", tokenFile))
 }
 
 // userData puts on an empty machine what Gardener's user data has.
-func (w *world) userData(dir string) {
+func (w *fixture) userData(dir string) {
 	w.Helper()
 	for name, text := range map[string]string{
 		"config-v1.149.0.yaml": "apiVersion: nodeagent.config.gardener.cloud/v1alpha1\n" +
@@ -96,7 +96,7 @@ func (w *world) userData(dir string) {
 // TestANodeOfARealGardener is one machine from its user data on.
 func TestANodeOfARealGardener(t *testing.T) {
 	t.Parallel()
-	w := gardenerWorld(t, 1)
+	w := gardenerFixture(t, 1)
 	d := &drill{}
 	w.put(w.token, map[string]string{"token": "first"})
 	units := w.needs(tokenFile)
@@ -257,7 +257,7 @@ func TestANodeOfARealGardener(t *testing.T) {
 }
 
 // overtaken waits until the node knows that its Node is gone.
-func (w *world) overtaken(what string) {
+func (w *fixture) overtaken(what string) {
 	w.Helper()
 	w.await(what, func() error {
 		if name := w.node.Cluster.Link().Node; name != "" {
@@ -270,7 +270,7 @@ func (w *world) overtaken(what string) {
 // turned is a systemd whose units are restarted in its host's turn only.
 type turned struct {
 	*Systemd
-	w    *world
+	w    *fixture
 	host string
 
 	mu    sync.Mutex
@@ -294,7 +294,7 @@ func (i *turned) Restart(ctx context.Context, name string) error {
 func TestNodesOfARealGardenerTakeTurns(t *testing.T) {
 	t.Parallel()
 	const size = 3
-	w := gardenerWorld(t, size)
+	w := gardenerFixture(t, size)
 	w.serial = true
 	w.says(osc("one"))
 	ctx, cancel := context.WithCancel(context.Background())

@@ -14,7 +14,7 @@ import (
 // TestTurnsAndDelaysOutliveTheAgentAndItsSessions is one node through it all.
 func TestTurnsAndDelaysOutliveTheAgentAndItsSessions(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, cluster.Options{Controllers: true})
+	w := newFixture(t, cluster.Options{Controllers: true})
 	front := &refusal{}
 	w.interpose().answers = front.answer
 	w.serial = true
@@ -109,7 +109,7 @@ func TestTurnsAndDelaysOutliveTheAgentAndItsSessions(t *testing.T) {
 
 // nodeSeen waits until the session has seen the Node as it is now: it puts back
 // a label that the Node has lost.
-func (w *world) nodeSeen() {
+func (w *fixture) nodeSeen() {
 	w.Helper()
 	const role = "node-role.kubernetes.io/worker"
 	w.must("PATCH", nodes+"/node-1", `{"metadata": {"labels": {"`+role+`": null}}}`)

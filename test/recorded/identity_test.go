@@ -16,7 +16,7 @@ import (
 // A kubeconfig that is corrupt or that an operator mixed up counts as absent.
 func TestACertificateOfAnotherKeyIsReplacedByTheToken(t *testing.T) {
 	t.Parallel()
-	w := joinedWorld(t, osc("one"))
+	w := joinedFixture(t, osc("one"))
 	w.stop()
 	name := filepath.Join(w.node.Dir, credentialsDir, "kubeconfig")
 	mine, err := os.ReadFile(name)
@@ -36,7 +36,7 @@ func TestACertificateOfAnotherKeyIsReplacedByTheToken(t *testing.T) {
 
 func TestABootstrapTokenThatCannotBeReadKeepsNobodyOut(t *testing.T) {
 	t.Parallel()
-	w := joinedWorld(t, osc("one"))
+	w := joinedFixture(t, osc("one"))
 	w.stop()
 
 	err := os.MkdirAll(filepath.Join(w.node.Dir, credentialsDir, "bootstrap-token"), 0o755)
@@ -50,7 +50,7 @@ func TestABootstrapTokenThatCannotBeReadKeepsNobodyOut(t *testing.T) {
 
 func TestATokenThatCouldNotBeWrittenIsTriedAgain(t *testing.T) {
 	t.Parallel()
-	w := joinedWorld(t, osc("one"))
+	w := joinedFixture(t, osc("one"))
 	w.poke()
 
 	dir := filepath.Join(w.node.Dir, filepath.Dir(tokenFile))
@@ -80,7 +80,7 @@ func TestATokenThatCouldNotBeWrittenIsTriedAgain(t *testing.T) {
 // A token's Secret that the configuration refers to, too, is watched for both.
 func TestASecretIsATokensAndTheConfigurations(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, cluster.Options{Controllers: true})
+	w := newFixture(t, cluster.Options{Controllers: true})
 	w.put("token", map[string]string{"token": "first"})
 	both := osc("one") + strings.NewReplacer("name: ca", "name: token", "bundle.crt",
 		"token").Replace(referring)
@@ -98,7 +98,7 @@ func TestASecretIsATokensAndTheConfigurations(t *testing.T) {
 // examples/cluster/rbac.yaml comes to.
 func TestPoolsDoNotReadEachOthersSecrets(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, cluster.Options{})
+	w := newFixture(t, cluster.Options{})
 	for _, tt := range []struct {
 		name, machine, verb, resource, object string
 		want                                  bool

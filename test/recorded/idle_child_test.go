@@ -100,7 +100,7 @@ func untilInputEnds() context.Context {
 }
 
 // startChild runs the node that c describes, and returns its process ID.
-func (w *world) startChild(c child) int {
+func (w *fixture) startChild(c child) int {
 	w.Helper()
 	pid, _ := w.startSelf(childVariable, c.text(w))
 	return pid
@@ -117,7 +117,7 @@ func (c child) text(t testing.TB) string {
 
 // startSelf runs this program again, with its role in an environment variable.
 // It returns the process ID and a function that ends it before the test ends.
-func (w *world) startSelf(variable, value string) (int, func()) {
+func (w *fixture) startSelf(variable, value string) (int, func()) {
 	w.Helper()
 	program, err := os.Executable()
 	if err != nil {
@@ -162,7 +162,7 @@ func startLazy(cmd *exec.Cmd) error {
 }
 
 // admit gives the node in dir its certificate, which it would else ask for.
-func (w *world) admit(dir, machine string) {
+func (w *fixture) admit(dir, machine string) {
 	w.Helper()
 	text := w.Kubeconfig(w.TB, "gardener.cloud:node-agent:machine:"+machine, agentGroup)
 	dir = filepath.Join(dir, credentialsDir)

@@ -37,7 +37,7 @@ var flowSchemas = []struct{ name, rule string }{
 
 // countRequests has the server count, which it does once it says that the flow
 // schemas refer to something.
-func (w *world) countRequests() {
+func (w *fixture) countRequests() {
 	w.Helper()
 	const path = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas"
 	for i, f := range flowSchemas {
@@ -59,7 +59,7 @@ func (w *world) countRequests() {
 }
 
 // tally asks the server.
-func (w *world) tally() tally {
+func (w *fixture) tally() tally {
 	w.Helper()
 	page, err := w.Do(http.MethodGet, "/metrics", "")
 	if err != nil {

@@ -26,7 +26,7 @@ func idleConfig(text string) string {
 
 // startIdle runs a node in dir that has nothing left to do, and returns the ID
 // of its process.
-func (w *world) startIdle(dir, text string, steady time.Duration) int {
+func (w *fixture) startIdle(dir, text string, steady time.Duration) int {
 	w.Helper()
 
 	// What is read is not to be written for it: access times are no work of the
@@ -77,7 +77,7 @@ func atRest(dir string) error {
 }
 
 func TestAnIdleNodeOnlyRenewsItsLease(t *testing.T) {
-	w := newWorld(t, cluster.Options{})
+	w := newFixture(t, cluster.Options{})
 	dir := t.TempDir()
 	pid := w.startIdle(dir, idleConfig("one"), 0)
 	w.await("the first renewal", func() error { return w.renewals(1) })
@@ -98,7 +98,7 @@ func TestAnIdleNodeOnlyRenewsItsLease(t *testing.T) {
 }
 
 // renewals reports that there were fewer.
-func (w *world) renewals(want float64) error {
+func (w *fixture) renewals(want float64) error {
 	if have := w.tally().renewals; have < want {
 		return fmt.Errorf("%v renewals", have)
 	}
@@ -106,7 +106,7 @@ func (w *world) renewals(want float64) error {
 }
 
 func TestALabelOfTheSecretWritesNothing(t *testing.T) {
-	w := newWorld(t, cluster.Options{})
+	w := newFixture(t, cluster.Options{})
 	dir := t.TempDir()
 	pid := w.startIdle(dir, idleConfig("one"), 0)
 	files := snapshot(t, dir)
@@ -141,7 +141,7 @@ func TestALabelOfTheSecretWritesNothing(t *testing.T) {
 }
 
 // nodeIs waits until the Node is as it should be.
-func (w *world) nodeIs(what string, right func(n object) bool) {
+func (w *fixture) nodeIs(what string, right func(n object) bool) {
 	w.Helper()
 	w.await("the Node is "+what, func() error {
 		n, err := w.get(nodes + "/node-1")
@@ -155,7 +155,7 @@ func (w *world) nodeIs(what string, right func(n object) bool) {
 // BenchmarkIdle is a node with nothing to do, for as many seconds as there are
 // rounds.
 func BenchmarkIdle(b *testing.B) {
-	w := newWorld(b, cluster.Options{})
+	w := newFixture(b, cluster.Options{})
 	dir := b.TempDir()
 	pid := w.startIdle(dir, idleConfig("one"), 10*time.Second)
 	b.Run("200-files", func(b *testing.B) {

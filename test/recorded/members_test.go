@@ -14,7 +14,7 @@ const (
 	restarted = "worker.gardener.cloud/restart-systemd-services"
 )
 
-func (w *world) addNode() {
+func (w *fixture) addNode() {
 	w.Helper()
 	annotations := ""
 	if w.delay != "" {
@@ -26,17 +26,17 @@ func (w *world) addNode() {
 }
 
 // annotate sets an annotation of the Node.
-func (w *world) annotate(key, value string) {
+func (w *fixture) annotate(key, value string) {
 	w.Helper()
 	w.must("PATCH", nodes+"/node-1",
 		fmt.Sprintf(`{"metadata": {"annotations": {%q: %q}}}`, key, value))
 }
 
 // annotated waits until the Node says that it runs this configuration.
-func (w *world) annotated(text string) { w.Helper(); w.carries(applied, sum(text)) }
+func (w *fixture) annotated(text string) { w.Helper(); w.carries(applied, sum(text)) }
 
 // carries waits until the Node's annotation has the value, "" for none.
-func (w *world) carries(key, value string) {
+func (w *fixture) carries(key, value string) {
 	w.Helper()
 	w.await("the Node's annotation "+key, func() error {
 		n, err := w.get(nodes + "/node-1")
@@ -47,10 +47,10 @@ func (w *world) carries(key, value string) {
 	})
 }
 
-func (w *world) approve() { w.Helper(); w.ApproveNodeAgent(w.TB, 20*time.Second) }
+func (w *fixture) approve() { w.Helper(); w.ApproveNodeAgent(w.TB, 20*time.Second) }
 
 // asked counts the node's requests for certificates.
-func (w *world) asked() int {
+func (w *fixture) asked() int {
 	w.Helper()
 	all, err := w.get(signings)
 	if err != nil {

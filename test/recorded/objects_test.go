@@ -42,7 +42,7 @@ type object struct {
 type condition struct{ Type, Status, Reason string }
 
 // get asks for an object, or for a list of them.
-func (w *world) get(path string) (object, error) {
+func (w *fixture) get(path string) (object, error) {
 	var o object
 	text, err := w.Do("GET", path, "")
 	if err == nil {
@@ -52,7 +52,7 @@ func (w *world) get(path string) (object, error) {
 }
 
 // must does a request that has to succeed.
-func (w *world) must(method, path, body string) map[string]any {
+func (w *fixture) must(method, path, body string) map[string]any {
 	w.Helper()
 	text, err := w.Do(method, path, body)
 	if err != nil {
@@ -68,7 +68,7 @@ func (w *world) must(method, path, body string) map[string]any {
 }
 
 // put makes the Secret what data says.
-func (w *world) put(name string, data map[string]string) {
+func (w *fixture) put(name string, data map[string]string) {
 	w.Helper()
 	encoded := map[string]string{}
 	for key, value := range data {
@@ -95,17 +95,17 @@ func (w *world) put(name string, data map[string]string) {
 }
 
 // says makes text the configuration that the cluster has for the node.
-func (w *world) says(text string) {
+func (w *fixture) says(text string) {
 	w.Helper()
 	w.put(secretName, map[string]string{"osc.yaml": text})
 }
 
 // becomes sends the node a document and waits until it is applied.
-func (w *world) becomes(text string) { w.Helper(); w.says(text); w.annotated(text) }
+func (w *fixture) becomes(text string) { w.Helper(); w.says(text); w.annotated(text) }
 
 // poke makes the node's session run what is due: a token has changed, and has
 // reached its file when poke returns.
-func (w *world) poke() {
+func (w *fixture) poke() {
 	w.Helper()
 	w.count++
 	text := fmt.Sprint("token ", w.count)
@@ -115,7 +115,7 @@ func (w *world) poke() {
 
 // overtake has the node apply what came after all before: another text of the
 // Secret that referring belongs to. What has not been applied by then, waits.
-func (w *world) overtake() {
+func (w *fixture) overtake() {
 	w.Helper()
 	w.count++
 	text := fmt.Sprint("bundle ", w.count)

@@ -11,7 +11,7 @@ import (
 
 func TestNodesTakeTurns(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, cluster.Options{Controllers: true})
+	w := newFixture(t, cluster.Options{Controllers: true})
 	w.serial = true
 	w.put("ca", map[string]string{"bundle.crt": "A"})
 	w.join(osc("one") + referring)
@@ -25,7 +25,7 @@ func TestNodesTakeTurns(t *testing.T) {
 }
 
 // anothersTurn has another node have its turn, until done.
-func (w *world) anothersTurn() (done func()) {
+func (w *fixture) anothersTurn() (done func()) {
 	w.Helper()
 	w.must("POST", strings.TrimSuffix(leases, "/"), fmt.Sprintf(
 		`{"metadata": {"name": %q}, "spec": {"holderIdentity": "another", "leaseDurationSeconds": 600, "renewTime": %q}}`,
@@ -38,7 +38,7 @@ func (w *world) anothersTurn() (done func()) {
 }
 
 // givenOn waits until no node has the turn.
-func (w *world) givenOn() {
+func (w *fixture) givenOn() {
 	w.Helper()
 	w.await("the turn is given on", func() error {
 		l, err := w.get(leases + secretName)
@@ -51,7 +51,7 @@ func (w *world) givenOn() {
 
 func TestAChangeWaitsForItsDelay(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, cluster.Options{Controllers: true})
+	w := newFixture(t, cluster.Options{Controllers: true})
 	w.delay = "1h"
 	w.put("ca", map[string]string{"bundle.crt": "A"})
 	w.join(osc("one") + referring)
@@ -60,7 +60,7 @@ func TestAChangeWaitsForItsDelay(t *testing.T) {
 
 // waitsAnHour sends a document and checks that it is applied after an hour of
 // the node's clock, not before.
-func (w *world) waitsAnHour(before, text string) {
+func (w *fixture) waitsAnHour(before, text string) {
 	w.Helper()
 	w.says(osc(text) + referring)
 

@@ -42,7 +42,7 @@ type proxy struct {
 }
 
 // interpose has the node reach the API server through a proxy.
-func (w *world) interpose() *proxy {
+func (w *fixture) interpose() *proxy {
 	w.Helper()
 	target, err := url.Parse(w.URL())
 	if err != nil {
@@ -77,7 +77,7 @@ func (w *world) interpose() *proxy {
 	return p
 }
 
-func (w *world) adminCertificate() tls.Certificate {
+func (w *fixture) adminCertificate() tls.Certificate {
 	w.Helper()
 	var config struct {
 		Users []struct {

@@ -84,7 +84,7 @@ func (y *ways) count() int {
 }
 
 // unitsReady waits until the Node says so of its units.
-func (w *world) unitsReady(value string) {
+func (w *fixture) unitsReady(value string) {
 	w.Helper()
 	w.nodeIs("told of its units", func(n object) bool {
 		return slices.ContainsFunc(n.Status.Conditions, func(c condition) bool {
@@ -95,7 +95,7 @@ func (w *world) unitsReady(value string) {
 
 func TestWhatComesAfterAConfigurationIsApplied(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, cluster.Options{Controllers: true})
+	w := newFixture(t, cluster.Options{Controllers: true})
 	y := &ways{}
 	m := &moody{Systemd: w.systemd, news: make(chan string), mood: "failed"}
 	w.adjust = func(n *Node) {

@@ -26,7 +26,7 @@ type contestant struct {
 // contest is a cluster with two nodes, one of Loam and one of Gardener's own
 // node agent, each with a systemd of its own.
 type contest struct {
-	*world
+	*fixture
 
 	// kubelet is the address of the kubelet of Loam's node, and containerd the
 	// socket of its containerd.
@@ -38,7 +38,7 @@ type contest struct {
 
 // newContest makes the cluster and both Nodes.
 func newContest(b *testing.B) *contest {
-	w := newWorld(b, cluster.Options{})
+	w := newFixture(b, cluster.Options{})
 	w.addNode()
 	w.must("POST", nodes,
 		fmt.Sprintf(`{"metadata": {"name": "node-2", "labels": {"kubernetes.io/hostname": %q}}}`,
@@ -46,7 +46,7 @@ func newContest(b *testing.B) *contest {
 
 	w.put("token", map[string]string{"token": "t"})
 
-	c := &contest{world: w}
+	c := &contest{fixture: w}
 	c.kubelet, c.containerd = answering(b)
 	c.referenceContainerd = answeringReference(b)
 

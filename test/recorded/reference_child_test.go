@@ -122,7 +122,7 @@ func becomeReference(text string) error {
 // newReference makes a node in an empty directory, whose agent is Gardener's
 // own and has its certificate. Everything there is as on a node that has booted
 // and has not applied a configuration yet.
-func (w *world) newReference(dir, containerd string) reference {
+func (w *fixture) newReference(dir, containerd string) reference {
 	w.Helper()
 	program, version := shoot.NodeAgent(w.TB)
 	r := reference{
@@ -169,7 +169,7 @@ func (w *world) newReference(dir, containerd string) reference {
 
 // referenceConfig is the configuration as Gardener renders it, but that it logs
 // errors only, as Loam's agent does here, and that its servers have free ports.
-func (w *world) referenceConfig() string {
+func (w *fixture) referenceConfig() string {
 	w.Helper()
 	level := "error"
 	if os.Getenv("LOAM_LOG") != "" {
@@ -218,7 +218,7 @@ type process struct {
 
 // prepare makes everything that the node agent needs, up to the execve(2) of
 // it.
-func (w *world) prepare(r reference) process {
+func (w *fixture) prepare(r reference) process {
 	w.Helper()
 	self, err := os.Executable()
 	if err != nil {

@@ -35,7 +35,7 @@ func (s *sick) Show(ctx context.Context, names []string) ([]unit.State, error) {
 }
 
 // conditioned waits until the condition of the Node's units is that.
-func (w *world) conditioned(value, reason string) {
+func (w *fixture) conditioned(value, reason string) {
 	w.Helper()
 	w.nodeIs("conditioned", func(n object) bool {
 		return slices.Contains(n.Status.Conditions, condition{"SystemdUnitsReady", value, reason})
@@ -44,7 +44,7 @@ func (w *world) conditioned(value, reason string) {
 
 // tellsOf waits until the node has reported an Event with that reason whose
 // text begins and ends as given.
-func (w *world) tellsOf(reason, begin, end string) {
+func (w *fixture) tellsOf(reason, begin, end string) {
 	w.Helper()
 	w.await("event "+reason, func() error {
 		said, err := w.events(reason)
@@ -62,7 +62,7 @@ func (w *world) tellsOf(reason, begin, end string) {
 // checksum and looks at the condition, so both have to say why.
 func TestTheClusterHearsOfAConfigurationThatIsNotRun(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, cluster.Options{Controllers: true})
+	w := newFixture(t, cluster.Options{Controllers: true})
 	w.adjust = func(n *Node) {
 		s := &sick{w.systemd, func() string { return w.onNode("etc/a") }}
 		n.Agent.Engine.(*apply.Executor).Units = s

@@ -82,7 +82,7 @@ func (f *refusal) answer(w http.ResponseWriter, r *http.Request) bool {
 
 // came waits for a refused request that came so long after the first one, and
 // returns how many were before it.
-func (w *world) came(f *refusal, later time.Duration) (before int) {
+func (w *fixture) came(f *refusal, later time.Duration) (before int) {
 	w.Helper()
 	w.await("a refused request", func() error {
 		f.mu.Lock()
@@ -107,7 +107,7 @@ func isRenewal(r *http.Request) bool {
 func isKnown(r *http.Request) bool { return len(r.TLS.PeerCertificates) > 0 }
 
 // leaseDue has the node renew its Lease with the next thing that it sees.
-func (w *world) leaseDue() {
+func (w *fixture) leaseDue() {
 	w.Helper()
 	w.poke()
 	w.ahead.Add(int64(11 * time.Second))
@@ -117,7 +117,7 @@ func (w *world) leaseDue() {
 
 func TestAnAPIServerThatRefuses(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, cluster.Options{Controllers: true})
+	w := newFixture(t, cluster.Options{Controllers: true})
 	refused := &refusal{}
 	w.interpose().answers = refused.answer
 

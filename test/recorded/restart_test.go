@@ -24,7 +24,7 @@ func (h *held) Restart(ctx context.Context, name string) error {
 }
 
 // restarts waits until systemd has been asked for these jobs.
-func (w *world) restarts(want string) {
+func (w *fixture) restarts(want string) {
 	w.Helper()
 	var jobs []string
 	w.await(want, func() error {
@@ -38,7 +38,7 @@ func (w *world) restarts(want string) {
 
 func TestAnAnnotationRestartsUnits(t *testing.T) {
 	t.Parallel()
-	w := joinedWorld(t, osc("one"))
+	w := joinedFixture(t, osc("one"))
 	for _, tt := range []struct{ name, asked, jobs string }{
 		{
 			"services of the system",
@@ -94,7 +94,7 @@ func TestAnAnnotationRestartsUnits(t *testing.T) {
 // TestARestartOutlivesItsSession has the session end while one is under way.
 func TestARestartOutlivesItsSession(t *testing.T) {
 	t.Parallel()
-	w := joinedWorld(t, osc("one"))
+	w := joinedFixture(t, osc("one"))
 	w.stop()
 	w.systemd.Calls()
 	h := &held{w.systemd, make(chan struct{}, 16), make(chan struct{})}

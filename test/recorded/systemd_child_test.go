@@ -35,7 +35,7 @@ func runSystemd(dir string) error {
 
 // startSystemd runs the systemd of the node in dir as a process of its own, and
 // returns its socket.
-func (w *world) startSystemd(dir string) string {
+func (w *fixture) startSystemd(dir string) string {
 	w.Helper()
 	w.startSelf(systemdVariable, dir)
 	w.await("systemd", func() error {

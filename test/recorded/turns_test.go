@@ -15,7 +15,7 @@ import (
 // is no Node, and the kubelet that makes it is in the configuration.
 func TestANewNodeTakesNoTurn(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, cluster.Options{Controllers: true})
+	w := newFixture(t, cluster.Options{Controllers: true})
 	front := &refusal{}
 	w.interpose().answers = front.answer
 	end := front.begin(403, "Forbidden", func(r *http.Request) bool {
@@ -43,7 +43,7 @@ func TestANewNodeTakesNoTurn(t *testing.T) {
 
 func TestADelayDoesNotCountForNodesThatTakeTurns(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, cluster.Options{Controllers: true})
+	w := newFixture(t, cluster.Options{Controllers: true})
 	w.serial = true
 	w.delay = "1h"
 	w.join(osc("one"))
@@ -52,7 +52,7 @@ func TestADelayDoesNotCountForNodesThatTakeTurns(t *testing.T) {
 
 func TestATurnIsRenewedUntilTheNodeIsDone(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, cluster.Options{Controllers: true})
+	w := newFixture(t, cluster.Options{Controllers: true})
 	w.serial = true
 	w.join(osc("one"))
 	w.stop()
@@ -99,7 +99,7 @@ func TestATurnIsRenewedUntilTheNodeIsDone(t *testing.T) {
 }
 
 // renewedAt is when the turn was renewed last.
-func (w *world) renewedAt() time.Time {
+func (w *fixture) renewedAt() time.Time {
 	w.Helper()
 	l, err := w.get(leases + secretName)
 	if err != nil || l.Spec.HolderIdentity != "host-1" {
@@ -111,7 +111,7 @@ func (w *world) renewedAt() time.Time {
 // TestANodeThatIsBornAgain has all that the one before had.
 func TestANodeThatIsBornAgain(t *testing.T) {
 	t.Parallel()
-	w := joinedWorld(t, osc("one"))
+	w := joinedFixture(t, osc("one"))
 	w.conditioned("True", "AllUnitsHealthy")
 
 	for range 2 {
@@ -139,7 +139,7 @@ func TestANodeThatIsBornAgain(t *testing.T) {
 // a Node what it asks for by a bootstrap token.
 func TestADeniedRequestSaysWhatToDo(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, cluster.Options{})
+	w := newFixture(t, cluster.Options{})
 	w.start(w.TempDir(), w.BootstrapToken(t))
 	var name string
 	w.await("the request", func() error {

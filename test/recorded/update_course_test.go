@@ -13,7 +13,7 @@ import (
 
 // notDrained takes back that the Node is ready for an update, and how the last
 // one went.
-func (w *world) notDrained() {
+func (w *fixture) notDrained() {
 	w.Helper()
 	w.must("PATCH", nodes+"/node-1/status",
 		`{"status": {"conditions": [{"type": "InPlaceUpdate", "status": "True", "reason": "Other"}]}}`)
@@ -22,7 +22,7 @@ func (w *world) notDrained() {
 }
 
 // begins has an update to text wait for the kubelet, until well.
-func (w *world) begins(d *drill, text string) (well func()) {
+func (w *fixture) begins(d *drill, text string) (well func()) {
 	w.Helper()
 	asked, well := d.hold()
 	w.says(text)
@@ -40,7 +40,7 @@ func TestTheCourseOfAnUpdateInPlace(t *testing.T) {
 	next := updatable("two", "1.36.0", "1.0.0", spring)
 	unfit := strings.Replace(next, "path: /etc/a", "path: etc/a", 1)
 	const waits = "update of kubelet's version waits for the Node to be drained"
-	w := allowedWorld(t)
+	w := allowedFixture(t)
 	d := &drill{}
 	var list atomic.Pointer[func()] // is called when the pods are listed.
 	w.interpose().answers = func(_ http.ResponseWriter, r *http.Request) bool {

@@ -109,7 +109,7 @@ func (d *drill) hold() (asked <-chan struct{}, well func()) {
 }
 
 // upgraded waits until those upgrades were asked for.
-func (w *world) upgraded(d *drill, versions string) {
+func (w *fixture) upgraded(d *drill, versions string) {
 	w.Helper()
 	w.await("the upgrade", func() error {
 		d.mu.Lock()
@@ -121,9 +121,9 @@ func (w *world) upgraded(d *drill, versions string) {
 	})
 }
 
-// updatableWorld is a world whose node runs text and may see and delete pods.
-func updatableWorld(t *testing.T, text string) (*world, *drill) {
-	w := allowedWorld(t)
+// updatableFixture returns a fixture whose node runs text and may see and delete pods.
+func updatableFixture(t *testing.T, text string) (*fixture, *drill) {
+	w := allowedFixture(t)
 	d := &drill{}
 	w.adjust = d.adjust
 	w.join(text)
@@ -136,7 +136,7 @@ func updatableWorld(t *testing.T, text string) (*world, *drill) {
 const updateRecord = "var/lib/loam/inplace.json"
 
 // recorded waits until the node can tell what an update changes.
-func (w *world) recorded() {
+func (w *fixture) recorded() {
 	w.Helper()
 	w.await("the record of updates", func() error {
 		_, err := os.Stat(filepath.Join(w.node.Dir, updateRecord))
@@ -145,7 +145,7 @@ func (w *world) recorded() {
 }
 
 func TestAnUpdateInPlaceWaitsUntilTheNodeIsDrained(t *testing.T) {
-	w, d := updatableWorld(t, updatable("one", "1.35.0", "1.0.0", spring))
+	w, d := updatableFixture(t, updatable("one", "1.35.0", "1.0.0", spring))
 	d.ill = errors.New("starting")
 	w.write("var/lib/kubelet/kubeconfig-real", "kind: Config")
 	w.write("var/lib/kubelet/pki/kubelet-client-current.pem", "KEY AND CERTIFICATE")
@@ -250,7 +250,7 @@ func TestAnUpdateInPlaceWaitsUntilTheNodeIsDrained(t *testing.T) {
 }
 
 func TestASystemThatCameBackIsNotTriedAgain(t *testing.T) {
-	w, d := updatableWorld(t, updatable("one", "1.35.0", "1.0.0", spring))
+	w, d := updatableFixture(t, updatable("one", "1.35.0", "1.0.0", spring))
 	next := updatable("two", "1.35.0", "2.0.0", spring)
 	w.says(next)
 	w.waitsFor("update of the operating system waits")
@@ -277,7 +277,7 @@ func TestASystemThatCameBackIsNotTriedAgain(t *testing.T) {
 }
 
 func TestANodeWaitsForItsStaticPods(t *testing.T) {
-	w := allowedWorld(t)
+	w := allowedFixture(t)
 	w.join(osc("one"))
 	static := osc("two") + "  - path: /etc/kubernetes/manifests/etcd.yaml\n    content:\n" +
 		"      inline:\n        data: |\n" +
@@ -306,7 +306,7 @@ func TestANodeWaitsForItsStaticPods(t *testing.T) {
 
 func TestARotationThatIsNotSpokenOfAnyMoreWaitsForNoDrain(t *testing.T) {
 	text := updatable("one", "1.35.0", "1.0.0", spring)
-	w, _ := updatableWorld(t, text)
+	w, _ := updatableFixture(t, text)
 	w.says(updatable("two", "1.35.0", "1.0.0", summer))
 	w.waitsFor("update of certificate authorities waits for the Node to be drained")
 	before, _, _ := strings.Cut(updatable("three", "1.35.0", "1.0.0", spring),
@@ -315,7 +315,7 @@ func TestARotationThatIsNotSpokenOfAnyMoreWaitsForNoDrain(t *testing.T) {
 }
 
 func TestALostAddressIsPutBack(t *testing.T) {
-	w := newWorld(t, cluster.Options{Controllers: true})
+	w := newFixture(t, cluster.Options{Controllers: true})
 	refused := &refusal{}
 	w.interpose().answers = refused.answer
 	w.adjust = func(n *Node) {
@@ -365,10 +365,10 @@ func TestALostAddressIsPutBack(t *testing.T) {
 	}
 }
 
-// allowedWorld is a world whose nodes may do what
+// allowedFixture returns a fixture whose nodes may do what
 // examples/cluster/rbac-pods.yaml says, too.
-func allowedWorld(t *testing.T) *world {
-	w := newWorld(t, cluster.Options{Controllers: true})
+func allowedFixture(t *testing.T) *fixture {
+	w := newFixture(t, cluster.Options{Controllers: true})
 	text, err := os.ReadFile("../../examples/cluster/rbac-pods.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -394,7 +394,7 @@ func allowedWorld(t *testing.T) *world {
 }
 
 // drained marks the Node as ready for an update.
-func (w *world) drained() {
+func (w *fixture) drained() {
 	w.Helper()
 	w.must("PATCH", nodes+"/node-1/status",
 		`{"status": {"conditions": [{"type": "InPlaceUpdate", "status": "True", "reason": "ReadyForUpdate"}]}}`)
@@ -402,7 +402,7 @@ func (w *world) drained() {
 
 // givenBack takes note of an update that succeeded, and gives the Node back to
 // pods, as machine-controller-manager does.
-func (w *world) givenBack() {
+func (w *fixture) givenBack() {
 	w.Helper()
 	w.must("PATCH", nodes+"/node-1/status",
 		`{"status": {"conditions": [{"type": "InPlaceUpdate", "status": "True", "reason": "UpdateSuccessful"}]}}`)
@@ -411,7 +411,7 @@ func (w *world) givenBack() {
 }
 
 // labelled waits until the Node's label has the value.
-func (w *world) labelled(key, value string) {
+func (w *fixture) labelled(key, value string) {
 	w.Helper()
 	w.await("the Node's label "+key, func() error {
 		n, err := w.get(nodes + "/node-1")
@@ -423,7 +423,7 @@ func (w *world) labelled(key, value string) {
 }
 
 // waitsFor waits until the node says that it waits for text.
-func (w *world) waitsFor(text string) {
+func (w *fixture) waitsFor(text string) {
 	w.Helper()
 	w.await("what the node waits for", func() error {
 		got := w.node.Cluster.Link().Waits

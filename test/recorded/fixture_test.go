@@ -15,8 +15,8 @@ import (
 	"github.com/loam-os/loam/test/cluster"
 )
 
-// world is a real control plane and one recorded node of it.
-type world struct {
+// fixture is a real control plane and one recorded node of it.
+type fixture struct {
 	testing.TB
 	*cluster.Cluster
 	node *Node
@@ -49,8 +49,8 @@ type world struct {
 	count int
 }
 
-func newWorld(t testing.TB, options cluster.Options) *world {
-	w := &world{
+func newFixture(t testing.TB, options cluster.Options) *fixture {
+	w := &fixture{
 		TB:      t,
 		systemd: &Systemd{},
 		token:   "token",
@@ -60,17 +60,17 @@ func newWorld(t testing.TB, options cluster.Options) *world {
 	return w
 }
 
-// joinedWorld is a world whose node has joined it and runs configuration text.
-func joinedWorld(t testing.TB, text string) *world {
+// joinedFixture returns a fixture whose node has joined it and runs configuration text.
+func joinedFixture(t testing.TB, text string) *fixture {
 	t.Helper()
-	w := newWorld(t, cluster.Options{Controllers: true})
+	w := newFixture(t, cluster.Options{Controllers: true})
 	w.join(text)
 	return w
 }
 
 // join has the node join the cluster, as a new machine, and run configuration
 // text.
-func (w *world) join(text string) {
+func (w *fixture) join(text string) {
 	w.Helper()
 	w.says(text)
 	w.start(w.TempDir(), w.BootstrapToken(w.TB))
@@ -80,7 +80,7 @@ func (w *world) join(text string) {
 }
 
 // config is how the node reaches the cluster.
-func (w *world) config() agent.Config {
+func (w *fixture) config() agent.Config {
 	if w.from != nil {
 		return w.from()
 	}
@@ -105,12 +105,12 @@ func (w *world) config() agent.Config {
 }
 
 // start runs the node on dir.
-func (w *world) start(dir, token string) { w.Helper(); w.startWith(dir, token, w.systemd, 0) }
+func (w *fixture) start(dir, token string) { w.Helper(); w.startWith(dir, token, w.systemd, 0) }
 
 // startAgain runs the node, which was stopped, on what it has kept.
-func (w *world) startAgain() { w.Helper(); w.start(w.node.Dir, "") }
+func (w *fixture) startAgain() { w.Helper(); w.start(w.node.Dir, "") }
 
-func (w *world) startWith(dir, token string, systemd *Systemd, steady time.Duration) {
+func (w *fixture) startWith(dir, token string, systemd *Systemd, steady time.Duration) {
 	w.Helper()
 	n, err := New(dir, w.config(), token, systemd, steady, logger())
 	if err != nil {
@@ -136,10 +136,10 @@ func (w *world) startWith(dir, token string, systemd *Systemd, steady time.Durat
 }
 
 // now is the node's clock.
-func (w *world) now() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) }
+func (w *fixture) now() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) }
 
 // await waits until right is nil.
-func (w *world) await(what string, right func() error) {
+func (w *fixture) await(what string, right func() error) {
 	w.Helper()
 	var err error
 	for end := time.Now().Add(
