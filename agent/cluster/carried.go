@@ -130,12 +130,14 @@ func DataVolumeSize(desired config.Desired) (int64, error) {
 	return 0, err
 }
 
-// Settle checks the node agent configuration that desired carries and returns
-// its warnings. It removes from desired the files at whose paths tokens are
-// synced, by that configuration or by more: two writers of one file would undo
-// each other forever. The file on the node stays when the configuration drops
+// ReserveTokenPaths removes from desired the files at whose paths tokens are
+// synced, by the node agent configuration that desired carries or by more: two
+// writers of one file would undo each other forever. It returns the warnings of
+// that configuration. The file on the node stays when the configuration drops
 // it.
-func Settle(desired *config.Desired, more []Token) (warnings document.Errors, err error) {
+func ReserveTokenPaths(
+	desired *config.Desired, more []Token,
+) (warnings document.Errors, err error) {
 	all, warnings, err := readNodeAgentFiles(*desired)
 	if err != nil {
 		return nil, err

@@ -30,7 +30,7 @@ func TestTokenPathsAreChecked(t *testing.T) {
 	} {
 		text := strings.Replace(nodeAgentText, "/var/lib/valitail/auth-token", tt.path, 1)
 		desired := config.Desired{Files: []config.File{{Path: name, Content: config.Text(text)}}}
-		_, err := Settle(&desired, nil)
+		_, err := ReserveTokenPaths(&desired, nil)
 		if tt.want == "" {
 			if err != nil {
 				t.Errorf("%s: %v", tt.path, err)
@@ -51,7 +51,7 @@ func TestLargeConfigurationIsNotRead(t *testing.T) {
 	desired := config.Desired{Files: []config.File{
 		{Path: credentials.Directory + "/config-v1.150.0.yaml", Content: open},
 	}}
-	_, err := Settle(&desired, nil)
+	_, err := ReserveTokenPaths(&desired, nil)
 	if err == nil || !strings.Contains(err.Error(), "want at most") {
 		t.Error(err)
 	}

@@ -69,7 +69,7 @@ func (d Decoder) Decode(ctx context.Context, doc source.Document) (config.Desire
 		return config.Desired{}, err
 	}
 
-	more, err := cluster.Settle(&desired, d.Tokens)
+	more, err := cluster.ReserveTokenPaths(&desired, d.Tokens)
 	if err != nil {
 		return config.Desired{}, err
 	}

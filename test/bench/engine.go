@@ -250,8 +250,8 @@ const repeats = 15
 // oneOf is a rig that has n files, and how to change one of them.
 type oneOf struct {
 	*rig
-	n                int
-	applied, settled []cost
+	n               int
+	applied, proven []cost
 }
 
 func newOneOf(ctx context.Context, n int) (*oneOf, error) {
@@ -264,9 +264,9 @@ func newOneOf(ctx context.Context, n int) (*oneOf, error) {
 }
 
 func (o *oneOf) change(ctx context.Context, salt int) error {
-	applied, settled, err := o.apply(ctx, files(o.n, 50, 17, fmt.Sprint("change ", salt)))
+	applied, proven, err := o.apply(ctx, files(o.n, 50, 17, fmt.Sprint("change ", salt)))
 	o.applied = append(o.applied, applied)
-	o.settled = append(o.settled, settled)
+	o.proven = append(o.proven, proven)
 	return err
 }
 
@@ -290,7 +290,7 @@ func measureOneFile(ctx context.Context, r *report) error {
 	}
 
 	of200 := few.applied
-	proven := few.settled
+	proven := few.proven
 	of2000 := many.applied
 	var ratios []float64
 	for i := range of200 {

@@ -119,7 +119,7 @@ func (d *Disk) persisted(l Loss, random *rand.Rand) []change {
 
 // left is the content and mode of a file after a cut.
 func (n *node) left(part Part, random *rand.Rand) ([]byte, fs.FileMode) {
-	if n.settled() {
+	if n.isDurable() {
 		return n.data, n.mode
 	}
 

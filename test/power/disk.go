@@ -217,7 +217,7 @@ func (d *Disk) beneath(name string) []string {
 	return append(all, name)
 }
 
-// settled reports whether the content of n is on the disk.
-func (n *node) settled() bool {
+// isDurable reports whether the content of n is on the disk.
+func (n *node) isDurable() bool {
 	return !n.mode.IsRegular() || n.mode == n.syncedMode && bytes.Equal(n.data, n.synced)
 }

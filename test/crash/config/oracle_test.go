@@ -175,11 +175,11 @@ func applyGood(e *apply.Executor, d config.Desired) error {
 	if _, err := e.Apply(context.Background(), request(d)); err != nil {
 		return fmt.Errorf("apply: %w", err)
 	}
-	return settleGood(e)
+	return concludeGood(e)
 }
 
-// settleGood gives the change that is watched the verdict that it is good.
-func settleGood(e *apply.Executor) error {
+// concludeGood gives the change that is watched the verdict that it is good.
+func concludeGood(e *apply.Executor) error {
 	v, err := e.Judge(context.Background())
 	if err != nil || v.Word != health.Good {
 		return fmt.Errorf("judge: %+v %w", v, err)

@@ -47,7 +47,7 @@ func (o *oracle) stops(t *testing.T, old, new config.Desired) []stopped {
 			applies(new)(t.Context(), e),
 		)
 		if name == "proven" {
-			err = errors.Join(err, settleGood(e))
+			err = errors.Join(err, concludeGood(e))
 		}
 		disk, readErr := power.Read(n.root)
 		err = errors.Join(err, readErr)

@@ -107,7 +107,7 @@ func (m machine) step(
 	if _, err := e.Apply(t.Context(), request(want)); err != nil {
 		t.Errorf("apply: %v", err)
 	}
-	if v := m.settled(t, e); v.Word != health.Good {
+	if v := m.judged(t, e); v.Word != health.Good {
 		t.Errorf("verdict: %+v", v)
 	}
 

@@ -73,7 +73,7 @@ func (s stage) apply(t *testing.T, d config.Desired) outcome {
 	if _, err := s.e.Apply(t.Context(), request(d)); err != nil {
 		t.Fatal(err)
 	}
-	if v := s.settled(t, s.e); v.Word != health.Good {
+	if v := s.judged(t, s.e); v.Word != health.Good {
 		t.Fatalf("verdict: %+v", v)
 	}
 	if want := map[bool]int{true: 1}[p.Reload]; s.reloads.count != want {
@@ -208,7 +208,7 @@ func pathAndService(t *testing.T, s stage) {
 		t.Fatal(err)
 	}
 	s.until(t, "p.service", func() bool { return s.size("run/pairs-ran-p.service") == ran+1 })
-	if v := s.settled(t, s.e); v.Word != health.Good {
+	if v := s.judged(t, s.e); v.Word != health.Good {
 		t.Errorf("verdict: %+v", v)
 	}
 }
@@ -315,7 +315,7 @@ func slowStart(t *testing.T, s stage) {
 	if err == nil || !strings.Contains(err.Error(), "restart slow.service: not done after 1s") {
 		t.Errorf("a job that takes longer than is waited for: %v", err)
 	}
-	if v := s.settled(t, s.e); v.Word != health.Good || !s.show(t, "slow.service").Running() {
+	if v := s.judged(t, s.e); v.Word != health.Good || !s.show(t, "slow.service").Running() {
 		t.Errorf("it was given the time: %+v", v)
 	}
 	s.e.JobWait = time.Minute
@@ -334,7 +334,7 @@ func (s stage) takenBack(t *testing.T, d config.Desired, why string) {
 	if _, err := s.e.Apply(t.Context(), request(d)); err != nil {
 		t.Fatal(err)
 	}
-	if v := s.settled(t, s.e); v.Word != health.Bad || !strings.Contains(v.Reason, why) {
+	if v := s.judged(t, s.e); v.Word != health.Bad || !strings.Contains(v.Reason, why) {
 		t.Errorf("verdict: %+v", v)
 	}
 	if after, _, err := s.e.Current(); err != nil || after.Name() != before.Name() {
@@ -400,7 +400,7 @@ func brokenBefore(t *testing.T, s stage) {
 	if _, err := s.e.Apply(t.Context(), request(d)); err == nil {
 		t.Error("a unit that cannot start is no error")
 	}
-	if v := s.settled(t, s.e); v.Word != health.Good {
+	if v := s.judged(t, s.e); v.Word != health.Good {
 		t.Errorf("a unit that was broken before counts against the change: %+v", v)
 	}
 }
@@ -430,7 +430,7 @@ func neverWell(t *testing.T, s stage) {
 			return s.show(t, "loop.service").Restarts > before+3
 		})
 		s.clock.Store(s.clock.Load().(time.Duration) + s.e.Steady)
-		v := s.settled(t, s.e)
+		v := s.judged(t, s.e)
 		if v.Word != health.Good || len(v.Unwell) != 1 ||
 			!strings.Contains(v.Unwell[0].How, "does not stay up") {
 			t.Errorf("verdict: %+v", v)
@@ -442,7 +442,7 @@ func neverWell(t *testing.T, s stage) {
 	if _, err := s.e.Apply(t.Context(), request(unitsOf(fine))); err != nil {
 		t.Fatal(err) // It may restart once more before it stops.
 	}
-	s.settled(t, s.e)
+	s.judged(t, s.e)
 }
 
 // waitsForToken is opentelemetry-collector.service of a Shoot.
@@ -455,7 +455,7 @@ func waitsForToken(t *testing.T, s stage) {
 	if _, err := s.e.Apply(t.Context(), request(unitsOf(collector))); !errors.As(err, new(*unit.JobError)) {
 		t.Fatalf("a unit that cannot start: %v", err)
 	}
-	if v := s.settled(t, s.e); v.Word != health.Good || len(v.Unwell) != 1 {
+	if v := s.judged(t, s.e); v.Word != health.Good || len(v.Unwell) != 1 {
 		t.Errorf("verdict: %+v", v)
 	}
 	s.owes(t, "collector.service")

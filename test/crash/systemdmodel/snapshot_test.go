@@ -193,9 +193,9 @@ func became(before, after snapshot) outcome {
 	return o.butSlices(before)
 }
 
-// settled judges the last change until there is a verdict, and has it carried
+// judged judges the last change until there is a verdict, and has it carried
 // out.
-func (m machine) settled(t *testing.T, e *apply.Executor) health.Verdict {
+func (m machine) judged(t *testing.T, e *apply.Executor) health.Verdict {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), unitTimeout)
 	defer cancel()
