@@ -160,9 +160,9 @@ func TestNextApplyCompletesTheOneBefore(t *testing.T) {
 	}
 }
 
-// TestNextApplyMendsWhatCannotBePlaced: the unfinished generation's file cannot
+// TestNextApplyRepairsWhatCannotBePlaced: the unfinished generation's file cannot
 // be placed any more; a configuration without it can be had.
-func TestNextApplyMendsWhatCannotBePlaced(t *testing.T) {
+func TestNextApplyRepairsWhatCannotBePlaced(t *testing.T) {
 	n, fake := fakeNode(t)
 	systemd := &failingReload{fakeSystemd: fake, fails: true}
 	n.units = systemd

@@ -81,7 +81,7 @@ const (
 	FilesystemEmpty Filesystem = "empty"
 	// FilesystemCorrupt is FilesystemExt4 with a superblock that a power cut
 	// has corrupted, and a copy that can replace it.
-	FilesystemCorrupt Filesystem = "torn"
+	FilesystemCorrupt Filesystem = "corrupt"
 	// FilesystemExt4 is any ext4 file system, made by Loam or by the operator.
 	FilesystemExt4 Filesystem = "ext4"
 	// FilesystemOther is data that Loam does not know, and so does not touch.

@@ -75,7 +75,7 @@ func TestStepRunsEachController(t *testing.T) {
 	s.parts = nil
 	s.step(t.Context())
 	if want := noon.Add(leaseRenew); !s.wake.Equal(want) {
-		t.Errorf("without a wish the next step is at %s, want %s", s.wake, want)
+		t.Errorf("without a request the next step is at %s, want %s", s.wake, want)
 	}
 }
 

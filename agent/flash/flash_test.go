@@ -132,7 +132,7 @@ func image(t *testing.T, sector int) (disk firmware.Memory, table gpt.Table, siz
 	return disk, table, table.DiskSize
 }
 
-func quiet(string, int64, int64) {}
+func noProgress(string, int64, int64) {}
 
 func identity(t *testing.T) partitions.Identity {
 	t.Helper()
@@ -232,7 +232,7 @@ func TestWhatMattersIsOnTheDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		if err := Write(t.Context(), disk, larger, layers, im, quiet); err != nil {
+		if err := Write(t.Context(), disk, larger, layers, im, noProgress); err != nil {
 			t.Fatal(err)
 		}
 
@@ -288,7 +288,7 @@ func TestADiskThatIsHalfWrittenSaysSo(t *testing.T) {
 	}
 
 	whole := &memory{blocks: map[int64][]byte{}}
-	if err := Write(t.Context(), whole, size, source, im, quiet); err != nil {
+	if err := Write(t.Context(), whole, size, source, im, noProgress); err != nil {
 		t.Fatal(err)
 	}
 
@@ -299,7 +299,7 @@ func TestADiskThatIsHalfWrittenSaysSo(t *testing.T) {
 		}
 
 		disk := &memory{blocks: map[int64][]byte{}, writes: cut}
-		if err := Write(t.Context(), disk, size, source, im, quiet); err == nil {
+		if err := Write(t.Context(), disk, size, source, im, noProgress); err == nil {
 			t.Fatalf("cut at %d of %d: no error", cut, n)
 		}
 
@@ -333,7 +333,7 @@ func TestADiskThatLiesIsFound(t *testing.T) {
 	}
 
 	disk := &memory{blocks: map[int64][]byte{}, lies: table.Partition(4).Start + 8192}
-	if err := Write(t.Context(), disk, size, source, im, quiet); err == nil ||
+	if err := Write(t.Context(), disk, size, source, im, noProgress); err == nil ||
 		!strings.Contains(err.Error(), "returns other bytes") {
 		t.Errorf("%v", err)
 	}
@@ -354,7 +354,7 @@ func TestAnImageMayBeOnALargerDisk(t *testing.T) {
 	}
 
 	disk := &memory{blocks: map[int64][]byte{}, fill: 0xaa}
-	if err := Write(t.Context(), disk, size, source, im, quiet); err != nil {
+	if err := Write(t.Context(), disk, size, source, im, noProgress); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := gpt.Read(disk, size, 512); err != nil || !got.Source.Healthy() {
@@ -394,7 +394,7 @@ func TestWhatIsNotFreeIsWritten(t *testing.T) {
 	}
 
 	disk := &memory{blocks: map[int64][]byte{}, fill: 0xaa}
-	if err := Write(t.Context(), disk, size, source, im, quiet); err != nil {
+	if err := Write(t.Context(), disk, size, source, im, noProgress); err != nil {
 		t.Fatal(err)
 	}
 
@@ -429,7 +429,7 @@ func TestBothSlotsAreWritten(t *testing.T) {
 		}
 
 		disk := &memory{blocks: map[int64][]byte{}, fill: 0xaa}
-		if err := Write(t.Context(), disk, size, source, im, quiet); err != nil {
+		if err := Write(t.Context(), disk, size, source, im, noProgress); err != nil {
 			t.Fatal(err)
 		}
 

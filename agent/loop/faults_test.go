@@ -6,7 +6,7 @@ import (
 	"github.com/loam-os/loam/agent/status"
 )
 
-func TestFirstFaultIsTheOneToMendFirst(t *testing.T) {
+func TestFirstFaultIsTheOneToRepairFirst(t *testing.T) {
 	fault := func(problem string) *status.Error { return &status.Error{Problem: problem} }
 	f := Faults{
 		Desired:    fault("desired"),

@@ -38,7 +38,7 @@ func (w *fakeNode) mustApply(t *testing.T, text string) {
 	}
 }
 
-func TestSourceThatGoesBackIsObeyed(t *testing.T) {
+func TestSourceThatGoesBackIsFollowed(t *testing.T) {
 	w := newFakeNode()
 	w.text = "A"
 	run(t, w, func(wait func()) {

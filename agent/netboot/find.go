@@ -21,7 +21,7 @@ const (
 	resolvConf = "/etc/resolv.conf"
 	// idleTimeout is how long a connection may be idle.
 	idleTimeout = 15 * time.Second
-	// Patience is how long a server may be unreachable.
+	// requestTimeout is how long a server may be unreachable.
 	requestTimeout = 10 * time.Minute
 )
 

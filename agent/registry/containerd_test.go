@@ -24,9 +24,9 @@ type containerd struct {
 
 func (c *containerd) socket() string { return filepath.Join(c.dir, "c.sock") }
 
-// quiet is a configuration with only the content store of containerd: nothing
+// minimalConfig is a configuration with only the content store of containerd: nothing
 // that mounts, runs or writes elsewhere.
-const quiet = `version = 2
+const minimalConfig = `version = 2
 root = "%[1]s/root"
 state = "%[1]s/state"
 disabled_plugins = ["io.containerd.grpc.v1.cri", "io.containerd.nri.v1.nri", "io.containerd.internal.v1.opt", "io.containerd.internal.v1.restart",
@@ -53,7 +53,7 @@ func newContainerd(t testing.TB) *containerd {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 
-	err = os.WriteFile(filepath.Join(dir, "config.toml"), fmt.Appendf(nil, quiet, dir), 0o600)
+	err = os.WriteFile(filepath.Join(dir, "config.toml"), fmt.Appendf(nil, minimalConfig, dir), 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// patience is how long a client may accept no data.
-const patience = 30 * time.Second
+// clientTimeout is how long a client may accept no data.
+const clientTimeout = 30 * time.Second
 
 // sending is an answer that ends if its client takes nothing for a while, so
 // that it holds no place for good.
@@ -26,7 +26,7 @@ func Patient(h http.Handler) http.Handler {
 }
 
 func (s *sending) Write(p []byte) (int, error) {
-	if err := s.control.SetWriteDeadline(time.Now().Add(patience)); err != nil {
+	if err := s.control.SetWriteDeadline(time.Now().Add(clientTimeout)); err != nil {
 		return 0, err
 	}
 

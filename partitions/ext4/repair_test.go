@@ -31,7 +31,7 @@ func changed(t *testing.T, f *os.File) (before, after []byte) {
 	return before, after
 }
 
-func TestATornSuperblockIsMended(t *testing.T) {
+func TestATornSuperblockIsRepaired(t *testing.T) {
 	for name, torn := range map[string]func(before, after []byte) []byte{
 		"the first sector is new": func(before, after []byte) []byte {
 			return append(after[:sectorSize:sectorSize], before[sectorSize:]...)
@@ -75,7 +75,7 @@ func TestATornSuperblockIsMended(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoTornWriteIsNotMended(t *testing.T) {
+func TestWhatIsNoTornWriteIsNotRepaired(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		spoil func(first, second []byte)

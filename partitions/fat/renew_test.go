@@ -29,7 +29,7 @@ func TestPowerCutsOfANewBootDirectory(t *testing.T) {
 	t.Logf("%d states", c.states.Load())
 }
 
-func TestABootDirectoryThatCannotBeReadIsMadeAnew(t *testing.T) {
+func TestABootDirectoryThatCannotBeReadIsMadeAgain(t *testing.T) {
 	disk := built(t)
 	f := opened(t, disk)
 	d, err := f.directory(bootentry.Dir)

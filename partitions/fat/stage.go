@@ -44,7 +44,7 @@ func (f *FS) stage(r io.Reader, size int64) (Chain, error) {
 	}
 
 	c := Chain{size: size}
-	c.SHA256, err = f.pour(r, size, clusters)
+	c.SHA256, err = f.writeContent(r, size, clusters)
 	if err != nil || size == 0 {
 		return c, err
 	}
@@ -72,9 +72,9 @@ func (f *FS) stage(r io.Reader, size int64) (Chain, error) {
 	return c, nil
 }
 
-// pour writes the content to the clusters, the last one filled with zeros, and
+// writeContent writes the content to the clusters, the last one filled with zeros, and
 // returns its digest.
-func (f *fats) pour(r io.Reader, size int64, clusters []uint32) (sum [sha256.Size]byte, err error) {
+func (f *fats) writeContent(r io.Reader, size int64, clusters []uint32) (sum [sha256.Size]byte, err error) {
 	h := sha256.New()
 	buf := make([]byte, max(chunk, f.clusterSize))
 	per := len(buf) / int(f.clusterSize)

@@ -55,9 +55,9 @@ var sizes = []size{
 	},
 }
 
-// quiet is how long after the annotation what a change costs is read: the agent
+// afterChange is how long after the annotation what a change costs is read: the agent
 // looks at its units once more, and deletes old generations.
-const quiet = 500 * time.Millisecond
+const afterChange = 500 * time.Millisecond
 
 // steadyLong keeps the verdict on a change out of its measurement: as on a
 // node, the next change comes first or ten seconds later.
@@ -99,7 +99,7 @@ func BenchmarkChange(b *testing.B) {
 			w.put(secretName, map[string]string{"osc.yaml": document})
 			start := time.Now()
 			took := until(b, seen, document).Sub(start)
-			time.Sleep(quiet)
+			time.Sleep(afterChange)
 
 			return took
 		}

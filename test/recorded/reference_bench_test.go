@@ -115,7 +115,7 @@ func (c *contest) change(b *testing.B, of contestant, document string) time.Dura
 	c.publish(of, document)
 	start := time.Now()
 	took := until(b, of.seen, document).Sub(start)
-	time.Sleep(quiet)
+	time.Sleep(afterChange)
 
 	return took
 }

@@ -134,7 +134,7 @@ func (m *Manager) Start(ctx context.Context, uptime time.Duration, ready func() 
 	if uptime < bootWindow {
 		deadline = deadline.Add(diskDelay)
 		if !record.Made {
-			awaitQuiet(events, deadline)
+			awaitNoDisk(events, deadline)
 		}
 	}
 	for {
@@ -145,8 +145,8 @@ func (m *Manager) Start(ctx context.Context, uptime time.Duration, ready func() 
 	}
 }
 
-// awaitQuiet returns when no disk has come for quietPeriod, or after deadline.
-func awaitQuiet(events *uevent.Events, deadline time.Time) {
+// awaitNoDisk returns when no disk has come for quietPeriod, or after deadline.
+func awaitNoDisk(events *uevent.Events, deadline time.Time) {
 	for events.Wait(time.Now().Add(quietPeriod)) {
 		if !time.Now().Before(deadline) {
 			return

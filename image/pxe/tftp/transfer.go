@@ -127,7 +127,7 @@ func (t *transfer) await(opened *bool) error {
 	}
 }
 
-// wait is how long an answer is waited for: what the client wished, or what it
+// wait is how long an answer is waited for: what the client asked for, or what it
 // takes, longer each time.
 func (t *transfer) wait(silent int) time.Duration {
 	if t.window.timeout > 0 {

@@ -59,12 +59,12 @@ func failures() []failure {
 // the old configuration or is to be completed, and goes on as soon as steps
 // succeed.
 func (o *oracle) crashFault(t *testing.T, f failure) (count int) {
-	stride := 19
+	interval := 19
 	if thorough() {
-		stride = 3
+		interval = 3
 	}
 
-	for at, again := 0, true; again; at += stride {
+	for at, again := 0, true; again; at += interval {
 		var err error
 		again, err = o.fault(newCrashNode(t, o.image), f, at)
 		if err != nil {

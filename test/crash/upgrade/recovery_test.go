@@ -212,9 +212,9 @@ func TestTheRecoveryEntryOutlivesItsSlot(t *testing.T) {
 	}
 }
 
-// TestAnEntryThatIsDamagedIsMended: what the loader would start is not what the
+// TestAnEntryThatIsDamagedIsRepaired: what the loader would start is not what the
 // name says.
-func TestAnEntryThatIsDamagedIsMended(t *testing.T) {
+func TestAnEntryThatIsDamagedIsRepaired(t *testing.T) {
 	c := newCourse(t, "1.0.0", "2.0.0", "3.0.0")
 	c.upgrade("2.0.0", upgrade.Options{})
 	c.run(upgrade.Verdict{Word: upgrade.Good})
