@@ -386,8 +386,8 @@ func (cs changes) record(j generation.Journal, outcome Outcome, reason string) e
 	return cs.ledger.Add(r)
 }
 
-// took returns how long the change j has taken. Over a restart only the wall clock
-// says that, which may have been set meanwhile.
+// took returns how long the change j has taken. Over a restart only the wall
+// clock says that, which may have been set meanwhile.
 func (cs changes) took(j generation.Journal) time.Duration {
 	if j.BootID == cs.bootID && j.Uptime > 0 {
 		return cs.uptime() - j.Uptime

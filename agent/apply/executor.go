@@ -124,8 +124,8 @@ func (e *Executor) Judge(ctx context.Context) (health.Verdict, error) {
 	return partsOf(e).trial.judge(ctx)
 }
 
-// Conclude carries out a verdict: a good change stays, and a bad one is reverted.
-// It returns the generation that the node then runs.
+// Conclude carries out a verdict: a good change stays, and a bad one is
+// reverted. It returns the generation that the node then runs.
 func (e *Executor) Conclude(ctx context.Context, v health.Verdict) (generation.Manifest, error) {
 	return partsOf(e).trial.conclude(ctx, v)
 }

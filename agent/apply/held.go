@@ -16,8 +16,8 @@ type Held struct {
 	// Digest is the first 12 digits of config.Desired.Digest, as in the names
 	// of generations.
 	Digest string `json:"digest"`
-	// Generation is the generation that the node left, empty if it never ran one
-	// of this configuration.
+	// Generation is the generation that the node left, empty if it never ran
+	// one of this configuration.
 	Generation string `json:"generation,omitempty"`
 	Why        string `json:"why"`
 	// Unit is the unit that Why is about, empty if there is none.

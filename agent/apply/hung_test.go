@@ -35,8 +35,8 @@ func (h hanging) Show(ctx context.Context, names []string) ([]unit.State, error)
 	return states, err
 }
 
-// The time of a change begins with its first job: the wait for the jobs does not
-// come on top of it.
+// The time of a change begins with its first job: the wait for the jobs does
+// not come on top of it.
 func TestUnitThatHangsIsTakenBackInTime(t *testing.T) {
 	stages := []string{"containerd.service", "a.service", "kubelet.service"}
 	for _, tt := range []struct {

@@ -111,9 +111,9 @@ func (l Ledger) shorten() error {
 // proven is [Proven] of this ledger.
 func (l Ledger) proven() (func(name string) bool, error) { return Proven(l.State.Root().FS()) }
 
-// Proven returns a function that reports whether a generation of a node has proven
-// itself, from its /var/lib/loam. Without any history, as after it was lost, all
-// of them count as proven.
+// Proven returns a function that reports whether a generation of a node has
+// proven itself, from its /var/lib/loam. Without any history, as after it was
+// lost, all of them count as proven.
 func Proven(state fs.FS) (func(name string) bool, error) {
 	records, err := History(state)
 	if err != nil {
