@@ -23,8 +23,8 @@ type Result struct {
 	Resumed apply.Resumed
 	// Read is the document that Read has read.
 	Read Reading
-	// Generation is the current generation after Apply and Rollback, zero if they
-	// have changed nothing.
+	// Generation is the current generation after Apply and Rollback, zero if
+	// they have changed nothing.
 	Generation generation.Manifest
 	// Paths are the managed paths that Repair has repaired, Owed the units that
 	// still are to be started after Start.
@@ -33,7 +33,8 @@ type Result struct {
 	Answers bool
 	// Verified is the result of Verify.
 	Verified apply.Verified
-	// Reset is the reset after RunReset. ResetIsOver says that it ends by itself.
+	// Reset is the reset after RunReset. ResetIsOver says that it ends by
+	// itself.
 	Reset       *status.Reset
 	ResetIsOver bool
 }
@@ -44,7 +45,8 @@ type Reading struct {
 	Version string
 	// Desired lacks the files that wait for a probe.
 	Desired config.Desired
-	// FullDigest is the digest of all of it, Desired's without the files that wait.
+	// FullDigest is the digest of all of it, Desired's without the files that
+	// wait.
 	FullDigest string
 	// Waits are its probes that do not answer yet.
 	Waits []config.Probe
@@ -90,8 +92,8 @@ func (s State) After(step Step, r Result, now time.Duration) State {
 	return s
 }
 
-// afterResume notes what keeps the node from being its current generation. A unit
-// that did not come up is no reason to try again.
+// afterResume notes what keeps the node from being its current generation. A
+// unit that did not come up is no reason to try again.
 func (s State) afterResume(r Result, now time.Duration) State {
 	s.Faults.Unfinished = nil
 	switch {
@@ -104,8 +106,9 @@ func (s State) afterResume(r Result, now time.Duration) State {
 	return s.repaired(r.Resumed.Repaired, now).unrepaired(r.Resumed.Drift)
 }
 
-// afterConclude has the source read again after a revert, as a try may have kept
-// it waiting, and whenever the node ran something else than the source asks for.
+// afterConclude has the source read again after a revert, as a try may have
+// kept it waiting, and whenever the node ran something else than the source
+// asks for.
 func (s State) afterConclude(step Step, r Result) State {
 	if r.Err == nil && step.Verdict.Word == health.Good {
 		s.Starts.Unwell = step.Verdict.Unwell
@@ -116,9 +119,9 @@ func (s State) afterConclude(step Step, r Result) State {
 	return s.changed(r.Err)
 }
 
-// afterRead takes over what the source says. Without a document the node stays as
-// it is, and so it does if the document is wrong. What a caller gave is not the
-// source's.
+// afterRead takes over what the source says. Without a document the node stays
+// as it is, and so it does if the document is wrong. What a caller gave is not
+// the source's.
 func (s State) afterRead(step Step, r Result) State {
 	if step.Request != nil {
 		return s
@@ -149,8 +152,8 @@ func refusalOf(err error) status.Refusal {
 	return status.Unavailable
 }
 
-// of returns what the source asks for now. The notes stay, as they are those that
-// operators were told of.
+// of returns what the source asks for now. The notes stay, as they are those
+// that operators were told of.
 func (d Desired) of(r Reading) Desired {
 	content := map[string]config.Content{}
 	for _, f := range r.Desired.Files {
@@ -172,7 +175,8 @@ func (d Desired) of(r Reading) Desired {
 	}
 }
 
-// changedNothing reports whether an apply was refused before it changed the node.
+// changedNothing reports whether an apply was refused before it changed the
+// node.
 func (r Result) changedNothing() bool {
 	return r.Err != nil && r.Generation.Name() == "" && !errors.Is(r.Err, apply.ErrUnfinished)
 }
@@ -246,8 +250,8 @@ func (s State) repaired(paths []string, now time.Duration) State {
 	return s
 }
 
-// unrepaired notes that a managed path cannot be repaired. nil means that all can
-// that were looked at; the fault stays until all paths are looked at again.
+// unrepaired notes that a managed path cannot be repaired. nil means that all
+// can that were looked at; the fault stays until all paths are looked at again.
 func (s State) unrepaired(err error) State {
 	switch {
 	case err != nil:
@@ -272,8 +276,8 @@ func repairedBy(v apply.Verified) []string {
 
 // applies returns whether what the source gave is to be applied, and the state
 // with the reason if it is not: the node is that already, the configuration is
-// held, or an operator tries another. held is nil if it is not held, err why that
-// is not known.
+// held, or an operator tries another. held is nil if it is not held, err why
+// that is not known.
 func (s State) applies(held *apply.Held, err error) (State, bool) {
 	s.Facts.Held = nil
 

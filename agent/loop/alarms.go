@@ -30,14 +30,15 @@ const (
 )
 
 const (
-	// quietPeriod is how long the loop waits for further changes before it observes:
-	// a unit that starts changes several times.
+	// quietPeriod is how long the loop waits for further changes before it
+	// observes: a unit that starts changes several times.
 	quietPeriod = 100 * time.Millisecond
 	// retryDelay is when the loop tries again to complete what it could not.
 	retryDelay = 30 * time.Second
 	// probeDelay is when it probes again what does not answer.
 	probeDelay = 2 * time.Second
-	// readDelay is when it looks again for what a document refers to and is absent.
+	// readDelay is when it looks again for what a document refers to and is
+	// absent.
 	readDelay = 5 * time.Second
 	// jobInterval is how often it looks at a job that takes long.
 	jobInterval = 5 * time.Second

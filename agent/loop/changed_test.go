@@ -66,8 +66,8 @@ func TestAChangeLooksAtAllPathsOnceNothingIsWatched(t *testing.T) {
 	})
 }
 
-// TestAChangeLooksAtAllPathsWhileNotAllAreWatched: a watcher says so with the next
-// paths that it reports, and goes on.
+// TestAChangeLooksAtAllPathsWhileNotAllAreWatched: a watcher says so with the
+// next paths that it reports, and goes on.
 func TestAChangeLooksAtAllPathsWhileNotAllAreWatched(t *testing.T) {
 	w := newFakeNode()
 	w.text = "one"

@@ -53,8 +53,8 @@ func (c *changes) resumed(ctx context.Context, r Result) {
 	c.report.repaired(r.Resumed.Repaired)
 	c.node.repairLater(r.Resumed.Drift)
 
-	// A read that is due observes later. But before a verdict no unit may change any
-	// more.
+	// A read that is due observes later. But before a verdict no unit may
+	// change any more.
 	c.node.observeGeneration()
 	if !c.node.state.Due.Read || c.node.state.Change.Pending != nil {
 		c.node.observeUnits(ctx)

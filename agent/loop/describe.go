@@ -54,8 +54,8 @@ func describe(err error) *status.Error {
 	}
 }
 
-// describeDocument returns the first error of a document, and how many more there
-// are.
+// describeDocument returns the first error of a document, and how many more
+// there are.
 func describeDocument(wrong document.Errors) *status.Error {
 	first := wrong[0]
 	problem := first.Problem
@@ -71,9 +71,10 @@ func describeDocument(wrong document.Errors) *status.Error {
 	}
 }
 
-// local is the node's own end of a connection in an error of package net, such as
-// "read tcp 10.0.0.4:51234->10.0.0.9:443: connection reset by peer". Its port
-// differs each time: with it, a problem that stays would be news at each try.
+// local is the node's own end of a connection in an error of package net, such
+// as "read tcp 10.0.0.4:51234->10.0.0.9:443: connection reset by peer". Its
+// port differs each time: with it, a problem that stays would be news at each
+// try.
 var local = regexp.MustCompile(`\S+:\d+->`)
 
 // advice returns what can be done about an error of the file system or of the

@@ -25,8 +25,8 @@
 // What the loop asks of the node is behind the interfaces of ports.go. A worker
 // performs the steps. What else a result entails, such as an answer to a caller
 // or an alarm, is in changes, repairs, the reconciler and resets: one type for
-// each kind of step. A reporter writes logs and Events, and a publisher publishes
-// the status.
+// each kind of step. A reporter writes logs and Events, and a publisher
+// publishes the status.
 //
 // Two things are observed on the loop's goroutine, as they take milliseconds:
 // the journal of the engine and the states of units.

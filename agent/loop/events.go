@@ -15,7 +15,8 @@ type events struct {
 	contents, drift <-chan []string
 	volumes         <-chan *status.Volume
 	jobs            <-chan struct{}
-	// Each receives when a part of the status that others observe may be another.
+	// Each receives when a part of the status that others observe may be
+	// another.
 	linked, network, upgrades <-chan struct{}
 	shells                    <-chan shell
 }

@@ -5,14 +5,14 @@ import "github.com/loam-os/loam/agent/status"
 // Faults are what is wrong with the node. Each stays until what it says is no
 // longer so; nil means that nothing is wrong.
 type Faults struct {
-	// Desired is what is wrong with what the node was asked to be, or why it is not
-	// applied. Refusal is its kind, empty if it is not about a document.
+	// Desired is what is wrong with what the node was asked to be, or why it is
+	// not applied. Refusal is its kind, empty if it is not about a document.
 	Desired *status.Error
 	Refusal status.Refusal
 	// RevertedFrom is the generation that was reverted, if that is why.
 	RevertedFrom string
-	// Unfinished keeps the node between two generations, or from being its current
-	// one.
+	// Unfinished keeps the node between two generations, or from being its
+	// current one.
 	Unfinished *status.Error
 	// Volume is what is wrong with the data volume.
 	Volume *status.Error

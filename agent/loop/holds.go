@@ -2,8 +2,8 @@ package loop
 
 import "github.com/loam-os/loam/agent/apply"
 
-// heldOf returns why what the source asks for is not to be applied: all of it, or
-// without what waits. It is nil if neither is held.
+// heldOf returns why what the source asks for is not to be applied: all of it,
+// or without what waits. It is nil if neither is held.
 func heldOf(h Holder, desired Desired) (*apply.Held, error) {
 	for _, digest := range []string{desired.FullDigest, desired.AppliedDigest} {
 		held, is, err := h.Held(digest)
@@ -27,9 +27,10 @@ func releaseHold(h Holder, digest string) error {
 	return h.Release(digest)
 }
 
-// holdSource keeps what the source said from replacing what an operator applies:
-// it counts again when it changes. digest is of what is applied. holdSource returns
-// the digest that it has held, empty if there was nothing to hold.
+// holdSource keeps what the source said from replacing what an operator
+// applies: it counts again when it changes. digest is of what is applied.
+// holdSource returns the digest that it has held, empty if there was nothing to
+// hold.
 func holdSource(h Holder, desired Desired, digest, why string) (string, error) {
 	if desired.AppliedDigest == "" || desired.AppliedDigest == digest {
 		return "", nil

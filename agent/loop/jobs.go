@@ -14,8 +14,8 @@ import (
 )
 
 // Jobs is systemd as the engine uses it. It records what was asked of systemd
-// until the cluster is told, and which jobs have not ended. It is safe for use by
-// several goroutines.
+// until the cluster is told, and which jobs have not ended. It is safe for use
+// by several goroutines.
 type Jobs struct {
 	apply.Units
 	// Changed receives when a job has begun or ended; nil if nothing listens.
@@ -94,8 +94,8 @@ func (j *Jobs) notify() {
 // slowJob is how long a job takes at most without being mentioned.
 const slowJob = time.Second
 
-// slow returns the units of the jobs that have run for slowJob, oldest first, and
-// how long the first of them has.
+// slow returns the units of the jobs that have run for slowJob, oldest first,
+// and how long the first of them has.
 func (j *Jobs) slow() (units []string, took time.Duration) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -49,8 +49,9 @@ const (
 // fakeNode is a node in memory: engine, systemd and source in one. Its text is
 // what the source says, "" for no document.
 //
-// Its methods, which the loop calls, hold mu. A test reads and writes the fields
-// only while the loop waits for an event: before it runs, and after pass.
+// Its methods, which the loop calls, hold mu. A test reads and writes the
+// fields only while the loop waits for an event: before it runs, and after
+// pass.
 type fakeNode struct {
 	mu sync.Mutex
 
@@ -72,8 +73,8 @@ type fakeNode struct {
 	resumed      int
 	// refuse is what Apply returns without having changed anything.
 	refuse error
-	// pending and verdict are what Pending and Judge return; good is where a bad
-	// verdict leads.
+	// pending and verdict are what Pending and Judge return; good is where a
+	// bad verdict leads.
 	pending apply.Pending
 	verdict health.Verdict
 	watched bool
@@ -108,7 +109,8 @@ type fakeNode struct {
 	// hold and holdRepair, if set, keep Apply and Repair waiting until closed.
 	hold, holdRepair chan struct{}
 	tidied           int
-	// did is what the loop had done, in order: "read", "apply", "repair /etc/a".
+	// did is what the loop had done, in order: "read", "apply", "repair
+	// /etc/a".
 	did []string
 	// restless has the source change whenever it is read.
 	restless bool
@@ -668,8 +670,8 @@ func TestNothingIsAppliedWhileTheNodeChanges(t *testing.T) {
 	})
 }
 
-// TestSourceWithoutADocumentIsSaid is weak point 10c of osc-contract, part 4: no
-// error, and no silence either.
+// TestSourceWithoutADocumentIsSaid is weak point 10c of osc-contract, part 4:
+// no error, and no silence either.
 func TestSourceWithoutADocumentIsSaid(t *testing.T) {
 	w := newFakeNode()
 	missing := func(phase status.Phase) {

@@ -27,7 +27,8 @@ const (
 	Resume Kind = "resume"
 	// Conclude carries out the verdict on a change.
 	Conclude Kind = "conclude the change"
-	// Repair makes the managed paths that something touched what they should be.
+	// Repair makes the managed paths that something touched what they should
+	// be.
 	Repair Kind = "repair"
 	// Read the source, or the document of a request.
 	Read Kind = "read"
@@ -78,15 +79,15 @@ type Step struct {
 	Probes []config.Probe
 	// Document is to be read; nil for the source's.
 	Document *source.Document
-	// Apply is to be applied. Hold is the digest of the source's configuration that
-	// is held for it, empty if none is.
+	// Apply is to be applied. Hold is the digest of the source's configuration
+	// that is held for it, empty if none is.
 	Apply apply.Request
 	Hold  string
 }
 
-// Next returns what to do now. The order says what may wait: what was cut off is
-// completed first, a verdict is carried out before the node changes again, and
-// drift is repaired before a source that never stops changing is read.
+// Next returns what to do now. The order says what may wait: what was cut off
+// is completed first, a verdict is carried out before the node changes again,
+// and drift is repaired before a source that never stops changing is read.
 func Next(s State) Step {
 	switch {
 	case s.Busy:
@@ -122,8 +123,8 @@ func nextInReset(s State) Step {
 	return Step{Kind: Wait}
 }
 
-// Admit returns the step that a request begins, or why it is refused. It is asked
-// only while no step runs.
+// Admit returns the step that a request begins, or why it is refused. It is
+// asked only while no step runs.
 func Admit(s State, r *Request) (Step, error) {
 	inReset := s.Facts.Reset != nil
 	switch {
@@ -157,9 +158,9 @@ func Admit(s State, r *Request) (Step, error) {
 	return Step{Kind: Read, Request: r, Have: s.Current.Generation, Document: r.document()}, nil
 }
 
-// admitReset returns the step for a request to reset the node. The agent that is
-// asked first only records it. The next one carries it out by itself, and the
-// first caller after that gets the outcome.
+// admitReset returns the step for a request to reset the node. The agent that
+// is asked first only records it. The next one carries it out by itself, and
+// the first caller after that gets the outcome.
 func admitReset(s State, r *Request) Step {
 	switch {
 	case s.Facts.Reset == nil:

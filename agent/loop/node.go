@@ -73,8 +73,9 @@ func (p paths) watch(m generation.Manifest) error {
 	return p.drift.Set(p.root, slices.Concat(generation.Paths(m), generation.Ways(m)))
 }
 
-// observeGeneration finds out which generation is current and which change is on
-// trial. Once the node is published, guard has to watch the paths of a new one.
+// observeGeneration finds out which generation is current and which change is
+// on trial. Once the node is published, guard has to watch the paths of a new
+// one.
 func (n *node) observeGeneration() {
 	current, _, err := n.engine.Current()
 	if err != nil {
@@ -116,8 +117,8 @@ func (n *node) guard() {
 	n.state = n.state.guard(before, err == nil)
 }
 
-// checkWatches takes in whether all managed paths are still watched. Until they are
-// watched again, each change looks at all of them.
+// checkWatches takes in whether all managed paths are still watched. Until they
+// are watched again, each change looks at all of them.
 func (n *node) checkWatches() {
 	err := n.paths.drift.Err()
 	if err == nil || !n.state.Drift.Guarded {
@@ -141,8 +142,8 @@ func (n *node) startLater() {
 	}
 }
 
-// observeUnits observes the units of the current generation, judges the change on
-// trial by them, and publishes how the node stands.
+// observeUnits observes the units of the current generation, judges the change
+// on trial by them, and publishes how the node stands.
 func (n *node) observeUnits(ctx context.Context) {
 	var names []string
 	for _, u := range n.state.Current.Generation.Units {
@@ -256,8 +257,8 @@ func (n *node) warn(what string, err error) {
 	n.state = n.state.warn(what + ": " + hint.Line(err))
 }
 
-// repairLater has all managed paths looked at again if one cannot be repaired. A
-// change is judged all the same.
+// repairLater has all managed paths looked at again if one cannot be repaired.
+// A change is judged all the same.
 func (n *node) repairLater(err error) {
 	if err != nil {
 		n.log.Error("repair", zap.Error(err))

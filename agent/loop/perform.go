@@ -12,7 +12,8 @@ import (
 	"github.com/loam-os/loam/hint/fault"
 )
 
-// worker does the steps that run beside the loop. It has no access to the state.
+// worker does the steps that run beside the loop. It has no access to the
+// state.
 type worker struct {
 	engine  Engine
 	units   Units
@@ -88,9 +89,9 @@ func (w worker) read(ctx context.Context, step Step) (Reading, error) {
 	return w.decode(ctx, doc, step.Have)
 }
 
-// decode returns what a document wants this node to be now. A file that waits for
-// what it points at is left out until that answers, unless the node has the file
-// already.
+// decode returns what a document wants this node to be now. A file that waits
+// for what it points at is left out until that answers, unless the node has the
+// file already.
 func (w worker) decode(
 	ctx context.Context,
 	doc source.Document,

@@ -67,8 +67,8 @@ type Decoder interface {
 
 // Host is the program that the loop is a part of.
 type Host interface {
-	// Ready is called once the loop is up, before the first apply, which may wait
-	// for units that are ordered after the agent.
+	// Ready is called once the loop is up, before the first apply, which may
+	// wait for units that are ordered after the agent.
 	Ready() error
 	// Alive notifies the watchdog that the loop takes events.
 	Alive() error
@@ -99,7 +99,8 @@ type Units interface {
 type Drifts interface {
 	Set(root string, paths []string) error
 	Events() <-chan []string
-	// Err returns why not all paths are watched, which may pass; nil if they are.
+	// Err returns why not all paths are watched, which may pass; nil if they
+	// are.
 	Err() error
 }
 
@@ -110,8 +111,8 @@ type Cluster interface {
 	// changes.
 	Link() status.Cluster
 	Linked() <-chan struct{}
-	// Prepare is called before a configuration is applied. The zero configuration
-	// says that the last one is not applied after all.
+	// Prepare is called before a configuration is applied. The zero
+	// configuration says that the last one is not applied after all.
 	Prepare(ctx context.Context, d config.Desired)
 	// WatchRestarts is how often a watch was started again.
 	WatchRestarts() int

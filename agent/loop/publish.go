@@ -19,8 +19,8 @@ type publisher struct {
 	any  bool
 }
 
-// publish adds to a status what others observe, and publishes it if it is another
-// than the last.
+// publish adds to a status what others observe, and publishes it if it is
+// another than the last.
 func (p *publisher) publish(s status.Status) {
 	p.addWatched(&s)
 	s.Health, s.Reason = s.Assess()

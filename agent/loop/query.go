@@ -7,7 +7,8 @@ import (
 	"github.com/loam-os/loam/agent/metrics"
 )
 
-// Queries ask a loop how the node stands. It answers them while a step runs, too.
+// Queries ask a loop how the node stands. It answers them while a step runs,
+// too.
 type Queries chan chan<- metrics.Sample
 
 // Take returns the node as it is now, for [metrics.Handler].

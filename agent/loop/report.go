@@ -11,8 +11,8 @@ import (
 	"github.com/loam-os/loam/agent/config"
 )
 
-// reporter tells operators what happened to the node: in the log, and as Events of
-// the cluster.
+// reporter tells operators what happened to the node: in the log, and as Events
+// of the cluster.
 type reporter struct {
 	log *zap.Logger
 	// cluster is nil on a node that is part of none.

@@ -16,8 +16,8 @@ import (
 	"github.com/loam-os/loam/hint/fault"
 )
 
-// Request is what an operator or the cluster asks of the node: one of its fields
-// is set.
+// Request is what an operator or the cluster asks of the node: one of its
+// fields is set.
 type Request struct {
 	Apply    *control.ApplyRequest
 	Confirm  bool
@@ -72,8 +72,9 @@ func (q Requests) Verify(
 	return got.report, got.err
 }
 
-// Reset implements [control.Node]. It begins a reset, or carries out the one that
-// has begun. [ErrReset] means that the agent ends first, to be started again.
+// Reset implements [control.Node]. It begins a reset, or carries out the one
+// that has begun. [ErrReset] means that the agent ends first, to be started
+// again.
 func (q Requests) Reset(ctx context.Context) (control.Outcome, error) {
 	got := q.send(ctx, Request{Reset: true}, nil)
 	return got.outcome, got.err
@@ -90,9 +91,9 @@ func (q Requests) Restart(ctx context.Context, units []string) error {
 	return q.send(ctx, Request{Restart: units}, nil).err
 }
 
-// busyAfter is how long a restart of units that hang waits for the loop. Reading a
-// configuration waits [registry.AnswerLimit] for a containerd that hangs, so the
-// restart gets its turn between two reads.
+// busyAfter is how long a restart of units that hang waits for the loop.
+// Reading a configuration waits [registry.AnswerLimit] for a containerd that
+// hangs, so the restart gets its turn between two reads.
 const busyAfter = registry.AnswerLimit + 5*time.Second
 
 // RestartUnlessBusy is Restart for [liveness.Watch]. It returns
@@ -151,8 +152,8 @@ func (r *Request) document() *source.Document {
 	return &source.Document{Name: r.Apply.Name, Text: []byte(r.Apply.Document)}
 }
 
-// caller waits for the verdict on the change that it asked for. The zero caller is
-// none.
+// caller waits for the verdict on the change that it asked for. The zero caller
+// is none.
 type caller struct{ request *Request }
 
 // await registers the caller that gets the verdict on a change; nil if there is

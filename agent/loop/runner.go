@@ -26,8 +26,8 @@ type runner struct {
 	events   events
 	requests Requests
 	queries  Queries
-	// done receives from the step that runs beside the loop. others are that step
-	// and all else that the loop has started.
+	// done receives from the step that runs beside the loop. others are that
+	// step and all else that the loop has started.
 	done   chan outcome
 	others *sync.WaitGroup
 }
@@ -129,9 +129,10 @@ func (r *runner) announce(before State, step Step) {
 	}
 }
 
-// merge takes in the result of a step, and begins the step that follows from it.
-// It logs, answers callers, sets alarms, observes and publishes; what the result
-// makes of the state is in [State.After]. A loop that ends only answers callers.
+// merge takes in the result of a step, and begins the step that follows from
+// it. It logs, answers callers, sets alarms, observes and publishes; what the
+// result makes of the state is in [State.After]. A loop that ends only answers
+// callers.
 func (r *runner) merge(ctx context.Context, step Step, result Result) {
 	before := r.node.state
 	r.node.state = before.After(step, result, r.node.host.Uptime())

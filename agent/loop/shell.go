@@ -32,8 +32,8 @@ func openShells(
 	return opened
 }
 
-// shellOpened makes it visible that there is a way in. It publishes nothing else,
-// as the rest may be about to be observed.
+// shellOpened makes it visible that there is a way in. It publishes nothing
+// else, as the rest may be about to be observed.
 func (n *node) shellOpened(s shell) {
 	if s.err != nil {
 		n.warn("open a debug shell on "+s.tty, s.err)

@@ -11,21 +11,21 @@ import (
 	"github.com/loam-os/loam/hint"
 )
 
-// Starts are the units that a change could not start, or that did not stay well,
-// although they revert nothing.
+// Starts are the units that a change could not start, or that did not stay
+// well, although they revert nothing.
 type Starts struct {
 	// Owed are to be started again after Wait: see [apply.Executor.Retry].
 	Owed []string
 	Wait time.Duration
-	// Well are the units that were well before the change that led here. Unwell are
-	// the units that are shown until they are well.
+	// Well are the units that were well before the change that led here. Unwell
+	// are the units that are shown until they are well.
 	Well   []string
 	Unwell []health.Unwell
 }
 
 const (
-	// firstStart is how long the loop waits before it starts a unit again. It waits
-	// twice as long each time, at most lastStart.
+	// firstStart is how long the loop waits before it starts a unit again. It
+	// waits twice as long each time, at most lastStart.
 	firstStart = 5 * time.Second
 	lastStart  = 5 * time.Minute
 )
@@ -65,7 +65,8 @@ func (s State) withUnits(
 ) (observed State, again time.Duration) {
 	s.Current.Units = units
 
-	// A unit that came up by itself is no longer owed, which the engine finds out.
+	// A unit that came up by itself is no longer owed, which the engine finds
+	// out.
 	for _, u := range units {
 		if u.Started() && slices.Contains(s.Starts.Owed, u.Name) {
 			s.Due.Start = true
@@ -86,8 +87,8 @@ func (s State) withUnits(
 	return s, again
 }
 
-// recovered reports whether a unit has been well for steady. left is how long it
-// still has to be well, 0 if it is not. A unit that is not observed any more
+// recovered reports whether a unit has been well for steady. left is how long
+// it still has to be well, 0 if it is not. A unit that is not observed any more
 // counts as recovered.
 func (c Current) recovered(
 	name string,

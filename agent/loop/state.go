@@ -34,8 +34,8 @@ type State struct {
 type Desired struct {
 	// Version is the source's name for it, empty if it has none.
 	Version string
-	// FullDigest is the digest of all of it, AppliedDigest without the files that
-	// wait for a probe.
+	// FullDigest is the digest of all of it, AppliedDigest without the files
+	// that wait for a probe.
 	FullDigest, AppliedDigest string
 	// Content has its files by digest.
 	Content map[string]config.Content
@@ -59,30 +59,32 @@ type Current struct {
 type Change struct {
 	// Pending is the change that has not proven itself; nil if there is none.
 	Pending *apply.Pending
-	// Applying says that a step makes the node something else: until it is done,
-	// nothing counts as applied, however well the units are.
+	// Applying says that a step makes the node something else: until it is
+	// done, nothing counts as applied, however well the units are.
 	Applying bool
 	// Began is when the last change began, 0 if there was none in this run.
 	Began time.Duration
 	// Verdict is to be carried out; it is zero if there is none.
 	Verdict health.Verdict
-	// Shown is the change in the status. Job is the unit for which the step that
-	// runs waits, Unit the one for which the verdict waits.
+	// Shown is the change in the status. Job is the unit for which the step
+	// that runs waits, Unit the one for which the verdict waits.
 	Shown     *status.Change
 	Job, Unit *status.Awaited
 }
 
-// trying reports whether the change on trial waits for an operator to confirm it.
+// trying reports whether the change on trial waits for an operator to confirm
+// it.
 func (c Change) trying() bool { return c.Pending != nil && c.Pending.Try != nil }
 
 // Drift is what is to be looked at of the managed paths.
 type Drift struct {
 	// Touched are the paths that something may have changed, sorted.
 	Touched []string
-	// Guarded says that all paths of the current generation are watched, Blind that
-	// the watch has ended.
+	// Guarded says that all paths of the current generation are watched, Blind
+	// that the watch has ended.
 	Guarded, Blind bool
-	// Again says that all paths are looked at again later, as one cannot be repaired.
+	// Again says that all paths are looked at again later, as one cannot be
+	// repaired.
 	Again bool
 }
 

@@ -78,7 +78,8 @@ func (s State) phase(fault *status.Error) status.Phase {
 	return status.Applying
 }
 
-// want returns what the generation wants of a unit, zero if it does not list it.
+// want returns what the generation wants of a unit, zero if it does not list
+// it.
 func (c Current) want(name string) generation.Unit {
 	i := slices.IndexFunc(
 		c.Generation.Units,
@@ -99,8 +100,8 @@ func (c Current) state(name string) (unit.State, bool) {
 	return c.Units[i], true
 }
 
-// shown returns the observed states beside what the generation wants; nil before
-// the first observation.
+// shown returns the observed states beside what the generation wants; nil
+// before the first observation.
 func (c Current) shown() []status.Unit {
 	if !c.Observed && c.Units == nil {
 		return nil
@@ -145,15 +146,16 @@ func (c Current) failure() *status.Error {
 	return nil
 }
 
-// isSettled reports whether all observed units are as the generation wants them.
+// isSettled reports whether all observed units are as the generation wants
+// them.
 func (c Current) isSettled() bool {
 	return !slices.ContainsFunc(c.shown(), func(u status.Unit) bool { return !u.Settled })
 }
 
 // evaluate returns the state with the time at which the generation counted as
 // applied first, and without what is over. again is when to evaluate once more,
-// even if nothing happens; 0 for never. limit is how long a boot without a change
-// waits for units that are on their way.
+// even if nothing happens; 0 for never. limit is how long a boot without a
+// change waits for units that are on their way.
 func (s State) evaluate(now, limit time.Duration) (evaluated State, again time.Duration) {
 	if s.Change.Pending == nil {
 		s.Change.Shown, s.Change.Unit = nil, nil
@@ -176,8 +178,8 @@ func (s State) evaluate(now, limit time.Duration) (evaluated State, again time.D
 
 // isApplied reports whether the current generation counts as applied. As
 // Gardener's node agent has it, every job of the change has succeeded. A unit
-// that is not needed for pods and was never well here need not be well. A unit on
-// its way has until the verdict, or in a boot without a change as long as a
+// that is not needed for pods and was never well here need not be well. A unit
+// on its way has until the verdict, or in a boot without a change as long as a
 // change would have: again is what is left of that.
 func (s State) isApplied(now, limit time.Duration) (applied bool, again time.Duration) {
 	switch {
@@ -218,8 +220,8 @@ const (
 	apiServer = manifests + "/kube-apiserver.yaml"
 )
 
-// isManifest reports whether the kubelet takes the file of that path for a static
-// pod: it ignores directories, and names that begin with a dot.
+// isManifest reports whether the kubelet takes the file of that path for a
+// static pod: it ignores directories, and names that begin with a dot.
 func isManifest(name string) bool {
 	return path.Dir(name) == manifests && !strings.HasPrefix(path.Base(name), ".")
 }
