@@ -20,8 +20,8 @@ type addresses struct {
 	restarted bool
 }
 
-// next takes in the Node's addresses and reports whether it has lost an internal
-// one.
+// next takes in the Node's addresses and reports whether it has lost an
+// internal one.
 func (a addresses) next(n *core.Node) (next addresses, isLost bool) {
 	if slices.ContainsFunc(n.Status.Addresses, func(a core.NodeAddress) bool {
 		return a.Type == core.NodeInternalIP

@@ -21,8 +21,9 @@ import (
 )
 
 // Gardener's configuration carries the configuration of its node agent as a
-// file, [credentials.Directory]/config-<version>.yaml. Loam takes from it what changes with
-// the configuration: the tokens to sync and the version of Kubernetes.
+// file, [credentials.Directory]/config-<version>.yaml. Loam takes from it what
+// changes with the configuration: the tokens to sync and the version of
+// Kubernetes.
 
 // isNodeAgentFile reports whether name is the path of a configuration of
 // Gardener's node agent.

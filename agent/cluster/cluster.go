@@ -74,8 +74,8 @@ func (e Env) joiner() credentials.Joiner {
 
 // Cluster is the cluster that a node belongs to. It is the [source.Source] of
 // the node's configuration, a [content.Provider] of Secrets, and receives the
-// node's reports. Its methods may be called by several goroutines: each field is
-// constant once Run is called, or locks itself. What only one goroutine may
+// node's reports. Its methods may be called by several goroutines: each field
+// is constant once Run is called, or locks itself. What only one goroutine may
 // touch is not here, but in the memory of Run and in its sessions.
 type Cluster struct {
 	// Env is the node, Config how Run first reaches the cluster. Both may be

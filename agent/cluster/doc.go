@@ -31,8 +31,8 @@
 // An event changes the [world]. Then each [controller] runs a step: it decides
 // on a copy of the world, by a function without I/O, does what it has decided,
 // and puts the result into the world, where the next one sees it. It does not
-// know the session, and says in its [outcome] when the next step is due and what
-// the report of the Node waits for. Each has a file, with a table of its
+// know the session, and says in its [outcome] when the next step is due and
+// what the report of the Node waits for. Each has a file, with a table of its
 // decisions in the test beside it. In their order:
 //
 //	carried.go     read what the configuration carries for the node agent
@@ -52,9 +52,9 @@
 //
 // The types say which goroutine may touch what. A [Cluster] has only what
 // several may use. What outlives a session is [memory], a variable of Run, so a
-// new certificate loses neither the rollout nor the delay. Everything else is in
-// the [session] and the controllers that it makes, and ends with it. A job in
-// the background gets copies, and posts its result to Run's goroutine.
+// new certificate loses neither the rollout nor the delay. Everything else is
+// in the [session] and the controllers that it makes, and ends with it. A job
+// in the background gets copies, and posts its result to Run's goroutine.
 //
 // # Watches
 //

@@ -135,8 +135,8 @@ func isRefusal(err error) bool {
 		code != http.StatusTooManyRequests
 }
 
-// adviseOnClock adds a hint to an error that a wrong clock explains: a certificate
-// that has expired, or is not valid yet.
+// adviseOnClock adds a hint to an error that a wrong clock explains: a
+// certificate that has expired, or is not valid yet.
 func adviseOnClock(err error, now time.Time) error {
 	invalid, is := errors.AsType[x509.CertificateInvalidError](err)
 	if !is || invalid.Reason != x509.Expired {

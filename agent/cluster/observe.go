@@ -102,7 +102,8 @@ type nodeWatch struct {
 	stop context.CancelFunc
 }
 
-// watch replaces the watch by one of the Node of that name, "" for one by label.
+// watch replaces the watch by one of the Node of that name, "" for one by
+// label.
 func (n *nodeWatch) watch(name string) {
 	if n.stop != nil {
 		n.stop()

@@ -17,10 +17,10 @@ const (
 )
 
 // decideReadiness decides whether the Node may report the configuration that it
-// runs as applied. It may not while it runs another one than the cluster has for
-// it, or while its update in place is unfinished; updating is the digest of the
-// configuration of that update, "" for none. A configuration that was reported
-// once is not checked again.
+// runs as applied. It may not while it runs another one than the cluster has
+// for it, or while its update in place is unfinished; updating is the digest of
+// the configuration of that update, "" for none. A configuration that was
+// reported once is not checked again.
 func decideReadiness(w world, updating string) readinessAction {
 	sum := w.status.Version
 	switch {

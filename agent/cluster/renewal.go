@@ -13,8 +13,8 @@ import (
 // renewalRetry is the pause before a failed renewal is tried again.
 const renewalRetry = time.Minute
 
-// decideRenewal reports whether to request the next certificate, which is due at
-// the time at. It waits for a step of an update in place: that may request a
+// decideRenewal reports whether to request the next certificate, which is due
+// at the time at. It waits for a step of an update in place: that may request a
 // certificate, too, and the session does not end in the middle of it.
 func decideRenewal(w world, at time.Time) bool {
 	return !w.renewing && !w.ending && w.updating == inplace.Nothing && !w.now.Before(at)

@@ -59,9 +59,10 @@ func restarts(annotation string, configured []status.Unit) (units, refused []str
 	return units, refused
 }
 
-// restartController removes the Node's annotation that asks to restart services,
-// and restarts them in the background. The annotation goes first: a service that
-// ends the agent, or the node, would be restarted again after each start.
+// restartController removes the Node's annotation that asks to restart
+// services, and restarts them in the background. The annotation goes first: a
+// service that ends the agent, or the node, would be restarted again after each
+// start.
 type restartController struct {
 	// remove removes the annotation from the Node.
 	remove   func(ctx context.Context, w *world) error

@@ -37,8 +37,8 @@ type turn struct {
 	rest   time.Duration
 }
 
-// turnOf returns whose turn it is by the Lease, which is nil if absent and which
-// the node hostname has seen unchanged for unchanged.
+// turnOf returns whose turn it is by the Lease, which is nil if absent and
+// which the node hostname has seen unchanged for unchanged.
 func turnOf(l *coordination.Lease, hostname string, unchanged time.Duration) turn {
 	if l == nil || l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "" {
 		return turn{state: turnFree}

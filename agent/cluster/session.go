@@ -18,8 +18,8 @@ const requestTimeout = 10 * time.Second
 // the world, by a function without I/O, and then does what it has decided.
 type controller interface {
 	// step does what is due in w, and changes in w what that has changed in the
-	// world. w outlives the step: jobs change it when they are done. An error is
-	// an error of a request; the session retries the step.
+	// world. w outlives the step: jobs change it when they are done. An error
+	// is an error of a request; the session retries the step.
 	step(ctx context.Context, w *world) (outcome, error)
 }
 

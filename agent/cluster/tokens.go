@@ -120,8 +120,8 @@ type tokenFile struct {
 	failed bool
 }
 
-// isDue reports whether to write token to the file. check says that the file may
-// have been changed by others.
+// isDue reports whether to write token to the file. check says that the file
+// may have been changed by others.
 func (f tokenFile) isDue(token []byte, check bool) bool {
 	return check || !bytes.Equal(token, f.token)
 }
@@ -139,8 +139,8 @@ func (c tokenChecks) isDue(w world) bool {
 	return since < 0 || since >= tokenCheck-leaseEarly || c.generation != w.status.Generation
 }
 
-// tokenController writes the tokens that differ from their files. The file keeps
-// the last token of a Secret that is gone, which may still be valid.
+// tokenController writes the tokens that differ from their files. The file
+// keeps the last token of a Secret that is gone, which may still be valid.
 type tokenController struct {
 	root     *os.Root
 	secrets  *secretCache

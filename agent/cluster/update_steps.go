@@ -76,9 +76,9 @@ func (c *updateController) done(w *world, step inplace.Step, want inplace.Facts)
 	return c.updates.save(c.env.Root, c.updates.record.After(step, want))
 }
 
-// bootRelease boots another release. The Node records its version and the record
-// the boot ID: if the node comes back without that release, it is not tried
-// again.
+// bootRelease boots another release. The Node records its version and the
+// record the boot ID: if the node comes back without that release, it is not
+// tried again.
 func (c *updateController) bootRelease(
 	ctx context.Context, w *world, version string,
 ) (outcome, error) {

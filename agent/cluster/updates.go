@@ -25,7 +25,8 @@ const (
 	triedAnnotation  = "node-agent.gardener.cloud/updating-operating-system-version"
 )
 
-// A failed step is retried after stepRetry, a failed upgrade after upgradeRetry.
+// A failed step is retried after stepRetry, a failed upgrade after
+// upgradeRetry.
 const (
 	stepRetry    = time.Minute
 	upgradeRetry = 10 * time.Minute

@@ -41,8 +41,8 @@ type world struct {
 	delay time.Duration
 
 	// secret is the name of the Secret with the configuration. pending is the
-	// configuration in it, nil until it is known, and released the configuration
-	// that the node was given last, nil for none.
+	// configuration in it, nil until it is known, and released the
+	// configuration that the node was given last, nil for none.
 	secret   string
 	pending  *pendingConfig
 	released *pendingConfig
@@ -73,8 +73,8 @@ func (w *world) beginSession() {
 // isOver reports whether the session ends now.
 func (w world) isOver() bool { return w.ending && w.updating == inplace.Nothing }
 
-// tick sets the clocks. If the wall clock was set back, the delay of the pending
-// configuration begins again.
+// tick sets the clocks. If the wall clock was set back, the delay of the
+// pending configuration begins again.
 func (w *world) tick(now time.Time, uptime time.Duration) {
 	w.now = now
 	w.uptime = uptime

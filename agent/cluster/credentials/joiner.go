@@ -54,9 +54,10 @@ type Joiner struct {
 // tokenPoll is how often the file of the bootstrap token is read.
 const tokenPoll = time.Second
 
-// Identify returns the node's credentials for t. If they are missing, expired or
-// refused, it requests new ones with the bootstrap token. During an update in
-// place, the kubelet may join with its certificate and is not given the token.
+// Identify returns the node's credentials for t. If they are missing, expired
+// or refused, it requests new ones with the bootstrap token. During an update
+// in place, the kubelet may join with its certificate and is not given the
+// token.
 func (j Joiner) Identify(
 	ctx context.Context, t Target, refused, updating bool,
 ) (Credentials, error) {
