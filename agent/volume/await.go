@@ -114,8 +114,8 @@ func (n Node) Refresh(ctx context.Context, size int64) (State, error) {
 	return s, nil
 }
 
-// Pending returns what the volume waits for while it is not mounted: nil for the
-// process that mounts it, ErrNew for the process that makes it.
+// Pending returns what the volume waits for while it is not mounted: nil for
+// the process that mounts it, ErrNew for the process that makes it.
 func (n Node) Pending() error {
 	record, claimed, err := ReadRecord(n.Dir.Root().FS())
 	if err != nil || !claimed {

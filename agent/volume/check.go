@@ -102,8 +102,8 @@ func isVIA(p probe) bool { return p.byte(2) <= 2 && p.byte(3) != 0 }
 func luksVersion(p probe) (string, string) { return "crypto_LUKS", fmt.Sprint(p.be16(6)) }
 
 // toGoOrFAT tells BitLocker To Go from other FAT file systems that begin with
-// the same bytes, as Loam's do: it has an identifier in its boot sector (libbde,
-// "BitLocker Drive Encryption (BDE) format", volume header).
+// the same bytes, as Loam's do: it has an identifier in its boot sector
+// (libbde, "BitLocker Drive Encryption (BDE) format", volume header).
 func toGoOrFAT(p probe) (string, string) {
 	const (
 		complete  = "\x3b\xd6\x67\x49\x29\x2e\xd8\x4a\x83\x99\xf6\xa3\x39\xe3\xd0\x01"

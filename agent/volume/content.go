@@ -14,8 +14,8 @@ import (
 // edge is how many bytes at each end of a device must be zero.
 const edge = mib
 
-// ReadContent reads what a device of size bytes holds, and nothing outside it. A part
-// that cannot be read is evidence, and so is a device without any bytes.
+// ReadContent reads what a device of size bytes holds, and nothing outside it.
+// A part that cannot be read is evidence, and so is a device without any bytes.
 func ReadContent(device io.ReaderAt, size int64) Content {
 	if size <= 0 {
 		return Content{Evidence: []Evidence{{Name: Unreadable}}}

@@ -104,8 +104,8 @@ func (f fact) put(s *inMemory) (ok bool) {
 	return true
 }
 
-// weak reports whether the magic is too short to identify the format. It must be
-// noticed all the same.
+// weak reports whether the magic is too short to identify the format. It must
+// be noticed all the same.
 func (f fact) weak() bool { return len(f.bytes) == 1 && len(f.bytes[0].data) < 4 }
 
 func facts(t testing.TB, files ...string) []fact {

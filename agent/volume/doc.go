@@ -17,10 +17,11 @@
 // # Observe and decide
 //
 // [Observe] reads what sysfs, mounts and swap areas say about each disk, and
-// [ReadContent] what is on it: all signatures that libblkid knows, and the copies that
-// it does not look for (the end of the GPT, backup superblocks of ext, XFS,
-// Btrfs and OCFS2, all labels of ZFS and BlueStore, the content of a first
-// partition at 1 MiB whose table is gone), for sectors of 512 and 4096 bytes.
+// [ReadContent] what is on it: all signatures that libblkid knows, and the
+// copies that it does not look for (the end of the GPT, backup superblocks of
+// ext, XFS, Btrfs and OCFS2, all labels of ZFS and BlueStore, the content of a
+// first partition at 1 MiB whose table is gone), for sectors of 512 and 4096
+// bytes.
 //
 // [Decide] is pure. It says which disk dataVolume of machine.yaml means, or the
 // size that Gardener's configuration asks for. All parts of a disk that matter

@@ -18,7 +18,8 @@ func (p Part) Summary() string { return p.Content.summary(nil) }
 func (c Content) summary(parts []Part) string {
 	var out []string
 	for _, e := range c.Evidence {
-		// The first partition begins where the signatures of a lost one are looked for.
+		// The first partition begins where the signatures of a lost one are
+		// looked for.
 		inside := e.Offset >= lostStart &&
 			slices.ContainsFunc(parts, func(p Part) bool { return p.Content.has(e.Name) })
 		what := e.plain()

@@ -33,8 +33,8 @@ func distinct(uses []string) []string {
 	return out
 }
 
-// uses returns what devices are used for, mounts and swap areas, by their numbers
-// as in sysfs (8:1).
+// uses returns what devices are used for, mounts and swap areas, by their
+// numbers as in sysfs (8:1).
 func (m Machine) uses() (map[string][]string, error) {
 	out := map[string][]string{}
 	mounts, err := fs.ReadFile(m.Root, mount.Path)

@@ -1,9 +1,10 @@
-// Package manager looks after the data volume of a node: [Manager.Start] before the
-// agent's loop, [Manager.Request] when a configuration asks for a volume, and
-// [Manager.Watch] while the node runs. What is done to disks is in agent/volume.
+// Package manager looks after the data volume of a node: [Manager.Start] before
+// the agent's loop, [Manager.Request] when a configuration asks for a volume,
+// and [Manager.Watch] while the node runs. What is done to disks is in
+// agent/volume.
 //
-// It is a package of its own because agent/volume is part of the init of a live system,
-// which runs no commands and has no logger.
+// It is a package of its own because agent/volume is part of the init of a live
+// system, which runs no commands and has no logger.
 package manager
 
 import (
@@ -22,29 +23,29 @@ import (
 	"github.com/loam-os/loam/hint"
 )
 
-// ErrAvailable means that a data volume that was missing can be mounted now. The agent
-// must start again with it.
+// ErrAvailable means that a data volume that was missing can be mounted now.
+// The agent must start again with it.
 var ErrAvailable = errors.New("the data volume is there")
 
 const (
-	// bootWindow is how long after power on a machine may still find its disks, and
-	// diskDelay how long Start waits for them.
+	// bootWindow is how long after power on a machine may still find its disks,
+	// and diskDelay how long Start waits for them.
 	bootWindow = 2 * time.Minute
 	diskDelay  = 15 * time.Second
-	// quietPeriod is how long no disk must have come before an empty disk is taken:
-	// it may not be the only one.
+	// quietPeriod is how long no disk must have come before an empty disk is
+	// taken: it may not be the only one.
 	quietPeriod = 3 * time.Second
 
 	defaultFileSystem = "ext4"
 )
 
-// Manager looks after the data volume of one node. Configure and Start are called
-// before the other methods, and not beside them.
+// Manager looks after the data volume of one node. Configure and Start are
+// called before the other methods, and not beside them.
 type Manager struct {
 	volume.Node
 	log *zap.Logger
-	// own says that machine.yaml claims a volume: the size that a configuration asks
-	// for does not count.
+	// own says that machine.yaml claims a volume: the size that a configuration
+	// asks for does not count.
 	own bool
 	// changed has the volume as it was published last, until it is received.
 	changed chan *status.Volume
@@ -64,11 +65,12 @@ func New(node volume.Node, log *zap.Logger) *Manager {
 	}
 }
 
-// Changed receives the volume when it has changed; only the newest if there are several.
+// Changed receives the volume when it has changed; only the newest if there are
+// several.
 func (m *Manager) Changed() <-chan *status.Volume { return m.changed }
 
-// Configure records the claim of machine.yaml or, without one, a volume of size bytes as
-// the files of Gardener's node agent ask for it; 0 if they do not.
+// Configure records the claim of machine.yaml or, without one, a volume of size
+// bytes as the files of Gardener's node agent ask for it; 0 if they do not.
 func (m *Manager) Configure(ctx context.Context, own machine.DataVolume, size int64) error {
 	claim := own.Claim()
 	if claim.IsZero() && size > 0 {
@@ -88,8 +90,8 @@ func (m *Manager) Configure(ctx context.Context, own machine.DataVolume, size in
 	return m.Dir.Remove(volume.RecordFile)
 }
 
-// claim records a claim. A kubelet that runs already does not wait for the volume when
-// it is restarted.
+// claim records a claim. A kubelet that runs already does not wait for the
+// volume when it is restarted.
 func (m *Manager) claim(ctx context.Context, claim volume.Claim, fileSystem string) error {
 	record, _, err := volume.ReadRecord(m.Dir.Root().FS())
 	if err != nil {
@@ -112,10 +114,10 @@ func (m *Manager) claim(ctx context.Context, claim volume.Claim, fileSystem stri
 	return want.Write(m.Dir)
 }
 
-// Start makes and mounts the volume that is claimed. Soon after power on it waits a
-// little, as disks and their names may come late. It calls ready first: nothing that
-// waits for the agent has to wait for disks, or for files that are migrated. A problem
-// of the volume is published, and no error.
+// Start makes and mounts the volume that is claimed. Soon after power on it
+// waits a little, as disks and their names may come late. It calls ready first:
+// nothing that waits for the agent has to wait for disks, or for files that are
+// migrated. A problem of the volume is published, and no error.
 func (m *Manager) Start(ctx context.Context, uptime time.Duration, ready func() error) error {
 	record, claimed, err := volume.ReadRecord(m.Dir.Root().FS())
 	if err != nil || !claimed {
@@ -154,7 +156,8 @@ func awaitNoDisk(events *uevent.Events, deadline time.Time) {
 	}
 }
 
-// ensure makes and mounts the volume that is claimed, and publishes the outcome.
+// ensure makes and mounts the volume that is claimed, and publishes the
+// outcome.
 func (m *Manager) ensure(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -226,9 +229,10 @@ func (m *Manager) Watch(ctx context.Context, end context.CancelCauseFunc) {
 	}
 }
 
-// observe publishes the volume if it has changed. It returns ErrAvailable if a volume
-// that was missing is mounted now or can be made: what the agent has written and
-// watches is beneath it. It does not retry a volume that cannot be made or mounted.
+// observe publishes the volume if it has changed. It returns ErrAvailable if a
+// volume that was missing is mounted now or can be made: what the agent has
+// written and watches is beneath it. It does not retry a volume that cannot be
+// made or mounted.
 func (m *Manager) observe(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -269,10 +273,10 @@ func (m *Manager) observe(ctx context.Context) error {
 	return nil
 }
 
-// Request makes the volume of size bytes that a configuration asks for, 0 if it asks for
-// none, and any volume that was claimed before and never made. A volume that cannot be
-// made is an error unless the kubelet runs: it has to wait for a restart then, and the
-// configuration does not.
+// Request makes the volume of size bytes that a configuration asks for, 0 if it
+// asks for none, and any volume that was claimed before and never made. A
+// volume that cannot be made is an error unless the kubelet runs: it has to
+// wait for a restart then, and the configuration does not.
 func (m *Manager) Request(ctx context.Context, size int64) error {
 	if size > 0 && !m.own {
 		if err := m.claim(ctx, volume.OfSize(size), defaultFileSystem); err != nil {
