@@ -21,23 +21,23 @@ const AcceptedName = "var/lib/loam/machine.json"
 // record is a reset that an operator requested.
 type record struct {
 	At time.Time `json:"at"`
-	// Machine is the digest of machine.yaml at the request, empty without one. A
-	// different digest ends the reset.
+	// Machine is the digest of machine.yaml at the request, empty without one.
+	// A different digest ends the reset.
 	Machine string `json:"machine,omitempty"`
-	// Tokens are files with tokens. They are kept here because the files that name
-	// them may go first.
+	// Tokens are files with tokens. They are kept here because the files that
+	// name them may go first.
 	Tokens []string `json:"tokens,omitempty"`
 	// Done says that configuration and identity are gone.
 	Done bool `json:"done"`
 
-	// damaged says that the file could not be read: the fields above are not what
-	// the operator requested.
+	// damaged says that the file could not be read: the fields above are not
+	// what the operator requested.
 	damaged bool
 }
 
-// readRecord reads the record; nil if it is absent. Of an unreadable record, which
-// is an error too, only the reset itself is certain: it removes nothing more, and
-// only an operator ends it.
+// readRecord reads the record; nil if it is absent. Of an unreadable record,
+// which is an error too, only the reset itself is certain: it removes nothing
+// more, and only an operator ends it.
 func readRecord(node *durable.Dir) (*record, error) {
 	r := &record{}
 	found, err := durable.ReadJSON(node.Root().FS(), RecordName, r)
@@ -57,10 +57,10 @@ func (r record) write(node *durable.Dir) error {
 	return nil
 }
 
-// Observe takes in the text of machine.yaml, and reports whether the node is in a
-// reset. It removes the record of a completed reset if machine.yaml has changed
-// since. It must be called before any other method but Active and Status, and not
-// beside one.
+// Observe takes in the text of machine.yaml, and reports whether the node is in
+// a reset. It removes the record of a completed reset if machine.yaml has
+// changed since. It must be called before any other method but Active and
+// Status, and not beside one.
 func (r *Reset) Observe(machineYAML []byte) (bool, error) {
 	sum := sha256.Sum256(machineYAML)
 	r.machine = hex.EncodeToString(sum[:])
@@ -84,8 +84,8 @@ func (r *Reset) Superseded() bool {
 	return r.machine != "" && r.machine != r.record.Machine
 }
 
-// Begin records that the node is to be reset. The caller ends the agent, and the
-// next one calls Run.
+// Begin records that the node is to be reset. The caller ends the agent, and
+// the next one calls Run.
 func (r *Reset) Begin() error {
 	files := r.env.Tokens.TokenFiles()
 
@@ -102,7 +102,8 @@ func (r *Reset) Begin() error {
 	}.write(r.env.Node)
 }
 
-// Forget removes the record: the next run of the agent follows its source again.
+// Forget removes the record: the next run of the agent follows its source
+// again.
 func (r *Reset) Forget() error {
 	if err := r.env.Node.Remove(RecordName); err != nil {
 		return fmt.Errorf("end the reset: %w", err)

@@ -1,15 +1,16 @@
-// Package reset takes a node back to before its first configuration: it removes units,
-// files, generations and their content, pods, identity, and the kubelet's data.
+// Package reset takes a node back to before its first configuration: it removes
+// units, files, generations and their content, pods, identity, and the
+// kubelet's data.
 //
-// A reset takes two runs of the agent. The first calls [Reset.Begin], which only
-// writes the record, and ends. The next one calls [Open], finds the record, reads
-// no source and joins no cluster, and calls [Reset.Run]. So nothing of the agent
-// before is left, least of all a session with the cluster, and the way after a
-// power cut is the usual way: Run may be called again at any time, and each of its
-// steps finds what is left to do.
+// A reset takes two runs of the agent. The first calls [Reset.Begin], which
+// only writes the record, and ends. The next one calls [Open], finds the
+// record, reads no source and joins no cluster, and calls [Reset.Run]. So
+// nothing of the agent before is left, least of all a session with the cluster,
+// and the way after a power cut is the usual way: Run may be called again at
+// any time, and each of its steps finds what is left to do.
 //
-// A reset holds until an operator ends it ([Reset.Forget]) or machine.yaml changes
-// ([Reset.Observe]).
+// A reset holds until an operator ends it ([Reset.Forget]) or machine.yaml
+// changes ([Reset.Observe]).
 package reset
 
 import (
@@ -83,7 +84,8 @@ func Open(env Env) (*Reset, error) {
 	return &Reset{env: env, record: record}, err
 }
 
-// Active reports whether the node is in a reset. It may be called while Run runs.
+// Active reports whether the node is in a reset. It may be called while Run
+// runs.
 func (r *Reset) Active() bool { return r.record != nil }
 
 // Status returns what the node's status shows, nil if the node is in no reset.
@@ -94,14 +96,15 @@ func (r *Reset) Status() *status.Reset {
 	return &status.Reset{At: r.record.At, Done: r.record.Done}
 }
 
-// Run carries out the reset, or all of it again. A step that fails does not keep
-// it from the next one. The reset is done when configuration and identity are
-// gone, even if the error names pods or processes that are still there.
+// Run carries out the reset, or all of it again. A step that fails does not
+// keep it from the next one. The reset is done when configuration and identity
+// are gone, even if the error names pods or processes that are still there.
 func (r *Reset) Run(ctx context.Context) error {
 	required := []error{r.stopKubelet(ctx)}
 	bestEffort := []error{r.stopPods(ctx)}
 
-	// The data volume has to be empty before the engine runs, which may unmount it.
+	// The data volume has to be empty before the engine runs, which may unmount
+	// it.
 	directories, _ := cluster.Identity()
 	for _, dir := range directories {
 		if r.isMountPoint(dir) {
@@ -195,8 +198,8 @@ func (r *Reset) empty(ctx context.Context, dir string) error {
 	return errors.Join(mount.UnmountBelow(ctx, r.env.Mounts, dir), mount.Empty(dir))
 }
 
-// isMountPoint reports whether something is mounted at dir. Best effort: without
-// the mount table, forgetIdentity empties dir later.
+// isMountPoint reports whether something is mounted at dir. Best effort:
+// without the mount table, forgetIdentity empties dir later.
 func (r *Reset) isMountPoint(dir string) bool {
 	table, err := r.env.Mounts.Table()
 	if err != nil {

@@ -87,7 +87,8 @@ func TestStopPodsAsksOnlyWherePodsMayRun(t *testing.T) {
 	const shim = "run/containerd/io.containerd.runtime.v2.task/k8s.io/abc/pid"
 	for _, tt := range []struct {
 		name string
-		// socket says that containerd listens, shim that it has left a container.
+		// socket says that containerd listens, shim that it has left a
+		// container.
 		socket, shim bool
 		startErr     error
 		want         []string
@@ -213,8 +214,8 @@ func TestRecordHasNoSecret(t *testing.T) {
 const nodeAgentText = "apiVersion: nodeagent.config.gardener.cloud/v1alpha1\nkind: NodeAgentConfiguration\napiServer: {server: 'https://api'}\n" +
 	"controllers: {operatingSystemConfig: {secretName: s, kubernetesVersion: 1.36.3}}\n"
 
-// TestAResetKnowsTheTokensThatTheConfigurationCarries: they are secrets, and what
-// names their files goes before they do.
+// TestAResetKnowsTheTokensThatTheConfigurationCarries: they are secrets, and
+// what names their files goes before they do.
 func TestAResetKnowsTheTokensThatTheConfigurationCarries(t *testing.T) {
 	root, err := os.OpenRoot(t.TempDir())
 	if err != nil {
