@@ -1,21 +1,22 @@
-// Package agent composes the node's life under systemd: it opens the node, finds
-// out who it is, and starts the loop that owns it and what runs beside the loop.
+// Package agent composes the node's life under systemd: it opens the node,
+// finds out who it is, and starts the loop that owns it and what runs beside
+// the loop.
 //
 //	Run -> own -> identify -> loop.Loop
 //	                       -> cluster, upgrades, liveness, network, drives, metrics
 //
-// Run opens the node and takes its identity from machine.yaml (identify). Another
-// name, drive, disk or reset ends that run with an error that says so, and systemd
-// starts the next.
+// Run opens the node and takes its identity from machine.yaml (identify).
+// Another name, drive, disk or reset ends that run with an error that says so,
+// and systemd starts the next.
 //
 // # The loop
 //
-// [github.com/loam-os/loam/agent/loop] owns the node. Sources, units, managed paths
-// (agent/drift, inotify) and operators (agent/control, a unix socket for root) send
-// it values. One step at a time changes the node, beside the loop, so that the loop
-// stays responsive. agent/liveness probes containerd and the kubelet and has the
-// loop restart what hangs. agent/metrics asks the loop for the node's state when it
-// is scraped.
+// [github.com/loam-os/loam/agent/loop] owns the node. Sources, units, managed
+// paths (agent/drift, inotify) and operators (agent/control, a unix socket for
+// root) send it values. One step at a time changes the node, beside the loop,
+// so that the loop stays responsive. agent/liveness probes containerd and the
+// kubelet and has the loop restart what hangs. agent/metrics asks the loop for
+// the node's state when it is scraped.
 //
 // The status goes to /run/loam/status.json and, when something changed that
 // matters to an operator, as a table to every console. Without a change there

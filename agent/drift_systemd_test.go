@@ -76,8 +76,8 @@ func within(t *testing.T, d time.Duration, what string, holds func() bool) {
 
 const repairTime = 2 * time.Second
 
-// TestWhatManagedPathsLeadThroughIsRepaired takes away, one after the other, what
-// a managed link needs to lead to its content.
+// TestWhatManagedPathsLeadThroughIsRepaired takes away, one after the other,
+// what a managed link needs to lead to its content.
 func TestWhatManagedPathsLeadThroughIsRepaired(t *testing.T) {
 	container.Run(t, whatPathsLeadThrough)
 }
@@ -114,8 +114,9 @@ func whatPathsLeadThrough(t *testing.T, c *container.Container) {
 	}
 }
 
-// TestPathThatIsMountedOverDoesNotHoldUpAChange: such a path cannot be replaced,
-// which the status says; a change of another is applied, proves itself and stays.
+// TestPathThatIsMountedOverDoesNotHoldUpAChange: such a path cannot be
+// replaced, which the status says; a change of another is applied, proves
+// itself and stays.
 func TestPathThatIsMountedOverDoesNotHoldUpAChange(t *testing.T) {
 	container.Run(t, pathMountedOver)
 }

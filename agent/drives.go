@@ -23,12 +23,14 @@ var ErrDrives = errors.New("another drive that machine.yaml may be on")
 
 // Drives are the drives that machine.yaml may be on.
 type Drives struct {
-	// asked says that no place before them has one; known is how many there were then.
+	// asked says that no place before them has one; known is how many there
+	// were then.
 	asked bool
 	known int
 	// found are the drives that were there.
 	found []source.Drive
-	// accepted is the document that made the node what it is, nil before the first.
+	// accepted is the document that made the node what it is, nil before the
+	// first.
 	accepted *source.Accepted
 }
 
@@ -52,8 +54,9 @@ func (d *Drives) list() ([]source.Drive, error) {
 	return slices.Clone(list), err
 }
 
-// ignored returns a warning about the drives that do not count beside the accepted
-// document, nil if there are none. read is what the node was configured by now.
+// ignored returns a warning about the drives that do not count beside the
+// accepted document, nil if there are none. read is what the node was
+// configured by now.
 func (d *Drives) ignored(read source.Document) error {
 	if d.accepted == nil {
 		return nil
@@ -83,7 +86,8 @@ func (d *Drives) ignored(read source.Document) error {
 // was read and is taken away does not: the node goes on as it is.
 func (d *Drives) others(now int) bool { return now > d.known || d.known > 1 && now < d.known }
 
-// watched reports whether a drive that appears can still give the node its first document.
+// watched reports whether a drive that appears can still give the node its
+// first document.
 func (d *Drives) watched() bool { return d != nil && d.asked && d.accepted == nil }
 
 // watchDrives ends the agent's life when drives come that it has to know of.
@@ -99,7 +103,8 @@ func (env Env) watchDrives(ctx context.Context, end context.CancelCauseFunc) {
 	}
 }
 
-// awaitDrives returns ErrDrives as soon as there are others, and nil when ctx ends.
+// awaitDrives returns ErrDrives as soon as there are others, and nil when ctx
+// ends.
 func awaitDrives(ctx context.Context, drives *Drives) error {
 	events, err := uevent.Open(uevent.Kernel, "block")
 	if err != nil {

@@ -33,8 +33,8 @@ func TestWhichDrivesAreNews(t *testing.T) {
 	}
 }
 
-// TestDrivesAreWatchedUntilThereWasADocument, so that a USB drive that is plugged into a
-// running node, or a volume of a pod, does nothing.
+// TestDrivesAreWatchedUntilThereWasADocument, so that a USB drive that is
+// plugged into a running node, or a volume of a pod, does nothing.
 func TestDrivesAreWatchedUntilThereWasADocument(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -84,7 +84,8 @@ func TestADriveThatDoesNotCountIsAWarning(t *testing.T) {
 	}
 }
 
-// TestTheDocumentIsRecorded of a node that is in no reset, and a reset is what forgets it.
+// TestTheDocumentIsRecorded of a node that is in no reset, and a reset is what
+// forgets it.
 func TestTheDocumentIsRecorded(t *testing.T) {
 	n := unidentified(t)
 	doc := source.Document{Kind: source.FromDrive, Serial: "S1", Text: []byte("first")}

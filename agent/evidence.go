@@ -19,24 +19,24 @@ const evidenceLines = 12
 
 // bootLog is a log that a boot before this one has left.
 type bootLog struct {
-	// boot is the kernel's ID of that boot, "" if it is not known. at is when the
-	// log was written, zero if that is not known.
+	// boot is the kernel's ID of that boot, "" if it is not known. at is when
+	// the log was written, zero if that is not known.
 	boot string
 	at   time.Time
 	text string
 }
 
-// Evidence implements [upgrade.Node] with what the boots of a system that failed
-// have left: the end of the kernel's log of a panic, and of the journal of the boot
-// before this one.
+// Evidence implements [upgrade.Node] with what the boots of a system that
+// failed have left: the end of the kernel's log of a panic, and of the journal
+// of the boot before this one.
 func (upgradeNode) Evidence(ctx context.Context, j upgrade.Journal) []string {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	return evidence(append(panics(), journalBefore(ctx)), j)
 }
 
-// evidence returns the last lines of the logs that boots of the upgrade's target
-// have left, and of no others.
+// evidence returns the last lines of the logs that boots of the upgrade's
+// target have left, and of no others.
 func evidence(logs []bootLog, j upgrade.Journal) []string {
 	var all []string
 	for _, log := range logs {
@@ -64,7 +64,8 @@ func panics() []bootLog {
 	return logs
 }
 
-// journalBefore is the journal of the boot before this one, zero if there is none.
+// journalBefore is the journal of the boot before this one, zero if there is
+// none.
 func journalBefore(ctx context.Context) bootLog {
 	before := func(args ...string) []byte {
 		args = append([]string{"--no-pager", "--quiet", "-b", "-1"}, args...)

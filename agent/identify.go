@@ -48,8 +48,8 @@ func (n *node) identify(ctx context.Context) {
 	}
 }
 
-// accept records the document, so that no other drive counts from now on. before is
-// the record so far.
+// accept records the document, so that no other drive counts from now on.
+// before is the record so far.
 func (n *node) accept(doc source.Document, before *source.Accepted) {
 	now := source.Accept(doc)
 	if n.Drives != nil {
@@ -142,8 +142,8 @@ func (n *node) places() source.Env {
 	return places
 }
 
-// accepted reads the record of the document that made the node what it is, nil if there
-// is none. A damaged record counts as one whose drive is not known.
+// accepted reads the record of the document that made the node what it is, nil
+// if there is none. A damaged record counts as one whose drive is not known.
 func (n *node) accepted() *source.Accepted {
 	var a source.Accepted
 	found, err := durable.ReadJSON(n.root.FS(), reset.AcceptedName, &a)
@@ -174,9 +174,9 @@ func (n *node) findMachine(
 	return m, doc, err
 }
 
-// givenName is the host name of a machine whose machine.yaml sets none: the name
-// on the drive with machine.yaml, or else the name that Gardener has for the
-// machine; "" if both are absent.
+// givenName is the host name of a machine whose machine.yaml sets none: the
+// name on the drive with machine.yaml, or else the name that Gardener has for
+// the machine; "" if both are absent.
 func givenName(doc source.Document, m machine.Machine) (string, error) {
 	name := cmp.Or(doc.Hostname, m.MachineName())
 	if name != "" && !hostname.Valid(name) {

@@ -20,8 +20,8 @@ import (
 	"github.com/loam-os/loam/test/files"
 )
 
-// identified is what machine.yaml has made of a node. Source is the type of what it
-// follows, Claim the serial number of the disk that it claims.
+// identified is what machine.yaml has made of a node. Source is the type of
+// what it follows, Claim the serial number of the disk that it claims.
 type identified struct {
 	Hostname, Source, Server, Contents, Claim, Error string
 	Warnings                                         int
@@ -48,7 +48,8 @@ func TestWhatMachineYAMLMakesOfANode(t *testing.T) {
 	)
 	for _, test := range []struct {
 		name, machine string
-		// reset is the record of one, nodeAgent what Gardener gives a node; "" for none.
+		// reset is the record of one, nodeAgent what Gardener gives a node; ""
+		// for none.
 		reset, nodeAgent string
 		want             identified
 	}{

@@ -21,8 +21,9 @@ import (
 )
 
 // agentCA is where a configuration may bring certificate authorities of the API
-// server besides those that machine.yaml has. Either may be the newer: authorities
-// are rotated while a node is off, and an operator then brings a new machine.yaml.
+// server besides those that machine.yaml has. Either may be the newer:
+// authorities are rotated while a node is off, and an operator then brings a
+// new machine.yaml.
 const agentCA = "var/lib/gardener-node-agent/cluster-ca.crt"
 
 // clusterOf is the cluster that machine.yaml names; false if it names none.

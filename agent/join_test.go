@@ -36,8 +36,9 @@ func authority(t *testing.T) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 }
 
-// An operator's new machine.yaml brings back a node whose authorities were rotated
-// while it was off, and a configuration that rotates them holds without a new one.
+// An operator's new machine.yaml brings back a node whose authorities were
+// rotated while it was off, and a configuration that rotates them holds without
+// a new one.
 func TestAuthoritiesOfMachineYAMLAndOfTheConfiguration(t *testing.T) {
 	one, other := authority(t), authority(t)
 	for _, test := range []struct{ name, machine, file, want string }{

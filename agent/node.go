@@ -23,12 +23,12 @@ import (
 	"github.com/loam-os/loam/hint"
 )
 
-// node is the node in one life of the agent: what is open of it, who it is, and what
-// goes on there beside the loop.
+// node is the node in one life of the agent: what is open of it, who it is, and
+// what goes on there beside the loop.
 type node struct {
 	Env
-	// root is the root directory of the node. image is the root directory of the
-	// image, without anything mounted over it.
+	// root is the root directory of the node. image is the root directory of
+	// the image, without anything mounted over it.
 	root, image *os.Root
 	systemd     *unit.Systemd
 	// record is what /init left.
@@ -50,7 +50,8 @@ type node struct {
 	// nameless says that the name which it asks for is still to come.
 	nameless bool
 	network  *watch.Network
-	// source is nil if the node has no configuration to follow, cluster if it is part of none.
+	// source is nil if the node has no configuration to follow, cluster if it
+	// is part of none.
 	source  source.Source
 	cluster *cluster.Cluster
 	// tokens are the tokens that machine.yaml has synced.

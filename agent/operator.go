@@ -78,8 +78,8 @@ func restarting(err error) error {
 	return err
 }
 
-// resetUnfinished reports whether an earlier agent has begun a reset, and none has
-// completed it.
+// resetUnfinished reports whether an earlier agent has begun a reset, and none
+// has completed it.
 func (o operator) resetUnfinished() bool {
 	s := o.reset.Status()
 	return s != nil && !s.Done

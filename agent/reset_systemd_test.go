@@ -13,8 +13,8 @@ import (
 	"github.com/loam-os/loam/test/container"
 )
 
-// TestResetUnderSystemd resets a node with a real systemd, and has it follow its
-// source again.
+// TestResetUnderSystemd resets a node with a real systemd, and has it follow
+// its source again.
 func TestResetUnderSystemd(t *testing.T) { container.Run(t, resetUnderSystemd) }
 
 func resetUnderSystemd(t *testing.T, c *container.Container) {

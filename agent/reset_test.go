@@ -310,8 +310,8 @@ func TestResetWhoseStepFailsGoesOnWithTheNextStart(t *testing.T) {
 	}
 }
 
-// TestResetThatIsCutOffGoesOn cuts it off before each durable step, and before each
-// other one, in the agent that is asked and in that which carries it out.
+// TestResetThatIsCutOffGoesOn cuts it off before each durable step, and before
+// each other one, in the agent that is asked and in that which carries it out.
 func TestResetThatIsCutOffGoesOn(t *testing.T) {
 	errPower := errors.New("power cut")
 	for k, complete := 0, false; !complete; k++ {

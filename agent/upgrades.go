@@ -27,8 +27,8 @@ const (
 	defaultTrial = 10 * time.Minute
 )
 
-// startUpgrades has them go on until ctx ends, if the node runs from a disk that they can
-// be written to.
+// startUpgrades has them go on until ctx ends, if the node runs from a disk
+// that they can be written to.
 func (n *node) startUpgrades(ctx context.Context) error {
 	if n.record.Root == "" || n.record.Memory {
 		return nil // Not started by /init from a disk.
@@ -83,8 +83,8 @@ func (n *node) upgrader() (*upgrade.Upgrader, error) {
 	}, errors.Join(err, idErr)
 }
 
-// newUpgrades returns the upgrades that machine.yaml asks for. The cluster may ask
-// for them, too.
+// newUpgrades returns the upgrades that machine.yaml asks for. The cluster may
+// ask for them, too.
 func (n *node) newUpgrades(u *upgrade.Upgrader, restarts window.Window, trial *upgrade.Trial) *upgrade.Service {
 	built, err := clock.Built()
 	if err != nil { // Updates expire by the clock alone, then.
@@ -167,8 +167,8 @@ func (u upgradeNode) Event(warning bool, reason, message string) {
 	}
 }
 
-// Proven implements [upgrade.Machine]: it removes what /init had systemd do in case
-// the trial fails.
+// Proven implements [upgrade.Machine]: it removes what /init had systemd do in
+// case the trial fails.
 func (u upgradeNode) Proven() {
 	ctx, cancel := context.WithTimeout(context.Background(), jobWait)
 	defer cancel()

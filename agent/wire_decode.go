@@ -8,8 +8,8 @@ import (
 	"github.com/loam-os/loam/agent/osc"
 )
 
-// decoder returns the node's decoder, which watches what documents refer to. The
-// cluster comes before a directory, and that before images.
+// decoder returns the node's decoder, which watches what documents refer to.
+// The cluster comes before a directory, and that before images.
 func (n *node) decoder(pulled *decode.Images) decode.Decoder {
 	d := decode.Decoder{
 		Hostname: n.status.Hostname,

@@ -7,7 +7,8 @@ import (
 	"github.com/loam-os/loam/agent/reset"
 )
 
-// newReset opens the reset of the node. A record that cannot be read is a warning.
+// newReset opens the reset of the node. A record that cannot be read is a
+// warning.
 func (n *node) newReset() *reset.Reset {
 	r, err := reset.Open(reset.Env{
 		Engine:     n.engine,
@@ -27,8 +28,8 @@ func (n *node) newReset() *reset.Reset {
 }
 
 // TokenFiles names the files with the tokens of the cluster that machine.yaml
-// names, as it is now or, if that cannot be read, as it was when the agent started.
-// A node that waits for its name has joined none.
+// names, as it is now or, if that cannot be read, as it was when the agent
+// started. A node that waits for its name has joined none.
 func (n *node) TokenFiles() []string {
 	tokens := n.tokens
 	if !n.nameless {

@@ -97,8 +97,8 @@ type Disk struct {
 	Hidden bool
 
 	// Network names the protocol over which another machine serves the disk:
-	// iSCSI, Fibre Channel, or the transport of NVMe over fabrics. It is "" for a
-	// disk of this machine, and for one that the hypervisor attaches.
+	// iSCSI, Fibre Channel, or the transport of NVMe over fabrics. It is "" for
+	// a disk of this machine, and for one that the hypervisor attaches.
 	Network string
 }
 

@@ -24,8 +24,8 @@ func (c *Console) Log(format string, args ...any) {
 	c.write("kmsg", "<6>loam: "+hint.Sprintf(format, args...)+"\n")
 }
 
-// Say writes a message to the kernel log and shows it on every console. The hints
-// of errors follow it.
+// Say writes a message to the kernel log and shows it on every console. The
+// hints of errors follow it.
 func (c *Console) Say(format string, args ...any) {
 	c.Log(format, args...)
 	text := "loam: " + strings.ReplaceAll(hint.Sprintf(format, args...), "\n", "\n      ") + "\n"

@@ -84,8 +84,8 @@ func growPartition(disk string, s State) error {
 	return nil
 }
 
-// renewOptions gives the firmware's boot options that start the ESP of the image
-// the UUID of the ESP of this disk. sys is the directory of sysfs.
+// renewOptions gives the firmware's boot options that start the ESP of the
+// image the UUID of the ESP of this disk. sys is the directory of sysfs.
 func renewOptions(sys, rootHash string, esp uuid.UUID) error {
 	hash, err := verity.ParseRootHash(rootHash)
 	if err != nil {

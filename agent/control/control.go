@@ -50,8 +50,8 @@ type ApplyRequest struct {
 type RollbackRequest struct {
 	// Generation is a number or a name; "" is the one before the current.
 	Generation string `json:"generation,omitempty"`
-	// Held takes the generation even if it is held because it failed. It is then
-	// watched, and reverted if it is bad.
+	// Held takes the generation even if it is held because it failed. It is
+	// then watched, and reverted if it is bad.
 	Held bool `json:"held,omitempty"`
 }
 

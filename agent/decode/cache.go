@@ -12,9 +12,9 @@ import (
 )
 
 // Cache is what a [Decoder] has read before: the containerd of the image, which
-// does not change while the image runs, and the last document. A source is often
-// read again although its text is the same, and the next document often differs in
-// a few files only. The zero Cache is empty.
+// does not change while the image runs, and the last document. A source is
+// often read again although its text is the same, and the next document often
+// differs in a few files only. The zero Cache is empty.
 type Cache struct {
 	mu         sync.Mutex
 	containerd *cri.Base
@@ -39,8 +39,8 @@ func (c *Cache) observe(image *os.Root) (cri.Base, error) {
 	return *c.containerd, nil
 }
 
-// decode calls osc.Decode and osc.Check. Of env, only what stays the same for one
-// node decides the outcome.
+// decode calls osc.Decode and osc.Check. Of env, only what stays the same for
+// one node decides the outcome.
 func (c *Cache) decode(doc source.Document, env osc.Env) (osc.OperatingSystemConfig, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -19,11 +19,11 @@ type Decoder struct {
 	Hostname string
 	// Contents resolves references; nil if the node has no place for contents.
 	Contents content.Provider
-	// Follow is called with the references of a document before they are resolved.
-	// It may be nil.
+	// Follow is called with the references of a document before they are
+	// resolved. It may be nil.
 	Follow func(references []osc.Reference)
-	// Prepare is called with the mirrors of a document and the authorities that it
-	// makes the machine trust, before images are pulled. It may be nil.
+	// Prepare is called with the mirrors of a document and the authorities that
+	// it makes the machine trust, before images are pulled. It may be nil.
 	Prepare func(mirrors, authorities []config.File) error
 	// Tokens are synced in addition to the document's.
 	Tokens []cluster.Token
@@ -36,9 +36,9 @@ type Decoder struct {
 	Cache *Cache
 }
 
-// Decode reads an OperatingSystemConfig and everything that it refers to. A problem
-// that the cluster's own agent would accept is one of the Notes if a cluster sent
-// the document, and an error in any other document.
+// Decode reads an OperatingSystemConfig and everything that it refers to. A
+// problem that the cluster's own agent would accept is one of the Notes if a
+// cluster sent the document, and an error in any other document.
 func (d Decoder) Decode(ctx context.Context, doc source.Document) (config.Desired, error) {
 	cache := d.Cache
 	if cache == nil {
@@ -50,7 +50,8 @@ func (d Decoder) Decode(ctx context.Context, doc source.Document) (config.Desire
 	}
 	env := osc.Env{Hostname: strings.ToLower(d.Hostname), Containerd: containerd}
 
-	// All problems of the document come at once, before anything is fetched for it.
+	// All problems of the document come at once, before anything is fetched for
+	// it.
 	parsed, problems := cache.decode(doc, env)
 	warnings, refusal := document.Lenient(problems)
 	if !doc.FromCluster {

@@ -24,8 +24,8 @@ import (
 // pulled before it is applied. It is gone after a restart of the machine.
 const PreparedHosts = "/run/loam/certs.d"
 
-// Images provides the files of container images, pulled by the node's containerd.
-// It implements [content.Provider].
+// Images provides the files of container images, pulled by the node's
+// containerd. It implements [content.Provider].
 type Images struct {
 	registry *registry.Registry
 	node     *durable.Dir
@@ -38,8 +38,9 @@ type Images struct {
 	refs []string
 }
 
-// NewImages returns the Images of a node. start starts containerd: it is down until
-// a configuration starts it, and that configuration may need an image itself.
+// NewImages returns the Images of a node. start starts containerd: it is down
+// until a configuration starts it, and that configuration may need an image
+// itself.
 func NewImages(node *durable.Dir, start func(ctx context.Context, unit string) error) *Images {
 	return &Images{
 		registry: registry.New(registry.Socket, PreparedHosts, registry.HostsDir),
@@ -66,8 +67,8 @@ func (i *Images) Secret(context.Context, string, string) (config.Content, error)
 	return config.Content{}, content.ErrAbsent
 }
 
-// Prepare makes mirrors and authorities known before they are in place. It does not
-// write the same mirrors twice.
+// Prepare makes mirrors and authorities known before they are in place. It does
+// not write the same mirrors twice.
 func (i *Images) Prepare(mirrors, authorities []config.File) error {
 	var trusted []byte
 	for _, file := range authorities {
@@ -104,8 +105,8 @@ func (i *Images) WatchedFiles(references []osc.Reference) []string {
 	})
 }
 
-// Follow must be called with the references of each configuration before they are
-// resolved.
+// Follow must be called with the references of each configuration before they
+// are resolved.
 func (i *Images) Follow(references []osc.Reference) {
 	i.registry.Follow(references)
 
@@ -119,8 +120,8 @@ func (i *Images) Follow(references []osc.Reference) {
 	}
 }
 
-// Release drops the images that the configuration decoded last does not refer to.
-// It is called when a change has proven itself.
+// Release drops the images that the configuration decoded last does not refer
+// to. It is called when a change has proven itself.
 func (i *Images) Release(ctx context.Context, log *zap.Logger) {
 	i.mu.Lock()
 	refs := slices.Clone(i.refs)

@@ -10,8 +10,8 @@ import (
 	"github.com/loam-os/loam/agent/osc"
 )
 
-// TestLookingForImagesIsNoReasonToLookAgain: what Prepare writes is not watched,
-// and is written once.
+// TestLookingForImagesIsNoReasonToLookAgain: what Prepare writes is not
+// watched, and is written once.
 func TestLookingForImagesIsNoReasonToLookAgain(t *testing.T) {
 	root, err := os.OpenRoot(t.TempDir())
 	if err != nil {

@@ -53,8 +53,8 @@ var notDrives = []block.Kind{
 }
 
 // candidates lists the disks that may be a config drive: disks of this machine,
-// or of its hypervisor, that the kubelet has not attached for a pod. root is the
-// root directory.
+// or of its hypervisor, that the kubelet has not attached for a pod. root is
+// the root directory.
 func candidates(root fs.FS) ([]block.Disk, error) {
 	disks, err := block.List(root, notDrives...)
 	if err != nil {

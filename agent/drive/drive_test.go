@@ -8,7 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestWhichDisksMayBeADrive: a volume of a pod never is, wherever it comes from.
+// TestWhichDisksMayBeADrive: a volume of a pod never is, wherever it comes
+// from.
 func TestWhichDisksMayBeADrive(t *testing.T) {
 	const (
 		pci    = "pci0000:00/0000:00:05.0/"

@@ -10,9 +10,9 @@ import (
 // ErrCorrupt means that a file is not the JSON of the value it is read into.
 var ErrCorrupt = errors.New("corrupt")
 
-// ReadJSON decodes the state file name of fsys into value, and reports whether the file
-// exists. The error of a file that cannot be decoded is [ErrCorrupt], and value is then
-// undefined.
+// ReadJSON decodes the state file name of fsys into value, and reports whether
+// the file exists. The error of a file that cannot be decoded is [ErrCorrupt],
+// and value is then undefined.
 func ReadJSON(fsys fs.FS, name string, value any) (bool, error) {
 	text, err := fs.ReadFile(fsys, name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -28,7 +28,8 @@ func ReadJSON(fsys fs.FS, name string, value any) (bool, error) {
 	return true, nil
 }
 
-// WriteJSON makes name a file with value as one line of JSON, as [Dir.WriteFile] does.
+// WriteJSON makes name a file with value as one line of JSON, as
+// [Dir.WriteFile] does.
 func (d *Dir) WriteJSON(name string, value any, mode fs.FileMode) error {
 	text, err := encode(name, value)
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 var ErrLocked = errors.New("locked by another process")
 
 // Lock opens the file name of root, which is created if absent, and locks it
-// (flock(2)) until the file is closed. It waits for another process that has it.
-// The file stays in place: if it were removed, two processes could lock two files
-// of one name.
+// (flock(2)) until the file is closed. It waits for another process that has
+// it. The file stays in place: if it were removed, two processes could lock two
+// files of one name.
 func Lock(root *os.Root, name string) (*os.File, error) {
 	return lock(root, name, unix.LOCK_EX)
 }

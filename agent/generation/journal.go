@@ -25,8 +25,8 @@ type Journal struct {
 	Well   []string `json:"well,omitempty"`
 	Broken []string `json:"broken,omitempty"`
 
-	// Existed says that the node had To before the change: it stays if the change
-	// is abandoned.
+	// Existed says that the node had To before the change: it stays if the
+	// change is abandoned.
 	Existed bool `json:"existed,omitempty"`
 
 	// Try is set for a change that is reverted unless it is confirmed.

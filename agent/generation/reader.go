@@ -60,8 +60,9 @@ const (
 	rootName       = "root"
 )
 
-// ErrIncomplete is returned for an incomplete generation: its manifest or its files
-// are missing, its manifest does not match its name, or its name is invalid.
+// ErrIncomplete is returned for an incomplete generation: its manifest or its
+// files are missing, its manifest does not match its name, or its name is
+// invalid.
 var ErrIncomplete = errors.New("generation is incomplete")
 
 var (

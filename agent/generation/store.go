@@ -299,8 +299,8 @@ func (s *Store) Deactivate(osVersion string) error {
 	return s.dir.Remove(path.Join("os", osVersion, "current"))
 }
 
-// Repair writes the content of damaged files again, and every directory of links
-// that has them. The generations stay the same.
+// Repair writes the content of damaged files again, and every directory of
+// links that has them. The generations stay the same.
 func (s *Store) Repair(m Manifest, content map[string]config.Content) error {
 	s.inventory.swept = false
 	digests, err := s.writeObjects(m.Entries, content)

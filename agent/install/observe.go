@@ -24,8 +24,8 @@ func Observe(m volume.Machine, except string) (Facts, error) {
 	return f, err
 }
 
-// observe reads what volume.ReadContent does not need. A disk that cannot be read has
-// evidence of that.
+// observe reads what volume.ReadContent does not need. A disk that cannot be
+// read has evidence of that.
 func observe(m volume.Machine, d volume.Disk) Disk {
 	device, err := m.Open(d.Device, false)
 	if err != nil {

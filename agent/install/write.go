@@ -39,8 +39,9 @@ func Table(d Disk) (gpt.Table, error) {
 }
 
 // Write writes an image of size bytes, with an identity of its own and
-// machine.yaml on its ESP, to the chosen disk and reads it back. The disk may have come into use since the
-// decision. So Write inspects it once more after it was opened exclusively.
+// machine.yaml on its ESP, to the chosen disk and reads it back. The disk may
+// have come into use since the decision. So Write inspects it once more after
+// it was opened exclusively.
 func Write(
 	ctx context.Context,
 	open func(volume.Disk) (block.Handle, error),

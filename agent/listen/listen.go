@@ -11,9 +11,9 @@ import (
 	"golang.org/x/net/netutil"
 )
 
-// Limit returns a listener that keeps at most all connections open, while others
-// wait, and at most each of one host, and closes others. Each address counts as
-// a host: on a LAN, all nodes are in one IPv6 network.
+// Limit returns a listener that keeps at most all connections open, while
+// others wait, and at most each of one host, and closes others. Each address
+// counts as a host: on a LAN, all nodes are in one IPv6 network.
 func Limit(l net.Listener, all, each int) net.Listener {
 	return &limited{
 		Listener: netutil.LimitListener(l, all),

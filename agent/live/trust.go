@@ -14,9 +14,9 @@ import (
 var errUnauthenticated = errors.New("nothing proves who wrote it")
 
 // authenticate reports whether machine.yaml is the operator's. Every decision
-// that needs to know asks here. The operator has plugged a USB installer in. What a
-// server sends is from whoever answered first: only the system is verified, by
-// the digests on the kernel's command line.
+// that needs to know asks here. The operator has plugged a USB installer in.
+// What a server sends is from whoever answered first: only the system is
+// verified, by the digests on the kernel's command line.
 func (p Params) authenticate() error {
 	if p.From == FromInstaller {
 		return nil

@@ -23,21 +23,22 @@ type Mount struct {
 	Device string
 	// Root is the directory of the file system that is mounted (4).
 	Root string
-	// Point is the mount point, relative to the root directory of the process (5).
+	// Point is the mount point, relative to the root directory of the process
+	// (5).
 	Point string
-	// FileSystem is the type, such as "ext4" (9), and Source what the file system
-	// names, such as "/dev/sda1", or "none" (10). Both are empty in a line that is
-	// cut off.
+	// FileSystem is the type, such as "ext4" (9), and Source what the file
+	// system names, such as "/dev/sda1", or "none" (10). Both are empty in a
+	// line that is cut off.
 	FileSystem, Source string
 }
 
-// Table is a mount table in the kernel's order, in which a mount comes after the
-// mount that it covers.
+// Table is a mount table in the kernel's order, in which a mount comes after
+// the mount that it covers.
 type Table []Mount
 
 const (
-	// fields is the number of fields that a line must have: those up to the mount
-	// point. The optional fields begin at index optional.
+	// fields is the number of fields that a line must have: those up to the
+	// mount point. The optional fields begin at index optional.
 	fields   = 5
 	optional = 6
 	// separator ends the optional fields.
@@ -113,8 +114,8 @@ func octal(text string) (byte, bool) {
 	return byte(char), err == nil
 }
 
-// At returns the mount that is visible at point: of several, the last one covers
-// the others. It returns false if nothing is mounted there.
+// At returns the mount that is visible at point: of several, the last one
+// covers the others. It returns false if nothing is mounted there.
 func (t Table) At(point string) (Mount, bool) {
 	for _, m := range slices.Backward(t) {
 		if m.Point == point {
@@ -124,9 +125,9 @@ func (t Table) At(point string) (Mount, bool) {
 	return Mount{}, false
 }
 
-// Below returns the mount points beneath dir, without dir itself, in the order in
-// which to unmount them: the deepest first, and of several on one directory the
-// topmost first.
+// Below returns the mount points beneath dir, without dir itself, in the order
+// in which to unmount them: the deepest first, and of several on one directory
+// the topmost first.
 func (t Table) Below(dir string) []string {
 	var points []string
 	for _, m := range slices.Backward(t) {

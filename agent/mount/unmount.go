@@ -13,14 +13,14 @@ import (
 // System is a mount namespace.
 type System interface {
 	Table() (Table, error)
-	// Unmount detaches the topmost mount at point and does not follow a symbolic
-	// link there.
+	// Unmount detaches the topmost mount at point and does not follow a
+	// symbolic link there.
 	Unmount(ctx context.Context, point string) error
 }
 
 // UnmountBelow unmounts what is mounted beneath dir, and leaves dir itself. It
-// reads the table again after each round, as a mount that was covered by another
-// one appears only then. The error names the mounts that stay.
+// reads the table again after each round, as a mount that was covered by
+// another one appears only then. The error names the mounts that stay.
 func UnmountBelow(ctx context.Context, s System, dir string) error {
 	var errs []error
 	for before := -1; ctx.Err() == nil; {

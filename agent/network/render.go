@@ -136,8 +136,9 @@ func match(t *text, i Interface) {
 	t.set("PermanentMACAddress", n.MAC)
 	t.set("Path", n.Path)
 	if n.Driver != "" {
-		// networkd reads what Driver= compares once, by the NIC's name at that time.
-		// If udev renames the NIC just then, nothing matches until the next boot.
+		// networkd reads what Driver= compares once, by the NIC's name at that
+		// time. If udev renames the NIC just then, nothing matches until the
+		// next boot.
 		t.set("Property", "ID_NET_DRIVER="+n.Driver)
 	}
 	t.set("Name", n.Name)

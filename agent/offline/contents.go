@@ -10,8 +10,8 @@ import (
 )
 
 // contents are what a plan knows of the contents of a node: all that is in its
-// directory. The agent also pulls images and reads the cluster's Secrets, which a
-// plan does not: it goes on without them, and unknown says what they are.
+// directory. The agent also pulls images and reads the cluster's Secrets, which
+// a plan does not: it goes on without them, and unknown says what they are.
 // contents implements [content.Provider].
 type contents struct {
 	// directory is nil on a node without one.

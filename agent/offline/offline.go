@@ -1,5 +1,5 @@
-// Package offline reads a node without its agent, which may run or not. It has only
-// readers: nothing here can change the node.
+// Package offline reads a node without its agent, which may run or not. It has
+// only readers: nothing here can change the node.
 package offline
 
 import (
@@ -27,8 +27,8 @@ import (
 type Env struct {
 	// Root is the root directory, "/" for the running node.
 	Root string
-	// Hostname and Contents replace what the agent last published; empty to keep
-	// it.
+	// Hostname and Contents replace what the agent last published; empty to
+	// keep it.
 	Hostname, Contents string
 }
 
@@ -36,8 +36,8 @@ type Env struct {
 type Node struct {
 	// State is /var/lib/loam; empty on a node that has none yet.
 	State fs.FS
-	// Status is what the agent published last, or the image's part alone if it has
-	// not run.
+	// Status is what the agent published last, or the image's part alone if it
+	// has not run.
 	Status status.Status
 
 	env  Env
@@ -89,15 +89,15 @@ func (n *Node) observe() error {
 	return err
 }
 
-// Current returns the generation that the running OS version uses; false if it has
-// none.
+// Current returns the generation that the running OS version uses; false if it
+// has none.
 func (n *Node) Current() (generation.Manifest, bool, error) {
 	return generation.Read(n.State).Current(n.Status.ImageVersion)
 }
 
-// Plan decodes a document and returns what the agent would do about it. It does not
-// probe registries, pull images or read the cluster: a note of the configuration
-// says for which files that matters.
+// Plan decodes a document and returns what the agent would do about it. It does
+// not probe registries, pull images or read the cluster: a note of the
+// configuration says for which files that matters.
 func (n *Node) Plan(ctx context.Context, doc source.Document) (plan.Plan, config.Desired, error) {
 	image, err := n.image()
 	if err != nil {
@@ -148,8 +148,8 @@ func (n *Node) image() (*os.Root, error) {
 	return n.root.OpenRoot(".")
 }
 
-// units returns the running node's systemd, and how to disconnect from it. The units
-// of another tree cannot be observed.
+// units returns the running node's systemd, and how to disconnect from it. The
+// units of another tree cannot be observed.
 func (n *Node) units(ctx context.Context) (apply.Observer, func(), error) {
 	if n.env.Root != "/" {
 		return unobserved{}, func() {}, nil
@@ -161,8 +161,8 @@ func (n *Node) units(ctx context.Context) (apply.Observer, func(), error) {
 	return systemd, systemd.Close, nil
 }
 
-// unobserved is a systemd that does not run: plan.Diff then assumes that units are
-// as the generation before wants them. It implements [apply.Observer].
+// unobserved is a systemd that does not run: plan.Diff then assumes that units
+// are as the generation before wants them. It implements [apply.Observer].
 type unobserved struct{}
 
 // Show implements [apply.Observer].

@@ -14,8 +14,8 @@ import (
 	"github.com/loam-os/loam/hint"
 )
 
-// Reset returns what a reset of the node would remove. It leaves out what cannot be
-// read, as that does not keep a reset from removing it.
+// Reset returns what a reset of the node would remove. It leaves out what
+// cannot be read, as that does not keep a reset from removing it.
 func (n *Node) Reset(ctx context.Context) show.Reset {
 	r := show.Reset{Host: n.Status.Hostname}
 

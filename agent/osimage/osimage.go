@@ -1,5 +1,5 @@
-// Package osimage reads what the image and the boot determine about the node, and
-// opens the image's own files.
+// Package osimage reads what the image and the boot determine about the node,
+// and opens the image's own files.
 package osimage
 
 import (
@@ -18,8 +18,8 @@ import (
 	"github.com/loam-os/loam/firmware/secureboot"
 )
 
-// Observe returns the part of the status that the image and the boot determine, and
-// the record of the boot. root is the root directory.
+// Observe returns the part of the status that the image and the boot determine,
+// and the record of the boot. root is the root directory.
 func Observe(root *os.Root) (status.Status, boot.Record, error) {
 	text, err := root.ReadFile("usr/lib/os-release")
 	if err != nil {
@@ -56,8 +56,8 @@ func Observe(root *os.Root) (status.Status, boot.Record, error) {
 	}, record, nil
 }
 
-// bootRecord reads the record that /init left; the zero Record if it is absent, as
-// under a plain systemd.
+// bootRecord reads the record that /init left; the zero Record if it is absent,
+// as under a plain systemd.
 func bootRecord(root *os.Root) (boot.Record, error) {
 	var record boot.Record
 	name := strings.TrimPrefix(boot.RecordPath, "/")
@@ -67,9 +67,9 @@ func bootRecord(root *os.Root) (boot.Record, error) {
 	return record, nil
 }
 
-// Open opens the image's root directory without what is mounted over it, such as the
-// layer of /etc: a clone of the one mount at root, attached nowhere (open_tree(2),
-// Linux 5.2).
+// Open opens the image's root directory without what is mounted over it, such
+// as the layer of /etc: a clone of the one mount at root, attached nowhere
+// (open_tree(2), Linux 5.2).
 func Open(root string) (*os.Root, error) {
 	fd, err := unix.OpenTree(unix.AT_FDCWD, root, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {

@@ -24,8 +24,8 @@ type containerd struct {
 
 func (c *containerd) socket() string { return filepath.Join(c.dir, "c.sock") }
 
-// minimalConfig is a configuration with only the content store of containerd: nothing
-// that mounts, runs or writes elsewhere.
+// minimalConfig is a configuration with only the content store of containerd:
+// nothing that mounts, runs or writes elsewhere.
 const minimalConfig = `version = 2
 root = "%[1]s/root"
 state = "%[1]s/state"

@@ -31,8 +31,8 @@ func (t *tree) find(name string) (*file, error) {
 }
 
 // absent returns [content.ErrAbsent]. The hint names files of the same name
-// elsewhere, or a similar name, or the content of the last existing directory of
-// name.
+// elsewhere, or a similar name, or the content of the last existing directory
+// of name.
 func (t *tree) absent(name string) error {
 	if same := t.named(path.Base(name)); len(same) > 0 {
 		return hint.With(content.ErrAbsent, "the image has %s", some(same))

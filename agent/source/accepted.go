@@ -19,8 +19,8 @@ const (
 )
 
 // Accepted is the machine.yaml that made the node what it is. Anybody can give
-// a volume a label, and hot-plug a USB drive. So once a node has had a document,
-// another drive does not count, until the node is reset.
+// a volume a label, and hot-plug a USB drive. So once a node has had a
+// document, another drive does not count, until the node is reset.
 type Accepted struct {
 	Kind Kind `json:"kind"`
 	// Digest is the SHA-256 of the document, with the host name beside it.

@@ -15,8 +15,8 @@ type Document struct {
 	Version  string
 	Hostname string
 
-	// Kind is the kind of place that a machine.yaml was found in, and Serial the
-	// serial number of its drive, "" if it has none.
+	// Kind is the kind of place that a machine.yaml was found in, and Serial
+	// the serial number of its drive, "" if it has none.
 	Kind   Kind
 	Serial string
 

@@ -125,8 +125,8 @@ func (r *progressReader) Read(p []byte) (int, error) {
 	return r.SectionReader.Read(p)
 }
 
-// System unpacks the disk image into dir, and returns where its root file system
-// and hash tree are.
+// System unpacks the disk image into dir, and returns where its root file
+// system and hash tree are.
 func (i *Installer) System(ctx context.Context, dir string) (root, tree boot.File, err error) {
 	packed, err := i.Packed(ctx)
 	if err != nil {

@@ -109,8 +109,8 @@ func (n Node) probe(ctx context.Context, health upgrade.Health, s status.Status)
 	}
 }
 
-// nodeHealth returns how the cluster sees the node. An API server that cannot be
-// reached says nothing about the node, unless it is to run there.
+// nodeHealth returns how the cluster sees the node. An API server that cannot
+// be reached says nothing about the node, unless it is to run there.
 func nodeHealth(c status.Cluster, controlPlane bool) upgrade.Check {
 	switch {
 	case !c.Connected && controlPlane:
@@ -155,7 +155,8 @@ func hasDefaultRoute4(routes string) bool {
 	return false
 }
 
-// hasDefaultRoute6 leaves out the kernel's own default route on lo, which rejects.
+// hasDefaultRoute6 leaves out the kernel's own default route on lo, which
+// rejects.
 func hasDefaultRoute6(routes string) bool {
 	const (
 		destination  = 0

@@ -12,8 +12,8 @@ import (
 // ErrChanged means that the node has another host name.
 var ErrChanged = errors.New("the host name changed")
 
-// hostnameFile has the host name. poll(2) reports changes by POLLPRI and POLLERR
-// (fs/proc/proc_sysctl.c, kernel/utsname_sysctl.c).
+// hostnameFile has the host name. poll(2) reports changes by POLLPRI and
+// POLLERR (fs/proc/proc_sysctl.c, kernel/utsname_sysctl.c).
 const hostnameFile = "/proc/sys/kernel/hostname"
 
 // AwaitChange returns [ErrChanged] as soon as the host name is not name, and
