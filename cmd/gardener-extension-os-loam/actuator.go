@@ -9,8 +9,8 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// actuator implements [operatingsystemconfig.Actuator]. It keeps nothing: what it
-// answers follows from the OperatingSystemConfig alone.
+// actuator implements [operatingsystemconfig.Actuator]. It keeps nothing: what
+// it answers follows from the OperatingSystemConfig alone.
 type actuator struct{}
 
 var _ operatingsystemconfig.Actuator = actuator{}
@@ -68,8 +68,8 @@ func (a actuator) Restore(
 	return a.Reconcile(ctx, log, osc)
 }
 
-// Delete implements [operatingsystemconfig.Actuator]: the Secret with the user data
-// belongs to the OperatingSystemConfig and goes with it.
+// Delete implements [operatingsystemconfig.Actuator]: the Secret with the user
+// data belongs to the OperatingSystemConfig and goes with it.
 func (actuator) Delete(
 	context.Context,
 	logr.Logger,

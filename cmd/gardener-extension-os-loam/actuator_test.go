@@ -115,8 +115,8 @@ func TestLoamDoesWhatOSUpdateSays(t *testing.T) {
 	}
 	doc.Status.InPlaceUpdates = updates
 
-	// As a Secret for node agents has it: without type, purpose and what is the API
-	// server's.
+	// As a Secret for node agents has it: without type, purpose and what is the
+	// API server's.
 	doc.Spec.Type, doc.Spec.Purpose = "", ""
 	read, err := osc.Decode("osc.yaml", marshal(t, doc))
 	if err != nil {

@@ -32,7 +32,8 @@ import (
 	"github.com/loam-os/loam/test/cluster"
 )
 
-// Namespaces of a seed: of the extension, as gardenlet makes it, and of a Shoot.
+// Namespaces of a seed: of the extension, as gardenlet makes it, and of a
+// Shoot.
 const (
 	extensionNamespace = "extension-os-loam"
 	shootNamespace     = "shoot--project--example"
@@ -179,7 +180,8 @@ func (s seed) install(t *testing.T, resource string) {
 	s.create(t, string(text))
 }
 
-// create makes the object of a manifest. Its kind may have been made just before.
+// create makes the object of a manifest. Its kind may have been made just
+// before.
 func (s seed) create(t *testing.T, manifest string) {
 	t.Helper()
 	var object unstructured.Unstructured
@@ -334,7 +336,8 @@ func TestInASeed(t *testing.T) {
 	s.checkOperation(t)
 }
 
-// checkUserData compares the Secret that the status names with what userData says.
+// checkUserData compares the Secret that the status names with what userData
+// says.
 func (s seed) checkUserData(t *testing.T, osc *extensionsv1alpha1.OperatingSystemConfig) {
 	t.Helper()
 	if osc.Status.CloudConfig == nil {

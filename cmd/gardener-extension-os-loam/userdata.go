@@ -23,8 +23,8 @@ import (
 // (pkg/component/extensions/operatingsystemconfig/nodeinit of Gardener).
 const maxUserData = 16 * 1024
 
-// initScript is a file of the reference's first start: it fetches its node agent. Loam
-// is the node agent.
+// initScript is a file of the reference's first start: it fetches its node
+// agent. Loam is the node agent.
 const initScript = nodeagentconfigv1alpha1.BaseDir + "/init.sh"
 
 // required are the files without which a machine cannot join.
@@ -89,7 +89,8 @@ func check(text []byte) error {
 	return err
 }
 
-// providerConfig returns spec.providerConfig as the beginning of a machine.yaml.
+// providerConfig returns spec.providerConfig as the beginning of a
+// machine.yaml.
 func providerConfig(osc *extensionsv1alpha1.OperatingSystemConfig) (*yaml.Node, error) {
 	if osc.Spec.ProviderConfig == nil || len(osc.Spec.ProviderConfig.Raw) == 0 {
 		return mapping("apiVersion", scalar(machine.APIVersion), "kind", scalar(machine.Kind)), nil
@@ -263,7 +264,8 @@ func scalar(text string) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text}
 }
 
-// quoted returns text that stays a string whatever replaces a placeholder in it.
+// quoted returns text that stays a string whatever replaces a placeholder in
+// it.
 func quoted(text string) *yaml.Node {
 	n := scalar(text)
 	n.Style = yaml.DoubleQuotedStyle

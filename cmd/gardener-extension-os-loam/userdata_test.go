@@ -79,7 +79,8 @@ func provision(t *testing.T, p pool) *extensionsv1alpha1.OperatingSystemConfig {
 	}
 }
 
-// created replaces the placeholders as Gardener's machine-controller-manager does.
+// created replaces the placeholders as Gardener's machine-controller-manager
+// does.
 func created(text []byte, token, name string) []byte {
 	out := strings.ReplaceAll(string(text), machinecontroller.BootstrapTokenPlaceholder, token)
 	return []byte(strings.ReplaceAll(out, machinecontroller.MachineNamePlaceholder, name))
@@ -141,8 +142,8 @@ func started(t *testing.T, text []byte) (machine.Machine, map[string]string) {
 // TestUserData: a machine that was started with the user data for a document of
 // Gardener has all files that the reference needs to join, byte for byte.
 func TestUserData(t *testing.T) {
-	// All digits, and an exponent: YAML has such tokens as numbers, if they are not
-	// in quotes.
+	// All digits, and an exponent: YAML has such tokens as numbers, if they are
+	// not in quotes.
 	const token, name = "123456.1234567890123e10", "shoot--project--example-pool-z1-5d8c7-x2x7b"
 
 	for _, test := range []struct {
