@@ -1,5 +1,5 @@
-// Package loadoption makes and reads the entries of the firmware's own boot menu:
-// EFI_LOAD_OPTION (UEFI 2.10, 3.1.3) in the variables Boot####.
+// Package loadoption makes and reads the entries of the firmware's own boot
+// menu: EFI_LOAD_OPTION (UEFI 2.10, 3.1.3) in the variables Boot####.
 package loadoption
 
 import (
