@@ -1,8 +1,8 @@
 // Package hint gives errors what an operator can do about them.
 //
-// [With] adds a hint to an error. The text of the error stays the problem alone,
-// so that callers can wrap it as usual: the hint travels beside the text, and
-// [Text] or [Line] shows both. Nothing parses a hint out of a text.
+// [With] adds a hint to an error. The text of the error stays the problem
+// alone, so that callers can wrap it as usual: the hint travels beside the
+// text, and [Text] or [Line] shows both. Nothing parses a hint out of a text.
 package hint
 
 import (
@@ -32,8 +32,8 @@ func (h *hinted) Hints() []string { return []string{h.hint} }
 // Hinted is implemented by errors that have hints.
 type Hinted interface{ Hints() []string }
 
-// All returns the hints of an error and of what it wraps: the hint closest to the
-// cause comes first.
+// All returns the hints of an error and of what it wraps: the hint closest to
+// the cause comes first.
 func All(err error) []string {
 	var all []string
 	switch wraps := err.(type) {
@@ -59,16 +59,16 @@ func All(err error) []string {
 	return once
 }
 
-// Of returns the hints of an error as one text, for a field beside the problem; ""
-// if there are none.
+// Of returns the hints of an error as one text, for a field beside the problem;
+// "" if there are none.
 func Of(err error) string { return strings.Join(All(err), "; ") }
 
 // inText is an error whose text has the hints. It has no Unwrap method, so that
 // they are found only there.
 type inText struct{ err error }
 
-// InText returns an error whose text has the hints, for callers that show only the
-// text; nil for nil. [Text] does not repeat them.
+// InText returns an error whose text has the hints, for callers that show only
+// the text; nil for nil. [Text] does not repeat them.
 func InText(err error) error {
 	if err == nil {
 		return nil
@@ -84,8 +84,9 @@ func (t inText) Is(target error) bool { return errors.Is(t.err, target) }
 // As is for [errors.As].
 func (t inText) As(target any) bool { return errors.As(t.err, target) }
 
-// Text returns an error for an operator's terminal: the problem, and each hint on
-// a line of its own. Each error of [errors.Join] is followed by its own hints.
+// Text returns an error for an operator's terminal: the problem, and each hint
+// on a line of its own. Each error of [errors.Join] is followed by its own
+// hints.
 func Text(err error) string {
 	_, own := err.(Hinted)
 	if joined, is := err.(interface{ Unwrap() []error }); is && !own {
