@@ -16,7 +16,8 @@ import (
 )
 
 // Plan is all that can be decided before the root file system is made. A plan
-// of [Plan.WithRootHash] also has the identities that follow from the root hash.
+// of [Plan.WithRootHash] also has the identities that follow from the root
+// hash.
 type Plan struct {
 	Spec Spec
 
@@ -93,8 +94,8 @@ func (p Plan) WithDisk(sum string) Plan {
 // packed disk image with the SHA-256, in hex.
 func (p Plan) InstallerCmdline(sum string) string { return p.live(sum, "stick") }
 
-// live returns the command line of a system that gets itself and the packed disk
-// image from the network or a USB installer (agent/live).
+// live returns the command line of a system that gets itself and the packed
+// disk image from the network or a USB installer (agent/live).
 func (p Plan) live(sum, from string) string {
 	return p.Cmdline + " loam.from=" + from + " loam.disk=sha256:" + sum
 }
@@ -159,8 +160,8 @@ func (p Plan) Images() []string {
 }
 
 // Suffixes of the update bundle: the pack has the chunks of root, verity tree
-// and UKI, the index names them. A repository adds the security epoch, and signs
-// the index.
+// and UKI, the index names them. A repository adds the security epoch, and
+// signs the index.
 const (
 	PackSuffix  = ".pack"
 	IndexSuffix = ".index.json"

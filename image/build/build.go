@@ -41,8 +41,9 @@ type Build struct {
 	BuildFlags []string
 }
 
-// Run builds: afterwards Out is either unchanged or a complete, verified build. An
-// unsigned build is not made again while nothing has changed that it is made from.
+// Run builds: afterwards Out is either unchanged or a complete, verified build.
+// An unsigned build is not made again while nothing has changed that it is made
+// from.
 func (b *Build) Run(ctx context.Context) (manifest.Manifest, error) {
 	if err := b.resolve(); err != nil {
 		return manifest.Manifest{}, err

@@ -26,8 +26,8 @@ type stamp struct {
 func (b *Build) stampFile() string { return b.Out + ".stamp" }
 
 // inputs returns the SHA-256, in hex, of what decides the bytes of an unsigned
-// build. The directories of the trees are named by the digests of what they were
-// made from.
+// build. The directories of the trees are named by the digests of what they
+// were made from.
 func (b *Build) inputs(tree rootfs.Root, programs programs) (string, error) {
 	spec, err := json.Marshal(b.Plan.Spec)
 	if err != nil {
@@ -78,8 +78,8 @@ func (b *Build) writeStamp(inputs string) error {
 	return os.WriteFile(b.stampFile(), append(encoded, '\n'), 0o644)
 }
 
-// unchanged returns the manifest of the build in Out if that was made from inputs
-// and none of its files was written to since.
+// unchanged returns the manifest of the build in Out if that was made from
+// inputs and none of its files was written to since.
 func (b *Build) unchanged(inputs string) (m manifest.Manifest, ok bool) {
 	text, err := os.ReadFile(b.stampFile())
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/loam-os/loam/image/rootfs"
 )
 
-// TestABuildIsMadeAgainOnlyWhenItHasTo walks through what may happen between two
-// builds.
+// TestABuildIsMadeAgainOnlyWhenItHasTo walks through what may happen between
+// two builds.
 func TestABuildIsMadeAgainOnlyWhenItHasTo(t *testing.T) {
 	for _, test := range []struct {
 		name  string

@@ -1,6 +1,8 @@
-// Package bundle is an update, the published form of one release: an index that names each 64 KiB of its root file system, verity tree and UKI by
-// digest, and a pack that holds each distinct one of these chunks once. The index is signed (image/repository), so that a node verifies
-// every byte before it writes it, whoever gave it the byte.
+// Package bundle is an update, the published form of one release: an index that
+// names each 64 KiB of its root file system, verity tree and UKI by digest, and
+// a pack that holds each distinct one of these chunks once. The index is signed
+// (image/repository), so that a node verifies every byte before it writes it,
+// whoever gave it the byte.
 //
 // loamctl bundle publishes it (image/repository) and gives the index a security
 // epoch. Any web server or directory will do: nodes trust nothing in it but by

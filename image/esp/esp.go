@@ -12,8 +12,9 @@
 //     package bootentry) start at a multiple of four slots, so that none
 //     crosses a 512-byte sector.
 //
-// It has its own writer because go-diskfs 1.9 chooses the cluster size by the size of the disk and cannot extend a directory
-// ahead of time; reading, to check what was written, is go-diskfs's.
+// It has its own writer because go-diskfs 1.9 chooses the cluster size by the
+// size of the disk and cannot extend a directory ahead of time; reading, to
+// check what was written, is go-diskfs's.
 //
 // The names in \EFI\Linux have exactly four directory slots for the same
 // reason, so that a torn rename of the try counter cannot lose an entry. These

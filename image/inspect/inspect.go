@@ -230,8 +230,8 @@ func (im *Image) readESP(part *io.SectionReader, sectorSize int) error {
 	return nil
 }
 
-// Machine returns the text of the machine.yaml on the ESP of a disk, "" if there
-// is none.
+// Machine returns the text of the machine.yaml on the ESP of a disk, "" if
+// there is none.
 func Machine(r io.ReaderAt, size int64) (string, error) {
 	table, err := gpt.Find(r, size)
 	if err != nil {

@@ -32,8 +32,8 @@ type File struct {
 	// Date is the date of the newest Release file that the packages come from.
 	Date time.Time
 
-	// Tools are the packages of the tools tree, Images those of the root trees of
-	// all architectures and profiles.
+	// Tools are the packages of the tools tree, Images those of the root trees
+	// of all architectures and profiles.
 	Tools, Images Lock
 }
 
@@ -41,8 +41,8 @@ type File struct {
 // SHA256 is in hex.
 type Package struct{ Name, Arch, Version, SHA256 string }
 
-// Lock is a list of packages, sorted by name, then by architecture. The nil Lock
-// locks nothing.
+// Lock is a list of packages, sorted by name, then by architecture. The nil
+// Lock locks nothing.
 type Lock []Package
 
 // New returns the lock of the packages, each once.

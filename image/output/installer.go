@@ -13,8 +13,8 @@ import (
 	"github.com/loam-os/loam/partitions/gpt"
 )
 
-// installerSize is the size of a USB installer's file system in bytes: FAT32 with
-// clusters of 8 KiB has at least 512 MiB.
+// installerSize is the size of a USB installer's file system in bytes: FAT32
+// with clusters of 8 KiB has at least 512 MiB.
 const installerSize = 768 << 20
 
 // InstallerTable returns the partition table of the USB installer that has the

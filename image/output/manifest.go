@@ -9,7 +9,8 @@ import (
 	"github.com/loam-os/loam/partitions/gpt"
 )
 
-// ReadManifest reads the manifest of the build in dir, and returns its text too.
+// ReadManifest reads the manifest of the build in dir, and returns its text
+// too.
 func ReadManifest(dir string) (m manifest.Manifest, text []byte, err error) {
 	text, err = os.ReadFile(filepath.Join(dir, image.ManifestName))
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/loam-os/loam/image/repository"
 )
 
-// SignPermit permits a release of the repository in dir until a time, to a node,
-// or to all if node is "".
+// SignPermit permits a release of the repository in dir until a time, to a
+// node, or to all if node is "".
 func SignPermit(
 	dir string, keys Keys, version, node string, until time.Time,
 ) (repository.Permit, []byte, error) {

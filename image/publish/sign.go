@@ -21,8 +21,8 @@ import (
 // Expiries say for how long metadata are valid after they were signed.
 type Expiries struct{ Root, Targets, Snapshot, Timestamp time.Duration }
 
-// DefaultExpiries returns expiries by which a frozen repository is noticed after a
-// week.
+// DefaultExpiries returns expiries by which a frozen repository is noticed
+// after a week.
 func DefaultExpiries() Expiries {
 	const day = 24 * time.Hour
 	return Expiries{

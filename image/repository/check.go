@@ -19,8 +19,8 @@ func open(root []byte) (*trustedmetadata.TrustedMetadata, error) {
 	return trustedmetadata.New(root)
 }
 
-// checkRoot returns an error unless a root has all four roles, ed25519 keys only
-// and consistent snapshots.
+// checkRoot returns an error unless a root has all four roles, ed25519 keys
+// only and consistent snapshots.
 func checkRoot(text []byte) error {
 	m, err := metadata.Root().FromBytes(text)
 	if err != nil {
@@ -61,8 +61,8 @@ func checkRoot(text []byte) error {
 	return nil
 }
 
-// checkTimestamp returns an error unless a timestamp names the snapshot with its
-// length and digest, so that no more is read and parsed than was signed.
+// checkTimestamp returns an error unless a timestamp names the snapshot with
+// its length and digest, so that no more is read and parsed than was signed.
 func checkTimestamp(text []byte) error {
 	m, err := metadata.Timestamp().FromBytes(text)
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 )
 
 // Records have the metadata that a client has verified. Write is durable, and
-// all or nothing. Read returns fs.ErrNotExist for a name that was never written.
+// all or nothing. Read returns fs.ErrNotExist for a name that was never
+// written.
 type Records interface {
 	Read(name string) ([]byte, error)
 	Write(name string, data []byte) error
@@ -34,8 +35,8 @@ type Trusted struct {
 	Targets   []byte   `json:"targets,omitempty"`
 }
 
-// Load reads the metadata from s. A damaged file counts as absent: a node that can
-// never update again is worse than a node that forgot what it saw.
+// Load reads the metadata from s. A damaged file counts as absent: a node that
+// can never update again is worse than a node that forgot what it saw.
 func Load(s Records) (Trusted, error) {
 	text, err := s.Read(TrustedName)
 	if errors.Is(err, fs.ErrNotExist) {

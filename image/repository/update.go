@@ -143,9 +143,9 @@ func (u *updater) since(signed time.Time) error {
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// SignedField of timestamp.json is when it was signed, in RFC 3339. TUF has only
-// the time until which it is good, and lets clients ignore fields that they do
-// not know (specification, 4.1).
+// SignedField of timestamp.json is when it was signed, in RFC 3339. TUF has
+// only the time until which it is good, and lets clients ignore fields that
+// they do not know (specification, 4.1).
 const SignedField = "x-loam-signed"
 
 // signedAt returns when a timestamp was signed, the zero time if it does not

@@ -38,8 +38,8 @@ type Params struct {
 	Arch, Profile string
 	// Firmware is what the tree has for devices, beside what Config says.
 	Firmware device.List
-	// Lock has the versions of the packages. Without one, they are those that the
-	// archives have.
+	// Lock has the versions of the packages. Without one, they are those that
+	// the archives have.
 	Lock lock.Lock
 	// Overlay is a directory whose files come on top of the packages. Its name
 	// has a digest of its content (image/upstream).

@@ -76,9 +76,9 @@ func (k Keys) check(program []byte) error {
 // (loader.conf(5), secure-boot-enroll).
 type When string
 
-// Never is right if there are no keys. Manual leaves it to an operator, who picks
-// the keys from the menu. IfSafe enrolls by itself in virtual machines, and is
-// Manual elsewhere. Force always enrolls.
+// Never is right if there are no keys. Manual leaves it to an operator, who
+// picks the keys from the menu. IfSafe enrolls by itself in virtual machines,
+// and is Manual elsewhere. Force always enrolls.
 const (
 	Never  When = ""
 	Manual When = "manual"

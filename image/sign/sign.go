@@ -1,13 +1,15 @@
 // Package sign makes a signed build from another build, whole or not at all.
 // [Build] signs a build in its place; loamctl build with a key uses [Into] as
-// its last step. The keys come from [github.com/loam-os/loam/image/sign/ownerkey].
+// its last step. The keys come from
+// [github.com/loam-os/loam/image/sign/ownerkey].
 //
 // It signs each program on the ESPs of disks and each .efi
 // (firmware/authenticode, by firmware/pkcs7), and the root hash for its
 // verity-sig partition. The same signature is in the index of a bundle, so that
-// an upgrade writes it, too, if it can. The root file system stays as it is: the
-// signature of the boot loader in it is a section of the UKI, and the agent adds
-// it when it renews the loader. Files made from a disk image are made again:
+// an upgrade writes it, too, if it can. The root file system stays as it is:
+// the signature of the boot loader in it is a section of the UKI, and the agent
+// adds it when it renews the loader. Files made from a disk image are made
+// again:
 //
 //	root hash --> verity-sig -----+
 //	loader ----> signature --+    v

@@ -273,7 +273,8 @@ func (a *Archive) Resolve(
 	return list, nil
 }
 
-// inst is a line of apt-get --simulate: Inst NAME[:ARCH] (VERSION RELEASE [ARCH]).
+// inst is a line of apt-get --simulate: Inst NAME[:ARCH] (VERSION RELEASE
+// [ARCH]).
 var inst = regexp.MustCompile(`(?m)^Inst (\S+?)(?::\S+)? (?:\[[^]]*\] )?\((\S+) .*\[(\S+)\]\)`)
 
 // installed reads what apt-get --simulate would install.

@@ -43,8 +43,8 @@ func Mirror(uris ...string) []Source {
 	return sources
 }
 
-// snapshot is an archive as it was at a time (snapshot.debian.org): its name and
-// the time.
+// snapshot is an archive as it was at a time (snapshot.debian.org): its name
+// and the time.
 var snapshot = regexp.MustCompile(`^(.*)/(\d{8}T\d{6}Z)$`)
 
 // isSecurity reports whether an archive is one of security updates.

@@ -2,9 +2,9 @@
 // that build and judge images, so that every host builds with the same ones.
 // The host itself needs mmdebstrap to make it and bubblewrap to enter it.
 //
-// mmdebstrap makes the tree and bubblewrap enters it. Packages have the versions
-// of a lock (image/lock), which is compared with the archives before anything
-// is installed.
+// mmdebstrap makes the tree and bubblewrap enters it. Packages have the
+// versions of a lock (image/lock), which is compared with the archives before
+// anything is installed.
 //
 // An arm64 image is built on amd64 by the same steps. The tools tree then has
 // qemu-user, registered with binfmt_misc until the next boot, and the arm64
@@ -86,8 +86,8 @@ func ReadList(files ...string) ([]string, error) {
 	return slices.Compact(packages), nil
 }
 
-// InSource returns what the sources in a directory make a tools tree from: their
-// lists of packages, and their lock. The rest is for the caller to say.
+// InSource returns what the sources in a directory make a tools tree from:
+// their lists of packages, and their lock. The rest is for the caller to say.
 func InSource(source string) (Env, error) {
 	packages, err := ReadList(filepath.Join(source, "mkosi/tools.list"))
 	if err != nil {
@@ -126,7 +126,8 @@ func Ensure(ctx context.Context, e Env) (Tree, error) {
 	return Tree{Dir: dir, Sources: sources}, nil
 }
 
-// FindSources decides where packages come from; none means mmdebstrap's default.
+// FindSources decides where packages come from; none means mmdebstrap's
+// default.
 func (e Env) FindSources(ctx context.Context) ([]Source, error) {
 	if len(e.Mirrors) > 0 {
 		return Mirror(e.Mirrors...), nil

@@ -19,8 +19,8 @@ import (
 type goTool struct {
 	version string
 
-	// root is the directory of Go itself, modules and cache are its directories of modules and of
-	// GOMODCACHE and GOCACHE.
+	// root is the directory of Go itself, modules and cache are its directories
+	// of modules and of GOMODCACHE and GOCACHE.
 	root, modules, cache string
 }
 

@@ -37,8 +37,8 @@ type project struct {
 	// module is the path of the project's own Go module.
 	module string
 
-	// programs are the paths of the packages below module, by their paths in the
-	// image.
+	// programs are the paths of the packages below module, by their paths in
+	// the image.
 	programs map[string]string
 
 	// version is the variable that the linker sets to the version, if any.

@@ -21,7 +21,8 @@ import (
 	"github.com/loam-os/loam/test/updates"
 )
 
-// node implements [repository.Records], with what a node does with a repository.
+// node implements [repository.Records], with what a node does with a
+// repository.
 type node map[string][]byte
 
 func (n node) Read(name string) ([]byte, error) {
@@ -199,8 +200,8 @@ func TestADamagedRepositoryIsNotCopied(t *testing.T) {
 	}
 }
 
-// TestADamagedCopyIsRepaired from an intact repository, and only what is damaged
-// is copied.
+// TestADamagedCopyIsRepaired from an intact repository, and only what is
+// damaged is copied.
 func TestADamagedCopyIsRepaired(t *testing.T) {
 	b := newBuilder(t)
 	b.release("1.0.0")

@@ -1,6 +1,7 @@
-// Package tftp serves files over the Trivial File Transfer Protocol, to be read only: RFC 1350 in
-// mode octet, with the options (RFC 2347) blksize (RFC 2348), tsize and timeout (RFC 2349) and
-// windowsize (RFC 7440). What is lost is sent again, as often as it takes.
+// Package tftp serves files over the Trivial File Transfer Protocol, to be read
+// only: RFC 1350 in mode octet, with the options (RFC 2347) blksize (RFC 2348),
+// tsize and timeout (RFC 2349) and windowsize (RFC 7440). What is lost is sent
+// again, as often as it takes.
 //
 // There is no library for this. Type window is pure. A duplicate ACK does not
 // make it send again, only silence does. Limits are per host and in all, and a

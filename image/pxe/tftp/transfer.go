@@ -127,8 +127,8 @@ func (t *transfer) await(opened *bool) error {
 	}
 }
 
-// wait is how long an answer is waited for: what the client asked for, or what it
-// takes, longer each time.
+// wait is how long an answer is waited for: what the client asked for, or what
+// it takes, longer each time.
 func (t *transfer) wait(silent int) time.Duration {
 	if t.window.timeout > 0 {
 		return t.window.timeout

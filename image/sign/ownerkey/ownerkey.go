@@ -2,8 +2,8 @@
 // and tokens, signs root hashes with them, and makes the authenticated
 // variables that enroll them in firmware.
 //
-// [Open] is the function to use first. With a key in a token (PKCS #11), openssl
-// of the tools tree signs; it gets the PIN through a pipe.
+// [Open] is the function to use first. With a key in a token (PKCS #11),
+// openssl of the tools tree signs; it gets the PIN through a pipe.
 package ownerkey
 
 import (

@@ -106,8 +106,9 @@ func (t Tokens) pin(uri, source string) ([]byte, error) {
 	return bytes.TrimRight(pin, "\r\n"), nil
 }
 
-// Public implements [crypto.Signer]. It returns the key of the certificate: only
-// a signature shows whether the token has the private key that belongs to it.
+// Public implements [crypto.Signer]. It returns the key of the certificate:
+// only a signature shows whether the token has the private key that belongs to
+// it.
 func (t token) Public() crypto.PublicKey { return t.certificate.PublicKey }
 
 // Sign implements [crypto.Signer]: PKCS #1 v1.5 of a SHA-256 digest.
