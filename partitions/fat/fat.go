@@ -42,7 +42,8 @@ const (
 // all later writes fail until Open reads the disk again.
 //
 // It is made of layers: fats gives and takes clusters, directories reads
-// directories from them and writes their sectors, and FS changes what has a name.
+// directories from them and writes their sectors, and FS changes what has a
+// name.
 type FS struct {
 	directories
 	copyUsed error          // why sector 0 is not used, but its copy

@@ -39,8 +39,8 @@ func (f *FS) Reclaim() error {
 	return nil
 }
 
-// writeFATs writes the FAT that the survey found right: first to FAT 1, while FAT
-// 2 still has the chains that FAT 1 lacks.
+// writeFATs writes the FAT that the survey found right: first to FAT 1, while
+// FAT 2 still has the chains that FAT 1 lacks.
 func (f *FS) writeFATs(s *survey) error {
 	clear(f.staged)
 	leaked := s.leaked()

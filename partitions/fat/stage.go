@@ -72,8 +72,8 @@ func (f *FS) stage(r io.Reader, size int64) (Chain, error) {
 	return c, nil
 }
 
-// writeContent writes the content to the clusters, the last one filled with zeros, and
-// returns its digest.
+// writeContent writes the content to the clusters, the last one filled with
+// zeros, and returns its digest.
 func (f *fats) writeContent(r io.Reader, size int64, clusters []uint32) (sum [sha256.Size]byte, err error) {
 	h := sha256.New()
 	buf := make([]byte, max(chunk, f.clusterSize))
