@@ -11,8 +11,8 @@ import (
 // nodeDisk is the disk of the nodes that run on this machine: ext4 in a file,
 // with a journal and the defaults of mke2fs, as the state partition of a node.
 // Without one, the figures would be those of this machine's own file system: on
-// ext4 without a journal, the inodes of deleted files stay unusable for seconds,
-// and making a file takes up to a hundred times as long
+// ext4 without a journal, the inodes of deleted files stay unusable for
+// seconds, and making a file takes up to a hundred times as long
 // (EXT4_RECENTLY_DELETED_THRESHOLD in fs/ext4/ialloc.c).
 type nodeDisk struct{ image, mountpoint string }
 
@@ -47,8 +47,8 @@ func newNodeDisk(ctx context.Context, dir string) (nodeDisk, error) {
 	return d, nil
 }
 
-// command is a command that has the disk mounted at its mountpoint. The mount is
-// in a namespace of the command's own, and ends with it.
+// command is a command that has the disk mounted at its mountpoint. The mount
+// is in a namespace of the command's own, and ends with it.
 func (d nodeDisk) command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	const script = `mount -o loop "$1" "$2" && shift 2 && exec "$@"`
 	inside := append([]string{"--mount", "--propagation", "private",

@@ -134,9 +134,9 @@ type rig struct {
 }
 
 // lay makes a node in a new directory beneath dir. What the one before it has
-// left stays until all is measured: an ext4 without a journal does not use inodes
-// again for up to five minutes after they were deleted, and takes longer to find
-// others meanwhile (find_inode_bit in fs/ext4/ialloc.c).
+// left stays until all is measured: an ext4 without a journal does not use
+// inodes again for up to five minutes after they were deleted, and takes longer
+// to find others meanwhile (find_inode_bit in fs/ext4/ialloc.c).
 func newRig(name string) (*rig, error) {
 	if err := os.MkdirAll(filepath.Join(dir, "engine"), 0o755); err != nil {
 		return nil, err

@@ -74,8 +74,8 @@ func TestANodeChangesNoNeighbour(t *testing.T) {
 	}
 	c.mustDo(t, http.MethodPost, leases, lease("gardener-node-agent-pool", "node-2", ""))
 
-	// ask does something as the agent of node-1. What it updates has to be of the
-	// newest version.
+	// ask does something as the agent of node-1. What it updates has to be of
+	// the newest version.
 	ask := func(method, path, body string) error {
 		if method == http.MethodPut {
 			var now struct {

@@ -73,8 +73,8 @@ type Line struct {
 	// At is the page and, for a block, its line.
 	At   string
 	Args []string
-	// Whole is set for a line of a block: it has all of its arguments. A command in
-	// running text may be the name and a flag only.
+	// Whole is set for a line of a block: it has all of its arguments. A
+	// command in running text may be the name and a flag only.
 	Whole bool
 }
 

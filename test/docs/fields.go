@@ -57,7 +57,8 @@ func flat(fields []Field) []Field {
 }
 
 type walker struct {
-	// comments are of types, as "Machine", and of fields, as "Machine.Hostname".
+	// comments are of types, as "Machine", and of fields, as
+	// "Machine.Hostname".
 	comments map[string]string
 	// values are of constants.
 	values map[string]string
@@ -110,8 +111,8 @@ func (w *walker) constants(spec *ast.ValueSpec) {
 	}
 }
 
-// structure collects the comments of a struct. A field without a comment has the
-// comment of the fields before it, if that names it.
+// structure collects the comments of a struct. A field without a comment has
+// the comment of the fields before it, if that names it.
 func (w *walker) structure(name, whole string, structure *ast.StructType) {
 	w.comments[name] = whole
 	before := ""
@@ -130,8 +131,8 @@ func (w *walker) structure(name, whole string, structure *ast.StructType) {
 	}
 }
 
-// text returns what is known of a field of t, with the document's names of fields
-// instead of Go's.
+// text returns what is known of a field of t, with the document's names of
+// fields instead of Go's.
 func (w *walker) text(t reflect.Type, field reflect.StructField, inside reflect.Type) string {
 	text := w.comments[t.Name()+"."+field.Name]
 	if inside != nil && !strings.HasPrefix(text, field.Name) {
@@ -196,7 +197,8 @@ func (w *walker) walk(t reflect.Type, path string) []Field {
 	return fields
 }
 
-// describe names a type as YAML has it, and returns the struct in it, nil for none.
+// describe names a type as YAML has it, and returns the struct in it, nil for
+// none.
 func describe(t reflect.Type) (name string, inside reflect.Type) {
 	switch {
 	case t == reflect.TypeFor[time.Duration]():

@@ -56,8 +56,8 @@ func TestFieldsPagesHaveEveryField(t *testing.T) {
 	)
 }
 
-// TestFieldsAreThoseOfTheDecoder writes each field into a document of its own: the
-// decoder must know it.
+// TestFieldsAreThoseOfTheDecoder writes each field into a document of its own:
+// the decoder must know it.
 func TestFieldsAreThoseOfTheDecoder(t *testing.T) {
 	for _, f := range machineFields(t) {
 		var m machine.Machine
@@ -75,8 +75,8 @@ func TestFieldsAreThoseOfTheDecoder(t *testing.T) {
 	}
 }
 
-// TestExampleHasEveryField holds examples/machine.yaml, with its comments, against
-// the fields.
+// TestExampleHasEveryField holds examples/machine.yaml, with its comments,
+// against the fields.
 func TestExampleHasEveryField(t *testing.T) {
 	text := read(t, "../../examples/machine.yaml")
 	for _, f := range machineFields(t) {

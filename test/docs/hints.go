@@ -18,8 +18,8 @@ type Message struct {
 	Problem, Hint string
 }
 
-// Messages returns every error with a code or a hint that the program has, in the
-// order of their packages. Four forms are found:
+// Messages returns every error with a code or a hint that the program has, in
+// the order of their packages. Four forms are found:
 //
 //   - a call of hint.With;
 //   - a call of a function with a parameter called hint or advice;

@@ -23,8 +23,9 @@ const module = "github.com/loam-os/loam/"
 type Program struct {
 	fset     *token.FileSet
 	packages []*source
-	// functions are the declarations by [types.Func.FullName]. Packages know each
-	// other by their export data, so objects of two packages never are the same.
+	// functions are the declarations by [types.Func.FullName]. Packages know
+	// each other by their export data, so objects of two packages never are the
+	// same.
 	functions map[string]function
 }
 

@@ -20,12 +20,12 @@ type Signal struct {
 	Reason, Message string
 }
 
-// Signals returns the Events and conditions that the program may make, by reason.
-// It finds calls of functions with the parameters reason and message, structs with
-// such fields, and what is assigned to a condition.
+// Signals returns the Events and conditions that the program may make, by
+// reason. It finds calls of functions with the parameters reason and message,
+// structs with such fields, and what is assigned to a condition.
 func (p *Program) Signals() []Signal {
-	// What a call says itself comes before what its callers say: only that has the
-	// message that belongs to the reason.
+	// What a call says itself comes before what its callers say: only that has
+	// the message that belongs to the reason.
 	found := p.signals(false)
 	found = append(found, p.signals(true)...)
 
@@ -109,7 +109,8 @@ func (s scope) signals(n ast.Node) []Signal {
 	return found
 }
 
-// assigned returns what an assignment gives a field of a condition, nil if nothing.
+// assigned returns what an assignment gives a field of a condition, nil if
+// nothing.
 func (s scope) assigned(n *ast.AssignStmt, name string) ast.Expr {
 	if len(n.Lhs) != len(n.Rhs) {
 		return nil
@@ -129,8 +130,8 @@ func isCondition(t types.Type) bool {
 	return is && named.Obj().Name() == "NodeCondition"
 }
 
-// values returns the fields of a literal of a struct by their names in lower case,
-// none for any other literal.
+// values returns the fields of a literal of a struct by their names in lower
+// case, none for any other literal.
 func (s scope) values(lit *ast.CompositeLit) map[string]ast.Expr {
 	values := map[string]ast.Expr{}
 	t, is := s.in.info.TypeOf(lit).Underlying().(*types.Struct)

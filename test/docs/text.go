@@ -15,13 +15,15 @@ const (
 	unknown = "…"
 	// maxTexts is how many texts an expression may have before it is unknown.
 	maxTexts = 24
-	// maxParts is how many texts a part of a text may have before it is unknown.
+	// maxParts is how many texts a part of a text may have before it is
+	// unknown.
 	maxParts = 3
 	// maxDepth is how many calls and variables are followed.
 	maxDepth = 6
 )
 
-// scope is where an expression stands: in a function of a package, nil for none.
+// scope is where an expression stands: in a function of a package, nil for
+// none.
 type scope struct {
 	*Program
 	in    *source
@@ -160,7 +162,8 @@ func (s scope) variable(name *ast.Ident) []string {
 	return limit(found)
 }
 
-// passed returns the texts that callers in the same package pass as a parameter.
+// passed returns the texts that callers in the same package pass as a
+// parameter.
 func (s scope) passed(parameter types.Object) []string {
 	var found []string
 	for _, file := range s.in.files {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// system is what reaches the file system without agent/durable, reads what of it
-// changes nothing.
+// system is what reaches the file system without agent/durable, reads what of
+// it changes nothing.
 var (
 	system = regexp.MustCompile(`\b(os|unix|syscall|exec)\.[A-Z]\w*|\bRoot\(\)(\.\w+)?`)
 	reads  = regexp.MustCompile(`^(os\.(SameFile|DevNull|Gete[ug]id)|syscall\.(E[A-Z]+|Stat_t)|Root\(\)\.(FS|Lstat|Open|ReadFile))$`)

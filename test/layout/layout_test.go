@@ -36,9 +36,10 @@ var walls = map[string][]string{
 	"github.com/ProtonMail/":             {"image/openpgp"},
 }
 
-// features are the rooms of the agent that only its composition, package agent, puts
-// together. Each may be imported by the packages listed beside it, by commands and by
-// tests, so that no arrow runs from a feature to another or back up.
+// features are the rooms of the agent that only its composition, package agent,
+// puts together. Each may be imported by the packages listed beside it, by
+// commands and by tests, so that no arrow runs from a feature to another or
+// back up.
 var features = map[string][]string{
 	"agent":                   {},
 	"agent/console":           {"agent"},
@@ -91,13 +92,14 @@ func run(args ...string) (string, error) {
 	return string(out), nil
 }
 
-// packages is what `go list` prints of the direct imports of each of our packages; it
-// takes a second, and five tests read it.
+// packages is what `go list` prints of the direct imports of each of our
+// packages; it takes a second, and five tests read it.
 var packages = sync.OnceValues(func() (string, error) {
 	return run("-f", `{{.ImportPath}}:{{join .Imports ","}};`, "./...")
 })
 
-// imports are the direct imports of each of our packages, named without the module.
+// imports are the direct imports of each of our packages, named without the
+// module.
 func imports(t *testing.T) map[string][]string {
 	t.Helper()
 	out, err := packages()

@@ -204,8 +204,8 @@ func TestADiskWithContentIsNotInstalledOn(t *testing.T) {
 	}
 }
 
-// TestUSBInstaller: the USB installer, with an edited machine.yaml, installs a machine
-// without a network, and is not needed any more.
+// TestUSBInstaller: the USB installer, with an edited machine.yaml, installs a
+// machine without a network, and is not needed any more.
 func TestUSBInstaller(t *testing.T) {
 	matrix(t)
 	b := open(t)

@@ -9,8 +9,8 @@
 //
 // make crash stops the configuration engine before each durable step of many
 // changes, of recoveries too, with every state that a disk may then have
-// (test/crash/config). This package models what POSIX promises, and less. Seeded
-// bugs have to be found.
+// (test/crash/config). This package models what POSIX promises, and less.
+// Seeded bugs have to be found.
 //
 // It also cuts the power in upgrades, in layers:
 //

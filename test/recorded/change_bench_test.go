@@ -55,8 +55,8 @@ var sizes = []size{
 	},
 }
 
-// afterChange is how long after the annotation what a change costs is read: the agent
-// looks at its units once more, and deletes old generations.
+// afterChange is how long after the annotation what a change costs is read: the
+// agent looks at its units once more, and deletes old generations.
 const afterChange = 500 * time.Millisecond
 
 // steadyLong keeps the verdict on a change out of its measurement: as on a

@@ -60,7 +60,8 @@ func newFixture(t testing.TB, options cluster.Options) *fixture {
 	return w
 }
 
-// joinedFixture returns a fixture whose node has joined it and runs configuration text.
+// joinedFixture returns a fixture whose node has joined it and runs
+// configuration text.
 func joinedFixture(t testing.TB, text string) *fixture {
 	t.Helper()
 	w := newFixture(t, cluster.Options{Controllers: true})

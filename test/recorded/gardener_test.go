@@ -25,8 +25,8 @@ const machineNamespace = "shoot--loam--edge"
 const machineObjects = "/apis/machine.sapcloud.io/v1alpha1/namespaces/" +
 	machineNamespace + "/machines"
 
-// gardenerFixture returns a fixture in which Gardener's own authorizer judges each
-// request of the node, and its own approver the requests for certificates.
+// gardenerFixture returns a fixture in which Gardener's own authorizer judges
+// each request of the node, and its own approver the requests for certificates.
 func gardenerFixture(t *testing.T, machines int) *fixture {
 	t.Helper()
 	w := &fixture{TB: t, systemd: &Systemd{}, token: "gardener-valitail"}

@@ -121,7 +121,8 @@ func (w *fixture) upgraded(d *drill, versions string) {
 	})
 }
 
-// updatableFixture returns a fixture whose node runs text and may see and delete pods.
+// updatableFixture returns a fixture whose node runs text and may see and
+// delete pods.
 func updatableFixture(t *testing.T, text string) (*fixture, *drill) {
 	w := allowedFixture(t)
 	d := &drill{}

@@ -79,7 +79,8 @@ func (e Environment) replace(text []byte) ([]byte, error) {
 	return yaml.Marshal(osc)
 }
 
-// config returns the node agent's configuration with the environment's API server.
+// config returns the node agent's configuration with the environment's API
+// server.
 func (e Environment) config(inline map[string]any) (string, error) {
 	text, err := base64.StdEncoding.DecodeString(inline["data"].(string))
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package testcluster is a cluster with what nodes of it are made of: their images in
-// its registry, their configuration and their machines.
+// Package testcluster is a cluster with what nodes of it are made of: their
+// images in its registry, their configuration and their machines.
 package testcluster
 
 import (
@@ -74,8 +74,8 @@ func (f *Fixture) Put(name, key, value string) error {
 	return err
 }
 
-// Connect makes a machine to be part of the test cluster: it reaches this host, the
-// API server reaches its kubelet, and there is memory for pods.
+// Connect makes a machine to be part of the test cluster: it reaches this host,
+// the API server reaches its kubelet, and there is memory for pods.
 func (f *Fixture) Connect(c *vm.Config) error {
 	port, err := freePort()
 	if err != nil {

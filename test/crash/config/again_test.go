@@ -28,8 +28,8 @@ func (o *oracle) crashAgain(t *testing.T, s scenario) (count int) {
 	return count
 }
 
-// tryAgain plays a point with second crashes, at most limit of them, and returns
-// how many it played.
+// tryAgain plays a point with second crashes, at most limit of them, and
+// returns how many it played.
 func (r playback) tryAgain(o *oracle, p point, limit int) (int, error) {
 	again, err := r.recordRecovery(p)
 	if err != nil {

@@ -89,8 +89,8 @@ func commonUnits(dropIn, text string) []config.Unit {
 // off is a unit that is not started at boot.
 func off(u config.Unit) config.Unit { no := false; u.Enable = &no; return u }
 
-// crashOld and crashNew differ in their files, in units that come, go, change and
-// are disabled, and in drop-ins.
+// crashOld and crashNew differ in their files, in units that come, go, change
+// and are disabled, and in drop-ins.
 func crashOld() config.Desired {
 	return config.Desired{
 		Files: confs(crashOldFiles),

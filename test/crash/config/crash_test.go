@@ -38,8 +38,8 @@ func thorough() bool {
 	return limit == 0 || limit >= 1000
 }
 
-// TestCrash plays every scenario and crashes it at every step, in every way; once
-// more while the node recovers; and with steps that fail instead.
+// TestCrash plays every scenario and crashes it at every step, in every way;
+// once more while the node recovers; and with steps that fail instead.
 func TestCrash(t *testing.T) {
 	o := &oracle{t: t, image: crashImage(t), known: map[string]looks{}}
 	report := &crashReport{}

@@ -125,8 +125,9 @@ func mutants() []mutant {
 	}
 }
 
-// plainCrashes are, before each op, a kill and the cuts after which the disk has
-// all entries and no content, and all content and no entries, of what it may lose.
+// plainCrashes are, before each op, a kill and the cuts after which the disk
+// has all entries and no content, and all content and no entries, of what it
+// may lose.
 func (r playback) plainCrashes() map[int][]crash {
 	chosen := map[int][]crash{}
 	for k := range r.Ops {

@@ -136,8 +136,8 @@ func scenarios() []scenario {
 	}, randomScenarios(12)...)
 }
 
-// inTheWay is an apply that cannot be done: a directory with an operator's files
-// has the path of a file.
+// inTheWay is an apply that cannot be done: a directory with an operator's
+// files has the path of a file.
 func inTheWay(old, new config.Desired) scenario {
 	blocked := new
 	blocked.Files = append(

@@ -34,7 +34,8 @@ type stopped struct {
 	point
 }
 
-// stops are nodes that run new after old, watched or proven, with something held.
+// stops are nodes that run new after old, watched or proven, with something
+// held.
 func (o *oracle) stops(t *testing.T, old, new config.Desired) []stopped {
 	t.Helper()
 	var all []stopped
@@ -75,8 +76,8 @@ type damaged struct {
 	name, file string
 	tears      []tear
 	allowed    []config.Desired
-	// repair says that it is Verify that repairs it. What has started with damaged
-	// content keeps that, so it is only the agent that restarts.
+	// repair says that it is Verify that repairs it. What has started with
+	// damaged content keeps that, so it is only the agent that restarts.
 	repair bool
 }
 

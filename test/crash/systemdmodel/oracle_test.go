@@ -18,8 +18,8 @@ type view struct {
 	text string
 	// own says that the configuration has the text.
 	own, wanted bool
-	// onDemand says that a timer, path or socket starts it, bySocket that this is
-	// a socket and nothing else asks for the unit.
+	// onDemand says that a timer, path or socket starts it, bySocket that this
+	// is a socket and nothing else asks for the unit.
 	onDemand, bySocket bool
 	watches            []string
 	fragment           string

@@ -19,7 +19,8 @@ import (
 )
 
 const (
-	// pairsVariable is how many pairs TestPairs walks, seedVariable where it begins.
+	// pairsVariable is how many pairs TestPairs walks, seedVariable where it
+	// begins.
 	pairsVariable = "LOAM_PAIRS"
 	seedVariable  = "LOAM_SEED"
 )

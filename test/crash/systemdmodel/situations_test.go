@@ -170,8 +170,8 @@ func timerAndService(t *testing.T, s stage) {
 	s.becomes(t, d("# other\n", "# other\n"), outcome{})
 }
 
-// rotatingLogs is containerd-logrotate.service of a Shoot: wanted by a target, it
-// ends by itself, and a timer starts it again.
+// rotatingLogs is containerd-logrotate.service of a Shoot: wanted by a target,
+// it ends by itself, and a timer starts it again.
 func rotatingLogs(t *testing.T, s stage) {
 	service := ownUnit(
 		"c.service",
@@ -184,8 +184,9 @@ func rotatingLogs(t *testing.T, s stage) {
 	s.becomes(t, unitsOf(service, timer, other), outcome{other.Name: "new"})
 }
 
-// pathAndService is gardener-user.service of a Shoot: what its path unit watches
-// is there before the path unit is, so that nothing but the change starts it.
+// pathAndService is gardener-user.service of a Shoot: what its path unit
+// watches is there before the path unit is, so that nothing but the change
+// starts it.
 func pathAndService(t *testing.T, s stage) {
 	d := func(content string) config.Desired {
 		d := unitsOf(
@@ -214,7 +215,8 @@ func pathAndService(t *testing.T, s stage) {
 }
 
 // disabledOnDemand is opentelemetry-collector-healthcheck.service of a Shoot:
-// disabled, although its command is start, and started by its timer. It may fail.
+// disabled, although its command is start, and started by its timer. It may
+// fail.
 func disabledOnDemand(t *testing.T, s stage) {
 	no := false
 	check := ownUnit("c.service", "[Service]\nType=oneshot\nExecStart=sh -c 'exit 3'\n")
@@ -405,8 +407,8 @@ func brokenBefore(t *testing.T, s stage) {
 	}
 }
 
-// neverWell is sshd-ensurer.service of a Shoot where there is no sshd. The change
-// that brings it stays, and so does the next.
+// neverWell is sshd-ensurer.service of a Shoot where there is no sshd. The
+// change that brings it stays, and so does the next.
 func neverWell(t *testing.T, s stage) {
 	fine := ownUnit("fine.service", sleeper)
 	loop := ownUnit(
@@ -482,8 +484,8 @@ func runtimeFirst(t *testing.T, s stage) {
 	}
 }
 
-// kubeletMount is var-lib-kubelet.mount of a Shoot, over a mount that is there, as
-// Loam's own. The disk of the unit is not there: a job for it would wait.
+// kubeletMount is var-lib-kubelet.mount of a Shoot, over a mount that is there,
+// as Loam's own. The disk of the unit is not there: a job for it would wait.
 func kubeletMount(t *testing.T, s stage) {
 	const name = "var-lib-kubelet.mount"
 	s.Command(t, "mkdir", "-p", "/var/lib/kubelet")

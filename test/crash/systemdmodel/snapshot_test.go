@@ -57,7 +57,8 @@ func onMachine(t *testing.T, test func(t *testing.T, m machine)) {
 
 		counter := &reloadCounter{Units: systemd}
 		m := machine{newNode(c.OpenRoot(t), image, counter), c, systemd, counter}
-		// No test reads what systemd tells about each reload: it would wait for it.
+		// No test reads what systemd tells about each reload: it would wait for
+		// it.
 		if out := m.Command(t, "umount", "/run/notify"); out != "" {
 			t.Fatal(out)
 		}

@@ -44,8 +44,8 @@ type release struct {
 	pack                         []byte
 }
 
-// newRelease makes a release whose root shares its first half with those of other
-// versions.
+// newRelease makes a release whose root shares its first half with those of
+// other versions.
 func newRelease(t testing.TB, version string) release {
 	t.Helper()
 	same := rand.New(rand.NewPCG(1, 1))

@@ -42,8 +42,8 @@ type process struct {
 	Running upgrade.System
 	Boot    int
 
-	// Want is what an operator asks for, unless it is under way: a version, "back"
-	// or "drill".
+	// Want is what an operator asks for, unless it is under way: a version,
+	// "back" or "drill".
 	Want    string
 	Verdict upgrade.Verdict
 
@@ -267,7 +267,8 @@ func (m *box) loses(disk *os.File) {
 	}
 }
 
-// agent is the agent in one boot. An agent that was killed is started once more.
+// agent is the agent in one boot. An agent that was killed is started once
+// more.
 func (m *box) agent(p process) upgrade.OpKind {
 	m.t.Helper()
 	for {

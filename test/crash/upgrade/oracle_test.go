@@ -15,9 +15,9 @@ import (
 	"github.com/loam-os/loam/test/firmware"
 )
 
-// survives is what has to hold of any crash state: all entries that the loader shows
-// are valid systems, and it starts one of them; if what is on trial never comes
-// up, what has been well does within the tries.
+// survives is what has to hold of any crash state: all entries that the loader
+// shows are valid systems, and it starts one of them; if what is on trial never
+// comes up, what has been well does within the tries.
 func (p fixture) survives(disk firmware.Disk, files map[string][]byte) error {
 	j, err := upgrade.ReadJournal(recordedFiles(files))
 	if err != nil {

@@ -74,8 +74,8 @@ func published(t *testing.T, releases []release, now time.Time) (dir string, key
 	return dir, keys
 }
 
-// serviceOf returns the service of a node that runs 2.0.0 and knows a repository with 1.0.0
-// in it, too.
+// serviceOf returns the service of a node that runs 2.0.0 and knows a
+// repository with 1.0.0 in it, too.
 func serviceOf(t *testing.T) (s *upgrade.Service, keys publish.Keys) {
 	t.Helper()
 	c := newCourse(t, "1.0.0", "2.0.0")
@@ -159,8 +159,8 @@ func TestADowngradeTakesAPermit(t *testing.T) {
 	}
 }
 
-// TestAStatePartitionThatIsFullIsNoNetwork: the node must not try that again as it
-// is.
+// TestAStatePartitionThatIsFullIsNoNetwork: the node must not try that again as
+// it is.
 func TestAStatePartitionThatIsFullIsNoNetwork(t *testing.T) {
 	s, _ := serviceOf(t)
 	s.Releases.Keep = recordedFiles{}

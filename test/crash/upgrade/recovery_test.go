@@ -212,8 +212,8 @@ func TestTheRecoveryEntryOutlivesItsSlot(t *testing.T) {
 	}
 }
 
-// TestAnEntryThatIsDamagedIsRepaired: what the loader would start is not what the
-// name says.
+// TestAnEntryThatIsDamagedIsRepaired: what the loader would start is not what
+// the name says.
 func TestAnEntryThatIsDamagedIsRepaired(t *testing.T) {
 	c := newCourse(t, "1.0.0", "2.0.0", "3.0.0")
 	c.upgrade("2.0.0", upgrade.Options{})

@@ -14,8 +14,8 @@ import (
 	"github.com/loam-os/loam/test/firmware"
 )
 
-// crashState is the machine as a power cut leaves it: what is on the disk, and the
-// files of its state partition.
+// crashState is the machine as a power cut leaves it: what is on the disk, and
+// the files of its state partition.
 type crashState struct {
 	disk  firmware.Memory
 	files map[string][]byte
@@ -34,7 +34,8 @@ func beginning(disk firmware.Sectors) crashState {
 	return m
 }
 
-// summed is one of the numbers that the sum of a crash state adds up, 0 for zeros.
+// summed is one of the numbers that the sum of a crash state adds up, 0 for
+// zeros.
 func summed(name string, data []byte) uint64 {
 	if len(bytes.Trim(data, "\x00")) == 0 {
 		return 0
@@ -138,8 +139,8 @@ type view struct {
 	err  error
 }
 
-// see is what do says of a crash state of the epoch. What reads the same says the
-// same.
+// see is what do says of a crash state of the epoch. What reads the same says
+// the same.
 func (e *epoch) see(m crashState, do func(disk firmware.Disk) error) error {
 	for _, v := range e.views {
 		if !slices.ContainsFunc(slices.Collect(maps.Keys(v.read)), func(n int64) bool {

@@ -1,5 +1,6 @@
-// Command picture makes the two pictures of README: the screen of a node that has
-// applied examples/hello.yaml, and what `make run` prints. `make pictures` runs it.
+// Command picture makes the two pictures of README: the screen of a node that
+// has applied examples/hello.yaml, and what `make run` prints. `make pictures`
+// runs it.
 package main
 
 import (
