@@ -84,6 +84,7 @@ func TestWhatManagedPathsLeadThroughIsRepaired(t *testing.T) {
 
 func whatPathsLeadThrough(t *testing.T, c *container.Container) {
 	n := startDriftNode(t, c, document1)
+
 	for _, tt := range []struct{ what, script string }{
 		{"the link to the current generation", "rm /run/loam/current"},
 		{"that link, to something else", "ln -sfn /tmp /run/loam/current"},

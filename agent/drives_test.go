@@ -60,6 +60,7 @@ func TestADriveThatDoesNotCountIsAWarning(t *testing.T) {
 			FileSystem: drive.FileSystem{Type: "vfat", Label: "CIDATA"},
 		}}
 	}
+
 	both := []source.Drive{config("/dev/sda"), config("/dev/sdb")}
 	own := source.Document{Name: "machine.yaml of drive /dev/sda (CIDATA)"}
 	for _, test := range []struct {

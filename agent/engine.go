@@ -31,14 +31,17 @@ func (n *node) openEngine() (*apply.Executor, error) {
 			return nil, err
 		}
 	}
+
 	id, err := bootID()
 	if err != nil {
 		return nil, err
 	}
+
 	state, err := n.root.OpenRoot(name)
 	if err != nil {
 		return nil, fmt.Errorf("open the state of the node: %w", err)
 	}
+
 	return &apply.Executor{
 		State: durable.New(state, nil), Node: dir, Image: n.image.FS(), Units: n.jobs,
 		OSVersion: n.status.ImageVersion, BootID: id, JobWait: jobWait, Steady: steady, Limit: limit,

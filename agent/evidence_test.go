@@ -13,6 +13,7 @@ func TestEvidenceIsOfTheBootsThatFailed(t *testing.T) {
 	const armed, missed, failed = "1-boot", "2-boot", "3-boot"
 	began := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	j := upgrade.Journal{Began: began, FromBoots: []string{armed, missed}}
+
 	for _, tt := range []struct {
 		name string
 		log  bootLog

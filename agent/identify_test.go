@@ -165,6 +165,7 @@ func TestWhatMachineYAMLMakesOfANode(t *testing.T) {
 func unidentified(t *testing.T) *node {
 	t.Helper()
 	data := manager.New(diskless.Node(t), zap.NewNop())
+
 	return &node{
 		Env: Env{
 			Root:        data.Path,

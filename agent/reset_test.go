@@ -314,6 +314,7 @@ func TestResetWhoseStepFailsGoesOnWithTheNextStart(t *testing.T) {
 // each other one, in the agent that is asked and in that which carries it out.
 func TestResetThatIsCutOffGoesOn(t *testing.T) {
 	errPower := errors.New("power cut")
+
 	for k, complete := 0, false; !complete; k++ {
 		n := newResetNode(t)
 		left := k
@@ -381,6 +382,7 @@ func TestMachineYAMLEndsAReset(t *testing.T) {
 			}
 		})
 	})
+
 	t.Run("a machine.yaml that came before the reset was done", func(t *testing.T) {
 		n := newResetNode(t)
 		n.begin(t)

@@ -33,6 +33,7 @@ func (n *node) startUpgrades(ctx context.Context) error {
 	if n.record.Root == "" || n.record.Memory {
 		return nil // Not started by /init from a disk.
 	}
+
 	from := n.machine.Upgrade
 	u, err := n.upgrader()
 	restarts, windowErr := window.Parse(from.Window)
@@ -40,16 +41,19 @@ func (n *node) startUpgrades(ctx context.Context) error {
 	if err := errors.Join(err, windowErr, trialErr); err != nil {
 		return fmt.Errorf("upgrades: %w", err)
 	}
+
 	disk, closer, err := upgrade.OpenDisk(n.record.Root)
 	if err != nil {
 		return fmt.Errorf("upgrades: %w", err)
 	}
+
 	u.Disk = disk
 	n.upgrades = n.newUpgrades(u, restarts, trial)
 	n.others.Go(func() {
 		defer closer.Close()
 		n.upgrades.Run(ctx)
 	})
+
 	shared := disk.Share(u.Boot.Running, n.Log)
 	n.others.Go(func() { n.serveHTTP(ctx, from.Share, shared) })
 	return nil

@@ -38,6 +38,7 @@ func TestAConfigurationWaitsForTheVolumeThatItClaims(t *testing.T) {
 	file := func(path, text string) config.Desired {
 		return config.Desired{Files: []config.File{{Path: path, Content: config.Inline([]byte(text))}}}
 	}
+
 	const agentFile = "/var/lib/gardener-node-agent/config-v1.150.0.yaml"
 	sized := file(agentFile, nodeAgentText+"bootstrap: {kubeletDataVolumeSize: 53687091200}\n")
 	for _, test := range []struct {

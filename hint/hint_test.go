@@ -19,6 +19,7 @@ func (r received) Hints() []string { return []string{"delete files"} }
 
 func TestTextOfAnErrorHasTheHintsAfterTheProblem(t *testing.T) {
 	full := hint.With(errors.New("disk full"), "delete %d files", 2)
+
 	for _, row := range []struct {
 		name string
 		err  error

@@ -319,6 +319,7 @@ func (cs changes) rollback(
 	if err != nil {
 		return generation.Manifest{}, err
 	}
+
 	return cs.activate(ctx, c, generation.Journal{
 		From:     have.Name(),
 		To:       want.Name(),

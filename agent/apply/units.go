@@ -86,6 +86,7 @@ func (u units) run(
 			}
 		}
 	}
+
 	return failed, hung
 }
 

@@ -220,6 +220,7 @@ func (i *Init) mountState(d *Decision) error {
 	if !d.Memory {
 		return i.mountStateDisk(d)
 	}
+
 	if d.State.Device != "" {
 		err := i.mountStateDisk(d)
 		if err == nil {
@@ -230,6 +231,7 @@ func (i *Init) mountState(d *Decision) error {
 			hint.Sprintf("the state of the node is in memory, and lost with a restart: %v", err))
 		d.State = State{}
 	}
+
 	return mount{
 		source: "tmpfs",
 		target: sysroot + "/var",

@@ -13,6 +13,7 @@ import (
 
 func TestOnTrial(t *testing.T) {
 	const hash = "abc"
+
 	for _, test := range []struct {
 		name, journal string
 		want          bool

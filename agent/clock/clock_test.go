@@ -27,6 +27,7 @@ func TestKernelDate(t *testing.T) {
 
 func TestCredible(t *testing.T) {
 	built := time.Date(2025, 11, 5, 0, 0, 0, 0, time.UTC)
+
 	for _, test := range []struct {
 		name      string
 		now, want time.Time

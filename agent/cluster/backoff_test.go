@@ -13,6 +13,7 @@ import (
 func TestPauseBetweenJoinAttempts(t *testing.T) {
 	group := schema.GroupResource{Resource: "certificatesigningrequests"}
 	forbidden := apierrors.NewForbidden(group, "a", nil)
+
 	for _, tt := range []struct {
 		name    string
 		err     error

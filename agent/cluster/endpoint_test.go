@@ -18,6 +18,7 @@ import (
 
 func TestNextStepOfTheEndpoint(t *testing.T) {
 	const read = "000001-0123456789ab" // The generation of newWorld.
+
 	for _, tt := range []struct {
 		name     string
 		endpoint endpoint

@@ -14,6 +14,7 @@ import (
 
 func TestLinkHintsAtTheClock(t *testing.T) {
 	now := time.Date(2040, 1, 2, 3, 4, 5, 0, time.UTC)
+
 	for _, tt := range []struct {
 		name   string
 		reason x509.InvalidReason

@@ -6,6 +6,7 @@ import (
 
 func TestOneEventPerReason(t *testing.T) {
 	var record refusalRecord
+
 	for _, tt := range []struct {
 		name, node, sum, reason string
 		want                    bool

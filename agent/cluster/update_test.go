@@ -335,6 +335,7 @@ func TestStateOfAnotherCPUManagerPolicyIsRemoved(t *testing.T) {
 
 func TestDecideBaseline(t *testing.T) {
 	facts := &inplace.Facts{Kubelet: "1.36"}
+
 	for _, tt := range []struct {
 		name  string
 		edit  func(w *world)

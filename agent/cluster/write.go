@@ -73,6 +73,7 @@ func (w eventWriter) write(n *core.Node, at time.Time, e event) {
 
 func eventOf(n *core.Node, at time.Time, e event) *core.Event {
 	now := meta.NewTime(at)
+
 	return &core.Event{
 		ObjectMeta: meta.ObjectMeta{
 			Name:      fmt.Sprintf("%s.%x", n.Name, at.UnixNano()),

@@ -19,6 +19,7 @@ const (
 // agent that never answered.
 func retry(ctx context.Context, ask func() (Outcome, error)) (Outcome, error) {
 	var limit <-chan time.Time
+
 	for {
 		o, err := ask()
 		switch {

@@ -45,6 +45,7 @@ func post(t *testing.T, conn net.Conn, path, body string) (status int, answer st
 
 func TestInvalidRequests(t *testing.T) {
 	socket := start(t).Socket
+
 	for _, test := range []struct {
 		name, path, body string
 		status           int

@@ -26,6 +26,7 @@ func suite(t *testing.T, node control.Node) {
 
 func answers(t *testing.T, node control.Node) {
 	ctx := t.Context()
+
 	for _, test := range []struct {
 		name string
 		ask  func() (any, error)

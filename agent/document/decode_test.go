@@ -33,6 +33,7 @@ func TestDecode(t *testing.T) {
 	mode := uint32(0o644)
 	yes := true
 	when := time.Date(2026, 8, 1, 0, 0, 0, 0, time.UTC)
+
 	for _, test := range []struct {
 		name, text string
 		want       sample

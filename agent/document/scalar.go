@@ -109,6 +109,7 @@ func (d *decoder) free(n *yaml.Node, path string, depth int) any {
 		}
 		return items
 	}
+
 	return d.freeScalar(n, path)
 }
 

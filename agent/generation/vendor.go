@@ -248,5 +248,6 @@ func readThrough(image fs.FS, name string) (text string, masked bool, err error)
 			name = path.Join(path.Dir(name), target)
 		}
 	}
+
 	return "", false, fmt.Errorf("%s: too many symbolic links", name)
 }

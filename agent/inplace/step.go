@@ -117,5 +117,6 @@ func (r Record) After(s Step, want Facts) Record {
 	case Report:
 		r = Record{Done: want, Agent: r.Agent}
 	}
+
 	return r
 }

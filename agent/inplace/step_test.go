@@ -63,6 +63,7 @@ func TestFactsOf(t *testing.T) {
 
 func TestDiff(t *testing.T) {
 	base := config.Update{OSVersion: "1.0.0", Kubelet: "1.35.0", ServiceAccountKey: spring}
+
 	for _, test := range []struct {
 		name    string
 		edit    func(u *config.Update)

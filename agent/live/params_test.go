@@ -12,6 +12,7 @@ import (
 func TestParseParams(t *testing.T) {
 	root := "roothash=" + strings.Repeat("ab", 32)
 	disk := strings.Repeat("cd", 32)
+
 	for _, test := range []struct{ name, line, want, wrong string }{
 		{
 			name: "over the network",

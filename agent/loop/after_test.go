@@ -30,6 +30,7 @@ func problem(err error) *status.Error { return &status.Error{Problem: err.Error(
 func TestAfterAStep(t *testing.T) {
 	old := &status.Error{Problem: "of before"}
 	two := generation.Manifest{Number: 2, Digest: "two"}
+
 	for _, tt := range []struct {
 		name   string
 		state  State
@@ -277,6 +278,7 @@ func TestAfterAReadOfTheSource(t *testing.T) {
 		Path:    "spec",
 		Problem: "bad",
 	}}
+
 	before := State{
 		Facts: status.Status{
 			Missing: "no document",
@@ -286,6 +288,7 @@ func TestAfterAReadOfTheSource(t *testing.T) {
 		Desired: Desired{Version: "v1", AppliedDigest: "one"},
 		Faults:  Faults{Desired: &status.Error{}, Refusal: status.Invalid},
 	}
+
 	for _, tt := range []struct {
 		name    string
 		result  Result
@@ -473,12 +476,15 @@ func TestPathsToLookAtAfterAChange(t *testing.T) {
 	entry := func(name, digest string) generation.Entry {
 		return generation.Entry{Path: name, Kind: generation.KindFile, Digest: digest}
 	}
+
 	before := generation.Manifest{Digest: "one", Entries: []generation.Entry{
 		entry("/var/lib/changes", "1"), entry("/var/lib/stays", "1"),
 	}}
+
 	current := generation.Manifest{Digest: "two", Entries: []generation.Entry{
 		entry("/var/lib/changes", "2"), entry("/var/lib/stays", "1"),
 	}}
+
 	everything := []string{"/var/lib/changes", "/var/lib/stays"}
 	for _, tt := range []struct {
 		name    string

@@ -48,6 +48,7 @@ func describe(err error) *status.Error {
 			Hint:    "journalctl -u " + job.Unit,
 		}
 	}
+
 	return &status.Error{
 		Problem: local.ReplaceAllString(err.Error(), ""),
 		Hint:    cmp.Or(hint.Of(err), advice(err), fault.Of(err).Hint()),

@@ -40,6 +40,7 @@ func TestFirstFaultIsTheOneToRepairFirst(t *testing.T) {
 
 func TestRefusalIsOfTheDocumentUnlessTheNodeIsBetweenTwo(t *testing.T) {
 	err := &status.Error{}
+
 	for _, tt := range []struct {
 		name   string
 		faults Faults

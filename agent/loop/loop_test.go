@@ -427,6 +427,7 @@ func (w *fakeNode) Decode(_ context.Context, d source.Document) (config.Desired,
 
 func (w *fakeNode) agent() *Loop {
 	w.began = time.Now()
+
 	return &Loop{
 		Engine:      w,
 		Units:       w,
@@ -507,6 +508,7 @@ func run(t *testing.T, w *fakeNode, step func(wait func())) { t.Helper(); runEng
 // runEngine is run with another engine.
 func runEngine(t *testing.T, w *fakeNode, engine Engine, step func(wait func())) {
 	t.Helper()
+
 	synctest.Test(t, func(t *testing.T) {
 		w.source, w.units = make(chan struct{}, 1), make(chan string)
 		w.requests, w.drift, w.queries = make(Requests), make(chan []string), make(Queries)
@@ -680,6 +682,7 @@ func TestSourceWithoutADocumentIsSaid(t *testing.T) {
 			t.Errorf("without a document: %+v, error %+v", s, s.Error)
 		}
 	}
+
 	run(t, w, func(wait func()) {
 		missing(status.Waiting)
 		w.says("one", wait)
@@ -689,6 +692,7 @@ func TestSourceWithoutADocumentIsSaid(t *testing.T) {
 		w.says("", wait)
 		missing(status.Applied)
 	})
+
 	run(t, w, func(func()) { missing(status.Applied) })
 	if len(w.applied) != 1 {
 		t.Errorf("applied %d times", len(w.applied))
@@ -748,6 +752,7 @@ func TestSlowUnitIsNoFailureOnceItIsUp(t *testing.T) {
 	w.verdict = health.Verdict{Word: health.Wait, Next: time.Hour}
 	w.fail = fmt.Errorf("start a.service: waiting for the job: %w", context.DeadlineExceeded)
 	w.state.Active, w.state.Sub = "activating", "start"
+
 	run(t, w, func(wait func()) {
 		if s := w.last(); s.Phase != status.Failed || s.Error == nil {
 			t.Errorf("while it is late: %+v", s)

@@ -111,6 +111,7 @@ func Next(s State) Step {
 	case s.Due.Prune:
 		return Step{Kind: Prune}
 	}
+
 	return Step{Kind: Wait}
 }
 
@@ -155,6 +156,7 @@ func Admit(s State, r *Request) (Step, error) {
 			"`loam confirm`, or `loam rollback`",
 		)
 	}
+
 	return Step{Kind: Read, Request: r, Have: s.Current.Generation, Document: r.document()}, nil
 }
 

@@ -114,6 +114,7 @@ func TestStepHasAllThatItNeeds(t *testing.T) {
 		Desired: Desired{Content: content},
 		Current: Current{Generation: have},
 	}
+
 	for _, tt := range []struct {
 		name  string
 		state func(s *State)
@@ -144,6 +145,7 @@ func TestRequestIsAdmittedOrRefused(t *testing.T) {
 	trying := func(s *State) {
 		s.Change.Pending = &apply.Pending{Journal: generation.Journal{Try: &generation.Try{}}}
 	}
+
 	nothing := func(*State) {}
 	for _, tt := range []struct {
 		name    string
@@ -206,15 +208,18 @@ func TestApplyingForgetsWhatWasBefore(t *testing.T) {
 		Faults: Faults{Desired: &status.Error{}, Refusal: status.Invalid, Jobs: &status.Error{}, Drift: &status.Error{Problem: "drift"}},
 		Starts: Starts{Wait: lastStart},
 	}
+
 	got := s.Begin(Step{Kind: Apply}, time.Hour)
 	want := State{
 		Busy:   true,
 		Change: Change{Applying: true, Began: time.Hour},
 		Faults: Faults{Drift: &status.Error{Problem: "drift"}},
 	}
+
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("state (-want +got):\n%s", diff)
 	}
+
 	if s.Facts.AppliedAt == 0 || s.Faults.Jobs == nil {
 		t.Error("the state before has changed")
 	}
@@ -270,6 +275,7 @@ func TestCallerLearnsTheVerdict(t *testing.T) {
 	one := generation.Manifest{Number: 1, Digest: "0123456789ab"}
 	two := generation.Manifest{Number: 2, Digest: "ba9876543210"}
 	trying := &apply.Pending{Journal: generation.Journal{Try: &generation.Try{Until: until}}}
+
 	for _, tt := range []struct {
 		name    string
 		now     State

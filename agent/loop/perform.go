@@ -60,6 +60,7 @@ func (w worker) perform(ctx context.Context, step Step) (r Result) {
 		r.Err = w.reset.Run(ctx)
 		r.Reset, r.ResetIsOver = w.reset.Status(), w.reset.Superseded()
 	}
+
 	return r
 }
 

@@ -192,6 +192,7 @@ func verdictOutcome(
 		Reason:     v.Reason,
 		Unit:       v.Unit,
 	}
+
 	switch {
 	case v.Word == health.Confirm:
 		o.Result, o.Until = control.Trying, s.Change.Pending.Try.Until
@@ -202,5 +203,6 @@ func verdictOutcome(
 	case v.Word == health.Bad:
 		o.Result, o.From = control.Reverted, before.Name()
 	}
+
 	return o, nil
 }

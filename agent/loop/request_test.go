@@ -41,6 +41,7 @@ func (w *fakeNode) mustApply(t *testing.T, text string) {
 func TestSourceThatGoesBackIsFollowed(t *testing.T) {
 	w := newFakeNode()
 	w.text = "A"
+
 	run(t, w, func(wait func()) {
 		w.mustApply(t, "person")
 		wait()

@@ -41,6 +41,7 @@ type outcome struct {
 // newRunner returns a loop that is about to run.
 func newRunner(l *Loop, others *sync.WaitGroup) *runner {
 	n, report := newNode(l), newReporter(l)
+
 	return &runner{
 		node: n,
 		worker: worker{
@@ -112,6 +113,7 @@ func (r *runner) do(ctx context.Context, step Step) {
 // announce logs and publishes that a step begins, where that is of interest.
 func (r *runner) announce(before State, step Step) {
 	log := r.node.log
+
 	switch step.Kind {
 	case Conclude:
 		if step.Verdict.Word == health.Bad {

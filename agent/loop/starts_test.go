@@ -69,6 +69,7 @@ func TestAppliedIsNewsWhateverBecomesOfAUnit(t *testing.T) {
 		w.pass(firstStart)
 		wait()
 	})
+
 	if !slices.ContainsFunc(w.told, func(s status.Status) bool {
 		return s.Phase == status.Failed &&
 			s.IsApplied()
@@ -84,6 +85,7 @@ func TestWarningEndsWithTheNextConfiguration(t *testing.T) {
 		Word:   health.Good,
 		Unwell: []health.Unwell{{Unit: "a.service", How: "unit a.service is inactive/dead"}},
 	}
+
 	w.state.Active = "inactive"
 	run(t, w, func(wait func()) {
 		wait()
@@ -191,6 +193,7 @@ func TestEssentialUnitHoldsBackTheWord(t *testing.T) {
 		Digest: "x",
 		Units:  []generation.Unit{{Name: "a.service", Essential: true}},
 	}
+
 	w.fails()
 	run(t, w, func(wait func()) {
 		w.pass(2 * limit)

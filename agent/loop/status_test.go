@@ -55,6 +55,7 @@ func running() State {
 
 func TestGenerationCountsAsApplied(t *testing.T) {
 	pending := &apply.Pending{}
+
 	for _, tt := range []struct {
 		name  string
 		state func(s *State)
@@ -164,6 +165,7 @@ func TestEvaluateNotesWhenAGenerationWasAppliedFirst(t *testing.T) {
 func TestEvaluateEndsWhatStatesOfUnitsSay(t *testing.T) {
 	jobs := &status.Error{Problem: "start a.service: timeout"}
 	pending := &apply.Pending{}
+
 	for _, tt := range []struct {
 		name  string
 		state func(s *State)
@@ -311,6 +313,7 @@ func TestUnitThatRecovers(t *testing.T) {
 		s.Since = at
 		return s
 	}
+
 	for _, tt := range []struct {
 		name  string
 		units []unit.State

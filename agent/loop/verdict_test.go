@@ -104,6 +104,7 @@ func TestVerdictComesAlthoughTheAgentWasBusy(t *testing.T) {
 		w.pass(10 * time.Second)
 		wait()
 	})
+
 	if want := []health.Word{health.Good}; !slices.Equal(w.concluded, want) {
 		t.Errorf("concluded %v", w.concluded)
 	}

@@ -233,6 +233,7 @@ func (t *transfer) report() {
 // redirects, and gives up a connection that is idle for limit.
 func NewClient(limit time.Duration) *http.Client {
 	dialer := net.Dialer{Timeout: limit}
+
 	return &http.Client{
 		Transport: &http.Transport{
 			DisableCompression: true,

@@ -66,6 +66,7 @@ func TestDecode(t *testing.T) {
 // Each row replaces a line of text.
 func TestCheck(t *testing.T) {
 	const tokens = "    - path: /var/lib/opentelemetry-collector/auth-token\n"
+
 	for _, tt := range []struct{ name, line, by, want string }{
 		{
 			"another version",

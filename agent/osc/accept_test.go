@@ -428,6 +428,7 @@ func kubelet(inPlace bool, lines ...string) string {
 func TestKubeletQuantities(t *testing.T) {
 	const hint = " is not a quantity; hint: write a number and a unit, such as 80m or 1Gi"
 	const at = ": spec.files[0].content.inline.data: line "
+
 	for _, test := range []struct {
 		name              string
 		inPlace           bool

@@ -89,6 +89,7 @@ func (d unitDiff) decide() (Verb, []string) {
 	case d.want.Stopped:
 		return d.stop("the configuration wants it stopped")
 	}
+
 	return d.run()
 }
 

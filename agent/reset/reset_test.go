@@ -80,6 +80,7 @@ func (f *fixture) reset(t *testing.T) *Reset {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return r
 }
 
@@ -157,6 +158,7 @@ func TestSuperseded(t *testing.T) {
 		sum := sha256.Sum256([]byte(text))
 		return hex.EncodeToString(sum[:])
 	}
+
 	for _, tt := range []struct {
 		name    string
 		record  *record

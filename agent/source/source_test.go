@@ -224,6 +224,7 @@ func TestFind(t *testing.T) {
 
 func TestFindOnADrive(t *testing.T) {
 	const cidata, machine = "drive /dev/vdb (CIDATA)", "kind: Machine\n"
+
 	for _, test := range []struct {
 		name     string
 		drives   func() ([]source.Drive, error)

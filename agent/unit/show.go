@@ -140,6 +140,7 @@ func propertiesOf(call *dbus.Call) (map[string]dbus.Variant, error) {
 // and services. A missing property leaves its field empty.
 func stateOf(name string, all map[string]dbus.Variant) State {
 	p := properties(all)
+
 	return State{
 		Name:         name,
 		ID:           p.text("Id"),

@@ -128,6 +128,7 @@ func nodeHealth(c status.Cluster, controlPlane bool) upgrade.Check {
 	case !c.Ready:
 		return upgrade.Check{State: upgrade.Ill, Detail: "Node " + c.Node + " is not ready"}
 	}
+
 	return upgrade.Check{State: upgrade.Well}
 }
 

@@ -18,6 +18,7 @@ func TestConfigurationHealth(t *testing.T) {
 			Detail: detail,
 		}
 	}
+
 	for _, tt := range []struct {
 		name   string
 		status status.Status
@@ -118,6 +119,7 @@ func TestGatewayHealth(t *testing.T) {
 	const zeros = "00000000000000000000000000000000"
 	const route6 = zeros + " 00 " + zeros + " 00 fe800000000000000000000000000002 00000400 00000001 00000000 00000003 eth0\n"
 	const none6 = zeros + " 00 " + zeros + " 00 " + zeros + " ffffffff 00000001 00000000 00200200       lo\n"
+
 	for _, test := range []struct {
 		name, v4, v6 string
 		want         upgrade.State

@@ -29,6 +29,7 @@ func offer(d Disk, f Facts) string {
 			return f.line(try.yaml)
 		}
 	}
+
 	return ""
 }
 

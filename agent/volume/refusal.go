@@ -58,6 +58,7 @@ func newCandidate(d Disk, f Facts, matches bool) Candidate {
 		Obstacle: obstacle(d, f.Disks),
 		Offer:    offer(d, f),
 	}
+
 	if c.Offer == "" && matches && len(d.Uses) == 0 && !d.ReadOnly && !d.Content.has(Unreadable) {
 		emptied := d
 		emptied.Content = Content{}
@@ -67,6 +68,7 @@ func newCandidate(d Disk, f Facts, matches bool) Candidate {
 		})
 		c.OfferEmptied = offer(emptied, Facts{append(others, emptied), f.Made, f.Field})
 	}
+
 	return c
 }
 
@@ -144,6 +146,7 @@ func (r *Refusal) list(parts bool) string {
 			fmt.Fprintf(&b, "    to take it once it is empty: %s\n", c.OfferEmptied)
 		}
 	}
+
 	return b.String()
 }
 

@@ -45,6 +45,7 @@ func partitionTables() []signature {
 func raids() []signature {
 	const md, mdBig = "\xfc\x4e\x2b\xa9", "\xa9\x2b\x4e\xfc"
 	promise := sectorsBack(0, 63, 255, 256, 16, 399, 591, 675, 735, 911, 974, 991, 951, 3087)
+
 	return []signature{
 		{
 			name:    "linux_raid_member",

@@ -78,6 +78,7 @@ func TestReadSaysThatNobodyHas(t *testing.T) {
 
 func TestReadRefuses(t *testing.T) {
 	le := binary.LittleEndian
+
 	for _, tc := range []struct {
 		name   string
 		change func(b []byte) []byte

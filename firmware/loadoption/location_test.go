@@ -96,6 +96,7 @@ func TestAnOptionIsRenewed(t *testing.T) {
 
 func TestAnOptionLeadsToADisk(t *testing.T) {
 	sata := []string{"pci 1f.2", "sata 0"}
+
 	for _, test := range []struct {
 		name     string
 		hardware []string

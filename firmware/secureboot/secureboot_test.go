@@ -236,8 +236,10 @@ func entry(c byte) efivar.Signature {
 func TestObserve(t *testing.T) {
 	const on, db, dbx = efivar.Dir + "/SecureBoot-" + efivar.Global, efivar.Dir + "/db-" +
 		efivar.ImageSecurity, efivar.Dir + "/dbx-" + efivar.ImageSecurity
+
 	const mok, mokx = efivar.Dir + "/MokListRT-" + efivar.Shim, efivar.Dir +
 		"/MokListXRT-" + efivar.Shim
+
 	yes := &fstest.MapFile{Data: []byte{6, 0, 0, 0, 1}}
 	no := &fstest.MapFile{Data: []byte{6, 0, 0, 0, 0}}
 	broken := &fstest.MapFile{Data: []byte("????list")}
@@ -305,6 +307,7 @@ func TestObserve(t *testing.T) {
 func TestModeOf(t *testing.T) {
 	const vendor = "-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 	value := func(b byte) *fstest.MapFile { return &fstest.MapFile{Data: []byte{6, 0, 0, 0, b}} }
+
 	for _, tc := range []struct {
 		name string
 		sys  fstest.MapFS

@@ -58,6 +58,7 @@ func TestWhatIsEncodedIsParsed(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	good := string(file().Encode())
+
 	for _, test := range []struct{ name, old, new, want string }{
 		{"a line without a sum", " " + sum("a"), "", "line 9: 3 words"},
 		{"a sum that is none", sum("a"), "abc", `line 9: adduser: "abc" is no SHA-256`},
@@ -113,6 +114,7 @@ func TestFor(t *testing.T) {
 
 func TestMissing(t *testing.T) {
 	want := Package{"openssl", "amd64", "3.5.4-1~deb13u2", sum("a")}
+
 	for _, test := range []struct {
 		name string
 		have []Package

@@ -251,6 +251,7 @@ func TestOffers(t *testing.T) {
 // from its disk, goes on.
 func TestAMachineThatIsNotExpected(t *testing.T) {
 	errNobody := errors.New("nobody expects it")
+
 	for _, test := range []struct {
 		name, class string
 		installed   bool
@@ -383,6 +384,7 @@ func TestReply(t *testing.T) {
 
 func TestDestination(t *testing.T) {
 	from := &net.UDPAddr{IP: net.IPv4(192, 0, 2, 100), Port: 1024}
+
 	for _, test := range []struct {
 		name   string
 		packet *dhcpv4.DHCPv4

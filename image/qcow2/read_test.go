@@ -24,6 +24,7 @@ func TestReadWhatQemuImgWrote(t *testing.T) {
 	const size = 40*mib + 512
 	text := bytes.Repeat([]byte("loam "), mib)
 	src := raw(t, size, []chunk{{0, text}, {8*mib + 300, noise(3 * mib)}, {40 * mib, noise(512)}})
+
 	for name, args := range map[string][]string{
 		"version 2":         {"-o", "compat=0.10"},
 		"version 3":         nil,

@@ -72,6 +72,7 @@ func checkGet(t *testing.T, s Store) {
 
 func checkRanges(t *testing.T, s Store) {
 	t.Helper()
+
 	for _, tc := range []struct {
 		name   string
 		off, n int64
@@ -143,6 +144,7 @@ func TestOpenRefuses(t *testing.T) {
 			t.Errorf("%s: error %v, want %q", tc.ref, err, tc.err)
 		}
 	}
+
 	if _, err := Open("https://host", CAs([]byte("none"))); err == nil {
 		t.Error("CAs without a certificate: accepted")
 	}

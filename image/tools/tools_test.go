@@ -141,6 +141,7 @@ func TestDebianArchives(t *testing.T) {
 			"Node Source|http://m/node\n", nil},
 		{"nothing configured", "", nil},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			if diff := cmp.Diff(tt.want, debianArchives(tt.lines)); diff != "" {

@@ -151,6 +151,7 @@ func TestTable(t *testing.T) {
 
 func TestReadSuperblock(t *testing.T) {
 	good := Superblock{UUID: params.UUID, DataBlocks: 4711, Salt: params.Salt}
+
 	for _, tc := range []struct {
 		name   string
 		change func([]byte) []byte

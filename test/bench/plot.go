@@ -41,6 +41,7 @@ const highGoal = 1e8
 func readResults(in io.Reader) ([]Result, error) {
 	var results []Result
 	decoder := json.NewDecoder(in)
+
 	for {
 		var r Result
 		if err := decoder.Decode(&r); errors.Is(err, io.EOF) {

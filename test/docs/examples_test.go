@@ -128,6 +128,7 @@ func TestEveryPageIsFoundFromREADME(t *testing.T) {
 // everybody reads.
 func TestPagesAreShort(t *testing.T) {
 	limits := map[string]int{"README.md": 120, "ARCHITECTURE.md": 150}
+
 	for _, page := range allPages(t) {
 		if limit, has := limits[page.Path]; has && strings.Count(page.Text, "\n") > limit {
 			t.Errorf("%s has %d lines, want at most %d",

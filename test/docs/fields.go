@@ -222,6 +222,7 @@ func describe(t reflect.Type) (name string, inside reflect.Type) {
 	case reflect.String:
 		return "string", nil
 	}
+
 	return "number", nil
 }
 

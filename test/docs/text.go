@@ -97,6 +97,7 @@ func (s scope) markConstant(name *ast.Ident) {
 	if !is {
 		return
 	}
+
 	for _, file := range s.in.files {
 		ast.Inspect(file, func(n ast.Node) bool {
 			spec, is := n.(*ast.ValueSpec)
@@ -186,6 +187,7 @@ func (s scope) passed(parameter types.Object) []string {
 			})
 		}
 	}
+
 	return found
 }
 
@@ -218,6 +220,7 @@ func (s scope) elements(e ast.Expr) []string {
 		}
 		return limit(found)
 	}
+
 	return []string{unknown}
 }
 
@@ -238,6 +241,7 @@ func (s scope) global(name *ast.Ident) ast.Expr {
 			}
 		}
 	}
+
 	return value
 }
 
@@ -285,13 +289,16 @@ func (s scope) callee(call *ast.CallExpr) *types.Func {
 			name = selector.Sel
 		}
 	}
+
 	if name == nil {
 		return nil
 	}
+
 	callee, _ := s.in.info.Uses[name].(*types.Func)
 	if callee == nil {
 		return nil
 	}
+
 	return callee.Origin()
 }
 

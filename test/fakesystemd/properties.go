@@ -157,6 +157,7 @@ func (u *unit) all(name string) map[string]dbus.Variant {
 // properties of its own type, then the properties of every unit.
 func (m *Manager) changed(u *unit) {
 	own := u.own()
+
 	for _, name := range []string{
 		"org.freedesktop.systemd1.Service", "org.freedesktop.systemd1.Unit",
 	} {

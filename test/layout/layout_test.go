@@ -274,12 +274,14 @@ func TestVersionIsWrittenInOneFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var version string
 	for _, line := range strings.Split(string(text), "\n") {
 		if v, ok := strings.CutPrefix(line, "IMAGE_VERSION="); ok {
 			version = v
 		}
 	}
+
 	for _, pattern := range []string{"../../cmd/*/*.go", "../../agent/*/*.go", "../../image/*.go", "../../image/*/*.go", "../../Makefile", "../../mkosi/mkosi.conf"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {

@@ -126,6 +126,7 @@ func TestDrivesForTheNode(t *testing.T) {
 	matrix(t)
 	b := open(t)
 	yaml := machineYAML(b.manifest.Arch, "")
+
 	for _, test := range []struct {
 		name string
 		give func(m *machine)

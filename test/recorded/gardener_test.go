@@ -73,6 +73,7 @@ func (w *fixture) gardens(text string) string {
 // userData puts on an empty machine what Gardener's user data has.
 func (w *fixture) userData(dir string) {
 	w.Helper()
+
 	for name, text := range map[string]string{
 		"config-v1.149.0.yaml": "apiVersion: nodeagent.config.gardener.cloud/v1alpha1\n" +
 			"kind: NodeAgentConfiguration\n" +

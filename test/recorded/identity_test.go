@@ -99,6 +99,7 @@ func TestASecretIsATokensAndTheConfigurations(t *testing.T) {
 func TestPoolsDoNotReadEachOthersSecrets(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t, cluster.Options{})
+
 	for _, tt := range []struct {
 		name, machine, verb, resource, object string
 		want                                  bool

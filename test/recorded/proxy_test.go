@@ -113,6 +113,7 @@ func (p *proxy) handler(target *url.URL) http.Handler {
 		ModifyResponse: p.tap,
 		ErrorLog:       log.New(io.Discard, "", 0),
 	}
+
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if isWatch(r) && p.isGone(r) {
 			w.Header().Set("Content-Type", "application/json")

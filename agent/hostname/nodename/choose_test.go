@@ -14,6 +14,7 @@ func TestNameOfAMachine(t *testing.T) {
 			into[net+name+"/device/vendor"] = file("0x1af4")
 		}
 	}
+
 	for _, test := range []struct {
 		name, serial, tree string
 		networkd           bool

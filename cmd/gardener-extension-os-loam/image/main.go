@@ -118,11 +118,14 @@ func archiveOf(text []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if _, err := archive.Write(text); err != nil {
 		return nil, err
 	}
+
 	if err := archive.Close(); err != nil {
 		return nil, err
 	}
+
 	return out.Bytes(), nil
 }

@@ -232,6 +232,7 @@ func TestADamagedCopyIsRepaired(t *testing.T) {
 
 func TestPublishRefuses(t *testing.T) {
 	b := newBuilder(t)
+
 	for _, test := range []struct{ dir, to, err string }{
 		{t.TempDir(), t.TempDir(), "makes a"},
 		{b.Dir, "https://example.org/updates", "hint: a web server needs the directory only"},

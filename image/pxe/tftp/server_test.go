@@ -72,6 +72,7 @@ func pair(disturb func(p []byte, deliver func([]byte))) (a, b *line) {
 func bad(seed uint64) func(p []byte, deliver func([]byte)) {
 	dice := rand.New(rand.NewPCG(seed, 0))
 	var mu sync.Mutex
+
 	return func(p []byte, deliver func([]byte)) {
 		mu.Lock()
 		n := dice.IntN(100)

@@ -59,6 +59,7 @@ func TestWhatIsNoKeyIsRefused(t *testing.T) {
 	one := keys.New(t, "one")
 	other := keys.New(t, "other")
 	none := filepath.Join(t.TempDir(), "none")
+
 	for _, tc := range []struct{ name, key, certificate, err string }{
 		{"no such key", none, one.CertificateFile, "no such file"},
 		{

@@ -51,6 +51,7 @@ func TestCrash(t *testing.T) {
 			)
 		}
 	})
+
 	t.Run("again", func(t *testing.T) {
 		for _, s := range scenarios() {
 			t.Run(
@@ -65,6 +66,7 @@ func TestCrash(t *testing.T) {
 			)
 		}
 	})
+
 	t.Run("fault", func(t *testing.T) {
 		for _, f := range failures() {
 			t.Run(
@@ -79,6 +81,7 @@ func TestCrash(t *testing.T) {
 			)
 		}
 	})
+
 	report.write(t)
 }
 

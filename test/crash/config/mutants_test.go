@@ -85,6 +85,7 @@ func unsureConfirm(ops []power.Op) {
 
 func mutants() []mutant {
 	const one, all, good = "one file", "everything", "good, with old generations to delete"
+
 	return []mutant{
 		{"content is not synced", one, without(durable.SyncFile, stateDir+"/store/sha256/*")},
 		{"the directory of content is not synced", one, without(
@@ -145,6 +146,7 @@ func (r playback) plainCrashes() map[int][]crash {
 func TestCrashFindsBugs(t *testing.T) {
 	o := &oracle{t: t, image: crashImage(t), known: map[string]looks{}}
 	all := mutants()
+
 	for _, s := range scenarios() {
 		of := slices.DeleteFunc(
 			slices.Clone(all),

@@ -79,6 +79,7 @@ func (r playback) points(chosen map[int][]crash) []point {
 		}
 		return true
 	})
+
 	return all
 }
 

@@ -58,6 +58,7 @@ func scenarios() []scenario {
 	bad := act{do: concludes(health.Bad), during: oneOf(old, new), after: oneOf(old)}
 	good := act{do: concludes(health.Good), during: oneOf(new), after: oneOf(new)}
 	applied := act{do: applies(new), during: oneOf(old, new), after: oneOf(new)}
+
 	return append([]scenario{
 		{
 			name: "first apply",
@@ -144,6 +145,7 @@ func inTheWay(old, new config.Desired) scenario {
 		append([]config.File{}, new.Files...),
 		conf("/var/lib/db", "in the way", 0o644),
 	)
+
 	return scenario{
 		name: "a directory in the way", before: oneOf(old), next: new,
 		acts: []act{{

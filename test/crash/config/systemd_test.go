@@ -56,6 +56,7 @@ func (s *crashSystemd) boot() {
 
 func (s *crashSystemd) load() {
 	s.loaded = map[string]string{}
+
 	for _, root := range []string{s.image, s.root} {
 		dir := "usr/lib/systemd/system"
 		if root == s.root {

@@ -107,6 +107,7 @@ func TestTornStateFileIsDerivedFromDisk(t *testing.T) {
 		{"a file of a generation", flip + "/root/etc/app/a.conf", tears, oneOf(new), true},
 		{"content of a real file", flip + "/root/var/lib/app/data", tears, oneOf(new), true},
 	}
+
 	o := &oracle{t: t, image: crashImage(t), known: map[string]looks{}}
 	stops := o.stops(t, old, new)
 	for _, tt := range tests {

@@ -134,5 +134,6 @@ func (w *scenario) vendor(name string) part {
 	} else if w.dice.one(5) {
 		p.unit.Command = config.CommandRestart
 	}
+
 	return p
 }

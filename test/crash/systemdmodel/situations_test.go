@@ -396,12 +396,14 @@ func brokenBefore(t *testing.T, s stage) {
 			ownUnit("broken.service", "[Service]\nExecStart=sleep infinity\n"),
 		),
 	)
+
 	s.Command(t, "systemctl", "kill", "--signal=SIGABRT", "broken.service")
 	s.await(t, "broken.service", "failed")
 	d := unitsOf(broken, ownUnit("fine.service", sleeper+"# other\n"))
 	if _, err := s.e.Apply(t.Context(), request(d)); err == nil {
 		t.Error("a unit that cannot start is no error")
 	}
+
 	if v := s.judged(t, s.e); v.Word != health.Good {
 		t.Errorf("a unit that was broken before counts against the change: %+v", v)
 	}
