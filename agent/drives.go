@@ -113,7 +113,8 @@ func awaitDrives(ctx context.Context, drives *Drives) error {
 	defer events.Close()
 
 	for {
-		found, _ := drive.Find(source.DriveLabels...) // An unreadable drive may become readable: its event says so.
+		// An unreadable drive may become readable: its event says so.
+		found, _ := drive.Find(source.DriveLabels...)
 		if drives.others(len(found)) {
 			return fmt.Errorf("%w: %d, not %d", ErrDrives, len(found), drives.known)
 		}

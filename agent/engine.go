@@ -43,9 +43,17 @@ func (n *node) openEngine() (*apply.Executor, error) {
 	}
 
 	return &apply.Executor{
-		State: durable.New(state, nil), Node: dir, Image: n.image.FS(), Units: n.jobs,
-		OSVersion: n.status.ImageVersion, BootID: id, JobWait: jobWait, Steady: steady, Limit: limit,
-		Now: n.Now, Uptime: n.Uptime,
+		State:     durable.New(state, nil),
+		Node:      dir,
+		Image:     n.image.FS(),
+		Units:     n.jobs,
+		OSVersion: n.status.ImageVersion,
+		BootID:    id,
+		JobWait:   jobWait,
+		Steady:    steady,
+		Limit:     limit,
+		Now:       n.Now,
+		Uptime:    n.Uptime,
 	}, nil
 }
 

@@ -89,7 +89,9 @@ func (n *node) upgrader() (*upgrade.Upgrader, error) {
 
 // newUpgrades returns the upgrades that machine.yaml asks for. The cluster may
 // ask for them, too.
-func (n *node) newUpgrades(u *upgrade.Upgrader, restarts window.Window, trial *upgrade.Trial) *upgrade.Service {
+func (n *node) newUpgrades(
+	u *upgrade.Upgrader, restarts window.Window, trial *upgrade.Trial,
+) *upgrade.Service {
 	built, err := clock.Built()
 	if err != nil { // Updates expire by the clock alone, then.
 		n.Log.Warn("when the kernel was built", zap.Error(err))
@@ -176,7 +178,9 @@ func (u upgradeNode) Event(warning bool, reason, message string) {
 func (u upgradeNode) Proven() {
 	ctx, cancel := context.WithTimeout(context.Background(), jobWait)
 	defer cancel()
-	if err := errors.Join(boot.EndTrial(filepath.Join(u.n.Root, "run")), u.n.systemd.Reload(ctx)); err != nil {
+
+	ended := boot.EndTrial(filepath.Join(u.n.Root, "run"))
+	if err := errors.Join(ended, u.n.systemd.Reload(ctx)); err != nil {
 		u.n.Log.Error("end the trial", zap.Error(err))
 	}
 }

@@ -29,7 +29,8 @@ func (n *node) name() bool {
 
 	n.nameless = name == "" && n.machine.HostnameFrom != ""
 	if n.nameless {
-		n.warn(fmt.Errorf("the node has no name and waits for one: hostnameFrom of machine.yaml is %s",
+		n.warn(fmt.Errorf(
+			"the node has no name and waits for one: hostnameFrom of machine.yaml is %s",
 			n.machine.HostnameFrom))
 	}
 	return !n.nameless

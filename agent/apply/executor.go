@@ -152,7 +152,9 @@ func (e *Executor) Owed() ([]string, error) { return partsOf(e).units.owed.list(
 // and why. A unit that has come up by itself is no longer owed. A start that
 // takes longer than retryWait goes on in systemd, and its unit stays owed until
 // it is up.
-func (e *Executor) Retry(ctx context.Context) ([]string, error) { return partsOf(e).units.retry(ctx) }
+func (e *Executor) Retry(ctx context.Context) ([]string, error) {
+	return partsOf(e).units.retry(ctx)
+}
 
 // Repair makes the given paths what the current generation says, and returns
 // the ones that were different. Paths in /var/lib/loam, which links lead

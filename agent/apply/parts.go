@@ -114,7 +114,12 @@ func partsOf(e *Executor) parts {
 	}
 
 	p.rollbacks = rollbacks{resumer: p.resumer, changes: p.changes, running: p.running}
-	p.repairs = repairs{store: m.store, running: p.running, files: p.files, units: p.units}
+	p.repairs = repairs{
+		store:   m.store,
+		running: p.running,
+		files:   p.files,
+		units:   p.units,
+	}
 
 	p.removal = removal{
 		node:    e.Node,

@@ -70,19 +70,22 @@ func (u units) run(
 	hung = map[string]time.Duration{}
 	p := u.progressOf(j)
 	began := u.uptime()
+
 	for _, stage := range stages(actions) {
 		stage = slices.DeleteFunc(stage, func(a plan.Action) bool {
 			return slices.Contains(p.Done, doneName(a))
 		})
-		if len(stage) > 0 && ctx.Err() == nil {
-			asked := u.uptime()
-			wait := min(u.wait, max(u.limit-(asked-began), retryWait))
-			errs := u.stage(ctx, wait, stage, &p)
-			maps.Copy(failed, errs)
-			for name, err := range errs {
-				if errors.Is(err, context.DeadlineExceeded) {
-					hung[name] = asked
-				}
+		if len(stage) == 0 || ctx.Err() != nil {
+			continue
+		}
+
+		asked := u.uptime()
+		wait := min(u.wait, max(u.limit-(asked-began), retryWait))
+		errs := u.stage(ctx, wait, stage, &p)
+		maps.Copy(failed, errs)
+		for name, err := range errs {
+			if errors.Is(err, context.DeadlineExceeded) {
+				hung[name] = asked
 			}
 		}
 	}

@@ -43,8 +43,9 @@ func choose(found []candidate, f Facts) (chosen candidate, unsure bool, err erro
 			return byUUID(c.disk.Table, loader) == 0
 		})
 		if len(own) == 0 {
-			return candidate{}, false, fmt.Errorf("%w, with partition %s: the system on %s is a copy",
+			err := fmt.Errorf("%w, with partition %s: the system on %s is a copy",
 				ErrOtherDisk, loader, names(found))
+			return candidate{}, false, err
 		}
 	}
 

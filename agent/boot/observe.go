@@ -97,7 +97,9 @@ func bootOption(sys fs.FS) loadoption.Location {
 	if err != nil || len(current) < 2 {
 		return loadoption.Location{}
 	}
-	option, err := efivar.Read(sys, loadoption.Name(loadoption.ParseOrder(current)[0]), efivar.Global)
+
+	name := loadoption.Name(loadoption.ParseOrder(current)[0])
+	option, err := efivar.Read(sys, name, efivar.Global)
 	if err != nil {
 		return loadoption.Location{}
 	}

@@ -177,7 +177,13 @@ func (i *Init) mountRoot(d Decision) error {
 	if err != nil {
 		return err
 	}
-	root := mount{source: dev, target: sysroot, fstype: "erofs", flags: unix.MS_RDONLY}
+
+	root := mount{
+		source: dev,
+		target: sysroot,
+		fstype: "erofs",
+		flags:  unix.MS_RDONLY,
+	}
 	if err := root.apply(); err != nil {
 		return hint.With(err, "the first block of the root file system may be damaged")
 	}

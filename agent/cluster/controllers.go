@@ -7,7 +7,12 @@ func (c *Cluster) controllers(m *memory, conn connection) []controller {
 	env := c.Env
 	files := env.Root.FS()
 
-	updates := &updateController{updates: &m.updates, env: env, conn: conn, inbox: c.inbox}
+	updates := &updateController{
+		updates: &m.updates,
+		env:     env,
+		conn:    conn,
+		inbox:   c.inbox,
+	}
 	restarts := restarter{restart: env.Restart, jobs: conn.lasting, inbox: c.inbox}
 	rollout := &rolloutController{
 		api:      conn.api,

@@ -148,7 +148,13 @@ func (c *Cluster) runSession(
 	}
 
 	watchSecret(conn, m, c.Env)
-	(&nodeWatch{conn: conn, memory: m, env: c.Env, inbox: c.inbox}).watch("")
+	node := &nodeWatch{
+		conn:   conn,
+		memory: m,
+		env:    c.Env,
+		inbox:  c.inbox,
+	}
+	node.watch("")
 
 	for !s.refused && !m.world.isOver() && ctx.Err() == nil {
 		s.handleEvent(ctx)

@@ -61,7 +61,11 @@ func (c *updateController) start(
 			err = c.done(w, step, want)
 		}
 		if err != nil {
-			c.updates.failure = &updateFailure{digest, err.Error(), stepRetry}
+			c.updates.failure = &updateFailure{
+				digest: digest,
+				reason: err.Error(),
+				pause:  stepRetry,
+			}
 		}
 	})
 }
@@ -105,7 +109,11 @@ func (c *updateController) bootRelease(
 	}, func(err error) {
 		if err != nil {
 			u.rebooting = false
-			u.failure = &updateFailure{digest, err.Error(), upgradeRetry}
+			u.failure = &updateFailure{
+				digest: digest,
+				reason: err.Error(),
+				pause:  upgradeRetry,
+			}
 		}
 	})
 

@@ -45,7 +45,8 @@ func (c *Cache) decode(doc source.Document, env osc.Env) (osc.OperatingSystemCon
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	same := c.document.Text != nil && c.document.Name == doc.Name && bytes.Equal(c.document.Text, doc.Text)
+	same := c.document.Text != nil && c.document.Name == doc.Name &&
+		bytes.Equal(c.document.Text, doc.Text)
 	if !same {
 		parsed, err := osc.DecodeNext(&c.parser, doc.Name, doc.Text)
 		c.config = parsed

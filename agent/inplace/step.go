@@ -104,8 +104,9 @@ func Next(n Node) Step {
 func (r Record) After(s Step, want Facts) Record {
 	switch s {
 	case Kubelet:
-		r.Done.Kubelet, r.Done.Reserved, r.Done.CPUManagerPolicy = want.Kubelet, want.Reserved,
-			want.CPUManagerPolicy
+		r.Done.Kubelet = want.Kubelet
+		r.Done.Reserved = want.Reserved
+		r.Done.CPUManagerPolicy = want.CPUManagerPolicy
 	case Agent:
 		r.Agent = want.CertificateAuthorities
 	case Rejoin:

@@ -157,7 +157,12 @@ func Admit(s State, r *Request) (Step, error) {
 		)
 	}
 
-	return Step{Kind: Read, Request: r, Have: s.Current.Generation, Document: r.document()}, nil
+	return Step{
+		Kind:     Read,
+		Request:  r,
+		Have:     s.Current.Generation,
+		Document: r.document(),
+	}, nil
 }
 
 // admitReset returns the step for a request to reset the node. The agent that

@@ -58,7 +58,8 @@ func (w worker) perform(ctx context.Context, step Step) (r Result) {
 		r.Err = w.restart(ctx, step.Request.Restart)
 	case RunReset:
 		r.Err = w.reset.Run(ctx)
-		r.Reset, r.ResetIsOver = w.reset.Status(), w.reset.Superseded()
+		r.Reset = w.reset.Status()
+		r.ResetIsOver = w.reset.Superseded()
 	}
 
 	return r

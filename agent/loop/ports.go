@@ -50,7 +50,9 @@ type Holder interface {
 // Repairer restores managed paths.
 type Repairer interface {
 	Repair(ctx context.Context, paths []string, content map[string]config.Content) ([]string, error)
-	Verify(ctx context.Context, content map[string]config.Content, repair bool) (apply.Verified, error)
+	Verify(
+		ctx context.Context, content map[string]config.Content, repair bool,
+	) (apply.Verified, error)
 }
 
 // Starter starts again the units that a change could not start.

@@ -195,13 +195,15 @@ func verdictOutcome(
 
 	switch {
 	case v.Word == health.Confirm:
-		o.Result, o.Until = control.Trying, s.Change.Pending.Try.Until
+		o.Result = control.Trying
+		o.Until = s.Change.Pending.Try.Until
 	case v.Word == health.Bad && now.Name() == before.Name():
 		return control.Outcome{}, hint.With(fault.With(fmt.Errorf("applied, and not well: %s", v.Reason),
 			fault.UnitFailed),
 			"there is no generation before it to go back to")
 	case v.Word == health.Bad:
-		o.Result, o.From = control.Reverted, before.Name()
+		o.Result = control.Reverted
+		o.From = before.Name()
 	}
 
 	return o, nil

@@ -40,7 +40,8 @@ type outcome struct {
 
 // newRunner returns a loop that is about to run.
 func newRunner(l *Loop, others *sync.WaitGroup) *runner {
-	n, report := newNode(l), newReporter(l)
+	n := newNode(l)
+	report := newReporter(l)
 
 	return &runner{
 		node: n,

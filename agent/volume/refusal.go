@@ -66,7 +66,11 @@ func newCandidate(d Disk, f Facts, matches bool) Candidate {
 		others := slices.DeleteFunc(slices.Clone(f.Disks), func(o Disk) bool {
 			return o.Device == d.Device
 		})
-		c.OfferEmptied = offer(emptied, Facts{append(others, emptied), f.Made, f.Field})
+		c.OfferEmptied = offer(emptied, Facts{
+			Disks: append(others, emptied),
+			Made:  f.Made,
+			Field: f.Field,
+		})
 	}
 
 	return c

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/gardener/gardener/extensions/pkg/controller/operatingsystemconfig"
@@ -20,7 +21,13 @@ var _ operatingsystemconfig.Actuator = actuator{}
 // Loam needs, and Loam itself is the node agent.
 func (actuator) Reconcile(
 	_ context.Context, log logr.Logger, osc *extensionsv1alpha1.OperatingSystemConfig,
-) ([]byte, []extensionsv1alpha1.Unit, []extensionsv1alpha1.File, *extensionsv1alpha1.InPlaceUpdatesStatus, error) {
+) (
+	[]byte,
+	[]extensionsv1alpha1.Unit,
+	[]extensionsv1alpha1.File,
+	*extensionsv1alpha1.InPlaceUpdatesStatus,
+	error,
+) {
 	switch osc.Spec.Purpose {
 	case extensionsv1alpha1.OperatingSystemConfigPurposeProvision:
 		if rest := leftOut(osc); len(rest) > 0 {
@@ -51,7 +58,8 @@ func osUpdate(
 		return nil, nil
 	}
 	if updates.OperatingSystemVersion == "" {
-		return nil, fmt.Errorf("spec.inPlaceUpdates.operatingSystemVersion: empty: want a version of the machine image")
+		return nil, errors.New("spec.inPlaceUpdates.operatingSystemVersion: empty: " +
+			"want a version of the machine image")
 	}
 	return &extensionsv1alpha1.InPlaceUpdatesStatus{
 		OSUpdate: &extensionsv1alpha1.OSUpdate{
@@ -64,7 +72,13 @@ func osUpdate(
 // Restore implements [operatingsystemconfig.Actuator].
 func (a actuator) Restore(
 	ctx context.Context, log logr.Logger, osc *extensionsv1alpha1.OperatingSystemConfig,
-) ([]byte, []extensionsv1alpha1.Unit, []extensionsv1alpha1.File, *extensionsv1alpha1.InPlaceUpdatesStatus, error) {
+) (
+	[]byte,
+	[]extensionsv1alpha1.Unit,
+	[]extensionsv1alpha1.File,
+	*extensionsv1alpha1.InPlaceUpdatesStatus,
+	error,
+) {
 	return a.Reconcile(ctx, log, osc)
 }
 

@@ -91,12 +91,16 @@ func command() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := operatingsystemconfig.Add(mgr, operatingsystemconfig.AddArgs{
+
+			ignore := o.reconciler.Completed().IgnoreOperationAnnotation
+			err = operatingsystemconfig.Add(mgr, operatingsystemconfig.AddArgs{
 				Actuator:          actuator{},
 				ControllerOptions: o.controller.Completed().Options(),
-				Predicates:        operatingsystemconfig.DefaultPredicates(cmd.Context(), mgr, o.reconciler.Completed().IgnoreOperationAnnotation),
-				Types:             []string{Type},
-			}); err != nil {
+				Predicates: operatingsystemconfig.DefaultPredicates(
+					cmd.Context(), mgr, ignore),
+				Types: []string{Type},
+			})
+			if err != nil {
 				return fmt.Errorf("add the controller: %w", err)
 			}
 			return mgr.Start(cmd.Context())
@@ -114,7 +118,10 @@ func (o *options) newManager() (manager.Manager, error) {
 	log.SetLogger(options.Logger)
 
 	// A cache would have all Secrets and Leases of the seed in it.
-	options.Client.Cache = &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}, &coordinationv1.Lease{}}}
+	options.Client.Cache = &client.CacheOptions{
+		DisableFor: []client.Object{&corev1.Secret{}, &coordinationv1.Lease{}},
+	}
+
 	mgr, err := manager.New(o.rest.Completed().Config, options)
 	if err != nil {
 		return nil, fmt.Errorf("make the manager: %w", err)
@@ -126,7 +133,8 @@ func (o *options) newManager() (manager.Manager, error) {
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return nil, fmt.Errorf("add the liveness probe: %w", err)
 	}
-	if err := mgr.AddReadyzCheck("informer-sync", gardenerhealthz.NewCacheSyncHealthz(mgr.GetCache())); err != nil {
+	synced := gardenerhealthz.NewCacheSyncHealthz(mgr.GetCache())
+	if err := mgr.AddReadyzCheck("informer-sync", synced); err != nil {
 		return nil, fmt.Errorf("add the readiness probe: %w", err)
 	}
 

@@ -80,7 +80,8 @@ func check(text []byte) error {
 	replaced := []byte(longest.Replace(string(text)))
 	if len(replaced) > maxUserData {
 		return fmt.Errorf(
-			"the user data has %d bytes, more than the %d that providers take; hint: shorten spec.providerConfig, or the bundle of certificate authorities",
+			"the user data has %d bytes, more than the %d that providers take; "+
+				"hint: shorten spec.providerConfig, or the bundle of certificate authorities",
 			len(replaced),
 			maxUserData,
 		)

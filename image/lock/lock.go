@@ -154,7 +154,12 @@ func parsePackage(line string) (Package, error) {
 		return Package{}, fmt.Errorf("%s: %q is no SHA-256", field[0], field[3])
 	}
 
-	return Package{Name: field[0], Arch: field[1], Version: field[2], SHA256: field[3]}, nil
+	return Package{
+		Name:    field[0],
+		Arch:    field[1],
+		Version: field[2],
+		SHA256:  field[3],
+	}, nil
 }
 
 // check reports a package that has two versions.

@@ -104,7 +104,14 @@ func Refresh(dir string, keys Keys, e Expiries, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	if err := (signer{dir: dir, keys: keys, expiries: e, now: now}).stamp(st); err != nil {
+
+	s := signer{
+		dir:      dir,
+		keys:     keys,
+		expiries: e,
+		now:      now,
+	}
+	if err := s.stamp(st); err != nil {
 		return fmt.Errorf("repository %s: %w", dir, err)
 	}
 

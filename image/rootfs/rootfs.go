@@ -103,8 +103,10 @@ func (p Params) digest(t tools.Tree) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256(fmt.Appendln(nil, config, filepath.Base(t.Dir), p.Lock.Digest(), p.Arch, p.Profile,
-		p.Firmware.Entries, filepath.Base(p.Overlay), p.SourceDateEpoch))
+
+	inputs := fmt.Appendln(nil, config, filepath.Base(t.Dir), p.Lock.Digest(), p.Arch, p.Profile,
+		p.Firmware.Entries, filepath.Base(p.Overlay), p.SourceDateEpoch)
+	sum := sha256.Sum256(inputs)
 	return hex.EncodeToString(sum[:6]), nil
 }
 

@@ -74,7 +74,9 @@ func (f *FS) stage(r io.Reader, size int64) (Chain, error) {
 
 // writeContent writes the content to the clusters, the last one filled with
 // zeros, and returns its digest.
-func (f *fats) writeContent(r io.Reader, size int64, clusters []uint32) (sum [sha256.Size]byte, err error) {
+func (f *fats) writeContent(
+	r io.Reader, size int64, clusters []uint32,
+) (sum [sha256.Size]byte, err error) {
 	h := sha256.New()
 	buf := make([]byte, max(chunk, f.clusterSize))
 	per := len(buf) / int(f.clusterSize)

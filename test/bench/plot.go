@@ -133,7 +133,9 @@ func plot(title string, results []Result) []byte {
 	height := plotHead + plotRow*len(results) + plotMargin
 	var b bytes.Buffer
 	fmt.Fprintf(&b,
-		`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d" font-family="system-ui, sans-serif" font-size="12" fill="#24292f">`+"\n", plotWidth, height)
+		`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d" `+
+			`font-family="system-ui, sans-serif" font-size="12" fill="#24292f">`+"\n",
+		plotWidth, height)
 	fmt.Fprintf(&b, `<rect width="%d" height="%d" rx="8" fill="#ffffff"/>`+"\n", plotWidth, height)
 	label(&b, plotMargin, plotMargin+10, "start", `font-size="15" font-weight="600"`, title)
 	label(&b, plotGoal, plotMargin+26, "middle", "", "goal")

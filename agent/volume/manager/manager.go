@@ -257,7 +257,8 @@ func (m *Manager) observe(ctx context.Context) error {
 	}
 
 	pending := m.Pending()
-	missing := m.failed == nil || errors.Is(m.failed, volume.ErrNone) || errors.Is(m.failed, volume.ErrInUse)
+	missing := m.failed == nil || errors.Is(m.failed, volume.ErrNone) ||
+		errors.Is(m.failed, volume.ErrInUse)
 	if pending == nil || !missing {
 		return nil
 	}

@@ -142,7 +142,8 @@ func (s *session) applied(ctx context.Context, _ io.Writer) error {
 
 // ready waits for the Node, and opens the shell to the person.
 func (s *session) ready(ctx context.Context, _ io.Writer) error {
-	if err := s.fixture.Await(ctx, testcluster.NodeAPI, testcluster.Condition("Ready", "True")); err != nil {
+	isReady := testcluster.Condition("Ready", "True")
+	if err := s.fixture.Await(ctx, testcluster.NodeAPI, isReady); err != nil {
 		return err
 	}
 
