@@ -99,9 +99,10 @@ func writePart(disk *os.File, part gpt.Partition, file string) error {
 	}
 
 	if info.Size() > part.Size {
-		err := fmt.Errorf("%s: %d MiB, its partition has %d MiB",
-			file, info.Size()>>20, part.Size>>20)
-		return hint.With(err, "leave packages out, or make the slots larger in partitions/*.conf")
+		return hint.With(
+			fmt.Errorf("%s: %d MiB, its partition has %d MiB",
+				file, info.Size()>>20, part.Size>>20),
+			"leave packages out, or make the slots larger in partitions/*.conf")
 	}
 
 	if _, err := io.Copy(io.NewOffsetWriter(disk, part.Start), in); err != nil {

@@ -43,7 +43,12 @@ func (p *Program) Messages() []Message {
 	}
 
 	slices.SortFunc(found, func(a, b Message) int {
-		return cmp.Or(cmp.Compare(a.Package, b.Package), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Problem, b.Problem), cmp.Compare(a.Hint, b.Hint))
+		return cmp.Or(
+			cmp.Compare(a.Package, b.Package),
+			cmp.Compare(a.Code, b.Code),
+			cmp.Compare(a.Problem, b.Problem),
+			cmp.Compare(a.Hint, b.Hint),
+		)
 	})
 	return slices.Compact(found)
 }
@@ -149,7 +154,8 @@ func (c *collector) rest(n ast.Node) bool {
 	lit, is := n.(*ast.BasicLit)
 	if is && !c.seen[lit] {
 		if text, is := literal(lit, c.in.info); is {
-			c.addWhole([]string{strings.ReplaceAll(verb.ReplaceAllString(text, unknown), "%%", "%")})
+			text = strings.ReplaceAll(verb.ReplaceAllString(text, unknown), "%%", "%")
+			c.addWhole([]string{text})
 		}
 	}
 	return true
@@ -191,17 +197,22 @@ var sections = []struct {
 	packages     []string
 }{
 	{
-		"Start", "The console shows these while the machine starts, or while a machine without a disk of its own looks for its system.",
-		[]string{
-			"agent/boot", "agent/live", "agent/netboot", "agent/usbinstaller", "agent/link", "agent/dm",
-			"agent/install", "agent/flash", "cmd/init", "cmd/init-live",
+		title: "Start",
+		intro: "The console shows these while the machine starts, or while a machine without a disk " +
+			"of its own looks for its system.",
+		packages: []string{
+			"agent/boot", "agent/live", "agent/netboot", "agent/usbinstaller", "agent/link",
+			"agent/dm", "agent/install", "agent/flash", "cmd/init", "cmd/init-live",
 		},
 	},
 	{
-		"machine.yaml and configuration", "`loam status`, `loam plan` and `loamctl osc validate` show these with the document, the line and the field.",
-		[]string{
-			"agent/document", "agent/machine", "agent/osc", "agent/nodeagent", "agent/initial", "agent/source",
-			"agent/drive", "agent/network", "agent/cri", "agent/config", "agent/content", "agent/window", "cmd/loamctl/compose",
+		title: "machine.yaml and configuration",
+		intro: "`loam status`, `loam plan` and `loamctl osc validate` show these with the document, " +
+			"the line and the field.",
+		packages: []string{
+			"agent/document", "agent/machine", "agent/osc", "agent/nodeagent", "agent/initial",
+			"agent/source", "agent/drive", "agent/network", "agent/cri", "agent/config",
+			"agent/content", "agent/window", "cmd/loamctl/compose",
 		},
 	},
 	{
@@ -211,8 +222,13 @@ var sections = []struct {
 			"firmware/secureboot", "firmware/bootentry",
 		},
 	},
-	{"Node", "The status, the journal of `loam-agent.service` and the commands on a node show these.", []string{"agent", "cmd/loam"}},
-	{"Workstation", "`loamctl` shows these.", nil},
+	{
+		title: "Node",
+		intro: "The status, the journal of `loam-agent.service` and the commands on a node show " +
+			"these.",
+		packages: []string{"agent", "cmd/loam"},
+	},
+	{title: "Workstation", intro: "`loamctl` shows these."},
 }
 
 // ErrorsPage is the page of all messages.
@@ -225,7 +241,8 @@ func ErrorsPage(messages []Message) string {
 		"The rest of this page has every error with a hint of its own, by where it is met. " + unknown + " stands for what is known only when it happens.\n")
 	done := map[Message]bool{}
 	for _, section := range sections {
-		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| Error | What to do | Where |\n|---|---|---|\n", section.title, section.intro)
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n", section.title, section.intro)
+		b.WriteString("| Error | What to do | Where |\n|---|---|---|\n")
 		for _, m := range messages {
 			// The table has the codes themselves.
 			if done[m] || m.under([]string{faultPackage, "cmd/outcome"}) || section.packages != nil && !m.under(section.packages) {
@@ -254,5 +271,6 @@ func (m Message) error() string {
 
 // cell makes a text fit into a table. Angle brackets would be HTML.
 func cell(text string) string {
-	return strings.TrimSpace(strings.NewReplacer("|", `\|`, "\n", " ", "<", "&lt;", ">", "&gt;").Replace(text))
+	escape := strings.NewReplacer("|", `\|`, "\n", " ", "<", "&lt;", ">", "&gt;")
+	return strings.TrimSpace(escape.Replace(text))
 }

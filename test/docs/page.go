@@ -108,5 +108,6 @@ func Golden(t *testing.T, root, path, text string) {
 
 // generated is how a generated page begins.
 func generated(title, source string) string {
-	return "# " + title + "\n\n<!-- Generated from " + source + ". Change it there, then run make docs. -->\n\n"
+	return "# " + title + "\n\n<!-- Generated from " + source +
+		". Change it there, then run make docs. -->\n\n"
 }

@@ -78,7 +78,8 @@ func Load(root string, patterns ...string) (*Program, error) {
 }
 
 func list(root string, args ...string) ([]listed, error) {
-	cmd := exec.Command("go", append([]string{"list", "-json=ImportPath,Dir,Export,GoFiles"}, args...)...)
+	args = append([]string{"list", "-json=ImportPath,Dir,Export,GoFiles"}, args...)
+	cmd := exec.Command("go", args...)
 	cmd.Dir = root
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()

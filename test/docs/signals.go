@@ -164,27 +164,25 @@ func SignalsPage(signals []Signal) string {
 	b.WriteString(generated("Metrics, Events, conditions",
 		"packages agent/metrics and agent/cluster, and what they are told"))
 
-	b.WriteString("## Metrics\n\nAt `127.0.0.1:2752/metrics`, in Prometheus' text format.\n\n| Metric | Type | Labels | Meaning |\n|---|---|---|---|\n")
+	b.WriteString("## Metrics\n\nAt `127.0.0.1:2752/metrics`, in Prometheus' text format.\n\n" +
+		"| Metric | Type | Labels | Meaning |\n|---|---|---|---|\n")
 	for _, m := range parseMetrics(sample().Text()) {
-		fmt.Fprintf(
-			&b,
-			"| `%s` | %s | %s | %s |\n",
-			m.name,
-			m.kind,
-			strings.Join(m.labels, ", "),
-			cell(m.help),
-		)
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n",
+			m.name, m.kind, strings.Join(m.labels, ", "), cell(m.help))
 	}
 
-	b.WriteString("\n## Conditions\n\nOf the Node. `SystemdUnitsReady` says whether its units are well, `SystemUpgradeFailed` whether it fell back from a system. " +
-		"`InPlaceUpdate` is read: its reason `ReadyForUpdate` says that the Node is drained.\n\n| Reason | Message |\n|---|---|\n")
+	b.WriteString("\n## Conditions\n\nOf the Node. `SystemdUnitsReady` says whether its units are " +
+		"well, `SystemUpgradeFailed` whether it fell back from a system. `InPlaceUpdate` is read: " +
+		"its reason `ReadyForUpdate` says that the Node is drained.\n\n" +
+		"| Reason | Message |\n|---|---|\n")
 	for _, s := range signals {
 		if s.Condition {
 			fmt.Fprintf(&b, "| `%s` | %s |\n", s.Reason, cell(s.Message))
 		}
 	}
 
-	b.WriteString("\n## Events\n\nOf the Node. The condition `SystemdUnitsReady` has the reasons that begin with OSC, too.\n\n| Reason | Message | From |\n|---|---|---|\n")
+	b.WriteString("\n## Events\n\nOf the Node. The condition `SystemdUnitsReady` has the reasons " +
+		"that begin with OSC, too.\n\n| Reason | Message | From |\n|---|---|---|\n")
 	for _, s := range signals {
 		if !s.Condition {
 			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", s.Reason, cell(s.Message), s.Package)

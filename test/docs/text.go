@@ -39,7 +39,8 @@ type scope struct {
 // them.
 func (s scope) texts(e ast.Expr) []string {
 	s.mark(e)
-	if value := s.in.info.Types[e].Value; value != nil && value.Kind() == constant.String && !s.isOfTheHost(e) {
+	value := s.in.info.Types[e].Value
+	if value != nil && value.Kind() == constant.String && !s.isOfTheHost(e) {
 		return []string{constant.StringVal(value)}
 	}
 	if s.depth > maxDepth {
@@ -69,7 +70,8 @@ func (s scope) isOfTheHost(e ast.Expr) bool {
 	ast.Inspect(e, func(n ast.Node) bool {
 		if id, is := n.(*ast.Ident); is {
 			object := s.in.info.Uses[id]
-			found = found || object != nil && object.Pkg() != nil && object.Pkg().Path() == "runtime"
+			found = found || object != nil && object.Pkg() != nil &&
+				object.Pkg().Path() == "runtime"
 		}
 		return true
 	})
@@ -235,7 +237,8 @@ func (s scope) global(name *ast.Ident) ast.Expr {
 			}
 			for _, spec := range general.Specs {
 				declared, is := spec.(*ast.ValueSpec)
-				if is && len(declared.Values) == 1 && s.in.info.Defs[declared.Names[0]] == s.in.info.Uses[name] {
+				if is && len(declared.Values) == 1 &&
+					s.in.info.Defs[declared.Names[0]] == s.in.info.Uses[name] {
 					value = declared.Values[0]
 				}
 			}

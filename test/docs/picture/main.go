@@ -51,10 +51,13 @@ func draw(ctx context.Context, session, out string) error {
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(out, "run.svg"), terminal("make run", string(text)), 0o644); err != nil {
+
+		picture := terminal("make run", string(text))
+		if err := os.WriteFile(filepath.Join(out, "run.svg"), picture, 0o644); err != nil {
 			return err
 		}
 	}
+
 	return console(ctx, filepath.Join(out, "console.png"))
 }
 
@@ -99,7 +102,11 @@ func console(ctx context.Context, file string) error {
 	if err != nil {
 		return err
 	}
-	machine.Credentials = map[string]string{"loam.machine": machineYAML, "loam.config": string(config)}
+
+	machine.Credentials = map[string]string{
+		"loam.machine": machineYAML,
+		"loam.config":  string(config),
+	}
 
 	// The firmware's frame buffer is what every kernel can draw to.
 	machine.Arguments = append(machine.Arguments, "-device", "VGA")

@@ -27,18 +27,11 @@ func terminal(command, text string) []byte {
 	height := 2*margin + lineHeight*len(lines)
 
 	var b bytes.Buffer
-	fmt.Fprintf(
-		&b,
-		`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d">`+"\n",
-		width,
-		height,
-	)
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" `+
+		`viewBox="0 0 %[1]d %[2]d">`+"\n", width, height)
 	fmt.Fprintf(&b, `<rect width="%d" height="%d" rx="8" fill="#1c1f24"/>`+"\n", width, height)
-	fmt.Fprintf(
-		&b,
-		`<g font-family="ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace" font-size="%d" fill="#d8dee6" xml:space="preserve">`+"\n",
-		fontSize,
-	)
+	fmt.Fprintf(&b, `<g font-family="ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace" `+
+		`font-size="%d" fill="#d8dee6" xml:space="preserve">`+"\n", fontSize)
 	for i, line := range lines {
 		fill := ""
 		if i == 0 {
