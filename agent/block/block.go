@@ -1,6 +1,12 @@
 // Package block reads what sysfs says about block devices
 // (Documentation/ABI/stable/sysfs-block). List is the only scanner of the disks
 // of a machine. Its callers say which kinds of devices they have no use for.
+//
+//	/sys/class/block --List(except)--> []Disk: Kind, size, serial, paths
+//	                                     |
+//	             boot, volume and drive add what is on the disk
+//	                                     |
+//	                          Handle: read, write, sync one device
 package block
 
 import (

@@ -50,4 +50,14 @@
 // At boot the package also hands the recorded network to systemd-networkd in
 // /run, and sets a clock that is wrong (agent/networkd, agent/clock). It
 // decides about a change that was under way (generation.Journal.AtBoot).
+//
+// # How a value flows
+//
+//	/sys, firmware, disks --Observe--> Facts --Decide--> Decision
+//	                                                        |
+//	       systemd <--switch root-- Init.Run: mapVerity, mountState, etc
+//	                                    |
+//	                                    +--> boot.json, facts.json in /run/loam
+//
+// The agent reads boot.json; `loam boot --facts` decides again on facts.json.
 package boot

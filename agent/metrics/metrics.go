@@ -1,6 +1,10 @@
 // Package metrics exports the state of the node in Prometheus' text format
 // 0.0.4. Nothing is collected in advance: values are taken when they are
 // requested.
+//
+//	GET /metrics --> Take --> Sample: status, Counters --Text--> page
+//	                  ^
+//	the loop answers between two steps, and owns the Counters
 package metrics
 
 import (

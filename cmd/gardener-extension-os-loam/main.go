@@ -5,6 +5,14 @@
 // It is a Go module of its own: Gardener's extension library around a pure
 // function that makes a machine.yaml of what Gardener has for a machine.
 // agent/machine checks the result.
+//
+//	OperatingSystemConfig --actuator.Reconcile--> purpose provision --> userData
+//	                                |                                      |
+//	                                |        providerConfig, filesOf, check (pure)
+//	                                |                                      |
+//	                                |                Secret <-- machine.yaml
+//	                                |
+//	                                +--> purpose reconcile --> command for updates
 package main
 
 import (

@@ -7,6 +7,12 @@
 // loamctl bundle publishes it (image/repository) and gives the index a security
 // epoch. Any web server or directory will do: nodes trust nothing in it but by
 // root.json of machine.yaml.
+//
+//	root, verity, UKI --Write: 64 KiB chunks--> pack, each distinct chunk once
+//	                                 |
+//	                                 +--> Index --Encode--> text, signed by TUF
+//	                                                         |
+//	       plain bytes <--Chunk.Unpack-- Index <--Parse------+
 package bundle
 
 import (

@@ -19,6 +19,10 @@
 // The names in \EFI\Linux have exactly four directory slots for the same
 // reason, so that a torn rename of the try counter cannot lose an entry. These
 // rules were measured against EDK2.
+//
+//	[]File --newTree--> tree of nodes --geometry.place--> FAT, first clusters
+//	                                                        |
+//	           disk <-- boot sectors, FATs, directories, content, no zeros
 package esp
 
 import (

@@ -1,5 +1,11 @@
 // Package inspect reads the content of an image, a disk or a UKI, from its
 // bytes alone.
+//
+//	raw, zst, qcow2, UKI, directory --OpenSource--> Source, an io.ReaderAt
+//	                                                   |
+//	                                                 Read: gpt, fat, uki
+//	                                                   |
+//	           Comparison <--Compare(a, b)-- Image <---+
 package inspect
 
 import (

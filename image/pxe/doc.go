@@ -2,6 +2,12 @@
 // server. It speaks beside the network's own DHCP server (ProxyDHCP: Preboot
 // Execution Environment 2.1, and RFC 4578) and gives no addresses.
 //
+//	packet --ParseRequest--> Request --Offers.For--> Offer --reply--> packet
+//	                                      ^                  names the boot file
+//	build directory --Open--> Build ------+
+//	                            |
+//	                            +--Files--> TFTP, HTTP --> firmware, iPXE, init-live
+//
 // ParseRequest and Offers.For are pure and say which packet gets which answer.
 // The answer on port 67 is an offer without an address, on port 4011 an ACK.
 // Both name the boot file, so that firmware which asks only one of the ports

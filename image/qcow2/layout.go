@@ -1,6 +1,12 @@
 // Package qcow2 writes disk images in QEMU's qcow2 format, version 3 (QEMU's
 // docs/interop/qcow2.txt): clusters of 64 KiB, no compression, no backing file,
 // no snapshots. Clusters that are zero take no room.
+//
+//	sparse file --dataClusters--> clusters --newLayout--> layout --> metadata
+//	                                 |                                  |
+//	                                 +----------content---------------> image
+//
+// [Reader] goes the other way: it is the disk that an image of QEMU has.
 package qcow2
 
 import "fmt"

@@ -11,6 +11,14 @@
 // firmware/device/firmware.list names of Debian's packages, and no more. A test
 // asks modinfo which files the drivers want; each must be there, or on the list
 // with a reason.
+//
+//	mkosi/, lock, overlay --digest--> name in the cache
+//	        |                             |
+//	        +---Tree: mkosi, prune------> Root: tree/, packages.json, kernel
+//	                                      |
+//	                                      +--mkfs.erofs--> base, in the cache
+//	                                                         |
+//	        loam, os-release --Image: tar, incremental-------+--> root.erofs
 package rootfs
 
 import (

@@ -9,6 +9,13 @@
 // An arm64 image is built on amd64 by the same steps. The tools tree then has
 // qemu-user, registered with binfmt_misc until the next boot, and the arm64
 // systemd-boot.
+//
+//	sources --OpenArchive--> Archive --Resolve--> lock.Lock
+//	                                                 |
+//	                            Ensure: CheckLock, mmdebstrap, cache
+//	                                                 |
+//	                                                 v
+//	          bwrap <--Command-- Tree --Package--> version for the SBOM
 package tools
 
 import (

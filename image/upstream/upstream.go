@@ -10,6 +10,12 @@
 //
 // Programs are built without paths, times and commits: the same sources, Go
 // and tools tree give the same bytes. What was built is kept in the cache.
+//
+//	go.mod, go.sum, Go, tools tree --digest--> name in the cache
+//	                                              |
+//	project --module--> compilation --go build--> usr/bin, licences
+//	                                              |
+//	floors.list --BelowFloor--> versions that an image must not have
 package upstream
 
 import (

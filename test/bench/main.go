@@ -1,6 +1,17 @@
 // Command bench measures the figures of docs/figures.md: a JSON object a line
 // in build/bench/results.jsonl, a table, and plots. `make bench` runs it, on a
 // machine that does nothing else.
+//
+//	measureBoots, measureEngine, measureCluster, ...
+//	       | values
+//	       v
+//	    result: median, goal --> report --> results.jsonl --> plots as SVG
+//	                               |
+//	                               +------> table on the terminal
+//
+// Each file has the measurements of one subject. A measurement takes its values
+// by itself, in turn with what it is compared with, and reports one [Result]
+// for each figure. -only runs one subject; -plot draws the plots again.
 package main
 
 import (

@@ -6,6 +6,12 @@
 // There is no library for this. Type window is pure. A duplicate ACK does not
 // make it send again, only silence does. Limits are per host and in all, and a
 // client that takes nothing is cut off.
+//
+//	request --parseRequest--> name, options --negotiate--> terms
+//	                                                         |
+//	client <--DATA-- transfer: await, send <--next, ack-- window
+//	   |                 ^
+//	   +------ACK--------+   silence: rewind, and send again
 package tftp
 
 import (

@@ -1,6 +1,16 @@
 // Command play runs a real cluster on this machine with the image as one of its
 // Nodes, for trying things out: `make cluster`. `play shell` opens a shell on
 // that node, `play shell COMMAND` runs one command there.
+//
+//	go build --> programs --> control plane, registry   (testcluster.Fixture)
+//	                             |
+//	loamctl --> osc.yaml ---> Secret          vm.VM boots the image, and joins
+//	                             |               |
+//	                             +--> applied <--+--> Node Ready --> shell, hints
+//
+// session has what runs, and session.start is the list of stages: each has a
+// line on the terminal and a limit, and puts what it started on the list that
+// session.end ends in reverse.
 package main
 
 import (

@@ -1,6 +1,16 @@
 // Command render writes what a Gardener sends to nodes, with Gardener's own
 // code: OperatingSystemConfigs of many Shoots as the Secrets that node agents
 // read, and as the user data of a machine's first boot.
+//
+//	scenario --change--> landscape: Shoot, seed, extension, webhook
+//	                         |
+//	                         | Gardener's botanist renders
+//	                         v
+//	                     rendered --writer--> documents, index.json
+//
+// A scenario changes one thing of its base and keeps its Secrets, so that its
+// documents differ by that change alone. Time and randomness are fixed: the
+// same Gardener writes the same bytes.
 package main
 
 import (
