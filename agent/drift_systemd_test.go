@@ -89,13 +89,22 @@ func whatPathsLeadThrough(t *testing.T, c *container.Container) {
 		{"the link to the current generation", "rm /run/loam/current"},
 		{"that link, to something else", "ln -sfn /tmp /run/loam/current"},
 		{"the OS version's link", "rm /var/lib/loam/os/0.1.0/current"},
-		{"the OS version's link, to nothing", "ln -sfn ../../generations/x /var/lib/loam/os/0.1.0/current"},
+		{
+			"the OS version's link, to nothing",
+			"ln -sfn ../../generations/x /var/lib/loam/os/0.1.0/current",
+		},
 		{"the generation's link to its files", "rm /var/lib/loam/generations/*/root"},
 		{"a directory's link in the store", "rm -f /var/lib/loam/store/tree/*/app"},
 		{"a file's name in the store", "rm -f /var/lib/loam/store/tree/*/app.conf"},
-		{"content, cut off through its name", "for f in /var/lib/loam/store/tree/*/app.conf; do : >$f; done"},
+		{
+			"content, cut off through its name",
+			"for f in /var/lib/loam/store/tree/*/app.conf; do : >$f; done",
+		},
 		{"content, cut off in the store", "for f in /var/lib/loam/store/sha256/*; do : >$f; done"},
-		{"content, removed from the store", "rm $(grep -lx one /var/lib/loam/store/sha256/*)"}, // one file: the agent is at once at work on it
+		{
+			"content, removed from the store",
+			"rm $(grep -lx one /var/lib/loam/store/sha256/*)",
+		}, // one file: the agent is at once at work on it
 		{"all of the store", "mv /var/lib/loam/store /var/lib/loam/gone"},
 		{"the managed link itself", "rm /etc/app/app.conf"},
 		{"a unit's link", "rm /etc/systemd/system/app.service"},

@@ -69,17 +69,26 @@ func TestADriveThatDoesNotCountIsAWarning(t *testing.T) {
 		read   source.Document
 		want   string // "" for no warning
 	}{
-		{"a second", Drives{found: both, accepted: &source.Accepted{}}, own, "ignored drive /dev/sdb (CIDATA):"},
+		{
+			"a second",
+			Drives{found: both, accepted: &source.Accepted{}},
+			own,
+			"ignored drive /dev/sdb (CIDATA):",
+		},
 		{"the node's own", Drives{found: both[:1], accepted: &source.Accepted{}}, own, ""},
 		{
-			"both, and none is the node's", Drives{found: both, accepted: &source.Accepted{}}, source.Document{},
+			"both, and none is the node's", Drives{
+				found:    both,
+				accepted: &source.Accepted{},
+			}, source.Document{},
 			"ignored drive /dev/sda (CIDATA), drive /dev/sdb (CIDATA):",
 		},
 		{"no document yet", Drives{found: both}, source.Document{}, ""},
 	} {
 		err := test.drives.ignored(test.read)
 		if (err == nil) != (test.want == "") || err != nil &&
-			(!strings.HasPrefix(err.Error(), test.want) || !strings.Contains(hint.Text(err), "hint: detach it")) {
+			(!strings.HasPrefix(err.Error(), test.want) ||
+				!strings.Contains(hint.Text(err), "hint: detach it")) {
 			t.Errorf("%s: %v, want %q", test.name, err, test.want)
 		}
 	}

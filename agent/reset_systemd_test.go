@@ -26,7 +26,10 @@ func resetUnderSystemd(t *testing.T, c *container.Container) {
       ExecStart=sleep infinity
 `
 	write(t, root, "srv/config.yaml", document)
-	for _, dir := range []string{"var/lib/gardener-node-agent/credentials", "var/lib/kubelet/pki", "var/lib/kubelet/pods/a/volume", "srv/volume"} {
+	for _, dir := range []string{
+		"var/lib/gardener-node-agent/credentials", "var/lib/kubelet/pki",
+		"var/lib/kubelet/pods/a/volume", "srv/volume",
+	} {
 		if err := root.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}

@@ -36,7 +36,10 @@ const nodeAgentText = "apiVersion: nodeagent.config.gardener.cloud/v1alpha1\nkin
 
 func TestAConfigurationWaitsForTheVolumeThatItClaims(t *testing.T) {
 	file := func(path, text string) config.Desired {
-		return config.Desired{Files: []config.File{{Path: path, Content: config.Inline([]byte(text))}}}
+		return config.Desired{Files: []config.File{{
+			Path:    path,
+			Content: config.Inline([]byte(text)),
+		}}}
 	}
 
 	const agentFile = "/var/lib/gardener-node-agent/config-v1.150.0.yaml"
@@ -50,14 +53,49 @@ func TestAConfigurationWaitsForTheVolumeThatItClaims(t *testing.T) {
 		applied bool
 		err     string
 	}{
-		{name: "no volume", desired: file("/etc/a", "bootstrap: {kubeletDataVolumeSize: 1}"), applied: true},
+		{
+			name:    "no volume",
+			desired: file("/etc/a", "bootstrap: {kubeletDataVolumeSize: 1}"),
+			applied: true,
+		},
 		{name: "a node agent without one", desired: file(agentFile, nodeAgentText), applied: true},
 		{name: "a size, and no disk", desired: sized, err: "no disk that is free matches"},
-		{name: "machine.yaml claims, and no disk", own: true, before: volume.Record{Claim: volume.Claim{Serial: "S1"}, FileSystem: "ext4"}, desired: file("/etc/a", ""), err: "no disk that is free matches"},
-		{name: "machine.yaml claims, and a kubelet runs", own: true, used: true, before: volume.Record{Claim: volume.Claim{Serial: "S1"}, FileSystem: "ext4"}, desired: file("/etc/a", ""), applied: true},
-		{name: "asked for earlier, and not any more", before: volume.Record{Claim: volume.OfSize(gib), FileSystem: "ext4"}, desired: file("/etc/a", ""), applied: true},
-		{name: "its disk has gone: the node goes on", before: volume.Record{Claim: volume.Claim{Serial: "S1"}, FileSystem: "ext4", Made: true}, desired: sized, applied: true},
-		{name: "what is no YAML", desired: file(agentFile, "\t{"), err: "config-v1.150.0.yaml:1: document: not YAML"},
+		{
+			name:    "machine.yaml claims, and no disk",
+			own:     true,
+			before:  volume.Record{Claim: volume.Claim{Serial: "S1"}, FileSystem: "ext4"},
+			desired: file("/etc/a", ""),
+			err:     "no disk that is free matches",
+		},
+		{
+			name:    "machine.yaml claims, and a kubelet runs",
+			own:     true,
+			used:    true,
+			before:  volume.Record{Claim: volume.Claim{Serial: "S1"}, FileSystem: "ext4"},
+			desired: file("/etc/a", ""),
+			applied: true,
+		},
+		{
+			name:    "asked for earlier, and not any more",
+			before:  volume.Record{Claim: volume.OfSize(gib), FileSystem: "ext4"},
+			desired: file("/etc/a", ""),
+			applied: true,
+		},
+		{
+			name: "its disk has gone: the node goes on",
+			before: volume.Record{
+				Claim:      volume.Claim{Serial: "S1"},
+				FileSystem: "ext4",
+				Made:       true,
+			},
+			desired: sized,
+			applied: true,
+		},
+		{
+			name:    "what is no YAML",
+			desired: file(agentFile, "\t{"),
+			err:     "config-v1.150.0.yaml:1: document: not YAML",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			d, engine := manager.New(diskless.Node(t), zap.NewNop()), &applying{}
@@ -72,8 +110,12 @@ func TestAConfigurationWaitsForTheVolumeThatItClaims(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			_, err := claimingEngine{engine, d}.Apply(t.Context(), apply.Request{Desired: test.desired})
-			if (engine.n == 1) != test.applied || (err != nil) != (test.err != "") || err != nil && !strings.Contains(err.Error(), test.err) {
+			_, err := claimingEngine{
+				engine,
+				d,
+			}.Apply(t.Context(), apply.Request{Desired: test.desired})
+			if (engine.n == 1) != test.applied || (err != nil) != (test.err != "") || err != nil &&
+				!strings.Contains(err.Error(), test.err) {
 				t.Errorf("applied %d times, %v", engine.n, err)
 			}
 		})
@@ -93,7 +135,8 @@ func TestTheStatusSaysWhatIsWrongWithAVolume(t *testing.T) {
 		Problem: "no data volume: why (claimed: serial \"S1\")\n  /dev/sdb: …",
 		Hint:    "write it",
 	}).Fault()
-	if got.Problem != `no data volume: why (claimed: serial "S1")` || !strings.HasPrefix(got.Hint, "loam disks") {
+	if got.Problem != `no data volume: why (claimed: serial "S1")` ||
+		!strings.HasPrefix(got.Hint, "loam disks") {
 		t.Errorf("%+v", got)
 	}
 	if (*status.Volume)(nil).Fault() != nil || (&status.Volume{Device: "/dev/sdb"}).Fault() != nil {

@@ -74,7 +74,10 @@ func TestGenerationsDoNotPileUp(t *testing.T) {
 				continue
 			}
 
-			_, err := e.Conclude(t.Context(), health.Verdict{Word: health.Bad, Reason: "of the test"})
+			_, err := e.Conclude(t.Context(), health.Verdict{
+				Word:   health.Bad,
+				Reason: "of the test",
+			})
 			if err != nil {
 				t.Fatal(err)
 			}

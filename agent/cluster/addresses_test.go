@@ -49,7 +49,8 @@ func TestLostAddress(t *testing.T) {
 			if lost != tt.lost {
 				t.Errorf("lost %v", lost)
 			}
-			if patch, err := next.patch(tt.node, tt.local); string(patch) != tt.patch || err != nil {
+			if patch, err := next.patch(tt.node, tt.local); string(patch) != tt.patch ||
+				err != nil {
 				t.Errorf("patch %s, %v", patch, err)
 			}
 		})

@@ -82,9 +82,23 @@ func TestEndpointIsReadFromTheConfiguration(t *testing.T) {
 		end    bool
 	}{
 		{"the same", Config{Server: "https://a", CA: ca}, nil, "", "https://a", false},
-		{"another label", Config{Server: "https://a", CA: ca, Zone: "z"}, nil, "z", "https://a", false},
+		{
+			"another label",
+			Config{Server: "https://a", CA: ca, Zone: "z"},
+			nil,
+			"z",
+			"https://a",
+			false,
+		},
 		{"another address", Config{Server: "https://b", CA: ca}, nil, "", "https://b", true},
-		{"an address without an authority", Config{Server: "https://b"}, nil, "", "https://a", false},
+		{
+			"an address without an authority",
+			Config{Server: "https://b"},
+			nil,
+			"",
+			"https://a",
+			false,
+		},
 		{"an unreadable configuration", Config{}, errors.New("unreadable"), "", "https://a", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

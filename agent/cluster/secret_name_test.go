@@ -54,11 +54,14 @@ func TestNameOfTheSecretIsSaved(t *testing.T) {
 
 	t.Run("as it was saved", func(t *testing.T) {
 		root, _ := newRoot(t)
-		if err := saveSecretName(root, "label", "pool"); err != nil || loadSecretName(root, "pool") != "label" ||
+		if err := saveSecretName(root, "label", "pool"); err != nil ||
+			loadSecretName(root, "pool") != "label" ||
 			loadSecretName(root, "new") != "new" {
-			t.Errorf("%q and %q, %v", loadSecretName(root, "pool"), loadSecretName(root, "new"), err)
+			t.Errorf("%q and %q, %v", loadSecretName(root, "pool"), loadSecretName(root, "new"),
+				err)
 		}
-		if err := saveSecretName(root, "No_Name", "pool"); err == nil || loadSecretName(root, "pool") != "label" {
+		if err := saveSecretName(root, "No_Name", "pool"); err == nil ||
+			loadSecretName(root, "pool") != "label" {
 			t.Errorf("%q, %v", loadSecretName(root, "pool"), err)
 		}
 	})

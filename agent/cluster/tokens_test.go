@@ -113,7 +113,13 @@ func TestTokenFileFollowsItsSecret(t *testing.T) {
 		{"it still does not", func() {}, "", true, false},
 		{"a token", func() { see(map[string][]byte{"token": []byte("one")}) }, "one", true, false},
 		{"another", func() { see(map[string][]byte{"token": []byte("two")}) }, "two", true, false},
-		{"a Secret without its token", func() { see(map[string][]byte{"a": nil}) }, "two", true, true},
+		{
+			"a Secret without its token",
+			func() { see(map[string][]byte{"a": nil}) },
+			"two",
+			true,
+			true,
+		},
 		{"the token is back", func() {
 			see(map[string][]byte{"token": []byte("two")})
 		}, "two", true, false},

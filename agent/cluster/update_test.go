@@ -197,9 +197,15 @@ func TestDecideUpdate(t *testing.T) {
 			reason: "it hangs",
 		},
 		{
-			name:   "a step that failed for an earlier configuration",
-			from:   begun,
-			edit:   func(_ *world, u *updates) { u.failure = &updateFailure{"older", "it hangs", 0} },
+			name: "a step that failed for an earlier configuration",
+			from: begun,
+			edit: func(_ *world, u *updates) {
+				u.failure = &updateFailure{
+					"older",
+					"it hangs",
+					0,
+				}
+			},
 			action: updateRun,
 			step:   inplace.Kubelet,
 		},
@@ -282,7 +288,13 @@ func TestRecordOnceAConfigurationIsReleased(t *testing.T) {
 		isNew  bool
 	}{
 		{"an update begins", inplace.Record{}, inplace.Configure, "new", true},
-		{"an update replaces another", inplace.Record{Version: "older"}, inplace.Configure, "new", true},
+		{
+			"an update replaces another",
+			inplace.Record{Version: "older"},
+			inplace.Configure,
+			"new",
+			true,
+		},
 		{"an update goes on", inplace.Record{Version: "new"}, inplace.Configure, "new", false},
 		{"no update", inplace.Record{}, inplace.Nothing, "", false},
 		{"an update is withdrawn", inplace.Record{Version: "older"}, inplace.Nothing, "", true},
@@ -347,7 +359,12 @@ func TestDecideBaseline(t *testing.T) {
 		{"the first without", func(w *world) { w.pending.update = nil }, true, baselineRemove},
 		{"a later one without", func(w *world) { w.pending.update = nil }, false, baselineKeep},
 		{"one that is not ready", func(w *world) { w.ready = "" }, false, baselineKeep},
-		{"one that is not reported yet", func(w *world) { w.reported = "old" }, false, baselineKeep},
+		{
+			"one that is not reported yet",
+			func(w *world) { w.reported = "old" },
+			false,
+			baselineKeep,
+		},
 		{"one that is unclear", func(w *world) {
 			w.pending.unclear = errors.New("unreadable")
 		}, false, baselineKeep},

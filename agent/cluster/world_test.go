@@ -41,7 +41,12 @@ func newWorld() world {
 	}
 
 	w.setNode(annotated(appliedAnnotation, "old"))
-	w.setPending(pendingConfig{secret: "pool", sum: "new", label: "new", since: noon})
+	w.setPending(pendingConfig{
+		secret: "pool",
+		sum:    "new",
+		label:  "new",
+		since:  noon,
+	})
 	return w
 }
 
@@ -135,7 +140,10 @@ func TestLinkFollowsTheWorld(t *testing.T) {
 	w := newWorld()
 	w.config.Server = "https://new"
 	w.secret = "pool"
-	w.node.Status.Conditions = []core.NodeCondition{{Type: core.NodeReady, Status: core.ConditionTrue}}
+	w.node.Status.Conditions = []core.NodeCondition{{
+		Type:   core.NodeReady,
+		Status: core.ConditionTrue,
+	}}
 
 	got := w.link(status.Cluster{Server: "https://old", Problem: "a problem"})
 	want := status.Cluster{

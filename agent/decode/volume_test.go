@@ -29,7 +29,12 @@ func TestMountUnitOfAVolumeIsLeftToLoam(t *testing.T) {
 	}{
 		{"no volume of Loam's", volume.Record{}, nil, []string{"a.service", volumeMount}},
 		{"a volume that is claimed", claimed, nil, []string{"a.service"}},
-		{"a volume that the configuration asks for", volume.Record{}, []config.File{sized}, []string{"a.service"}},
+		{
+			"a volume that the configuration asks for",
+			volume.Record{},
+			[]config.File{sized},
+			[]string{"a.service"},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			root, err := os.OpenRoot(t.TempDir())

@@ -40,7 +40,8 @@ func TestLockIsFreeAgainOnceItsFileIsClosed(t *testing.T) {
 }
 
 func TestLockInADirectoryThatIsNotThere(t *testing.T) {
-	if _, err := durable.TryLock(open(t), "none/lock"); err == nil || errors.Is(err, durable.ErrLocked) {
+	if _, err := durable.TryLock(open(t), "none/lock"); err == nil ||
+		errors.Is(err, durable.ErrLocked) {
 		t.Errorf("error %v", err)
 	}
 }

@@ -494,7 +494,13 @@ func TestPathsToLookAtAfterAChange(t *testing.T) {
 		guarded bool
 	}{
 		{"all, if none was watched", Drift{}, true, everything, true},
-		{"those that changed, if all were watched", Drift{Guarded: true}, true, everything[:1], true},
+		{
+			"those that changed, if all were watched",
+			Drift{Guarded: true},
+			true,
+			everything[:1],
+			true,
+		},
 		{"all, if the new ones cannot be watched", Drift{Guarded: true}, false, everything, false},
 		{"all, once the watch has ended", Drift{Blind: true}, true, everything, false},
 	} {

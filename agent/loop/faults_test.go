@@ -49,7 +49,11 @@ func TestRefusalIsOfTheDocumentUnlessTheNodeIsBetweenTwo(t *testing.T) {
 		{"nothing is wrong", Faults{}, ""},
 		{"the document is wrong", Faults{}.refused(status.Invalid, err), status.Invalid},
 		{"the node is between two generations", Faults{Unfinished: err}, status.NotApplied},
-		{"both: the document is what an operator can repair", Faults{Unfinished: err}.refused(status.Reverted, err), status.Reverted},
+		{
+			"both: the document is what an operator can repair",
+			Faults{Unfinished: err}.refused(status.Reverted, err),
+			status.Reverted,
+		},
 		{"the reset is what was refused", Faults{Unfinished: err}.refused("", err), ""},
 		{"what was wrong is over", Faults{}.refused(status.Invalid, err).accepted(), ""},
 	} {

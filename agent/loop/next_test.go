@@ -19,7 +19,14 @@ import (
 // all is a state with everything due.
 func all() State {
 	return State{
-		Due:    Due{Judge: true, Resume: true, Read: true, Probe: true, Start: true, Prune: true},
+		Due: Due{
+			Judge:  true,
+			Resume: true,
+			Read:   true,
+			Probe:  true,
+			Start:  true,
+			Prune:  true,
+		},
 		Change: Change{Verdict: health.Verdict{Word: health.Good}},
 		Drift:  Drift{Touched: []string{"/etc/a"}},
 	}
@@ -33,7 +40,11 @@ func TestNextIsTheFirstThatIsDue(t *testing.T) {
 	}{
 		{"a step that runs is waited for", func(s *State) { s.Busy = true }, Wait},
 		{"a change is judged before the next step", func(*State) {}, Judge},
-		{"a change is judged in a reset, too", func(s *State) { s.Facts.Reset = &status.Reset{} }, Judge},
+		{
+			"a change is judged in a reset, too",
+			func(s *State) { s.Facts.Reset = &status.Reset{} },
+			Judge,
+		},
 		{"in a reset all else is dropped", func(s *State) {
 			s.Due.Judge = false
 			s.Facts.Reset = &status.Reset{}
@@ -46,7 +57,12 @@ func TestNextIsTheFirstThatIsDue(t *testing.T) {
 		}, Wait},
 		{"what was cut off is completed first", func(s *State) { s.Due.Judge = false }, Resume},
 		{"a verdict is carried out before the node changes again", func(s *State) {
-			s.Due = Due{Read: true, Probe: true, Start: true, Prune: true}
+			s.Due = Due{
+				Read:  true,
+				Probe: true,
+				Start: true,
+				Prune: true,
+			}
 		}, Conclude},
 		{"a bad verdict is carried out, too", func(s *State) {
 			s.Due = Due{Read: true}
@@ -57,11 +73,21 @@ func TestNextIsTheFirstThatIsDue(t *testing.T) {
 			s.Change.Verdict.Word = health.Wait
 		}, Repair},
 		{"drift is repaired before the source is read", func(s *State) {
-			s.Due = Due{Read: true, Probe: true, Start: true, Prune: true}
+			s.Due = Due{
+				Read:  true,
+				Probe: true,
+				Start: true,
+				Prune: true,
+			}
 			s.Change.Verdict = health.Verdict{}
 		}, Repair},
 		{"the source is read before anything is probed", func(s *State) {
-			*s = State{Due: Due{Read: true, Probe: true, Start: true, Prune: true}}
+			*s = State{Due: Due{
+				Read:  true,
+				Probe: true,
+				Start: true,
+				Prune: true,
+			}}
 		}, Read},
 		{"probes come before units that are owed", func(s *State) {
 			*s = State{Due: Due{Probe: true, Start: true, Prune: true}}
@@ -73,7 +99,10 @@ func TestNextIsTheFirstThatIsDue(t *testing.T) {
 			*s = State{Due: Due{Start: true}, Faults: Faults{Unfinished: &status.Error{}}}
 		}, Wait},
 		{"between two generations room is made all the same", func(s *State) {
-			*s = State{Due: Due{Start: true, Prune: true}, Faults: Faults{Unfinished: &status.Error{}}}
+			*s = State{
+				Due:    Due{Start: true, Prune: true},
+				Faults: Faults{Unfinished: &status.Error{}},
+			}
 		}, Prune},
 		{"with nothing due, nothing is done", func(s *State) { *s = State{} }, Wait},
 	} {
@@ -155,20 +184,44 @@ func TestRequestIsAdmittedOrRefused(t *testing.T) {
 		err     error
 	}{
 		{"apply reads first", nothing, Request{Apply: &control.ApplyRequest{}}, Read, nil},
-		{"apply waits for a try to be confirmed", trying, Request{Apply: &control.ApplyRequest{}}, "", control.ErrBusy},
+		{
+			"apply waits for a try to be confirmed",
+			trying,
+			Request{Apply: &control.ApplyRequest{}},
+			"",
+			control.ErrBusy,
+		},
 		{"confirm", trying, Request{Confirm: true}, Confirm, nil},
 		{"rollback of a try", trying, Request{Rollback: &control.RollbackRequest{}}, Rollback, nil},
 		{"verify", nothing, Request{Verify: &control.VerifyRequest{}}, Verify, nil},
 		{"restart", nothing, Request{Restart: []string{"a.service"}}, Restart, nil},
-		{"nothing is applied in a reset", inReset, Request{Apply: &control.ApplyRequest{}}, "", ErrInReset},
-		{"nothing is restarted in a reset", isReset, Request{Restart: []string{"a.service"}}, "", ErrInReset},
+		{
+			"nothing is applied in a reset",
+			inReset,
+			Request{Apply: &control.ApplyRequest{}},
+			"",
+			ErrInReset,
+		},
+		{
+			"nothing is restarted in a reset",
+			isReset,
+			Request{Restart: []string{"a.service"}},
+			"",
+			ErrInReset,
+		},
 		{"the first request of a reset records it", nothing, Request{Reset: true}, BeginReset, nil},
 		{"a reset is carried out by the next agent", inReset, Request{Reset: true}, RunReset, nil},
 		{"the first caller after a reset gets its outcome", func(s *State) {
 			isReset(s)
 			s.Reset.Ran = true
 		}, Request{Reset: true}, AnswerReset, nil},
-		{"the next caller has all of it done once more", isReset, Request{Reset: true}, RunReset, nil},
+		{
+			"the next caller has all of it done once more",
+			isReset,
+			Request{Reset: true},
+			RunReset,
+			nil,
+		},
 		{"a reset that is not complete is done again", func(s *State) {
 			inReset(s)
 			s.Reset.Ran = true
@@ -192,7 +245,8 @@ func TestRequestIsAdmittedOrRefused(t *testing.T) {
 
 func TestApplyReadsTheDocumentOfTheCaller(t *testing.T) {
 	step, err := Admit(State{}, &Request{Apply: &control.ApplyRequest{Name: "f", Document: "two"}})
-	if err != nil || step.Document == nil || step.Document.Name != "f" || string(step.Document.Text) != "two" {
+	if err != nil || step.Document == nil || step.Document.Name != "f" ||
+		string(step.Document.Text) != "two" {
 		t.Errorf("%+v, %v", step.Document, err)
 	}
 	step, err = Admit(State{}, &Request{Apply: &control.ApplyRequest{}})
@@ -205,7 +259,12 @@ func TestApplyingForgetsWhatWasBefore(t *testing.T) {
 	s := State{
 		Facts:  status.Status{AppliedAt: time.Minute},
 		Change: Change{Shown: &status.Change{}},
-		Faults: Faults{Desired: &status.Error{}, Refusal: status.Invalid, Jobs: &status.Error{}, Drift: &status.Error{Problem: "drift"}},
+		Faults: Faults{
+			Desired: &status.Error{},
+			Refusal: status.Invalid,
+			Jobs:    &status.Error{},
+			Drift:   &status.Error{Problem: "drift"},
+		},
 		Starts: Starts{Wait: lastStart},
 	}
 
@@ -263,7 +322,8 @@ func TestCallerLearnsWhatTheResetHasComeTo(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			o, err := resetOutcome(tt.state)
-			if o.Result != tt.want || (err == nil) != (tt.err == "") || err != nil && hint.Text(err) != tt.err {
+			if o.Result != tt.want || (err == nil) != (tt.err == "") || err != nil &&
+				hint.Text(err) != tt.err {
 				t.Errorf("%+v, %v", o, err)
 			}
 		})
@@ -287,13 +347,23 @@ func TestCallerLearnsTheVerdict(t *testing.T) {
 			name:    "the change stays",
 			now:     State{Current: Current{Generation: two}},
 			verdict: health.Verdict{Word: health.Good, Reason: "well"},
-			want:    control.Outcome{Result: control.Applied, Generation: two.Name(), Digest: two.Digest, Reason: "well"},
+			want: control.Outcome{
+				Result:     control.Applied,
+				Generation: two.Name(),
+				Digest:     two.Digest,
+				Reason:     "well",
+			},
 		},
 		{
 			name:    "the change waits to be confirmed",
 			now:     State{Current: Current{Generation: two}, Change: Change{Pending: trying}},
 			verdict: health.Verdict{Word: health.Confirm},
-			want:    control.Outcome{Result: control.Trying, Generation: two.Name(), Digest: two.Digest, Until: until},
+			want: control.Outcome{
+				Result:     control.Trying,
+				Generation: two.Name(),
+				Digest:     two.Digest,
+				Until:      until,
+			},
 		},
 		{
 			name:    "the change is reverted",

@@ -22,7 +22,11 @@ func TestNotesBelongToTheDocument(t *testing.T) {
 	}
 	ssh := config.Note{Reason: config.NoteNoSSH, Problem: "SSH access: none"}
 	notes := map[string][]config.Note{
-		"one": {ssh, warn(4), warn(5)}, "one again": {ssh, warn(4), warn(5)}, "two": nil, "three": {warn(4)},
+		"one": {
+			ssh,
+			warn(4),
+			warn(5),
+		}, "one again": {ssh, warn(4), warn(5)}, "two": nil, "three": {warn(4)},
 	}
 
 	w, cluster := newFakeNode(), &recorder{}

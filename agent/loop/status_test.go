@@ -172,12 +172,20 @@ func TestEvaluateEndsWhatStatesOfUnitsSay(t *testing.T) {
 		want  *status.Error
 	}{
 		{"without a change, the states say it", func(*State) {}, nil},
-		{"while a unit is to be started, it stays", func(s *State) { s.Starts.Owed = []string{"a.service"} }, jobs},
+		{
+			"while a unit is to be started, it stays",
+			func(s *State) { s.Starts.Owed = []string{"a.service"} },
+			jobs,
+		},
 		{"in a change with a unit that is not well, it stays", func(s *State) {
 			s.Change.Pending = pending
 			s.Current.Units[0] = activating("a.service")
 		}, jobs},
-		{"in a change with all units well, it is over", func(s *State) { s.Change.Pending = pending }, nil},
+		{
+			"in a change with all units well, it is over",
+			func(s *State) { s.Change.Pending = pending },
+			nil,
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := running()
@@ -202,7 +210,11 @@ func TestPhaseOfTheNode(t *testing.T) {
 		want  status.Phase
 	}{
 		{"it waits for a first configuration", func(s *State) { *s = State{} }, status.Waiting},
-		{"it is wrong from the start", func(s *State) { *s = State{Faults: Faults{Desired: &status.Error{}}} }, status.Failed},
+		{
+			"it is wrong from the start",
+			func(s *State) { *s = State{Faults: Faults{Desired: &status.Error{}}} },
+			status.Failed,
+		},
 		{"its units come up", func(*State) {}, status.Applying},
 		{"it was applied", func(s *State) { s.Facts.AppliedAt = early }, status.Applied},
 		{"it was applied, and a unit of a timer runs", func(s *State) {

@@ -83,7 +83,10 @@ func TestUnmountBelow(t *testing.T) {
 // TestEmptyEntersNoMount runs itself in a mount namespace of its own.
 func TestEmptyEntersNoMount(t *testing.T) {
 	if os.Getenv("LOAM_TEST_EMPTY") == "" {
-		args := []string{"--mount", "--propagation", "private", os.Args[0], "-test.run=^" + t.Name() + "$", "-test.v"}
+		args := []string{
+			"--mount", "--propagation", "private", os.Args[0], "-test.run=^" + t.Name() + "$",
+			"-test.v",
+		}
 		if os.Getuid() != 0 {
 			args = append([]string{"--map-root-user"}, args...)
 		}

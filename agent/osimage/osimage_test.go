@@ -56,7 +56,10 @@ func TestObserve(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer root.Close()
-			for name, text := range map[string]string{"usr/lib/os-release": tt.release, "run/loam/boot.json": tt.record} {
+			for name, text := range map[string]string{
+				"usr/lib/os-release": tt.release,
+				"run/loam/boot.json": tt.record,
+			} {
 				if text == "" {
 					continue
 				}

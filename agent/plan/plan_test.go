@@ -316,7 +316,12 @@ func TestOnDemand(t *testing.T) {
 	ordered := with(off, func(u *config.Unit) { u.Command = config.CommandStart })
 	state := func(s unit.State) Observed {
 		up := unit.State{Active: "active"}
-		return Observed{"a.timer": up, "a.path": up, "a.socket": up, "a.service": s}
+		return Observed{
+			"a.timer":   up,
+			"a.path":    up,
+			"a.socket":  up,
+			"a.service": s,
+		}
 	}
 
 	down := state(unit.State{Active: "inactive", Result: "success"})

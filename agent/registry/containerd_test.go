@@ -53,7 +53,8 @@ func newContainerd(t testing.TB) *containerd {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 
-	err = os.WriteFile(filepath.Join(dir, "config.toml"), fmt.Appendf(nil, minimalConfig, dir), 0o600)
+	err = os.WriteFile(filepath.Join(dir, "config.toml"), fmt.Appendf(nil, minimalConfig, dir),
+		0o600)
 	if err != nil {
 		t.Fatal(err)
 	}

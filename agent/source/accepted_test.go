@@ -40,7 +40,13 @@ func TestTheFirstDocumentStays(t *testing.T) {
 		{"the same drive, and another", first(own), []source.Drive{other, own}, "first", false},
 		{"the drive is gone, and another is there", first(own), []source.Drive{other}, "", false},
 		{"the drive is gone", first(own), nil, "", false},
-		{"a drive without a serial number", first(nameless), []source.Drive{nameless}, "first", false},
+		{
+			"a drive without a serial number",
+			first(nameless),
+			[]source.Drive{nameless},
+			"first",
+			false,
+		},
 		{
 			"a drive without a serial number, and another text",
 			first(nameless),

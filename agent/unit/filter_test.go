@@ -105,7 +105,8 @@ func TestFilterReadsNoFurtherThanAHeader(t *testing.T) {
 	for n := range text.Len() {
 		signalOf(text.Bytes()[:n], binary.LittleEndian)
 	}
-	if object, member := signalOf(text.Bytes(), binary.LittleEndian); object != "/a" || member != "c" {
+	if object, member := signalOf(text.Bytes(), binary.LittleEndian); object != "/a" ||
+		member != "c" {
 		t.Errorf("%q %q", object, member)
 	}
 }

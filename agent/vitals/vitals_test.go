@@ -45,7 +45,10 @@ func TestConfigurationHealth(t *testing.T) {
 				Generation: "g",
 				Units:      []status.Unit{{Name: "a", Active: "activating", Sub: "start"}},
 			},
-			want: upgrade.Health{"configuration": ill("applying"), "unit a": ill("activating/start")},
+			want: upgrade.Health{
+				"configuration": ill("applying"),
+				"unit a":        ill("activating/start"),
+			},
 		},
 		{
 			name: "the configuration is wrong",
@@ -64,7 +67,10 @@ func TestConfigurationHealth(t *testing.T) {
 		{
 			name:   "a unit has failed before the configuration was applied",
 			status: failedUnit(0),
-			want:   upgrade.Health{"configuration": ill("a failed"), "unit a": ill("failed/failed")},
+			want: upgrade.Health{
+				"configuration": ill("a failed"),
+				"unit a":        ill("failed/failed"),
+			},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -217,7 +217,8 @@ func TestOddSizes(t *testing.T) {
 		4*mib + 12345, 1<<62 + 511,
 	} {
 		disk := newSparse(size)
-		if got := ReadContent(disk, size); (len(got.Evidence) == 0) != (size > 0) || disk.outside > 0 {
+		if got := ReadContent(disk, size); (len(got.Evidence) == 0) != (size > 0) ||
+			disk.outside > 0 {
 			t.Errorf("%d bytes: %v, %d reads beyond", size, got, disk.outside)
 		}
 	}

@@ -130,7 +130,10 @@ func (l lenient) ReadAt(p []byte, off int64) (int, error) {
 func TestSeededBugsWipeDisks(t *testing.T) {
 	hide := func(hidden func(s *inMemory, off, n int64) bool) func(*inMemory) Content {
 		return func(s *inMemory) Content {
-			return ReadContent(masked{s, func(off, n int64) bool { return hidden(s, off, n) }}, s.size)
+			return ReadContent(masked{
+				s,
+				func(off, n int64) bool { return hidden(s, off, n) },
+			}, s.size)
 		}
 	}
 

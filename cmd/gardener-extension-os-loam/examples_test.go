@@ -47,7 +47,9 @@ func read(t *testing.T, name string) string {
 func decode(t *testing.T, text string) []runtime.Object {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{gardencorev1.AddToScheme, gardencorev1beta1.AddToScheme, clientgoscheme.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{
+		gardencorev1.AddToScheme, gardencorev1beta1.AddToScheme, clientgoscheme.AddToScheme,
+	} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}

@@ -218,7 +218,9 @@ func TestUserData(t *testing.T) {
 }
 
 func TestPlaceholdersAreThoseOfTheMachineControllerManager(t *testing.T) {
-	want := []string{machinecontroller.BootstrapTokenPlaceholder, machinecontroller.MachineNamePlaceholder}
+	want := []string{
+		machinecontroller.BootstrapTokenPlaceholder, machinecontroller.MachineNamePlaceholder,
+	}
 	if diff := cmp.Diff(want, machine.Placeholders); diff != "" {
 		t.Errorf("placeholders (-want +got):\n%s", diff)
 	}

@@ -42,7 +42,10 @@ func TestDescribe(t *testing.T) {
 			info: debug.BuildInfo{
 				GoVersion: "go1.26.8",
 				Main:      debug.Module{Version: "(devel)"},
-				Settings:  append(committed, debug.BuildSetting{Key: "vcs.modified", Value: "true"}),
+				Settings: append(committed, debug.BuildSetting{
+					Key:   "vcs.modified",
+					Value: "true",
+				}),
 			},
 			want: "loam (devel)\ncommit  550fe35 of 2026-11-23T15:29:00Z, with changes\n" +
 				"go      1.26.8" + machine,

@@ -31,7 +31,12 @@ func auto(nodes ...[]byte) []byte {
 
 func TestLocate(t *testing.T) {
 	id := uuid.MustParse("00112233-4455-6677-8899-aabbccddeeff")
-	own := Option{Description: "Loam", Partition: 1, ID: id, Path: "EFI/BOOT/BOOTX64.EFI"}
+	own := Option{
+		Description: "Loam",
+		Partition:   1,
+		ID:          id,
+		Path:        "EFI/BOOT/BOOTX64.EFI",
+	}
 	for _, test := range []struct {
 		name   string
 		option []byte
@@ -78,7 +83,12 @@ func TestLocate(t *testing.T) {
 func TestAnOptionIsRenewed(t *testing.T) {
 	from := uuid.UUID{1}
 	to := uuid.MustParse("00112233-4455-6677-8899-aabbccddeeff")
-	o := Option{Description: "Loam", Partition: 1, ID: from, Path: "EFI/BOOT/BOOTX64.EFI"}
+	o := Option{
+		Description: "Loam",
+		Partition:   1,
+		ID:          from,
+		Path:        "EFI/BOOT/BOOTX64.EFI",
+	}
 	want := o
 	want.ID = to
 

@@ -64,7 +64,12 @@ func TestParseRefuses(t *testing.T) {
 		{"a sum that is none", sum("a"), "abc", `line 9: adduser: "abc" is no SHA-256`},
 		{"a date that is none", "2026-11-23T", "today T", "line 3: "},
 		{"no date", "Date: 2026-11-23T02:14:07Z\n", "", "no date"},
-		{"two versions of a package", "zlib1g arm64", "zlib1g amd64", "zlib1g amd64 is there twice"},
+		{
+			"two versions of a package",
+			"zlib1g arm64",
+			"zlib1g amd64",
+			"zlib1g amd64 is there twice",
+		},
 		{"no packages of images", "[images]", "[tools]", "none of images"},
 		{"a package in no section", "[tools]\n", "", "line 5: mkosi is in no section"},
 		{"another order", "adduser all", "zz all", "not sorted"},

@@ -298,7 +298,8 @@ func TestKeysAreNeverReplaced(t *testing.T) {
 		t.Fatalf("%d root keys, %v", len(keys.Root), err)
 	}
 
-	if _, err := NewKeys(dir, 2); err == nil || !strings.Contains(hint.Text(err), "never replaced") {
+	if _, err := NewKeys(dir, 2); err == nil ||
+		!strings.Contains(hint.Text(err), "never replaced") {
 		t.Errorf("error %v", err)
 	}
 

@@ -45,9 +45,11 @@ func localArchive(t *testing.T, preferences string) *Archive {
 	}
 
 	for name, text := range map[string]string{
-		filepath.Join(repository, "Packages"):              index.String(),
-		filepath.Join(repository, "Release"):               "Origin: Debian\nDate: Sat, 21 Nov 2026 09:42:06 UTC\n",
-		filepath.Join(a.dir, "etc/apt/loam.sources"):       "Types: deb\nURIs: file:" + repository + "\nSuites: ./\nTrusted: yes\n",
+		filepath.Join(repository, "Packages"): index.String(),
+		filepath.Join(repository,
+			"Release"): "Origin: Debian\nDate: Sat, 21 Nov 2026 09:42:06 UTC\n",
+		filepath.Join(a.dir,
+			"etc/apt/loam.sources"): "Types: deb\nURIs: file:" + repository + "\nSuites: ./\nTrusted: yes\n",
 		filepath.Join(a.dir, "etc/apt/preferences.d/loam"): preferences,
 	} {
 		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {

@@ -111,8 +111,18 @@ func TestReadIndex(t *testing.T) {
 	}
 
 	want := map[string][]lock.Package{
-		"adduser all": {{Name: "adduser", Arch: "all", Version: "3.152", SHA256: "aa"}},
-		"bash amd64":  {{Name: "bash", Arch: "amd64", Version: "5.2", SHA256: "bb"}},
+		"adduser all": {{
+			Name:    "adduser",
+			Arch:    "all",
+			Version: "3.152",
+			SHA256:  "aa",
+		}},
+		"bash amd64": {{
+			Name:    "bash",
+			Arch:    "amd64",
+			Version: "5.2",
+			SHA256:  "bb",
+		}},
 	}
 	if diff := cmp.Diff(want, a.offered); diff != "" {
 		t.Error(diff)

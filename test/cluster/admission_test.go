@@ -55,7 +55,8 @@ func TestANodeChangesNoNeighbour(t *testing.T) {
 		leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 	)
 	lease := func(name, holder, owner string) string {
-		text := fmt.Sprintf(`{"metadata": {"name": %q}, "spec": {"holderIdentity": %q}}`, name, holder)
+		text := fmt.Sprintf(`{"metadata": {"name": %q}, "spec": {"holderIdentity": %q}}`, name,
+			holder)
 		if owner != "" {
 			text = strings.Replace(text, `"}, `, fmt.Sprintf(
 				`", "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": %q, "uid": "1"}]}, `,
@@ -103,7 +104,8 @@ func TestANodeChangesNoNeighbour(t *testing.T) {
 			{http.MethodDelete, pods + "/of-node-2?dryRun=All", ""},
 		} {
 			if err := ask(try[0], try[1], try[2]); !refused(err) {
-				return fmt.Errorf("%s %s: %w", try[0], try[1], errors.Join(err, errors.New("not refused")))
+				return fmt.Errorf("%s %s: %w", try[0], try[1],
+					errors.Join(err, errors.New("not refused")))
 			}
 		}
 		return nil
@@ -114,9 +116,21 @@ func TestANodeChangesNoNeighbour(t *testing.T) {
 		name, method, path, body string
 		refused                  bool
 	}{
-		{"its own Node", http.MethodPatch, nodes + "/node-1", `{"metadata": {"labels": {"a": "b"}}}`, false},
+		{
+			"its own Node",
+			http.MethodPatch,
+			nodes + "/node-1",
+			`{"metadata": {"labels": {"a": "b"}}}`,
+			false,
+		},
 		{"the status of its own Node", http.MethodPatch, nodes + "/node-1/status", ready, false},
-		{"another Node", http.MethodPatch, nodes + "/node-2", `{"metadata": {"labels": {"a": "b"}}}`, true},
+		{
+			"another Node",
+			http.MethodPatch,
+			nodes + "/node-2",
+			`{"metadata": {"labels": {"a": "b"}}}`,
+			true,
+		},
 		{"the taints of another Node", http.MethodPatch, nodes + "/node-2", taint, true},
 		{"the status of another Node", http.MethodPatch, nodes + "/node-2/status", ready, true},
 		{

@@ -14,7 +14,10 @@ func TestSignalsPageHasEveryMetricEventAndCondition(t *testing.T) {
 	Golden(t, "../..", "docs/reference/metrics.md", SignalsPage(signals))
 
 	// What tests of the agent expect must be found here, too.
-	for _, reason := range []string{"NoSSHAccess", "UnitNotWell", "FileMismatch", "SystemDUnitStart", "OSCInvalid", "OSCHeld", "AllUnitsHealthy"} {
+	for _, reason := range []string{
+		"NoSSHAccess", "UnitNotWell", "FileMismatch", "SystemDUnitStart", "OSCInvalid",
+		"OSCHeld", "AllUnitsHealthy",
+	} {
 		if !slices.ContainsFunc(signals, func(s Signal) bool { return s.Reason == reason }) {
 			t.Errorf("no Event or condition with reason %s", reason)
 		}

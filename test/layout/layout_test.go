@@ -16,7 +16,9 @@ import (
 const module = "github.com/loam-os/loam/"
 
 // bottom packages import nothing of ours but each other.
-var bottom = []string{"hint", "partitions", "firmware", "image/manifest", "image/bundle", "image/repository"}
+var bottom = []string{
+	"hint", "partitions", "firmware", "image/manifest", "image/bundle", "image/repository",
+}
 
 // walls are the only packages that may import a big dependency themselves.
 var walls = map[string][]string{
@@ -68,7 +70,10 @@ var notInPlan = []string{"os", "os/exec", "net", "time", "math/rand", "crypto/ra
 var leaves = []string{"agent/mount"}
 
 // notInBoot must not run as PID 1.
-var notInBoot = []string{"k8s.io/", "github.com/containerd/", "github.com/coreos/go-systemd/", "github.com/godbus/", "github.com/theupdateframework/", "go.uber.org/zap", "os/exec"}
+var notInBoot = []string{
+	"k8s.io/", "github.com/containerd/", "github.com/coreos/go-systemd/", "github.com/godbus/",
+	"github.com/theupdateframework/", "go.uber.org/zap", "os/exec",
+}
 
 // list returns the import paths that `go list` prints for the arguments.
 func list(t *testing.T, args ...string) []string {
@@ -119,7 +124,8 @@ func imports(t *testing.T) map[string][]string {
 }
 
 func under(name string, dirs ...string) bool {
-	return slices.ContainsFunc(dirs, func(d string) bool { return name == d || strings.HasPrefix(name, d+"/") })
+	return slices.ContainsFunc(dirs,
+		func(d string) bool { return name == d || strings.HasPrefix(name, d+"/") })
 }
 
 func TestBottomPackagesImportOnlyTheBottom(t *testing.T) {
@@ -140,7 +146,8 @@ func TestAgentAndImageDoNotKnowEachOther(t *testing.T) {
 			switch {
 			case under(own, "image/manifest") && under(name, "agent/registry", "agent/upgrade"):
 			case under(own, "image/bundle", "image/repository") && under(name, "agent/upgrade"):
-			case under(name, "agent") && under(own, "image"), under(name, "image") && under(own, "agent"):
+			case under(name,
+				"agent") && under(own, "image"), under(name, "image") && under(own, "agent"):
 				t.Errorf("%s imports %s", name, own)
 			}
 		}
@@ -163,7 +170,8 @@ func TestOnlyTheCompositionPutsFeaturesTogether(t *testing.T) {
 			feature, isOurs := strings.CutPrefix(imp, module)
 			importers, isFeature := features[feature]
 			if isOurs && isFeature && !slices.Contains(importers, name) {
-				t.Errorf("%s imports %s: only %s, commands and tests may", name, feature, strings.Join(importers, ", "))
+				t.Errorf("%s imports %s: only %s, commands and tests may", name, feature,
+					strings.Join(importers, ", "))
 			}
 		}
 	}
@@ -249,7 +257,8 @@ func TestInitOfADiskHasNoNetwork(t *testing.T) {
 
 func TestNodeBinaryHasNoBuilderCode(t *testing.T) {
 	for _, dep := range list(t, "-deps", "./cmd/loam") {
-		if own := strings.TrimPrefix(dep, module); strings.HasPrefix(dep, "github.com/diskfs/") || under(own, "image") && !under(own, bottom...) {
+		if own := strings.TrimPrefix(dep, module); strings.HasPrefix(dep, "github.com/diskfs/") ||
+			under(own, "image") && !under(own, bottom...) {
 			t.Errorf("cmd/loam depends on %s", dep)
 		}
 	}
@@ -282,7 +291,10 @@ func TestVersionIsWrittenInOneFile(t *testing.T) {
 		}
 	}
 
-	for _, pattern := range []string{"../../cmd/*/*.go", "../../agent/*/*.go", "../../image/*.go", "../../image/*/*.go", "../../Makefile", "../../mkosi/mkosi.conf"} {
+	for _, pattern := range []string{
+		"../../cmd/*/*.go", "../../agent/*/*.go", "../../image/*.go", "../../image/*/*.go",
+		"../../Makefile", "../../mkosi/mkosi.conf",
+	} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)

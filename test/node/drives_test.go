@@ -74,7 +74,8 @@ func TestTheFirstDriveStays(t *testing.T) {
 			n.shell()
 			n.says(func(s status.Status) bool {
 				return s.Machine == test.machine && s.Hostname == "hello" &&
-					len(s.Warnings) > 0 && strings.HasPrefix(s.Warnings[0], "ignored drive /dev/vdb (CIDATA): ")
+					len(s.Warnings) > 0 && strings.HasPrefix(s.Warnings[0],
+					"ignored drive /dev/vdb (CIDATA): ")
 			})
 			n.off()
 		})

@@ -76,7 +76,8 @@ func (w *clusterTest) allowPods() {
 		w.Fatal(err)
 	}
 
-	for object := range strings.SplitSeq(strings.ReplaceAll(string(text), "node-1", testcluster.Node),
+	for object := range strings.SplitSeq(strings.ReplaceAll(string(text), "node-1",
+		testcluster.Node),
 		"\n---\n") {
 		body, err := yaml.YAMLToJSON([]byte(object))
 		if err != nil {
@@ -203,7 +204,8 @@ func updatesInPlace(t *testing.T, n *node, w *clusterTest) {
 		"/loam:system:certificates.k8s.io:certificatesigningrequests:selfnodeclient")
 	w.drained()
 	w.ApproveNodeAgent(t, stepTimeout)
-	w.await("the kubelet asks for a certificate", requestsAPI, asksAs("system:node:"+testcluster.Node))
+	w.await("the kubelet asks for a certificate", requestsAPI,
+		asksAs("system:node:"+testcluster.Node))
 	w.await("the agent sees that the kubelet is not let in", leaseAPI,
 		renewed(time.Now().Add(20*time.Second)))
 
@@ -215,7 +217,8 @@ func updatesInPlace(t *testing.T, n *node, w *clusterTest) {
 	})
 
 	restore()
-	w.await("the update is done", testcluster.NodeAPI, carries("labels", updateResult, "successful"))
+	w.await("the update is done", testcluster.NodeAPI,
+		carries("labels", updateResult, "successful"))
 	t.Logf("updated after %s", time.Since(begin))
 	done := n.sh("date -u +%FT%TZ")
 	w.await("no reason of a failure", testcluster.NodeAPI, carries("annotations", updateReason, ""))

@@ -137,7 +137,8 @@ func TestANodeOfARealGardener(t *testing.T) {
 		w.tellsOf("OSCApplied", "Normal ", "")
 
 		w.await("the end of the token", func() error {
-			_, err := os.Stat(filepath.Join(dir, credentials.Directory, "credentials/bootstrap-token"))
+			_, err := os.Stat(filepath.Join(dir, credentials.Directory,
+				"credentials/bootstrap-token"))
 			if errors.Is(err, fs.ErrNotExist) {
 				return nil
 			}

@@ -21,7 +21,13 @@ func TestNameOfAMachine(t *testing.T) {
 		want               string
 	}{
 		{"by its serial number", "S3Z8NB0K", "", false, "loam-s3z8nb0k"},
-		{"by the serial number of its device tree", "", "10000000abcd\x00", false, "loam-10000000abcd"},
+		{
+			"by the serial number of its device tree",
+			"",
+			"10000000abcd\x00",
+			false,
+			"loam-10000000abcd",
+		},
 		{"of a board without one, before networkd knows the NICs", "Default string", "", false, ""},
 		{"of a board without one", "Default string", "", true, "loam-525400123456"},
 		{"without firmware that says", "", "", true, "loam-525400123456"},

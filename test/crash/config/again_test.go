@@ -84,7 +84,8 @@ func (r playback) tryFrom(o *oracle, first playback, p, second point) error {
 
 	allowed := first.allowed(p.k, !p.kill)
 	if !second.kill {
-		allowed = append(append([]config.Desired{}, first.allowed(p.k, true)...), first.hadBefore()...)
+		allowed = append(append([]config.Desired{}, first.allowed(p.k, true)...),
+			first.hadBefore()...)
 	}
 	if err == nil {
 		err = o.check(n, allowed, first.next)

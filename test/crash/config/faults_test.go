@@ -40,7 +40,10 @@ type failure struct {
 func failures() []failure {
 	var all []failure
 	for name, pair := range map[string][2]config.Desired{
-		"one file": {small("1"), small("2")}, "everything": {crashOld(), crashNew()}, "first apply": {nothing, crashOld()},
+		"one file": {
+			small("1"),
+			small("2"),
+		}, "everything": {crashOld(), crashNew()}, "first apply": {nothing, crashOld()},
 	} {
 		for _, errno := range []unix.Errno{unix.ENOSPC, unix.EROFS, unix.EMFILE} {
 			for _, forever := range []bool{false, true} {

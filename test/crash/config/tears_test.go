@@ -51,8 +51,20 @@ var (
 		missing,
 		{"dangling", leadsTo("../../generations/000009-0123456789ab")},
 		{"leading to a name of no generation", leadsTo("x")},
-		{"a file", instead(func(root *os.Root, name string) error { return root.WriteFile(name, []byte("x"), 0o644) })},
-		{"a directory", instead(func(root *os.Root, name string) error { return root.MkdirAll(name+"/x", 0o755) })},
+		{
+			"a file",
+			instead(func(root *os.Root, name string) error {
+				return root.WriteFile(name,
+					[]byte("x"), 0o644)
+			}),
+		},
+		{
+			"a directory",
+			instead(func(root *os.Root, name string) error {
+				return root.MkdirAll(name+"/x",
+					0o755)
+			}),
+		},
 	}
 	lost = []tear{{"missing", func(root *os.Root, name string) error {
 		dir, err := filepath.EvalSymlinks(path.Join(root.Name(), name))

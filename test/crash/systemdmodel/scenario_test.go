@@ -54,7 +54,11 @@ var scenarioUnits = map[string]func(w *scenario, name string) part{
 }
 
 func newScenario(seed uint64) *scenario {
-	w := &scenario{dice{rand.New(rand.NewPCG(seed, 0))}, map[string]config.File{}, map[string]part{}}
+	w := &scenario{
+		dice{rand.New(rand.NewPCG(seed, 0))},
+		map[string]config.File{},
+		map[string]part{},
+	}
 	for range 30 {
 		w.change()
 	}

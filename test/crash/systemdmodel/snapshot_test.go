@@ -132,7 +132,15 @@ func (m machine) snapshot(t *testing.T) snapshot {
 		if id == "" {
 			continue
 		}
-		u := seen{p["InvocationID"], p["ActiveState"], p["FragmentPath"], strings.Fields(p["DropInPaths"]), p["NeedDaemonReload"] == "yes", 0, 0}
+		u := seen{
+			p["InvocationID"],
+			p["ActiveState"],
+			p["FragmentPath"],
+			strings.Fields(p["DropInPaths"]),
+			p["NeedDaemonReload"] == "yes",
+			0,
+			0,
+		}
 		s.units[id] = u
 		for _, name := range strings.Fields(p["Names"]) {
 			s.ids[name] = id
