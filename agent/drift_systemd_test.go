@@ -102,9 +102,10 @@ func whatPathsLeadThrough(t *testing.T, c *container.Container) {
 		},
 		{"content, cut off in the store", "for f in /var/lib/loam/store/sha256/*; do : >$f; done"},
 		{
+			// One file, because the agent restores it at once.
 			"content, removed from the store",
 			"rm $(grep -lx one /var/lib/loam/store/sha256/*)",
-		}, // one file: the agent is at once at work on it
+		},
 		{"all of the store", "mv /var/lib/loam/store /var/lib/loam/gone"},
 		{"the managed link itself", "rm /etc/app/app.conf"},
 		{"a unit's link", "rm /etc/systemd/system/app.service"},

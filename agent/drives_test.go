@@ -77,10 +77,9 @@ func TestADriveThatDoesNotCountIsAWarning(t *testing.T) {
 		},
 		{"the node's own", Drives{found: both[:1], accepted: &source.Accepted{}}, own, ""},
 		{
-			"both, and none is the node's", Drives{
-				found:    both,
-				accepted: &source.Accepted{},
-			}, source.Document{},
+			"both, and none is the node's",
+			Drives{found: both, accepted: &source.Accepted{}},
+			source.Document{},
 			"ignored drive /dev/sda (CIDATA), drive /dev/sdb (CIDATA):",
 		},
 		{"no document yet", Drives{found: both}, source.Document{}, ""},

@@ -27,7 +27,7 @@ type Result struct {
 	// they have changed nothing.
 	Generation generation.Manifest
 	// Paths are the managed paths that Repair has repaired, Owed the units that
-	// still are to be started after Start.
+	// have not started after Start.
 	Paths, Owed []string
 	// Answers says that a probe answers now.
 	Answers bool
@@ -119,9 +119,9 @@ func (s State) afterConclude(step Step, r Result) State {
 	return s.changed(r.Err)
 }
 
-// afterRead takes over what the source says. Without a document the node stays
-// as it is, and so it does if the document is wrong. What a caller gave is not
-// the source's.
+// afterRead takes over what the source says. Without a document, or with a
+// wrong one, the node does not change. The document of a caller is not the
+// source's.
 func (s State) afterRead(step Step, r Result) State {
 	if step.Request != nil {
 		return s
@@ -274,10 +274,9 @@ func repairedBy(v apply.Verified) []string {
 	return paths
 }
 
-// applies returns whether what the source gave is to be applied, and the state
-// with the reason if it is not: the node is that already, the configuration is
-// held, or an operator tries another. held is nil if it is not held, err why
-// that is not known.
+// applies reports whether to apply what the source gave, and returns the state
+// with the reason if not: the node runs it already, it is held, or an operator
+// tries another. held is nil if it is not held; err says why that is unknown.
 func (s State) applies(held *apply.Held, err error) (State, bool) {
 	s.Facts.Held = nil
 
@@ -312,7 +311,8 @@ func (s State) applies(held *apply.Held, err error) (State, bool) {
 	return s, !s.Change.trying()
 }
 
-// has reports whether a generation has the file of that path as it is in files.
+// has reports whether a generation has the file at that path with the same
+// content as files.
 func has(m generation.Manifest, files []config.File, name string) bool {
 	return slices.ContainsFunc(m.Entries, func(e generation.Entry) bool {
 		return e.Path == name && slices.ContainsFunc(files, func(f config.File) bool {

@@ -137,9 +137,8 @@ func (c *changes) applied(ctx context.Context, step Step, r Result) {
 	c.changed(ctx, r.Err)
 }
 
-// refused takes in an apply that has changed nothing. What the kernel refused
-// may go another time. What is wrong with the configuration stays so until it
-// changes.
+// refused handles an apply that has changed nothing. What the kernel refused
+// may succeed later. A wrong configuration stays wrong until it changes.
 func (c *changes) refused(ctx context.Context, step Step, err error) {
 	step.Request.fail(err)
 	if c.cluster != nil {

@@ -2,11 +2,11 @@ package loop
 
 import "github.com/loam-os/loam/agent/status"
 
-// Faults are what is wrong with the node. Each stays until what it says is no
-// longer so; nil means that nothing is wrong.
+// Faults are the problems of the node. Each stays until it is solved; nil means
+// no problem.
 type Faults struct {
-	// Desired is what is wrong with what the node was asked to be, or why it is
-	// not applied. Refusal is its kind, empty if it is not about a document.
+	// Desired is the problem of the desired configuration, or why it is not
+	// applied. Refusal is its kind, empty if it is not about a document.
 	Desired *status.Error
 	Refusal status.Refusal
 	// RevertedFrom is the generation that was reverted, if that is why.
@@ -14,7 +14,7 @@ type Faults struct {
 	// Unfinished keeps the node between two generations, or from being its
 	// current one.
 	Unfinished *status.Error
-	// Volume is what is wrong with the data volume.
+	// Volume is the problem of the data volume.
 	Volume *status.Error
 	// Jobs is what systemd could not do for the current generation.
 	Jobs *status.Error
@@ -24,8 +24,8 @@ type Faults struct {
 	Drift *status.Error
 }
 
-// First returns the fault that an operator sees: the one to repair first. It is
-// nil if there is none.
+// First returns the fault that an operator sees, because it must be repaired
+// first; nil for none.
 func (f Faults) First() *status.Error {
 	inOrder := [...]*status.Error{
 		f.Desired,

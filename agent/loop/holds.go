@@ -27,10 +27,10 @@ func releaseHold(h Holder, digest string) error {
 	return h.Release(digest)
 }
 
-// holdSource keeps what the source said from replacing what an operator
-// applies: it counts again when it changes. digest is of what is applied.
-// holdSource returns the digest that it has held, empty if there was nothing to
-// hold.
+// holdSource keeps the configuration of the source from replacing what an
+// operator applies, until the source changes. digest is the digest of what is
+// applied. holdSource returns the digest that it has held, empty if there was
+// nothing to hold.
 func holdSource(h Holder, desired Desired, digest, why string) (string, error) {
 	if desired.AppliedDigest == "" || desired.AppliedDigest == digest {
 		return "", nil

@@ -31,8 +31,7 @@ type Loop struct {
 	Contents <-chan []string
 	// Cluster is nil on a node that is part of none.
 	Cluster Cluster
-	// Volumes receives the state of the data volume; nil if there is none to
-	// watch.
+	// Volumes receives the state of the data volume; nil if the node has none.
 	Volumes <-chan *status.Volume
 	// Network is how the node is reached; nil if unknown.
 	Network Watched[status.Network]
@@ -46,11 +45,11 @@ type Loop struct {
 	Queries Queries
 	// DebugShells are terminals to open a root shell on.
 	DebugShells []string
-	// Status is what is known from the start: image, machine, and what is wrong
-	// with machine.yaml.
+	// Status is what is known from the start: image, machine, and the problems
+	// of machine.yaml.
 	Status status.Status
-	// Steady is how long a unit has to be well to count as well again. Limit is
-	// how long a boot without a change waits for units that are on their way.
+	// Steady is how long a unit must be well to count as well again. Limit is
+	// how long a boot without a change waits for units that are starting.
 	Steady, Limit time.Duration
 	Log           *zap.Logger
 }

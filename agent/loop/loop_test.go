@@ -24,7 +24,7 @@ import (
 	"github.com/loam-os/loam/agent/unit"
 )
 
-// recorder is a cluster that keeps what it is told.
+// recorder is a cluster that records what is reported to it.
 type recorder struct {
 	events []string
 	last   status.Status
@@ -109,8 +109,7 @@ type fakeNode struct {
 	// hold and holdRepair, if set, keep Apply and Repair waiting until closed.
 	hold, holdRepair chan struct{}
 	tidied           int
-	// did is what the loop had done, in order: "read", "apply", "repair
-	// /etc/a".
+	// did lists what the loop did, in order: "read", "apply", "repair /etc/a".
 	did []string
 	// restless has the source change whenever it is read.
 	restless bool
@@ -175,7 +174,7 @@ func (w *fakeNode) Apply(_ context.Context, r apply.Request) (generation.Manifes
 	return w.current, w.fail
 }
 
-// note records what the loop had done. It returns what keeps Apply waiting.
+// note records what the loop did. It returns what keeps Apply waiting.
 func (w *fakeNode) note(did string) (hold chan struct{}, restless bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -550,8 +549,8 @@ func TestFirstBootApplies(t *testing.T) {
 	}
 }
 
-// TestTheWatchdogHearsOfALoopThatTakesEvents, and of no other: systemd ends an
-// agent that is silent for three minutes.
+// TestTheWatchdogHearsOfALoopThatTakesEvents and of no other loop: systemd ends
+// an agent that is silent for three minutes.
 func TestTheWatchdogHearsOfALoopThatTakesEvents(t *testing.T) {
 	w := newFakeNode()
 	w.text = "one"

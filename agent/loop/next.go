@@ -51,7 +51,7 @@ const (
 	Verify Kind = "verify"
 	// Restart units.
 	Restart Kind = "restart units"
-	// BeginReset records that the node is to be reset, and ends the agent.
+	// BeginReset records the request to reset the node, and ends the agent.
 	BeginReset Kind = "begin a reset"
 	// RunReset carries out the reset that has begun.
 	RunReset Kind = "reset"
@@ -71,16 +71,16 @@ type Step struct {
 	Have generation.Manifest
 	// Paths are the managed paths to repair.
 	Paths []string
-	// Content has the files that can be restored, by digest.
+	// Content has the files for a repair, by digest.
 	Content map[string]config.Content
 	// Verdict is carried out by Conclude.
 	Verdict health.Verdict
-	// Probes are to be tried by Probe.
+	// Probes are what Probe tries.
 	Probes []config.Probe
-	// Document is to be read; nil for the source's.
+	// Document is what Read reads; nil for the document of the source.
 	Document *source.Document
-	// Apply is to be applied. Hold is the digest of the source's configuration
-	// that is held for it, empty if none is.
+	// Apply is what Apply applies. Hold is the digest of the source's
+	// configuration that is held meanwhile, empty for none.
 	Apply apply.Request
 	Hold  string
 }

@@ -121,9 +121,11 @@ func TestEveryStepIsDoneOnce(t *testing.T) {
 	var order []Kind
 	s := all()
 	for step := Next(s); step.Kind != Wait; step = Next(s) {
-		if order = append(order, step.Kind); len(order) > 10 {
+		order = append(order, step.Kind)
+		if len(order) > 10 {
 			break
 		}
+
 		s = s.Begin(step, 0)
 		s.Busy = false
 	}

@@ -33,7 +33,7 @@ type node struct {
 	log           *zap.Logger
 }
 
-// newNode returns a node of which nothing is known but what is from the start.
+// newNode returns a node before anything was observed.
 func newNode(l *Loop) *node {
 	return &node{
 		state: State{
@@ -232,8 +232,8 @@ func untilVerdict(v health.Verdict, now time.Duration) time.Duration {
 	return max(quietPeriod, min(v.Next-now, time.Minute))
 }
 
-// show publishes how the node stands as far as is known. It observes the units
-// only if they were not observed since the generation became current.
+// show publishes the state of the node. It observes the units only if they were
+// not observed since the generation became current.
 func (n *node) show(ctx context.Context) {
 	if !n.state.Current.Observed {
 		n.observeUnits(ctx)
@@ -257,8 +257,8 @@ func (n *node) warn(what string, err error) {
 	n.state = n.state.warn(what + ": " + hint.Line(err))
 }
 
-// repairLater has all managed paths looked at again if one cannot be repaired.
-// A change is judged all the same.
+// repairLater schedules a check of all managed paths if one cannot be repaired.
+// A change is judged nevertheless.
 func (n *node) repairLater(err error) {
 	if err != nil {
 		n.log.Error("repair", zap.Error(err))

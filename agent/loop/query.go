@@ -11,7 +11,7 @@ import (
 // too.
 type Queries chan chan<- metrics.Sample
 
-// Take returns the node as it is now, for [metrics.Handler].
+// Take returns a sample of the node, for [metrics.Handler].
 func (q Queries) Take(ctx context.Context) (metrics.Sample, error) {
 	answer := make(chan metrics.Sample, 1)
 	select {

@@ -62,8 +62,8 @@ func (c reconciler) reconcile(ctx context.Context, before State, r Result) Step 
 	return Step{}
 }
 
-// reportUnreadable logs, once, why a configuration cannot be had. What it
-// refers to may come.
+// reportUnreadable logs once why a configuration cannot be read. What it refers
+// to may appear later.
 func (c reconciler) reportUnreadable(err error) {
 	fault, last := c.node.state.Faults.Desired, c.node.published.last.Error
 	if last == nil || last.Problem != fault.Problem {

@@ -35,7 +35,7 @@ func (r reporter) event(reason, message string) {
 	}
 }
 
-// repaired reports paths that something else had changed.
+// repaired reports paths that something else changed.
 func (r reporter) repaired(paths []string) {
 	if len(paths) == 0 {
 		return

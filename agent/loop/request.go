@@ -153,7 +153,7 @@ func (r *Request) document() *source.Document {
 }
 
 // caller waits for the verdict on the change that it asked for. The zero caller
-// is none.
+// stands for no caller.
 type caller struct{ request *Request }
 
 // await registers the caller that gets the verdict on a change; nil if there is

@@ -36,7 +36,7 @@ type resets struct {
 	reset Resetter
 }
 
-// begin records that the node is to be reset, and ends the agent.
+// begin records the request to reset the node, and ends the agent.
 func (c resets) begin(r *Request) {
 	if err := c.reset.Begin(); err != nil {
 		r.fail(err)

@@ -18,8 +18,8 @@ import (
 	"github.com/loam-os/loam/agent/status"
 )
 
-// full is a node whose disk is full: no way back ends. stuck is a path that
-// cannot be had.
+// full is a node whose disk is full, so that no revert ends. stuck is a path
+// that cannot be placed.
 type full struct {
 	*fakeNode
 	no    error
@@ -49,7 +49,7 @@ func (f *full) Rollback(context.Context, string) (generation.Manifest, error) {
 	return f.rollback()
 }
 
-// Resume completes a rollback, and no other way back.
+// Resume completes a rollback, but no revert.
 func (f *full) Resume(context.Context) (apply.Resumed, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

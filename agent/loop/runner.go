@@ -111,7 +111,8 @@ func (r *runner) do(ctx context.Context, step Step) {
 	}
 }
 
-// announce logs and publishes that a step begins, where that is of interest.
+// announce logs and publishes the begin of the steps that an operator cares
+// about.
 func (r *runner) announce(before State, step Step) {
 	log := r.node.log
 
@@ -224,7 +225,7 @@ func freeMemory() {
 	debug.FreeOSMemory()
 }
 
-// sample is the node as it is now.
+// sample returns the state of the node for the metrics.
 func (r *runner) sample() metrics.Sample {
 	s := metrics.Sample{
 		Status:     r.node.published.last,

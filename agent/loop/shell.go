@@ -14,8 +14,8 @@ type shell struct {
 	err error
 }
 
-// openShells has systemd start a shell on each terminal. The jobs may wait for
-// other units, so they run beside the loop.
+// openShells makes systemd start a shell on each terminal. The jobs may wait
+// for other units, so they run beside the loop.
 func openShells(
 	ctx context.Context,
 	units Units,
@@ -32,8 +32,8 @@ func openShells(
 	return opened
 }
 
-// shellOpened makes it visible that there is a way in. It publishes nothing
-// else, as the rest may be about to be observed.
+// shellOpened publishes that a shell is open. It publishes nothing else,
+// because the rest may not be observed yet.
 func (n *node) shellOpened(s shell) {
 	if s.err != nil {
 		n.warn("open a debug shell on "+s.tty, s.err)

@@ -14,7 +14,7 @@ import (
 // Starts are the units that a change could not start, or that did not stay
 // well, although they revert nothing.
 type Starts struct {
-	// Owed are to be started again after Wait: see [apply.Executor.Retry].
+	// Owed are the units to start again after Wait: see [apply.Executor.Retry].
 	Owed []string
 	Wait time.Duration
 	// Well are the units that were well before the change that led here. Unwell
@@ -88,7 +88,7 @@ func (s State) withUnits(
 }
 
 // recovered reports whether a unit has been well for steady. left is how long
-// it still has to be well, 0 if it is not. A unit that is not observed any more
+// it must still be well, 0 if it is not well. A unit that is no longer observed
 // counts as recovered.
 func (c Current) recovered(
 	name string,

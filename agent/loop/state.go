@@ -45,7 +45,7 @@ type Desired struct {
 
 // Current is what the node is.
 type Current struct {
-	// Generation is zero if there is none.
+	// Generation is zero if the node has none.
 	Generation generation.Manifest
 	// Units are the states of its units as observed last, in the same order and
 	// without templates. Observed says that they are of this generation.
@@ -57,14 +57,14 @@ type Current struct {
 
 // Change is the change on trial, or the one being made.
 type Change struct {
-	// Pending is the change that has not proven itself; nil if there is none.
+	// Pending is the change that has not proven itself; nil for none.
 	Pending *apply.Pending
 	// Applying says that a step makes the node something else: until it is
 	// done, nothing counts as applied, however well the units are.
 	Applying bool
 	// Began is when the last change began, 0 if there was none in this run.
 	Began time.Duration
-	// Verdict is to be carried out; it is zero if there is none.
+	// Verdict is the verdict to carry out; zero for none.
 	Verdict health.Verdict
 	// Shown is the change in the status. Job is the unit for which the step
 	// that runs waits, Unit the one for which the verdict waits.
@@ -76,7 +76,7 @@ type Change struct {
 // it.
 func (c Change) trying() bool { return c.Pending != nil && c.Pending.Try != nil }
 
-// Drift is what is to be looked at of the managed paths.
+// Drift lists the managed paths to check.
 type Drift struct {
 	// Touched are the paths that something may have changed, sorted.
 	Touched []string
@@ -105,8 +105,8 @@ type Due struct {
 	Prune  bool
 }
 
-// reread returns the state with a read of the source due, after what is
-// unfinished.
+// reread returns the state with a read of the source due, after the unfinished
+// change.
 func (s State) reread() State {
 	s.Due.Read = true
 	if s.Faults.Unfinished != nil {

@@ -152,16 +152,16 @@ func (c Current) isSettled() bool {
 	return !slices.ContainsFunc(c.shown(), func(u status.Unit) bool { return !u.Settled })
 }
 
-// evaluate returns the state with the time at which the generation counted as
-// applied first, and without what is over. again is when to evaluate once more,
-// even if nothing happens; 0 for never. limit is how long a boot without a
-// change waits for units that are on their way.
+// evaluate returns the state with the time at which the generation first
+// counted as applied, and without faults that are over. again is when to
+// evaluate once more, even if nothing happens; 0 for never. limit is how long a
+// boot without a change waits for units that are starting.
 func (s State) evaluate(now, limit time.Duration) (evaluated State, again time.Duration) {
 	if s.Change.Pending == nil {
 		s.Change.Shown, s.Change.Unit = nil, nil
 	}
 
-	// What is wrong with units now, their states say.
+	// From here on, the states of the units show what is wrong.
 	if len(s.Starts.Owed) == 0 && (s.Change.Pending == nil || s.Current.isSettled()) {
 		s.Faults.Jobs = nil
 	}
@@ -176,11 +176,11 @@ func (s State) evaluate(now, limit time.Duration) (evaluated State, again time.D
 	return s, again
 }
 
-// isApplied reports whether the current generation counts as applied. As
-// Gardener's node agent has it, every job of the change has succeeded. A unit
-// that is not needed for pods and was never well here need not be well. A unit
-// on its way has until the verdict, or in a boot without a change as long as a
-// change would have: again is what is left of that.
+// isApplied reports whether the current generation counts as applied. As for
+// Gardener's node agent, every job of the change must have succeeded. A unit
+// that pods do not need and that was never well here need not be well. A unit
+// that is starting has time until the verdict, or in a boot without a change as
+// long as a change would have; again is the rest of that time.
 func (s State) isApplied(now, limit time.Duration) (applied bool, again time.Duration) {
 	switch {
 	case s.Change.Applying,
@@ -270,7 +270,7 @@ func changeOf(p apply.Pending, v health.Verdict) *status.Change {
 	return c
 }
 
-// awaitedBy returns the unit that a verdict waits for; nil if there is none.
+// awaitedBy returns the unit that a verdict waits for; nil for none.
 func (s State) awaitedBy(v health.Verdict) *status.Awaited {
 	if v.Word != health.Wait || v.Unit == "" {
 		return nil
