@@ -160,8 +160,8 @@ func TestNextApplyCompletesTheOneBefore(t *testing.T) {
 	}
 }
 
-// TestNextApplyRepairsWhatCannotBePlaced: the unfinished generation's file
-// cannot be placed any more; a configuration without it can be had.
+// TestNextApplyRepairsWhatCannotBePlaced: the file of the unfinished generation
+// can no longer be placed; a configuration without it can be applied.
 func TestNextApplyRepairsWhatCannotBePlaced(t *testing.T) {
 	n, fake := fakeNode(t)
 	systemd := &failingReload{fakeSystemd: fake, fails: true}

@@ -11,7 +11,7 @@ import (
 	"github.com/loam-os/loam/agent/durable"
 )
 
-// Held is a configuration that is not applied by itself any more.
+// Held is a configuration that the agent no longer applies by itself.
 type Held struct {
 	// Digest is the first 12 digits of config.Desired.Digest, as in the names
 	// of generations.

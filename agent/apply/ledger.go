@@ -41,7 +41,8 @@ type Outcome string
 const (
 	// Applied means that the generation has proven itself.
 	Applied Outcome = "applied"
-	// Failed means that it has not, and stays, as there is no earlier one.
+	// Failed means that the generation has not proven itself, and stays because
+	// there is no earlier one.
 	Failed Outcome = "failed"
 	// Replaced means that the next change came before the verdict.
 	Replaced Outcome = "replaced"

@@ -79,7 +79,7 @@ func (o owedUnits) add(name string, failed map[string]error) error {
 }
 
 // addDuring is add in the middle of the change to the generation called name.
-// If that generation is not current any more, nothing is owed.
+// If that generation is no longer current, nothing is owed.
 func (o owedUnits) addDuring(name string, failed map[string]error) error {
 	if len(owing(failed)) == 0 {
 		return nil

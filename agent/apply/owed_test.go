@@ -174,7 +174,7 @@ func TestNextConfigurationOwesNothingOfTheLast(t *testing.T) {
 	}
 }
 
-// TestEssentialUnitThatFailsIsTakenBack, new as it is.
+// TestEssentialUnitThatFailsIsTakenBack, although the unit is new.
 func TestEssentialUnitThatFailsIsTakenBack(t *testing.T) {
 	for _, tt := range []struct {
 		name, kubelet, needed string

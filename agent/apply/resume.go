@@ -12,9 +12,9 @@ import (
 type Resumed struct {
 	// Finished names the generation whose apply was cut off and is now done.
 	Finished string
-	// Repaired are the paths that were not what the generation says.
+	// Repaired are the paths that differed from the generation.
 	Repaired []string
-	// Drift says which paths are not, and cannot be had.
+	// Drift says which paths could not be repaired.
 	Drift error
 	// Replacement names the generation that replaced a corrupt or lost one.
 	Replacement string

@@ -14,7 +14,7 @@ import (
 	"github.com/loam-os/loam/agent/health"
 )
 
-// disk has no room for what refuses says; nil is for all that there is.
+// disk is full for the steps that refuses reports; with nil it has room.
 type disk struct{ refuses func(durable.Step) bool }
 
 func (d *disk) hook(s durable.Step) error {

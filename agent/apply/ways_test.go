@@ -91,8 +91,8 @@ func pathThatCannotBeRepaired(
 		t.Errorf("at the next start: %+v %v", r, err)
 	}
 
-	// One of the path itself cannot be had: that is refused, and leaves the
-	// node at what it was.
+	// A change of the path itself is impossible: it is refused, and the node
+	// does not change.
 	before := generations(t, e)
 	_, refused = e.Apply(t.Context(), request(filesOf(with("3", "y")...)))
 	if refused == nil || errors.Is(refused, apply.ErrUnfinished) || apply.Transient(refused) {
@@ -114,7 +114,7 @@ func pathThatCannotBeRepaired(
 	return refused
 }
 
-// TestWayBackGoesRoundAPathThatCannotBePlaced: there is no other way to go.
+// TestWayBackGoesRoundAPathThatCannotBePlaced, because a revert must end.
 func TestWayBackGoesRoundAPathThatCannotBePlaced(t *testing.T) {
 	n, _ := fakeNode(t)
 	e := n.executor(t, nil)

@@ -17,8 +17,8 @@ import (
 	"github.com/loam-os/loam/agent/unit"
 )
 
-// What is weak in the agent that applies these documents elsewhere, by the
-// number of its weakness, and what holds here. 06, 10b and 19 are in agent/osc.
+// The weak points of Gardener's reference node agent, by number, and what Loam
+// does instead. 06, 10b and 19 are in agent/osc.
 
 const crasher = "[Service]\nType=oneshot\nExecStart=sh -c 'exit 3'\n"
 
