@@ -238,7 +238,7 @@ func CarriedTokens(root fs.FS) ([]Token, error) {
 }
 
 // readCarried decodes the newest node agent configuration on the node. It
-// returns the zero value if there is none.
+// returns the zero value if the node has none.
 func readCarried(root fs.FS) (nodeagent.Configuration, error) {
 	name, err := newest(root, credentials.Directory[1:])
 	if errors.Is(err, fs.ErrNotExist) {

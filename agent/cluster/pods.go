@@ -58,8 +58,8 @@ func (s staticPod) isMirror(p *core.Pod, node string) bool {
 }
 
 // notReady says which static pod does not run on the Node as its manifest says,
-// or still runs although Gardener removed its manifest. It returns "" if there
-// is none.
+// or still runs although Gardener removed its manifest. It returns "" if all
+// run as they should.
 func notReady(want []staticPod, node string, have []*core.Pod) string {
 	for _, w := range want {
 		name := w.Metadata.Namespace + "/" + w.Metadata.Name

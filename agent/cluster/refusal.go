@@ -29,7 +29,7 @@ var refusalReasons = map[status.Refusal]string{
 	status.Reverted:    "OSCReverted",
 }
 
-// isRefusalReason reports whether reason is one of a refusal.
+// isRefusalReason reports whether reason stands for a refusal.
 func isRefusalReason(reason string) bool {
 	return reason == heldReason ||
 		slices.Contains(slices.Collect(maps.Values(refusalReasons)), reason)

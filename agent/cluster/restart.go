@@ -30,9 +30,9 @@ var restartable = []string{
 }
 
 // restarts returns the services that an annotation of the Node asks to restart,
-// and the names that it refuses. Whoever may patch a Node is not root on it, so
-// only services of the configuration and a few of the system are restarted. A
-// name without a suffix is a service. The unit of the reference node agent is
+// and the names that it refuses. A user who may patch a Node is not root on it,
+// so only services of the configuration and a few of the system are restarted.
+// A name without a suffix is a service. The unit of the reference node agent is
 // skipped.
 func restarts(annotation string, configured []status.Unit) (units, refused []string) {
 	isConfigured := func(name string) bool {

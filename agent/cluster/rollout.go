@@ -170,7 +170,7 @@ func (c *rolloutController) turn(w world) turn {
 	return turnOf(c.lease, w.config.hostname(), w.uptime-c.observed.at)
 }
 
-// see records the Lease as it is now, nil if absent.
+// see records the present Lease, nil if absent.
 func (c *rolloutController) see(l *coordination.Lease) {
 	c.lease = l
 	c.seen = true

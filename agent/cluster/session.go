@@ -32,9 +32,9 @@ type outcome struct {
 	blocked string
 }
 
-// memory is what outlives a session, so a new certificate loses no state. It is
-// a variable of Run, and no other goroutine has it: what the others see is
-// posted to Run's. Each controller gets its own part and the world.
+// memory outlives a session, so a new certificate loses no state. It is a
+// variable of Run, and no other goroutine touches it: the others post to Run's
+// goroutine. Each controller gets its own part and the world.
 type memory struct {
 	world     world
 	flaps     flaps

@@ -13,7 +13,7 @@ import (
 )
 
 // newTestSession returns a session without controllers, in newWorld. Its wall
-// clock is at noon at uptime 0, and its jitter is none.
+// clock is at noon at uptime 0, and it has no jitter.
 func newTestSession(t *testing.T, uptime *time.Duration) *session {
 	return &session{
 		env: Env{
@@ -87,7 +87,7 @@ func TestForbiddenRequestsAreRetriedWithBackoff(t *testing.T) {
 	s := newTestSession(t, &uptime)
 	s.parts = []part{{controller: &leaseController{api: newTestAPI(t, server), held: &nodeLease{}}}}
 
-	// asked runs one step a second and returns the seconds that had a request.
+	// asked runs one step a second and returns the seconds with a request.
 	asked := func(seconds int) (at []int) {
 		for i := range seconds {
 			before := server.requests

@@ -43,7 +43,7 @@ func newTokenProgress() *tokenProgress {
 	return &tokenProgress{changed: make(chan struct{}, 1), written: map[Token]bool{}}
 }
 
-// prepare says which tokens the configuration has that is about to be applied.
+// prepare sets the tokens of the configuration that is about to be applied.
 func (p *tokenProgress) prepare(coming []Token) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

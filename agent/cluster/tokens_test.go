@@ -36,7 +36,7 @@ func TestOneTokenForEachPath(t *testing.T) {
 }
 
 // The file of an earlier configuration may be old, and the node does not
-// remember every token that it ever had.
+// remember all earlier tokens.
 func TestReaddedTokenIsWaitedFor(t *testing.T) {
 	stays := Token{"stays", "/var/a"}
 	goes := Token{"goes", "/var/b"}
