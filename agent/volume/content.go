@@ -112,8 +112,8 @@ func (r *reader) unnamed(named []Evidence) []Evidence {
 }
 
 // firstByte returns the offset of the first byte between start and end that is
-// not zero, -1 if there is none. It reads to the end all the same, because
-// parts that cannot be read count as well.
+// not zero, -1 if all are. It reads to the end nevertheless, because parts that
+// cannot be read count as well.
 func (r *reader) firstByte(start, end int64) int64 {
 	first := int64(-1)
 	for at := start; at < end; at += chunk - at%chunk {

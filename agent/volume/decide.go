@@ -47,8 +47,8 @@ type Choice struct {
 	Size int64
 }
 
-// Decide returns the disk that is the data volume, or is to become it. The
-// error wraps a *Refusal.
+// Decide returns the disk that is the data volume or becomes it. The error
+// wraps a *Refusal.
 //
 //   - A volume that was made before is used, even if another disk is empty,
 //     and whatever its size is now. A claim by serial, path or model that means
@@ -115,7 +115,7 @@ type volume struct {
 }
 
 // volumes returns the data volumes on all disks, on removable ones only if
-// asked for. It returns unfinished ones only if there is no other.
+// asked for. It returns unfinished volumes only if there are no complete ones.
 func volumes(disks []Disk, removable bool) []volume {
 	var complete, unfinished []volume
 	for _, d := range disks {

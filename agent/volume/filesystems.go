@@ -1,7 +1,7 @@
 package volume
 
 // fileSystems are the signatures in libblkid 2.43 (libblkid/src/superblocks),
-// with those of backup copies.
+// and the signatures of backup copies.
 func fileSystems() []signature {
 	out := []signature{
 		{name: "vfat", at: from(0, 6*512, 6*4*kib), check: isFAT},

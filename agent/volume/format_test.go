@@ -51,7 +51,7 @@ func (r *recorder) Sync() error {
 	return nil
 }
 
-// image has mkfs make a file system for a disk.
+// image makes a file system for a disk by mkfs.
 func image(t *testing.T, fileSystem string, size int64, sector int) (*os.File, []sparse.Extent) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "image")

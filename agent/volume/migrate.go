@@ -22,7 +22,7 @@ const (
 // migrate copies the content of the directory from to the volume that is
 // mounted at to, if the volume is new. After an interruption it continues or
 // starts over. A volume with other content comes from an earlier installation
-// of this node, or from another node, and stays as it is. all reports whether
+// of this node, or from another node, and does not change. all reports whether
 // the volume has all content of from.
 func migrate(
 	ctx context.Context,
@@ -57,7 +57,7 @@ func migrate(
 	}
 
 	if err != nil {
-		// A partial copy is of no use, and takes up room on the volume.
+		// A partial copy is useless, and takes up room on the volume.
 		return false, errors.Join(fmt.Errorf("migrate %s: %w", from, err),
 			volume.RemoveAll(carrying))
 	}

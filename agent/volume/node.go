@@ -47,7 +47,8 @@ type Node struct {
 	InUse func(ctx context.Context) bool
 }
 
-// State describes a mounted data volume; the zero State is none.
+// State describes a mounted data volume; the zero State means that no volume is
+// mounted.
 type State struct {
 	Device, FileSystem string
 	// Size is the size of the disk in bytes; 0 if it is gone.

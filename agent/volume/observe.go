@@ -268,7 +268,7 @@ func printable(text string) string {
 	return strings.TrimSpace(text)
 }
 
-// number returns the number in a file of sysfs, 0 if there is none.
+// number returns the number in a file of sysfs, 0 if it is absent.
 func (m Machine) number(name string) int64 {
 	n, _ := strconv.ParseInt(m.text(name), 10, 64)
 	return n

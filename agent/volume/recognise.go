@@ -9,7 +9,7 @@ import (
 // files.
 const metadata = 8 * kib
 
-// recognise tells a data volume, complete or unfinished. A complete volume is a
+// recognise finds a data volume, complete or unfinished. A complete volume is a
 // file system of a type that Loam makes, with the Label, and no other signature
 // may claim the device. Between its metadata and the last MiB is content,
 // whatever it looks like (disk images are files, too). An unfinished volume has

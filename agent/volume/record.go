@@ -25,8 +25,8 @@ type Record struct {
 	Made       bool   `json:"made,omitempty"`
 }
 
-// ReadRecord reads the record; false if there is none. A corrupt record means
-// that the node has had a volume: so no other disk is formatted unless it is
+// ReadRecord reads the record; false if it is absent. A corrupt record counts
+// as a record of a volume, so that no other disk is formatted unless it is
 // claimed by name.
 func ReadRecord(root fs.FS) (Record, bool, error) {
 	var r Record

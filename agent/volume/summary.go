@@ -9,7 +9,7 @@ import (
 
 // Summary says in plain words what the device holds, for an operator. The two
 // copies of a partition table are one finding, and so are all signatures of one
-// file system. What is inside partitions is left to them.
+// file system. The content of partitions is in their own summaries.
 func (d Disk) Summary() string { return d.Content.summary(d.Parts) }
 
 // Summary says in plain words what the partition holds.

@@ -56,17 +56,17 @@ type Part struct {
 
 // Content is what a device holds.
 type Content struct {
-	// Evidence is all that was found on the device, ordered by offset; the
-	// device is empty if there is none.
+	// Evidence is all that was found on the device, ordered by offset. A device
+	// without evidence is empty.
 	Evidence []Evidence
 
-	// FileSystem is the type of the data volume on it, ext4 or xfs; "" if there
-	// is none. Used is the size of that file system in bytes.
+	// FileSystem is the type of the data volume on it, ext4 or xfs; "" without
+	// one. Used is the size of that file system in bytes.
 	FileSystem string
 	Used       int64
 
 	// Unformatted means that it begins with the mark of a state partition that
-	// its node will format. What is decided does not depend on it.
+	// its node will format. Decide ignores it.
 	Unformatted bool
 
 	// Unfinished means that it has the FormatMark, and otherwise only what Loam

@@ -1,6 +1,6 @@
 // Package manager looks after the data volume of a node: [Manager.Start] before
 // the agent's loop, [Manager.Request] when a configuration asks for a volume,
-// and [Manager.Watch] while the node runs. What is done to disks is in
+// and [Manager.Watch] while the node runs. The work on disks is in
 // agent/volume.
 //
 // It is a package of its own because agent/volume is part of the init of a live

@@ -73,8 +73,8 @@ func TestWhatANodeRemembersOfClaims(t *testing.T) {
 	}
 }
 
-// TestAKubeletThatRunsWaitsForNoVolume, whoever restarts it, until the machine
-// does.
+// TestAKubeletThatRunsWaitsForNoVolume: the volume waits for a restart of the
+// machine, even if the kubelet restarts before.
 func TestAKubeletThatRunsWaitsForNoVolume(t *testing.T) {
 	d := New(diskless.Node(t), zap.NewNop())
 	later := filepath.Join(d.Path, volume.DeferFile)
