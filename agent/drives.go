@@ -17,8 +17,8 @@ import (
 	"github.com/loam-os/loam/hint"
 )
 
-// ErrDrives means that the drives which machine.yaml may be on are others: the
-// agent ends, to be started again by what is on them.
+// ErrDrives means that other drives with a machine.yaml have appeared: the
+// agent ends, and starts again with what is on them.
 var ErrDrives = errors.New("another drive that machine.yaml may be on")
 
 // Drives are the drives that machine.yaml may be on.
@@ -29,8 +29,7 @@ type Drives struct {
 	known int
 	// found are the drives that were there.
 	found []source.Drive
-	// accepted is the document that made the node what it is, nil before the
-	// first.
+	// accepted is the document that configured the node, nil before the first.
 	accepted *source.Accepted
 }
 
@@ -54,9 +53,9 @@ func (d *Drives) list() ([]source.Drive, error) {
 	return slices.Clone(list), err
 }
 
-// ignored returns a warning about the drives that do not count beside the
-// accepted document, nil if there are none. read is what the node was
-// configured by now.
+// ignored returns a warning about the drives that do not count besides the
+// accepted document, nil for none. read is the document that configures the
+// node now.
 func (d *Drives) ignored(read source.Document) error {
 	if d.accepted == nil {
 		return nil
@@ -82,8 +81,9 @@ func (d *Drives) ignored(read source.Document) error {
 	)
 }
 
-// others reports whether it matters that there are now that many. A drive that
-// was read and is taken away does not: the node goes on as it is.
+// others reports whether the agent must start again because now drives were
+// found. A drive that was read and then removed does not matter: the node goes
+// on.
 func (d *Drives) others(now int) bool { return now > d.known || d.known > 1 && now < d.known }
 
 // watched reports whether a drive that appears can still give the node its

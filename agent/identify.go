@@ -20,8 +20,8 @@ import (
 	"github.com/loam-os/loam/agent/source"
 )
 
-// identify finds machine.yaml and makes the node what it says. A wrong one
-// leaves the node as it is; the status shows the error.
+// identify finds machine.yaml and configures the node accordingly. A wrong
+// machine.yaml changes nothing; the status shows the error.
 func (n *node) identify(ctx context.Context) {
 	places := n.places()
 	m, doc, err := n.findMachine(ctx, places)
@@ -142,8 +142,8 @@ func (n *node) places() source.Env {
 	return places
 }
 
-// accepted reads the record of the document that made the node what it is, nil
-// if there is none. A damaged record counts as one whose drive is not known.
+// accepted reads the record of the document that configured the node, nil for
+// none. A damaged record counts as a record of an unknown drive.
 func (n *node) accepted() *source.Accepted {
 	var a source.Accepted
 	found, err := durable.ReadJSON(n.root.FS(), reset.AcceptedName, &a)
@@ -157,7 +157,8 @@ func (n *node) accepted() *source.Accepted {
 	return &a
 }
 
-// findMachine reads machine.yaml; source.ErrNone if there is none.
+// findMachine reads machine.yaml. It returns source.ErrNone if the node has
+// none.
 func (n *node) findMachine(
 	ctx context.Context,
 	places source.Env,

@@ -23,8 +23,8 @@ import (
 	"github.com/loam-os/loam/hint"
 )
 
-// node is the node in one life of the agent: what is open of it, who it is, and
-// what goes on there beside the loop.
+// node is the node during one run of the agent: its open files, its identity,
+// and what runs there beside the loop.
 type node struct {
 	Env
 	// root is the root directory of the node. image is the root directory of
@@ -43,7 +43,7 @@ type node struct {
 	reset             *reset.Reset
 	data              *manager.Manager
 
-	// status is what is known of the node before its loop begins.
+	// status is the state of the node before its loop begins.
 	status status.Status
 	// machine is machine.yaml, zero if it is absent or wrong.
 	machine machine.Machine
@@ -56,7 +56,7 @@ type node struct {
 	cluster *cluster.Cluster
 	// tokens are the tokens that machine.yaml has synced.
 	tokens []cluster.Token
-	// upgrades is nil where no other system can be brought.
+	// upgrades is nil where the node cannot be upgraded.
 	upgrades *upgrade.Service
 
 	others sync.WaitGroup

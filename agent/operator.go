@@ -63,7 +63,7 @@ func (o operator) Reset(ctx context.Context) (control.Outcome, error) {
 // Apply implements [control.Node]. On a node in a reset it ends the reset, and
 // the next agent carries out the request.
 func (o operator) Apply(ctx context.Context, r control.ApplyRequest) (control.Outcome, error) {
-	// The record stays as it is until the agent ends.
+	// The record does not change until the agent ends.
 	if !o.reset.Active() {
 		return o.Requests.Apply(ctx, r)
 	}

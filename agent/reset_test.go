@@ -256,7 +256,7 @@ func TestResetWhoseStepFailsGoesOnWithTheNextStart(t *testing.T) {
 		err  error
 		// done says that the reset is over all the same.
 		done bool
-		// rest is what is done besides.
+		// rest is everything else that is done.
 		rest []string
 	}{
 		{step: "stop kubelet.service", err: errors.New("timeout"), rest: inOrder},

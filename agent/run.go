@@ -55,7 +55,7 @@ func Run(ctx context.Context, env Env) error {
 	return n.own(ctx)
 }
 
-// own takes the lock, so that no other agent changes the node, and lives.
+// own takes the lock, so that no other agent changes the node, and then runs.
 func (n *node) own(ctx context.Context) (err error) {
 	n.engine, err = n.openEngine()
 	if err != nil {

@@ -27,8 +27,8 @@ const (
 	defaultTrial = 10 * time.Minute
 )
 
-// startUpgrades has them go on until ctx ends, if the node runs from a disk
-// that they can be written to.
+// startUpgrades runs upgrades until ctx ends, if the node runs from a disk that
+// they can write to.
 func (n *node) startUpgrades(ctx context.Context) error {
 	if n.record.Root == "" || n.record.Memory {
 		return nil // Not started by /init from a disk.
@@ -173,8 +173,8 @@ func (u upgradeNode) Event(warning bool, reason, message string) {
 	}
 }
 
-// Proven implements [upgrade.Machine]: it removes what /init had systemd do in
-// case the trial fails.
+// Proven implements [upgrade.Machine]: it removes the drop-ins with which /init
+// makes systemd restart a machine whose trial fails.
 func (u upgradeNode) Proven() {
 	ctx, cancel := context.WithTimeout(context.Background(), jobWait)
 	defer cancel()

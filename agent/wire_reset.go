@@ -27,9 +27,9 @@ func (n *node) newReset() *reset.Reset {
 	return r
 }
 
-// TokenFiles names the files with the tokens of the cluster that machine.yaml
-// names, as it is now or, if that cannot be read, as it was when the agent
-// started. A node that waits for its name has joined none.
+// TokenFiles lists the files with the tokens of the cluster that machine.yaml
+// names. If the present machine.yaml cannot be read, the one from the start of
+// the agent counts. A node that waits for its name has not joined any cluster.
 func (n *node) TokenFiles() []string {
 	tokens := n.tokens
 	if !n.nameless {
