@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // checkAll checks each of the paths and writes the faults to notes, each with
@@ -27,9 +28,9 @@ func checkAll(paths []string, notes io.Writer, check func(path string) error) er
 	case wrong == 0:
 		return nil
 	case len(paths) == 1:
-		return fmt.Errorf("%s is not valid", paths[0])
+		return fault.With(fmt.Errorf("%s is not valid", paths[0]), fault.DocumentInvalid)
 	}
-	return fmt.Errorf("%d of %d are not valid", wrong, len(paths))
+	return fault.With(fmt.Errorf("%d of %d are not valid", wrong, len(paths)), fault.DocumentInvalid)
 }
 
 // invalid adds to the faults of a document, which have a line each, the name of

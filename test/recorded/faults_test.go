@@ -41,7 +41,7 @@ func (s *screen) Publish(now status.Status, news bool) {
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.pages = append(s.pages, now.Table(79, 23))
+	s.pages = append(s.pages, now.Table(status.View{Width: 79, Lines: 23}))
 }
 
 // shows reports whether a page printed since the last clear matches.
@@ -63,7 +63,7 @@ func (s *screen) clear() {
 // observed is a node in a container with real systemd, and what it says of
 // itself in all places.
 type observed struct {
-	*world
+	*fixture
 	whole     testing.TB // of all faults
 	container *container.Container
 	units     *unit.Systemd
@@ -119,7 +119,7 @@ func observe(t *testing.T, c *container.Container) *observed {
 	t.Cleanup(func() { systemd.Close() })
 
 	n := &observed{
-		world:     newWorld(t, cluster.Options{Controllers: true}),
+		fixture:   newFixture(t, cluster.Options{Controllers: true}),
 		whole:     t,
 		container: c,
 		units:     systemd,
@@ -204,7 +204,7 @@ func (n *observed) follows(f fault) {
 	want := regexp.MustCompile(f.status)
 	n.await("the status", func() error {
 		s, err := n.status()
-		if text := s.Table(79, 0); err == nil && !want.MatchString(text) {
+		if text := s.Table(status.View{Width: 79}); err == nil && !want.MatchString(text) {
 			err = fmt.Errorf("the status has no %s:\n%s", want, text)
 		}
 		return err
@@ -253,7 +253,7 @@ func (n *observed) isWell() {
 			return err
 		case s.Phase != status.Applied, s.Error != nil, s.Change != nil, !s.Cluster.Connected,
 			s.Cluster.Problem != "":
-			return fmt.Errorf("not well:\n%s", s.Table(79, 0))
+			return fmt.Errorf("not well:\n%s", s.Table(status.View{Width: 79}))
 		}
 		return n.measures(`loam_units{state="failed"} 0`)
 	})
