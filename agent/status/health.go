@@ -88,7 +88,7 @@ func (s Status) beside() string {
 		(s.Cluster.Problem != "" || s.Cluster.Reached):
 		return "the cluster is not reached"
 	case s.Cluster != nil && s.Cluster.Problem != "":
-		return "the cluster refuses something"
+		return "there is a problem with the cluster"
 	case s.Network != nil && len(s.Network.Problems) > 0:
 		return "the network is not as machine.yaml wants it"
 	case s.Upgrade != nil && s.Upgrade.Problem != "":

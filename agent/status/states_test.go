@@ -346,7 +346,8 @@ var states = []struct {
 	{"node-deleted", member, func(s *Status) {
 		s.Cluster.Ready = false
 		s.Cluster.Node = ""
-		s.Cluster.Problem = "Node node-1 was deleted; the kubelet registers it again"
+		s.Cluster.Problem = "Node node-1 is gone since 11:59:50 UTC; " +
+			"the kubelet is restarted soon, so that it registers it again"
 	}},
 	{"token-missing", firstBoot, func(s *Status) {
 		s.Phase = Failed
