@@ -70,8 +70,8 @@ func (c candidates) newest(j generation.Journal) (generation.Manifest, error) {
 
 // earlier returns the generation to roll back to from have. It is the
 // generation with this name or number. Without a name, it is good, if set, or
-// else the newest generation before have that has proven itself and is not
-// held.
+// else the newest generation before have that has proven itself and that the
+// node was not taken back from.
 func (c candidates) earlier(
 	have generation.Manifest, name, good string,
 ) (generation.Manifest, error) {
@@ -94,12 +94,12 @@ func (c candidates) earlier(
 		if err != nil {
 			return generation.Manifest{}, err
 		}
-		_, held, err := c.ledger.Held(m.Digest)
+		hold, held, err := c.ledger.Held(m.Digest)
+		isOut := held && !hold.isReplaced() || !proven(candidate)
 		switch {
 		case err != nil:
 			return generation.Manifest{}, err
-		case name == "" &&
-			(m.Number >= have.Number || m.OSVersion != c.osVersion || held || !proven(candidate)):
+		case name == "" && (m.Number >= have.Number || m.OSVersion != c.osVersion || isOut):
 		case name == "" || name == candidate || name == strconv.Itoa(m.Number):
 			return m, c.usable(have, m)
 		}

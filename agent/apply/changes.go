@@ -335,8 +335,11 @@ func (cs changes) rollback(
 }
 
 // concludeRevert ends a revert: the configuration that the node has left is
-// held.
+// held, and the one that it runs is no longer.
 func (cs changes) concludeRevert(j generation.Journal) error {
+	if err := cs.ledger.Release(digestOf(j.To)); err != nil {
+		return err
+	}
 	if j.From != "" && digestOf(j.From) != digestOf(j.To) {
 		err := cs.ledger.Hold(Held{
 			Digest:     digestOf(j.From),

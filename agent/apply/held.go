@@ -29,6 +29,10 @@ type Held struct {
 	At       time.Time `json:"at"`
 }
 
+// isReplaced reports whether nothing holds the configuration but that an
+// operator applied another in its place.
+func (h Held) isReplaced() bool { return h.Operator && h.Generation == "" }
+
 const (
 	heldName = "held.json"
 	heldKept = 32

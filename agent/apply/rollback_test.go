@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -168,6 +169,24 @@ func TestRollbackTakesWhatAnOperatorHeld(t *testing.T) {
 	rollsBackTo(t, n, e, good)
 	if m, err := e.Rollback(t.Context(), newer); err != nil || m.Name() != newer {
 		t.Errorf("rolled back to %s: %v", m.Name(), err)
+	}
+}
+
+// TestRollbackTakesWhatAnOperatorReplaced: the source's configuration is held
+// while an operator has applied another, though nothing is wrong with it.
+func TestRollbackTakesWhatAnOperatorReplaced(t *testing.T) {
+	n, e, good := goodNode(t)
+	mustApply(t, e, withUnit("newer", sleeper))
+	accept(t, e)
+	_, digest, _ := strings.Cut(good, "-")
+	if err := e.Hold(apply.Held{Digest: digest, Why: "replaced", Operator: true}); err != nil {
+		t.Fatal(err)
+	}
+
+	rollsBackTo(t, n, e, good)
+
+	if held, is, err := e.Held(digest); is || err != nil {
+		t.Errorf("what runs is held: %+v %v", held, err)
 	}
 }
 

@@ -470,6 +470,14 @@ func TestGenerationThatChangesIsObservedAgain(t *testing.T) {
 	if first.Facts.AppliedAt != early {
 		t.Error("it is applied once more after the agent was started again")
 	}
+
+	for _, held := range []string{two.Digest, "other"} {
+		s := State{Facts: status.Status{Held: &status.Held{Digest: held}}}
+		isHeld := s.observed(two, nil, nil).Facts.Held != nil
+		if want := held != two.Digest; isHeld != want {
+			t.Errorf("%s runs, and %s is held: %t, want %t", two.Digest, held, isHeld, want)
+		}
+	}
 }
 
 func TestPathsToLookAtAfterAChange(t *testing.T) {

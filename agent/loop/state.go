@@ -2,6 +2,7 @@ package loop
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/loam-os/loam/agent/apply"
@@ -173,6 +174,9 @@ func (s State) observed(current generation.Manifest, pending *apply.Pending, owe
 	s.Current.Observed = false
 	if before != "" {
 		s.Facts.AppliedAt = 0
+	}
+	if held := s.Facts.Held; held != nil && strings.HasPrefix(current.Digest, held.Digest) {
+		s.Facts.Held = nil // An operator has asked for it.
 	}
 	return s
 }
