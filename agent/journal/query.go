@@ -113,6 +113,10 @@ func Boots(ctx context.Context, root string) ([]int, error) {
 		return nil, fmt.Errorf("list the boots of the journal: %w", err)
 	}
 
+	if len(bytes.TrimSpace(text)) == 0 {
+		return nil, nil // There is no journal at all.
+	}
+
 	var boots []struct {
 		Index int `json:"index"`
 	}

@@ -88,4 +88,9 @@ func TestBoots(t *testing.T) {
 	if err != nil || !slices.Equal(got, []int{-1, 0}) {
 		t.Errorf("%v, %v", got, err)
 	}
+
+	journalctl(t, "")
+	if got, err := Boots(t.Context(), ""); err != nil || got != nil {
+		t.Errorf("without a journal: %v, %v", got, err)
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/loam-os/loam/agent/apply"
+	"github.com/loam-os/loam/agent/status"
 )
 
 // History is the history of a node's generations.
@@ -125,9 +126,12 @@ func (t *historyTable) row(mark, name, at, outcome, took, source string) {
 	t.out.WriteString(strings.TrimRight(line, " ") + "\n")
 }
 
+// width is the width of the table.
+const width = 80
+
 func (t *historyTable) note(text string) {
-	if text != "" {
-		t.out.WriteString("    " + text + "\n")
+	for _, line := range status.Wrap(text, width-4) {
+		t.out.WriteString("    " + line + "\n")
 	}
 }
 
@@ -164,8 +168,8 @@ func (t *historyTable) pending() {
 	case p.Back != "":
 		t.note("back from " + p.From + ": " + p.Back)
 	case !p.Until.IsZero():
-		t.note("on trial until " + t.time(p.Until) + ": `loam confirm` keeps it, " +
-			"`loam rollback` ends it")
+		t.note("on trial until " + t.time(p.Until))
+		t.note("`loam confirm` keeps it, `loam rollback` ends it")
 	}
 
 	if p.Waits != "" {
@@ -189,7 +193,11 @@ func (t *historyTable) held() {
 	}
 	t.out.WriteString("\nheld: not applied again unless asked for with `loam apply`\n")
 	for _, h := range t.Held {
-		fmt.Fprintf(&t.out, "  %s  %s  %s\n", h.Digest, t.time(h.At), h.Why)
+		begin := fmt.Sprintf("  %s  %s  ", h.Digest, t.time(h.At))
+		for _, line := range status.Wrap(h.Why, width-len(begin)) {
+			t.out.WriteString(begin + line + "\n")
+			begin = strings.Repeat(" ", len(begin))
+		}
 	}
 }
 

@@ -41,8 +41,8 @@ func TestPendingRow(t *testing.T) {
 		{
 			"on trial",
 			with(func(p *Pending) { p.Until = noon.Add(5 * time.Minute) }),
-			row + "    on trial until 2026-03-01 12:05 UTC: `loam confirm` keeps it, " +
-				"`loam rollback` ends it\n",
+			row + "    on trial until 2026-03-01 12:05 UTC\n" +
+				"    `loam confirm` keeps it, `loam rollback` ends it\n",
 		},
 		{
 			"on the way back",
@@ -76,6 +76,8 @@ func TestPendingRow(t *testing.T) {
 
 func TestHistoryFitsAConsole(t *testing.T) {
 	name := "000001-0123456789ab"
+	reason := "unit a.service failed: exit-code, exit code 1; its log ends: " +
+		strings.Repeat("no such file ", 10)
 	h := History{
 		Current: name,
 		Kept:    []string{name},
@@ -87,7 +89,9 @@ func TestHistoryFitsAConsole(t *testing.T) {
 				Source:     "new.yaml",
 				Outcome:    apply.Replaced,
 			},
+			{At: noon, Generation: name, Outcome: apply.Reverted, Reason: reason},
 		},
+		Held: []apply.Held{{Digest: "0123456789ab", Why: reason, At: noon}},
 	}
 
 	for line := range strings.Lines(h.Text(time.UTC)) {

@@ -51,7 +51,7 @@ func (t *table) add(r row, value string) {
 	if value == "" {
 		return
 	}
-	r.lines = wrap(ascii(value), t.width-indent)
+	r.lines = Wrap(ascii(value), t.width-indent)
 	if t.lines > 0 && len(r.lines) > maxValue {
 		r.lines = append(r.lines[:maxValue-1], "... (loam status)")
 	}
@@ -59,8 +59,8 @@ func (t *table) add(r row, value string) {
 	t.groups[last] = append(t.groups[last], r)
 }
 
-// wrap breaks a text into lines, at spaces if it can.
-func wrap(text string, width int) []string {
+// Wrap breaks a text into lines of at most width bytes, at spaces if it can.
+func Wrap(text string, width int) []string {
 	var lines []string
 	for text != "" {
 		end := min(len(text), width)
