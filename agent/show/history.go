@@ -126,8 +126,8 @@ func (t *historyTable) row(mark, name, at, outcome, took, source string) {
 	t.out.WriteString(strings.TrimRight(line, " ") + "\n")
 }
 
-// width is the width of the table.
-const width = 80
+// width is the width of the table: a line of 80 columns would wrap on some terminals.
+const width = 79
 
 func (t *historyTable) note(text string) {
 	for _, line := range status.Wrap(text, width-4) {
