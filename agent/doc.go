@@ -18,9 +18,9 @@
 // kubelet and has the loop restart what hangs. agent/metrics asks the loop for
 // the node's state when it is scraped.
 //
-// The status goes to /run/loam/status.json and, when something changed that
-// matters to an operator, as a table to every console. Without a change there
-// is no write, no sync and no call.
+// The status goes to /run/loam/status.json and to every screen when it changes, and
+// to serial consoles when something changed that matters to an operator. Without a
+// change there is no write, no sync and no call.
 //
 // # Reset
 //

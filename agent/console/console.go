@@ -125,20 +125,12 @@ func hasShell(s status.Status, terminal string) bool {
 	return slices.Contains(s.DebugShells, terminal)
 }
 
-// Sequences of console_codes(4): to the first column of the first line, erase the
-// rest of the line, and erase the rest of the screen.
-const (
-	home      = "\x1b[H"
-	eraseLine = "\x1b[K"
-	eraseRest = "\x1b[J"
-)
-
 // page returns what draws the status over the whole screen, whatever is on it. The
 // last line stays empty, so that nothing scrolls.
 func (c console) page(s status.Status, now time.Time) string {
 	columns, rows := c.size()
 	text := s.Table(status.View{Width: columns - 1, Lines: rows - 1, Now: now})
-	return home + strings.ReplaceAll(text, "\n", eraseLine+"\r\n") + eraseRest
+	return status.InPlace(text)
 }
 
 // size returns the size of the screen, 80x25 if it is not known.

@@ -3,5 +3,5 @@
 //
 //	Status --Write--> /run/loam/status.json --Parse--> Status
 //	   |                                                 |
-//	   +--Table--> console                               +--> loam status
+//	   +--Table--> console                               +--Table--> loam status
 package status

@@ -120,6 +120,20 @@ func (t *table) rows() []row {
 	return all
 }
 
+// Sequences of console_codes(4): to the first column of the first line, erase the
+// rest of the line, and erase the rest of the screen.
+const (
+	home      = "\x1b[H"
+	eraseLine = "\x1b[K"
+	eraseRest = "\x1b[J"
+)
+
+// InPlace returns what draws a page over all that is on a terminal, which has to be
+// a column wider and a line higher than the page.
+func InPlace(page string) string {
+	return home + strings.ReplaceAll(page, "\n", eraseLine+"\r\n") + eraseRest
+}
+
 // fit leaves out details from the last on, until the rows take no more lines than
 // there is room for.
 func fit(groups [][]row, room int) [][]row {

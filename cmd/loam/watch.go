@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"reflect"
-	"strings"
 	"time"
 
 	"github.com/loam-os/loam/agent/status"
@@ -29,12 +28,14 @@ func (p statusPrinter) watch(ctx context.Context) error {
 
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
-	for last := s; ; {
+	last := s
+	for {
 		if onTerminal {
-			if err := p.draw(s, err); err != nil {
-				return err
-			}
-		} else if err := p.writeChanges(s, last); err != nil {
+			err = p.draw(s, err)
+		} else {
+			err = p.writeChanges(s, last)
+		}
+		if err != nil {
 			return err
 		}
 		last = s
@@ -44,22 +45,14 @@ func (p statusPrinter) watch(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		// The agent may be restarting: what was read last is still shown.
-		if next, readErr := p.read(); readErr == nil {
-			s, err = next, nil
-		} else {
-			err = readErr
+
+		// The agent may be restarting: what was read last is shown until it is back.
+		s, err = p.read()
+		if err != nil {
+			s = last
 		}
 	}
 }
-
-// Sequences of console_codes(4): to the first column of the first line, erase the
-// rest of the line, and erase the rest of the screen.
-const (
-	home      = "\x1b[H"
-	eraseLine = "\x1b[K"
-	eraseRest = "\x1b[J"
-)
 
 // draw draws the page over what is on the terminal. problem is why the status could
 // not be read again.
@@ -67,13 +60,12 @@ func (p statusPrinter) draw(s status.Status, problem error) error {
 	columns, rows := p.size()
 	view := p.view()
 	view.Width = columns - 1 // The cursor stays in the line that it ends.
-	view.Lines = rows - 2
+	view.Lines = max(rows-2, 10)
 	page := s.Table(view)
 	if problem != nil {
 		page += fmt.Sprintf("%v\n", problem)
 	}
-	_, err := io.WriteString(p.out,
-		home+strings.ReplaceAll(page, "\n", eraseLine+"\n")+eraseRest)
+	_, err := io.WriteString(p.out, status.InPlace(page))
 	return err
 }
 
