@@ -23,9 +23,9 @@ import (
 // identified is what machine.yaml has made of a node. Source is the type of
 // what it follows, Claim the serial number of the disk that it claims.
 type identified struct {
-	Hostname, Source, Server, Contents, Claim, Error string
-	Warnings                                         int
-	Nameless, Reset                                  bool
+	Hostname, Source, Server, Contents, Repository, Claim, Error string
+	Warnings                                                     int
+	Nameless, Reset                                              bool
 }
 
 // TestWhatMachineYAMLMakesOfANode: a node follows only a valid document, and
@@ -68,6 +68,16 @@ func TestWhatMachineYAMLMakesOfANode(t *testing.T) {
 			name:    "contents",
 			machine: head + "contents: {directory: {path: /srv}}\n",
 			want:    identified{Source: "source.none", Contents: "/srv"},
+		},
+		{
+			name:    "a repository",
+			machine: named + "upgrade: {repository: 'https://releases.example.org', " +
+				`root: '{"signed": {"_type": "root"}, "signatures": []}'}`,
+			want: identified{
+				Hostname:   "node-1",
+				Source:     "source.none",
+				Repository: "https://releases.example.org",
+			},
 		},
 		{
 			name:    "a name that is still to come",
@@ -190,7 +200,7 @@ func (n *node) identified(t *testing.T) identified {
 	}
 
 	i := identified{
-		Hostname: n.status.Hostname, Contents: n.status.Contents, Claim: record.Claim.Serial,
+		Hostname: n.status.Hostname, Contents: n.status.Contents, Repository: n.status.Repository, Claim: record.Claim.Serial,
 		Warnings: len(n.status.Warnings), Nameless: n.nameless, Reset: n.reset.Active(),
 	}
 	if n.source != nil {
