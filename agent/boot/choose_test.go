@@ -23,7 +23,8 @@ func TestTwin(t *testing.T) {
 	tests := []struct {
 		name  string
 		facts func(name string) Facts
-		// root is of the disk that is taken; "" if wantErr says why none is.
+		// root is the root partition of the chosen disk; "" if wantErr says why
+		// no disk is chosen.
 		root, wantErr string
 		wait, unsure  bool
 	}{

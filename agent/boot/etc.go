@@ -17,9 +17,8 @@ import (
 const etcDir = "/run/loam/etc"
 
 // buildEtc mounts the current generation over the image's /etc, and returns the
-// generation's name, "" if there is none. If a generation cannot be read,
-// buildEtc returns an error after /etc is usable: the agent reports and repairs
-// it.
+// generation's name, "" for none. If a generation cannot be read, buildEtc
+// returns an error after /etc is usable: the agent reports and repairs it.
 func buildEtc(sysroot, osVersion string) (string, error) {
 	if err := mountEtc(sysroot); err != nil {
 		return "", err

@@ -45,12 +45,12 @@ type Disk struct {
 	Removable bool `json:"removable,omitempty"`
 	ReadOnly  bool `json:"readOnly,omitempty"`
 
-	// Table is the partition table; nil if there is none, and Problem says why.
+	// Table is the partition table; nil if absent, and Problem says why.
 	Table   *gpt.Table `json:"table,omitempty"`
 	Problem string     `json:"problem,omitempty"`
 
-	// Damage says what is wrong with one of the table's two copies; "" if
-	// nothing.
+	// Damage describes the damage of one of the table's two copies; "" for
+	// none.
 	Damage string `json:"damage,omitempty"`
 
 	// Contents describes the partitions that Decide needs, by index from 1.

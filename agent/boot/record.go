@@ -27,7 +27,7 @@ type Record struct {
 	Trial       bool `json:"trial,omitempty"`
 	OtherLoader bool `json:"otherLoader,omitempty"`
 
-	// Generation is the configuration /etc was built from, "" if there is none.
+	// Generation is the configuration /etc was built from, "" for none.
 	Generation string `json:"generation,omitempty"`
 
 	// Steps lists what was done and how long each step took.

@@ -28,7 +28,7 @@ const (
 	// most of it.
 	diskTimeout = 60 * time.Second
 	// unsureDelay is how long to wait for another disk if nothing proves that
-	// the disk with the system is the one that the machine was started from.
+	// the machine was started from the disk with the system.
 	unsureDelay = 5 * time.Second
 	// mapping is the name of the verity device.
 	mapping = "root"
@@ -198,8 +198,8 @@ func mapVerity(d Decision) (string, error) {
 	}
 	defer control.Close()
 
-	// The UUID is the one that veritysetup would give, so that it can show the
-	// mapping.
+	// The UUID has the form that veritysetup gives, so that veritysetup can
+	// show the mapping.
 	id := fmt.Sprintf("CRYPT-VERITY-%s-%s",
 		strings.ReplaceAll(d.VerityUUID.String(), "-", ""), mapping)
 	dev, err := control.Create(mapping, id)
