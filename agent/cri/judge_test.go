@@ -14,7 +14,8 @@ import (
 	"github.com/loam-os/loam/test/judge"
 )
 
-// The image's containerd reads what is rendered from the image's own file.
+// The image's containerd reads the configuration rendered from the image's own
+// file.
 func TestContainerdReadsIt(t *testing.T) {
 	tree := judge.Dir(t, "LOAM_ROOT_TREE")
 	base, err := cri.Observe(open(t, tree))

@@ -94,7 +94,7 @@ func (d *document) change(index int, plugin Plugin) error {
 	})
 }
 
-// removeAll removes what is at path in schema 2.
+// removeAll removes the value at path in schema 2.
 func (d *document) removeAll(path []string) error {
 	for _, path := range translateAll(d.schema, path) {
 		if err := remove(d.plugins, path); err != nil {

@@ -414,7 +414,7 @@ func TestRenderErrors(t *testing.T) {
 	}
 }
 
-// What is removed from the configuration is not in the next file.
+// A value that is removed from the configuration is not in the next file.
 func TestRenderForgets(t *testing.T) {
 	base := cri.Base{Config: []byte("version = 2\n")}
 	before, err := cri.Render(cri.Config{}, base)

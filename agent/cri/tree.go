@@ -61,7 +61,7 @@ func set(root table, path []string, value any, fixed []string) (misfit, err erro
 	return misfit, nil
 }
 
-// remove deletes what is at path, if anything.
+// remove deletes the value at path, if any.
 func remove(root table, path []string) error {
 	for i, name := range path {
 		if i == len(path)-1 {
