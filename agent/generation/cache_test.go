@@ -9,7 +9,7 @@ import (
 	"github.com/loam-os/loam/agent/config"
 )
 
-// counting counts what is opened.
+// counting counts the files that are opened.
 type counting struct {
 	fs.FS
 	opened []string

@@ -25,7 +25,7 @@ type Tree struct {
 
 // Expand returns the files and links of a configuration: its files, its units'
 // texts and drop-ins, and the links that enable its units. It is pure. An
-// *Error names a unit that cannot be had.
+// *Error names a unit that cannot be enabled.
 //
 // A disabled unit gets no links. Where the image itself wants it (a link in a
 // .wants directory of /usr/lib or of the image's /etc), a link of that name to

@@ -123,8 +123,8 @@ func (j Journal) AtBoot(bootID, current string) (next Journal, back bool) {
 
 const journalName = "journal.json"
 
-// Journal reads the journal; false if there is none. An unreadable one counts
-// as the zero Journal, because the disk shows the state of the change.
+// Journal reads the journal; false if it is absent. An unreadable journal
+// counts as the zero Journal, because the disk shows the state of the change.
 func (r Reader) Journal() (Journal, bool, error) {
 	var j Journal
 	found, err := durable.ReadJSON(r.fsys, journalName, &j)

@@ -71,7 +71,7 @@ var (
 )
 
 // Current returns the manifest of the current generation of osVersion, false if
-// it has none yet. An ErrIncomplete error says that there is an incomplete one.
+// it has none yet. ErrIncomplete means that it has an incomplete one.
 func (r Reader) Current(osVersion string) (Manifest, bool, error) {
 	name, err := r.currentName(osVersion)
 	if err != nil || name == "" {
