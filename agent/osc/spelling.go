@@ -31,8 +31,8 @@ func spellFiles(report *document.Report, list string, files []File) {
 	}
 }
 
-// spell ignores what is not the absolute path of a file and paths with "..",
-// which CheckPath refuses.
+// spell ignores paths that are not absolute or contain "..", because CheckPath
+// refuses them.
 func spell(report *document.Report, at string, file *string) {
 	short := path.Clean(*file)
 	if short == *file || !path.IsAbs(*file) || strings.HasSuffix(*file, "/") ||

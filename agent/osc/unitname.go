@@ -16,7 +16,7 @@ var suffixes = []string{
 // fileless are the types of units that have no unit files, only drop-ins.
 var fileless = []string{"scope", "device"}
 
-// checkUnitName reports what is wrong with name, the value at path at: see
+// checkUnitName reports the problems of name, the value at path at: see
 // "description" in systemd.unit(5).
 func checkUnitName(report *document.Report, at, name string) {
 	stem, suffix := cutSuffix(name)

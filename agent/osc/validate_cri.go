@@ -11,7 +11,7 @@ import (
 
 const criPath, containerdPath = "spec.criConfig", "spec.criConfig.containerd"
 
-// checkCRI reports what is wrong with criConfig, by itself and with env's
+// checkCRI reports the problems of criConfig, by itself and with env's
 // containerd.
 func checkCRI(report *document.Report, spec Spec, env Env) {
 	config := spec.CRIConfig

@@ -57,7 +57,7 @@ func checkImageRef(report *document.Report, at string, ref ImageRef) {
 	}
 }
 
-// checkImage returns what is wrong with an image reference and a hint, or "".
+// checkImage returns the problem of an image reference and a hint, or "".
 func checkImage(name string) (problem, hint string) {
 	switch {
 	case name == "":

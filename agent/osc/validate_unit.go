@@ -12,7 +12,7 @@ var commands = []string{
 	string(config.CommandStart), string(config.CommandRestart), string(config.CommandStop),
 }
 
-// checkUnit reports what is wrong with a unit; files has the path of each file.
+// checkUnit reports the problems of a unit; files has the path of each file.
 func checkUnit(report *document.Report, unit located[Unit], files map[string]bool) {
 	at := unit.at
 	value := unit.value
