@@ -14,7 +14,7 @@ import (
 // exists, the agent reads no source and joins no cluster.
 const RecordName = "var/lib/loam/reset.json"
 
-// AcceptedName is the record of the document that made the node what it is
+// AcceptedName is the record of the document that configured the node
 // (source.Accepted). Without it, any drive may give the node its machine.yaml.
 const AcceptedName = "var/lib/loam/machine.json"
 
@@ -84,8 +84,8 @@ func (r *Reset) Superseded() bool {
 	return r.machine != "" && r.machine != r.record.Machine
 }
 
-// Begin records that the node is to be reset. The caller ends the agent, and
-// the next one calls Run.
+// Begin records the request to reset the node. The caller ends the agent, and
+// the next agent calls Run.
 func (r *Reset) Begin() error {
 	files := r.env.Tokens.TokenFiles()
 

@@ -5,9 +5,9 @@
 // A reset takes two runs of the agent. The first calls [Reset.Begin], which
 // only writes the record, and ends. The next one calls [Open], finds the
 // record, reads no source and joins no cluster, and calls [Reset.Run]. So
-// nothing of the agent before is left, least of all a session with the cluster,
-// and the way after a power cut is the usual way: Run may be called again at
-// any time, and each of its steps finds what is left to do.
+// nothing of the previous agent is left, in particular no session with the
+// cluster, and a power cut needs no special case: Run may be called again at
+// any time, and each of its steps finds the rest of its work.
 //
 // A reset holds until an operator ends it ([Reset.Forget]) or machine.yaml
 // changes ([Reset.Observe]).
@@ -103,7 +103,7 @@ func (r *Reset) Run(ctx context.Context) error {
 	required := []error{r.stopKubelet(ctx)}
 	bestEffort := []error{r.stopPods(ctx)}
 
-	// The data volume has to be empty before the engine runs, which may unmount
+	// The data volume must be empty before the engine runs, which may unmount
 	// it.
 	directories, _ := cluster.Identity()
 	for _, dir := range directories {
@@ -192,7 +192,7 @@ func (r *Reset) forgetIdentity(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// empty unmounts what is mounted beneath dir, and deletes what is in dir and is
+// empty unmounts everything beneath dir, and deletes the content of dir that is
 // not mounted.
 func (r *Reset) empty(ctx context.Context, dir string) error {
 	return errors.Join(mount.UnmountBelow(ctx, r.env.Mounts, dir), mount.Empty(dir))
