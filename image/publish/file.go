@@ -25,7 +25,7 @@ type File struct {
 // In reports whether the file is in the repository in dir, intact.
 func (f File) In(dir string) bool { return f.checkAt(filepath.Join(dir, f.Name)) == nil }
 
-// checkAt compares the file at path with what it has to be.
+// checkAt compares the file at path with f.
 func (f File) checkAt(path string) error {
 	info, err := os.Stat(path)
 	switch {
@@ -48,7 +48,7 @@ func (f File) checkAt(path string) error {
 	return f.check(file)
 }
 
-// check compares the content of r, from here on, with what it has to be.
+// check compares the rest of r with f.
 func (f File) check(r io.Reader) error {
 	sum := sha256.New()
 	size, err := io.Copy(sum, r)
@@ -109,8 +109,9 @@ func writeFile(file string, data []byte, mode os.FileMode) error {
 	})
 }
 
-// linkFile gives the file at from its name in the repository in dir as well; on
-// another file system, a copy. What is not f never gets the name.
+// linkFile gives the file at from its name in the repository in dir as well, or
+// makes a copy on another file system. A file that differs from f never gets
+// the name.
 func linkFile(f File, dir, from string) error {
 	to := filepath.Join(dir, f.Name)
 	tmp := to + ".new"

@@ -139,7 +139,7 @@ func (f *fixture) updated() []repository.Release {
 	return list
 }
 
-// copy is the repository as it is now, to be played back later.
+// copy copies the repository, for a test that plays it back later.
 func (f *fixture) copy() string {
 	f.Helper()
 	dir := f.TempDir()

@@ -10,8 +10,8 @@ import (
 	"github.com/loam-os/loam/image/repository"
 )
 
-// FuzzSigned: whoever has a key of a role signs anything with it, and all above
-// it is right. Update says no, or yields releases; it does not panic.
+// FuzzSigned signs arbitrary text with the key of a role, below correct roles.
+// Update returns an error or releases, and does not panic.
 func FuzzSigned(f *testing.F) {
 	fx := newFixture(f)
 	fx.publish("0.2.0")

@@ -52,7 +52,7 @@ func SignPermit(
 		return p, text, err
 	}
 
-	// The key may be another repository's. The time is not what is in question.
+	// The key may be another repository's. The time does not matter here.
 	news.Time = p.Expires
 	_, err = news.Permit(text)
 

@@ -32,7 +32,7 @@ import (
 )
 
 // Publish adds a release to the repository in dir. Readers see either all of it
-// or nothing. What is published already is no error, but other content under
+// or nothing. Publishing a release again is no error, but other content under
 // the same name is: nodes remember a version that failed, and files must not
 // change while they are fetched.
 func Publish(

@@ -42,7 +42,7 @@ func newState() state {
 }
 
 // readState reads a repository that will be signed again, and verifies all of
-// it: the new signature vouches for what is there, too.
+// it, because the new signature vouches for the old content, too.
 func readState(dir string) (state, error) {
 	news, _, err := verify(context.Background(), dir)
 	if err != nil {

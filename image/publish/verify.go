@@ -223,8 +223,8 @@ func checkSums(dir string, files []File) ([]File, error) {
 	return found, errors.Join(faults...)
 }
 
-// otherFiles returns the files that only SHA256SUMS names: those of a
-// publication that was cut off, or an operator's own.
+// otherFiles returns the files that only SHA256SUMS names: the files of a
+// publication that was cut off, or an operator's own files.
 func otherFiles(dir string, files []File) ([]File, error) {
 	sums, err := readSums(dir)
 	if err != nil {

@@ -114,7 +114,8 @@ func TestADamagedRepositoryIsNotSignedAgain(t *testing.T) {
 	}
 }
 
-// TestDamageIsNamedAtOnce: all of it, with what it is and what it has to be.
+// TestDamageIsNamedAtOnce: one run reports all damage, with the actual and the
+// expected value.
 func TestDamageIsNamedAtOnce(t *testing.T) {
 	f := newFixture(t)
 	f.publish("1.0.0")

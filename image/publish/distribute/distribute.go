@@ -40,7 +40,7 @@ func To(
 	if err == nil {
 		defer unlock()
 	} else if !errors.Is(err, fs.ErrPermission) && !errors.Is(err, unix.EROFS) {
-		// Nobody publishes there, then.
+		// No other process can publish there, then.
 		return err
 	}
 
@@ -157,7 +157,7 @@ func push(
 	manifest, err := oras.PackManifest(ctx, repo, oras.PackManifestVersion1_1,
 		repository.ArtifactType, oras.PackManifestOptions{
 			Layers: layers,
-			// the same makes no other manifest
+			// equal content gives an equal manifest
 			ManifestAnnotations: map[string]string{
 				ocispec.AnnotationCreated: "1970-01-01T00:00:00Z",
 			},

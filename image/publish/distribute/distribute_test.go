@@ -200,8 +200,8 @@ func TestADamagedRepositoryIsNotCopied(t *testing.T) {
 	}
 }
 
-// TestADamagedCopyIsRepaired from an intact repository, and only what is
-// damaged is copied.
+// TestADamagedCopyIsRepaired from an intact repository. Only damaged files are
+// copied.
 func TestADamagedCopyIsRepaired(t *testing.T) {
 	b := newBuilder(t)
 	b.release("1.0.0")
