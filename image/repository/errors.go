@@ -10,8 +10,8 @@ import (
 	"github.com/loam-os/loam/hint/fault"
 )
 
-// What is wrong with the metadata of a repository. None of these goes away by
-// asking the same server again at once.
+// Errors of the metadata of a repository. A retry on the same server does not
+// help at once.
 var (
 	// ErrExpired: the signatures of the metadata have expired. A frozen
 	// repository looks like this.

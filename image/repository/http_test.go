@@ -389,8 +389,8 @@ func TestARequestEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestAMirrorIsNotFollowed has one mirror redirect its readers, and one that
-// does not support ranges.
+// TestAMirrorIsNotFollowed has a mirror that redirects its readers, and a
+// mirror that does not support ranges.
 func TestAMirrorIsNotFollowed(t *testing.T) {
 	there := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "0123456789")

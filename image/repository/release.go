@@ -20,7 +20,8 @@ type Release struct {
 	Version, Arch, Profile, ImageID string
 	// Epoch is the security epoch.
 	Epoch int
-	// Index is the path of the index as TUF's target, and what it has to be.
+	// Index is the path of the index as TUF's target, with its length and
+	// digest.
 	Index       string
 	IndexSize   int64
 	IndexSHA256 string
@@ -38,8 +39,8 @@ type custom struct {
 
 const indexSuffix = ".index.json"
 
-// releases are the targets that are indexes, newest first. What is not
-// understood was published for later programs, and is left out.
+// releases returns the targets that are indexes, newest first. It skips targets
+// that it does not understand: they were published for later programs.
 func releases(targets map[string]*metadata.TargetFiles) []Release {
 	var list []Release
 	for path, file := range targets {

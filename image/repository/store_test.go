@@ -97,7 +97,7 @@ func checkRanges(t *testing.T, s Store) {
 	}
 }
 
-// readRange reads a range to its end, as far as it comes.
+// readRange reads a range until its end or an error.
 func readRange(t testing.TB, s Store, name string, off, n int64) ([]byte, error) {
 	t.Helper()
 	body, err := s.Range(t.Context(), name, off, n)

@@ -26,8 +26,8 @@ const TrustedName = "trusted.json"
 // versions are what protects from older ones; a change of keys makes them void
 // by itself, as the specification wants it (5.3.11).
 type Trusted struct {
-	// Anchors are the SHA-256 of each root.json, from the first one that was
-	// given up to Root.
+	// Anchors are the SHA-256 of each root.json, from the first configured one
+	// up to Root.
 	Anchors   []string `json:"anchors"`
 	Root      []byte   `json:"root"`
 	Timestamp []byte   `json:"timestamp,omitempty"`
@@ -73,9 +73,9 @@ func (t Trusted) equal(o Trusted) bool {
 		bytes.Equal(t.Snapshot, o.Snapshot) && bytes.Equal(t.Targets, o.Targets)
 }
 
-// begin is t for a node that is configured to trust root. If t comes from
-// another root.json, its Root is not trusted any more; the rest must still be
-// signed by the keys of the new one, and then stays valid.
+// begin returns t for a node that is configured to trust root. If t comes from
+// another root.json, its Root is no longer trusted; the rest stays valid if the
+// keys of the new root signed it.
 func (t Trusted) begin(root []byte) Trusted {
 	if slices.Contains(t.Anchors, anchor(root)) && usable(t.Root) {
 		return t

@@ -129,9 +129,9 @@ func (u *updater) fresh(file string, expires time.Time) error {
 
 // since moves the reference time forward to the time of the timestamp's
 // signature, which is in the past, and checks again what was fresh before. The
-// node stores no other time that it has seen, least of all the clock's: a clock
-// that was ahead once would make everything expire for ever. If a signer's
-// clock was wrong, the next timestamp by the same key corrects it.
+// node stores no other time, in particular not the clock's: a clock that was
+// ahead once would make everything expire for ever. If a signer's clock was
+// wrong, the next timestamp by the same key corrects it.
 func (u *updater) since(signed time.Time) error {
 	if u.clock == (Clock{}) || !signed.After(u.set.RefTime) {
 		return nil
