@@ -58,9 +58,9 @@ func failures() []failure {
 	return all
 }
 
-// crashFault has each step fail, and no crash: the error says why, the node has
-// the old configuration or is to be completed, and goes on as soon as steps
-// succeed.
+// crashFault makes each step fail, without a crash: the error says why, the
+// node has the old configuration or waits to be completed, and goes on as soon
+// as steps succeed.
 func (o *oracle) crashFault(t *testing.T, f failure) (count int) {
 	interval := 19
 	if thorough() {
@@ -80,7 +80,7 @@ func (o *oracle) crashFault(t *testing.T, f failure) (count int) {
 	return count
 }
 
-// fault plays one fault and reports whether the apply came as far as that.
+// fault plays one fault and reports whether the apply reached it.
 func (o *oracle) fault(n *crashNode, f failure, at int) (bool, error) {
 	if f.old.Digest() != nothing.Digest() {
 		if err := applyGood(n.executor(), f.old); err != nil {

@@ -33,7 +33,7 @@ const (
 	flip    = stateDir + "/os/" + crashVersion + "/current"
 )
 
-// write is where the first ops are that make name what it is to be, durably.
+// write returns where the first ops are that write name durably.
 func write(ops []power.Op, name string) (start, end int) {
 	end = slices.IndexFunc(ops, func(op power.Op) bool {
 		return op.Op == durable.Rename &&
@@ -63,7 +63,7 @@ func placeFirst(ops []power.Op) {
 	later(ops, start, flipped, placed)
 }
 
-// forgetEarly has the journal go before what is done between it and its end.
+// forgetEarly removes the journal before the steps that it protects.
 func forgetEarly(ops []power.Op) {
 	end := slices.IndexFunc(ops, func(op power.Op) bool {
 		return op.Op == durable.Remove &&
@@ -141,8 +141,8 @@ func (r playback) plainCrashes() map[int][]crash {
 	return chosen
 }
 
-// TestCrashFindsBugs plays what a crash leaves of each mutant and not of the
-// engine: one of it has to be found wrong.
+// TestCrashFindsBugs plays the states that a crash leaves of each mutant but
+// not of the engine: the oracle must find one of them wrong.
 func TestCrashFindsBugs(t *testing.T) {
 	o := &oracle{t: t, image: crashImage(t), known: map[string]looks{}}
 	all := mutants()

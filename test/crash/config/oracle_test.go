@@ -60,7 +60,7 @@ func (o *oracle) of(d config.Desired) (looks, error) {
 	return o.known[d.Digest()], nil
 }
 
-// is reports how the node differs from one that has d.
+// is reports how the node differs from a node with configuration d.
 func (o *oracle) is(n *crashNode, d config.Desired) error {
 	want, err := o.of(d)
 	if err != nil {
@@ -76,8 +76,8 @@ func (o *oracle) is(n *crashNode, d config.Desired) error {
 	return nil
 }
 
-// check starts the agent after a crash and says what is wrong: the node has to
-// be all of one of allowed, and then has to take next.
+// check starts the agent after a crash. It returns an error unless the node is
+// wholly one of allowed and then applies next.
 func (o *oracle) check(n *crashNode, allowed []config.Desired, next config.Desired) error {
 	ctx := context.Background()
 	e := n.executor()

@@ -53,7 +53,8 @@ type point struct {
 	crash
 	disk  *power.Disk
 	units crashUnits
-	// key tells apart what a crash has left, and what is right then.
+	// key distinguishes the states that a crash leaves, with the results that
+	// are right then.
 	key string
 }
 

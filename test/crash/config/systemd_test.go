@@ -31,7 +31,7 @@ type crashUnits struct{ loaded, running map[string]string }
 
 const unitsDir = "etc/systemd/system"
 
-// boot starts what links say is to be started.
+// boot starts the units that links enable.
 func (s *crashSystemd) boot() {
 	s.running = map[string]string{}
 	s.load()
@@ -192,7 +192,7 @@ func (s *crashSystemd) Show(_ context.Context, names []string) ([]unit.State, er
 	return states, nil
 }
 
-// keep is called by whoever knows that no job is under way.
+// keep must be called while no job runs.
 func (s *crashSystemd) keep() crashUnits {
 	return crashUnits{maps.Clone(s.loaded), maps.Clone(s.running)}
 }

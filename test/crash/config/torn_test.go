@@ -126,7 +126,7 @@ func TestTornStateFileIsDerivedFromDisk(t *testing.T) {
 	}
 }
 
-// damage does it and says what is wrong with the node afterwards.
+// damage makes the damage and returns what is wrong with the node afterwards.
 func (s stopped) damage(o *oracle, row damaged, tear tear) error {
 	var did error
 	n, end, err := s.restart(

@@ -12,8 +12,8 @@ import (
 	"github.com/loam-os/loam/agent/generation"
 )
 
-// view is a node as programs see it: every name outside of the state of Loam
-// and of /run, and what is behind it.
+// view returns a node as programs see it: every name outside of Loam's state
+// and of /run, with its content.
 func (n *crashNode) view() (map[string]string, error) {
 	seen := map[string]string{}
 	dir := n.root.Name()
@@ -55,8 +55,8 @@ func fileAs(root, name string) string {
 	return fmt.Sprintf("file %s %q", info.Mode(), readAs(root, file))
 }
 
-// garbage is what the store has that no generation refers to, and what is no
-// complete generation.
+// garbage returns an error for content in the store that no generation refers
+// to, and for incomplete generations.
 func (n *crashNode) garbage() error {
 	names, err := generation.Read(n.state.FS()).List()
 	if err != nil {
