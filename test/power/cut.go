@@ -87,8 +87,8 @@ func (d *Disk) Cut(l Loss, lost ...string) *Disk {
 	return left
 }
 
-// persisted are the pending changes that are on the disk, in order. One that is
-// there brings those before it that bear on the same names.
+// persisted returns the pending changes that are on the disk, in order. A
+// change implies the earlier changes of the same names.
 func (d *Disk) persisted(l Loss, random *rand.Rand) []change {
 	likely := random.Float64()
 	type entry struct {

@@ -112,7 +112,7 @@ func put(to, set map[string]*node) {
 	}
 }
 
-// apply does one step. One that the kernel would refuse does nothing.
+// apply does one step. A step that the kernel would refuse does nothing.
 func (d *Disk) apply(op Op) {
 	dir, base := d.parent(op.Name)
 	if dir == nil {

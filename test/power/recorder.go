@@ -37,7 +37,7 @@ type Recorder struct {
 	err  error
 }
 
-// NewRecorder begins with what is in the tree, which base describes.
+// NewRecorder begins with the content of the tree, which base describes.
 func NewRecorder(root *os.Root, base *Disk) *Recorder {
 	return &Recorder{root: root, base: base, live: base.Clone()}
 }
@@ -64,8 +64,8 @@ func (r *Recorder) Mark(what string) {
 	r.begin(durable.Step{Op: Mark, Name: ".", From: what})
 }
 
-// begin adds a step. One that removes a tree becomes one for each name: a cut
-// may leave any part of the tree.
+// begin adds a step. A step that removes a tree becomes a step for each name,
+// because a cut may leave any part of the tree.
 func (r *Recorder) begin(s durable.Step) {
 	steps := []durable.Step{s}
 	if s.Op == durable.RemoveAll {
@@ -121,8 +121,8 @@ func (r *Recorder) Len() int {
 	return len(r.ops)
 }
 
-// Recording ends with a Mark and returns what was recorded. It is an error if
-// that does not lead to what is in the tree.
+// Recording ends with a Mark and returns what was recorded. It returns an error
+// if a replay does not give the content of the tree.
 func (r *Recorder) Recording() (Recording, error) {
 	r.Mark("end")
 	r.finish()

@@ -104,7 +104,7 @@ func (n *node) make(file string, made map[*node]string) error {
 	return os.Chmod(file, n.mode)
 }
 
-// Clone is d once more, with what is not synced.
+// Clone returns a copy of d, with the changes that are not synced.
 func (d *Disk) Clone() *Disk {
 	made := map[*node]*node{nil: nil}
 	c := &Disk{root: d.root.clone(made)}
