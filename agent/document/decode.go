@@ -29,8 +29,8 @@ func DecodeWithOrigin(name string, text []byte, into any) (Origin, error) {
 	return decodeBy(name, into, func(report *Report) *yaml.Node { return parse(text, report) })
 }
 
-// decodeBy decodes the tree that parse returns, nil if it has reported why
-// there is none.
+// decodeBy decodes the tree that parse returns. parse returns nil after it has
+// reported an error.
 func decodeBy(name string, into any, parse func(*Report) *yaml.Node) (Origin, error) {
 	report := NewReport(Origin{file: name, at: map[string]position{Whole: start}})
 	root := parse(report)

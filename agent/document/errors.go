@@ -17,7 +17,7 @@ type Error struct {
 	Line, Column int
 	// Path is the field, such as "spec.units[2].name", or Whole.
 	Path string
-	// Problem is what is wrong, Hint how to correct it ("" if unknown).
+	// Problem is the problem, Hint how to solve it ("" if unknown).
 	Problem, Hint string
 	// Warning is set if a lenient reader accepts the document nevertheless.
 	Warning bool

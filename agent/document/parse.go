@@ -75,7 +75,7 @@ func syntaxError(err error) (position, string) {
 
 // notText returns the first bytes that are not allowed in YAML text: invalid
 // UTF-8, and control characters other than tab, line feed, carriage return and
-// NEL (YAML 1.2, 5.1). It returns "" if there are none.
+// NEL (YAML 1.2, 5.1). It returns "" if all are allowed.
 func notText(text []byte) (at position, found string) {
 	at = position{line: 1, column: 1}
 	for i := 0; i < len(text); {

@@ -56,8 +56,8 @@ func (o Origin) locateLine(path string, line int) position {
 	return at
 }
 
-// Report collects what is wrong with one document. The zero Report is for a
-// value without a document.
+// Report collects the problems of one document. The zero Report is for a value
+// without a document.
 type Report struct {
 	origin         Origin
 	errs, warnings Errors

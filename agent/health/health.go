@@ -128,12 +128,13 @@ const (
 type Verdict struct {
 	Word Word
 
-	// Reason is what is wrong or what is waited for. If Word is Good, it names
-	// a unit that does not count.
+	// Reason is the problem, or what the verdict waits for. If Word is Good, it
+	// names an unhealthy unit that does not count.
 	Reason string
 
-	// Unit is the unit that is bad or waited for, empty if there is none.
-	// Deadline is when the change is bad if that unit is not up, 0 for no unit.
+	// Unit is the bad unit, or the unit that the verdict waits for; empty for
+	// none. Deadline is when the change is bad if that unit is not up, 0 for no
+	// unit.
 	Unit     string
 	Deadline time.Duration
 

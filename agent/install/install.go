@@ -46,7 +46,7 @@ type Choice struct {
 	Installed bool
 }
 
-// Decide returns the disk that has the system, or is to get it.
+// Decide returns the disk that has the system or gets it.
 //
 //   - A disk that has a system goes before every empty disk, whatever its size,
 //     and is left as it is. If it is not claimed, no other disk gets a system:
@@ -57,8 +57,8 @@ type Choice struct {
 //   - Otherwise volume.Decide chooses. A disk that may be wiped counts as
 //     empty.
 //
-// The error is a *volume.Refusal, or says what is wrong with the only disk that
-// could be chosen.
+// The error is a *volume.Refusal, or describes the problem of the only disk
+// that could be chosen.
 func Decide(f Facts, w Claim) (Choice, error) {
 	if d, found, err := f.installed(w); found || err != nil {
 		return Choice{Disk: d, Installed: true}, err

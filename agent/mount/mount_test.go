@@ -16,8 +16,8 @@ import (
 	"github.com/loam-os/loam/test/files"
 )
 
-// fakeSystem has mounts in the kernel's order. It does not unmount what is
-// busy, nor what another mount is on or covers.
+// fakeSystem has mounts in the kernel's order. It does not unmount a busy
+// mount, nor a mount that another one is on or covers.
 type fakeSystem struct {
 	points, busy []string
 }

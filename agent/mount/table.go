@@ -1,6 +1,5 @@
-// Package mount reads the mount table of a process, unmounts what is mounted
-// beneath a directory, and empties a directory without entering what is mounted
-// there.
+// Package mount reads the mount table of a process, unmounts everything beneath
+// a directory, and empties a directory without entering its mounts.
 //
 // [Parse] is the only parser of /proc/self/mountinfo in the tree. Policy, such
 // as which mounts make a disk unusable, stays with the callers.

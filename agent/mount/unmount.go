@@ -18,9 +18,9 @@ type System interface {
 	Unmount(ctx context.Context, point string) error
 }
 
-// UnmountBelow unmounts what is mounted beneath dir, and leaves dir itself. It
-// reads the table again after each round, as a mount that was covered by
-// another one appears only then. The error names the mounts that stay.
+// UnmountBelow unmounts everything beneath dir, but not dir itself. It reads
+// the table again after each round, as a mount that was covered by another one
+// appears only then. The error names the mounts that stay.
 func UnmountBelow(ctx context.Context, s System, dir string) error {
 	var errs []error
 	for before := -1; ctx.Err() == nil; {

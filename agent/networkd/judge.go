@@ -11,7 +11,7 @@ import (
 	"github.com/loam-os/loam/agent/status"
 )
 
-// Judge returns the state of the links, and what is wrong with the links that f
+// Judge returns the state of the links, and the problems of the links that f
 // configures.
 func Judge(f network.Files, links []Link) status.Network {
 	var s status.Network

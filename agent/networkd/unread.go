@@ -23,7 +23,7 @@ func MarkUnread(node *durable.Dir) error {
 	return nil
 }
 
-// Unread reports whether networkd still has to be restarted.
+// Unread reports whether networkd must still be restarted.
 func Unread(root *os.Root) bool {
 	_, err := root.Stat(unread)
 	return err == nil

@@ -121,8 +121,8 @@ func (d unitDiff) run() (Verb, []string) {
 // byTrigger is why a unit on demand is left alone.
 const byTrigger = "its timer, path or socket unit starts it"
 
-// idle reports whether the unit is on demand and down, so that there is nothing
-// to restart and it need not come up.
+// idle reports whether the unit starts on demand and is down, so that it needs
+// no restart and need not come up.
 func (d unitDiff) idle() bool {
 	return d.want != nil && d.want.OnDemand && (!d.observed || d.state.Stopped())
 }
