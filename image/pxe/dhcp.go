@@ -41,7 +41,7 @@ func (s *Proxy) Serve(ctx context.Context, conn net.PacketConn, port int) error 
 		}
 
 		if out, to := s.answer(p[:n], from, port); out != nil {
-			// What is lost the machine asks for again.
+			// The machine repeats its request if the answer is lost.
 			_, _ = conn.WriteTo(out, to)
 		}
 	}
@@ -80,9 +80,9 @@ func (s *Proxy) answer(p []byte, from net.Addr, port int) ([]byte, net.Addr) {
 	return out.ToBytes(), destination(in, from, port)
 }
 
-// Listen opens the two ports of ProxyDHCP on the network that address is of,
-// and of no other: with two networks, the offer would name an address that half
-// of the machines do not reach.
+// Listen opens the two ports of ProxyDHCP on the network of address only. With
+// two networks, the offer would name an address that half of the machines do
+// not reach.
 func Listen(ctx context.Context, address netip.Addr) (dhcp, proxy net.PacketConn, err error) {
 	device, err := interfaceOf(address)
 	if err != nil {

@@ -28,8 +28,8 @@ type Identity struct {
 	Arch         string
 }
 
-// ErrNone has a machine start without a machine.yaml. It is not fs.ErrNotExist,
-// which a missing list of tokens also returns.
+// ErrNone lets a machine start without a machine.yaml. It is not
+// fs.ErrNotExist, which a missing list of tokens also returns.
 var ErrNone = errors.New("no machine.yaml")
 
 // Machines is what this server knows of machines.

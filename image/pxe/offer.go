@@ -13,8 +13,8 @@ type Offer struct {
 	// File is option 67: a name for TFTP, or a URL.
 	File string
 
-	// Disk has the machine start from its own disk. A machine without an answer
-	// waits for minutes.
+	// Disk makes the machine start from its own disk. A machine without an
+	// answer waits for minutes.
 	Disk bool
 }
 

@@ -330,7 +330,7 @@ func TestWhichMessageIsAnswered(t *testing.T) {
 	}
 }
 
-// TestReply reads what is sent as the machine does.
+// TestReply reads the reply as the machine does.
 func TestReply(t *testing.T) {
 	in := packet("PXEClient:Arch:00007:UNDI:003001", 7)
 	sent, err := reply(in, dhcpv4.MessageTypeOffer,

@@ -17,9 +17,8 @@ const (
 
 // What option 43 says (PXE 2.1, section 2.2.3): 255 ends it.
 var (
-	// useFile is PXE_DISCOVERY_CONTROL (tag 6): the boot file of this packet is
-	// the one to load, so that no menu is shown and no other server is looked
-	// for.
+	// useFile is PXE_DISCOVERY_CONTROL (tag 6): the machine loads the boot file
+	// of this packet, shows no menu and looks for no other server.
 	useFile = []byte{6, 1, 8, 255}
 	// useDisk is a PXE_BOOT_MENU (9) of one entry, which is of type 0, the
 	// machine's own disk, and a PXE_MENU_PROMPT (10) that takes it after 0

@@ -11,8 +11,8 @@ import (
 )
 
 // PackageNames returns the packages that the mkosi configuration in the
-// directory config asks for, and those of the firmware. What they depend on is
-// not among them.
+// directory config asks for, and the packages of the firmware, without their
+// dependencies.
 func PackageNames(config, arch, profile string, firmware device.List) ([]string, error) {
 	files := []string{filepath.Join(config, "mkosi.conf")}
 	more, err := filepath.Glob(

@@ -14,9 +14,9 @@ import (
 	"github.com/loam-os/loam/image/manifest"
 )
 
-// recordPackages turns mkosi's manifest into the list of packages that the tree
-// has something of. What is in no archive, the stand-in of mkosi.skeleton, is
-// left out.
+// recordPackages turns mkosi's manifest into the list of packages with files in
+// the tree. It leaves out the stand-in of mkosi.skeleton, which is in no
+// archive.
 func recordPackages(mkosiManifest, tree, list string) error {
 	text, err := os.ReadFile(mkosiManifest)
 	if err != nil {
