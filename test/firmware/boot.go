@@ -16,9 +16,9 @@ import (
 // start.
 var ErrNoEntry = errors.New("no boot entry")
 
-// Entries are the UKIs in \EFI\Linux, the one first that the loader chooses. It
-// sorts by what a UKI says of itself; here it is the name that says it, and
-// what has no name that we make goes first, as the worst that can be.
+// Entries returns the UKIs in \EFI\Linux, first the one that the loader
+// chooses. The loader sorts by the metadata in a UKI, this emulation by its
+// name. A file with another name than ours comes first, as the worst case.
 func (l Loader) Entries() ([]Entry, error) {
 	d, err := l.bootDir()
 	return d.shown(), err

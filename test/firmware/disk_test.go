@@ -28,8 +28,8 @@ const (
 // recovers is the system of the recovery entry.
 const recovers = 120
 
-// newDisk has an ESP as an image has it, with a blessed entry. Without a tools
-// tree it has a loader that nothing can run.
+// newDisk returns a disk with the ESP of an image and a blessed entry. Without
+// a tools tree its loader cannot run.
 func newDisk(t testing.TB, first system) Sectors {
 	t.Helper()
 	systemdBoot, err := os.ReadFile(filepath.Join(os.Getenv("LOAM_TOOLS_TREE"),

@@ -98,7 +98,8 @@ func TestTheLoaderNeedsNoVariables(t *testing.T) {
 	}
 }
 
-// change is one of a disk that has 0.1.0, blessed, and 0.2.0 with three tries.
+// change is a change of a disk that has 0.1.0, blessed, and 0.2.0 with three
+// tries.
 type change func(t *testing.T, r *Recorder)
 
 // retry gives a system's entry other tries.
@@ -136,7 +137,7 @@ func poke(at int, b byte) change {
 	}
 }
 
-// TestWhatTheLoaderMakesOf has disks that are not as they should be.
+// TestWhatTheLoaderMakesOf starts damaged disks.
 func TestWhatTheLoaderMakesOf(t *testing.T) {
 	one := newSystem(t, 1)
 	two := newSystem(t, 2)

@@ -50,7 +50,7 @@ func newMachine(t testing.TB, disk Sectors, bytes int64) *machine {
 	return m
 }
 
-// variables has the firmware remember what is in a file.
+// variables gives the firmware the variables in a file.
 func (m *machine) variables(file string) {
 	m.t.Helper()
 	vars, err := os.ReadFile(file)

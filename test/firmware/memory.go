@@ -18,7 +18,7 @@ type Memory struct {
 // NewMemory is a disk of that content, which is not changed.
 func NewMemory(base Sectors) Memory { return Memory{base, Sectors{}} }
 
-// Sector is what it has there; nil is zeros.
+// Sector returns sector n; nil stands for zeros.
 func (m Memory) Sector(n int64) []byte {
 	if b, ok := m.Over[n]; ok {
 		return b
@@ -75,7 +75,7 @@ type Written struct {
 	Data   []byte
 }
 
-// Recorder is a disk that keeps what is written to it, by flushes.
+// Recorder is a disk that records its writes, by flushes.
 type Recorder struct {
 	Memory
 	Epochs [][]Written // each ends with a flush

@@ -18,7 +18,7 @@ func program(code byte) []byte {
 	return application(0xba, exitPort&0xff, exitPort>>8, 0, 0, 0xb0, code, 0xee, 0xeb, 0xfe)
 }
 
-// application is one of machine code.
+// application returns an EFI application with this machine code.
 func application(text ...byte) []byte {
 	const align, headers, textAt = 512, 512, 4096
 	h := pe.SectionHeader32{

@@ -111,7 +111,7 @@ func sign(t *testing.T, image []byte, chain ...*identity) []byte {
 	return signed
 }
 
-// signAgain signs an image in place of whoever has.
+// signAgain replaces the signature of an image.
 func signAgain(t *testing.T, image []byte, by *identity) []byte {
 	t.Helper()
 	key, err := pkcs7.NewSigner(by.Certificate, by.private)

@@ -163,7 +163,7 @@ func (n *node) paths(disk string) (ours, udevs []string) {
 	return block.Paths(root, disk), udevs
 }
 
-// direct has QEMU start the kernel of the image, without firmware and loader.
+// direct makes QEMU start the kernel of the image, without firmware and loader.
 func (m *machine) direct() {
 	m.t.Helper()
 	sections, err := uki.Parse(bytes.NewReader(readFile(m.t, m.build.file(".efi"))))

@@ -38,8 +38,8 @@ func newMember(t *testing.T, w *clusterTest, u updates) *upgradable {
 	return n
 }
 
-// TestANodeOfAClusterUpgradesItself is about what only a cluster can tell of a
-// system: that its kubelet is not Ready, or nothing, for as long as it is away.
+// TestANodeOfAClusterUpgradesItself checks what only a cluster can report: that
+// the kubelet of a system is not Ready, or nothing while the cluster is away.
 func TestANodeOfAClusterUpgradesItself(t *testing.T) {
 	if os.Getenv("LOAM_ALL") == "" {
 		t.Skip("takes minutes: make upgrades runs it")

@@ -161,7 +161,7 @@ func (n *node) serial(command string) string {
 }
 
 // updatesInPlace is an update of a node that runs a pod: nothing happens before
-// it is drained, and all that has to be is another afterwards.
+// it is drained, and afterwards everything that the update names is new.
 func updatesInPlace(t *testing.T, n *node, w *clusterTest) {
 	image := n.status().ImageVersion
 	w.allowPods()

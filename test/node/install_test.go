@@ -205,7 +205,7 @@ func TestADiskWithContentIsNotInstalledOn(t *testing.T) {
 }
 
 // TestUSBInstaller: the USB installer, with an edited machine.yaml, installs a
-// machine without a network, and is not needed any more.
+// machine without a network, and is then no longer needed.
 func TestUSBInstaller(t *testing.T) {
 	matrix(t)
 	b := open(t)

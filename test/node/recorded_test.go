@@ -152,7 +152,7 @@ type replay struct {
 	states, booted, esps, vars int
 }
 
-// begin takes the machine's disk as it is.
+// begin begins with the present content of the machine's disk.
 func (r *replay) begin() {
 	r.t.Helper()
 	name := filepath.Join(r.m.config.Dir, "replay.raw")
@@ -244,7 +244,7 @@ func (r *replay) partition(role partitions.Role) gpt.Partition {
 	})]
 }
 
-// write changes sectors, and returns what they had.
+// write changes sectors, and returns their old content.
 func (r *replay) write(all firmware.Sectors) (before firmware.Sectors) {
 	before = firmware.Sectors{}
 	for n, b := range all {

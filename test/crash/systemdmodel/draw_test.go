@@ -7,8 +7,8 @@ import (
 	"github.com/loam-os/loam/agent/config"
 )
 
-// once is a oneshot that counts its runs: systemd forgets one that is done and
-// that nothing wants, its invocation included.
+// once is a oneshot that counts its runs: systemd forgets a finished oneshot
+// that nothing wants, with its invocation.
 const once = "[Service]\nType=oneshot\nExecStart=sh -c 'echo >>/run/pairs-ran-%n'\n"
 
 // environment is nothing, or a setting that reads a file which may be managed.

@@ -25,10 +25,10 @@ const (
 	seedVariable  = "LOAM_SEED"
 )
 
-// TestPairs walks through random configurations on one real systemd. After
-// each step, what became of every unit of the system is what the plan said
-// and what an oracle, which knows nothing of the engine, says had to be: no
-// restart that is not needed, none that is missing.
+// TestPairs walks through random configurations on one real systemd. After each
+// step, the outcome of every unit must be what the plan said, and what an
+// oracle expects that knows nothing of the engine: no needless restart, and
+// none that is missing.
 func TestPairs(t *testing.T) {
 	onMachine(t, func(t *testing.T, m machine) {
 		pairs, seed := number(t, pairsVariable, 200), number(
@@ -89,8 +89,8 @@ func (m machine) poke(t *testing.T, d dice, have config.Desired) (did bool) {
 	return did
 }
 
-// step goes from have, with the system as it is before, to want, and compares.
-// It returns the system as it is then.
+// step goes from have to want, compares, and returns the new state of the
+// system. before is its old state.
 func (m machine) step(
 	t *testing.T,
 	e *apply.Executor,

@@ -20,7 +20,7 @@ type scenario struct {
 }
 
 // part is one unit. Needs is a dependency such as "Requires=s0.service": it is
-// in the unit's text only while the other unit is to be up.
+// in the unit's text only while the other unit should be up.
 type part struct {
 	unit  config.Unit
 	needs string
@@ -88,8 +88,8 @@ func (w *scenario) change() {
 	}
 }
 
-// desired is the configuration, without what cannot be had: an alias or an
-// instance of nothing, a dependency on what is not up.
+// desired returns the configuration without what is impossible: an alias or
+// instance of a missing unit, or a dependency on a unit that is down.
 func (w *scenario) desired() config.Desired {
 	var d config.Desired
 	for _, name := range slices.Sorted(maps.Keys(w.files)) {

@@ -60,7 +60,8 @@ type stage struct {
 	e *apply.Executor
 }
 
-// go on to d, and what became of units; the change has to be good.
+// apply goes on to d, and returns what became of the units. The change must be
+// good.
 func (s stage) apply(t *testing.T, d config.Desired) outcome {
 	t.Helper()
 	before := s.snapshot(t)
@@ -324,7 +325,7 @@ func slowStart(t *testing.T, s stage) {
 	s.becomes(t, unitsOf(ownUnit("slow.service", slow+"# other\n")), outcome{"slow.service": "new"})
 }
 
-// takenBack applies d, which is not good, and looks at what is said of it.
+// takenBack applies d, which is not good, and checks the reason of the verdict.
 func (s stage) takenBack(t *testing.T, d config.Desired, why string) {
 	t.Helper()
 	before, _, err := s.e.Current()

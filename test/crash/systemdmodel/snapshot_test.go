@@ -107,7 +107,7 @@ func (m machine) snapshot(t *testing.T) snapshot {
 	t.Helper()
 	s := snapshot{map[string]seen{}, map[string]string{}}
 
-	// What is configured; mounts and devices are the kernel's.
+	// Only configured units: mounts and devices are the kernel's.
 	out := m.Command(
 		t,
 		"systemctl",
@@ -173,7 +173,7 @@ func (m machine) size(name string) int64 {
 // "reloaded".
 type outcome map[string]string
 
-// butSlices leaves out what comes up of slices: they do with what is in them.
+// butSlices leaves out slices that come up: they come up with their units.
 func (o outcome) butSlices(before snapshot) outcome {
 	maps.DeleteFunc(o, func(id, what string) bool {
 		return what == "new" && strings.HasSuffix(id, ".slice") && !before.units[id].up()

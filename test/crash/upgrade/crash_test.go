@@ -28,10 +28,10 @@ type crashes struct {
 	views, lives int
 }
 
-// TestCrashStates cuts the power at every moment of lives, with all that a disk
-// may then have, has the machine go on from there, and cuts it again at every
-// moment of that, until it has seen LOAM_CRASH_STATES different states;
-// without, it samples.
+// TestCrashStates cuts the power at every moment of the scenarios, with every
+// state that the disk may then have. The machine goes on from there, and the
+// power is cut again at every moment of that, until LOAM_CRASH_STATES different
+// states were seen. Without the variable, the test takes samples.
 func TestCrashStates(t *testing.T) {
 	began := time.Now()
 	wanted := 40_000

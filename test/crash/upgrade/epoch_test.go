@@ -70,8 +70,8 @@ func TestTheAnchorOutlivesTheStatePartition(t *testing.T) {
 	}
 }
 
-// TestABrokenAnchorHoldsNothingUp, and is told of once; one that is not there
-// is not.
+// TestABrokenAnchorHoldsNothingUp, and is reported once. A missing anchor is
+// not reported.
 func TestABrokenAnchorHoldsNothingUp(t *testing.T) {
 	for err, told := range map[error]int{errors.New("it has failed"): 1, fs.ErrNotExist: 0} {
 		c := newCourse(t, "1.0.0", "2.0.0")

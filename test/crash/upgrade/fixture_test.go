@@ -44,7 +44,7 @@ type release struct {
 	pack                         []byte
 }
 
-// newRelease makes a release whose root shares its first half with those of
+// newRelease makes a release whose root shares its first half with the roots of
 // other versions.
 func newRelease(t testing.TB, version string) release {
 	t.Helper()

@@ -34,9 +34,9 @@ import (
 	"github.com/loam-os/loam/test/firmware"
 )
 
-// process is the agent in a process of its own: this program once more. Its
-// disk, the files of its state partition, and what it has done are in a
-// directory.
+// process is the agent in a process of its own, which runs this program again.
+// Its disk, the files of its state partition, and the list of what it did are
+// in a directory.
 type process struct {
 	Dir     string
 	Running upgrade.System
@@ -69,7 +69,7 @@ func openPoints(dir string, kill int) (*points, error) {
 	return &points{file: f, n: strings.Count(string(before), "\n"), kill: kill}, err
 }
 
-// at is one of them. It may not return.
+// at marks the point called name. It may not return.
 func (p *points) at(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -164,7 +164,7 @@ func (p process) run(t *testing.T) (op upgrade.Op, err error) {
 	return u.Run(t.Context(), p.Verdict, packOnly(noPackFor(fixture, files)))
 }
 
-// ask begins what is wanted.
+// ask begins the operation.
 func (p process) ask(u *upgrade.Upgrader, fixture fixture) error {
 	if j, err := upgrade.ReadJournal(u.Records); err != nil || j != nil {
 		return err
@@ -184,7 +184,7 @@ func (p process) ask(u *upgrade.Upgrader, fixture fixture) error {
 	return u.Begin(fixture.releases[at].index, upgrade.Options{}, upgrade.Facts{})
 }
 
-// outcome is what is left of an upgrade.
+// outcome is the state after an upgrade.
 type outcome struct {
 	Running upgrade.System
 	Entries []string
@@ -339,7 +339,7 @@ func (m *box) outcome(disk *os.File, runs upgrade.System) outcome {
 	return o
 }
 
-// copied is the machine once more, as it is.
+// copied returns a copy of the machine.
 func (m *box) copied(t *testing.T) *box {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "machine")
@@ -382,8 +382,8 @@ func newMachine(t *testing.T) *box {
 }
 
 // TestKilledAtEveryPoint kills the agent once at each point of upgrades, ways
-// back and a drill; another process goes on, and all is as if nothing had
-// happened. Without LOAM_CRASH_STATES it takes one point in fifteen.
+// back and a drill; another process goes on, and the outcome is the same as
+// without the kill. Without LOAM_CRASH_STATES it takes one point in fifteen.
 func TestKilledAtEveryPoint(t *testing.T) {
 	began := time.Now()
 	every := 15
@@ -479,7 +479,7 @@ func kinds(t *testing.T) (all []string) {
 // filling is what a process with that wish does.
 const filling = "fill"
 
-// fill makes the file disk of what is fetched.
+// fill makes the file disk from the fetched release.
 func (p process) fill(t *testing.T) error {
 	reached, err := openPoints(p.Dir, p.Kill)
 	if err != nil {
@@ -526,7 +526,7 @@ func stored(size int) (bundle.Part, []byte) {
 	return part, content
 }
 
-// asked is a pack that notes what is asked of it.
+// asked is a pack that records its requests.
 type asked struct {
 	packed
 	*points

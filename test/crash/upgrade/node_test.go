@@ -9,7 +9,7 @@ import (
 	"github.com/loam-os/loam/partitions/gpt"
 )
 
-// node is an upgrade.Node that is as it is told.
+// node is an upgrade.Node with the state that a test gives it.
 type node struct {
 	health    upgrade.Health
 	evidence  func(ctx context.Context) []string

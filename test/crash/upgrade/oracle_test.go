@@ -15,9 +15,9 @@ import (
 	"github.com/loam-os/loam/test/firmware"
 )
 
-// survives is what has to hold of any crash state: all entries that the loader
-// shows are valid systems, and it starts one of them; if what is on trial never
-// comes up, what has been well does within the tries.
+// survives returns an error unless a crash state is right: all entries that the
+// loader shows are valid systems, and it starts one of them. If the system on
+// trial never comes up, the proven system starts within the tries.
 func (p fixture) survives(disk firmware.Disk, files map[string][]byte) error {
 	j, err := upgrade.ReadJournal(recordedFiles(files))
 	if err != nil {
@@ -43,8 +43,8 @@ func (p fixture) survives(disk firmware.Disk, files map[string][]byte) error {
 	}
 }
 
-// spare makes sure of what is started beside the entries: the loader itself is
-// one that the test made, and the recovery entry starts a valid system.
+// spare checks what starts besides the entries: the loader is one that the test
+// made, and the recovery entry starts a valid system.
 func (p fixture) spare(disk firmware.Disk) error {
 	l, err := firmware.Open(disk, p.table.Partitions[0].Start)
 	if err != nil {
@@ -119,8 +119,8 @@ func (p fixture) own(l firmware.Loader, e firmware.Entry) error {
 	return nil
 }
 
-// within makes sure that nothing is written but the partition tables, the ESP
-// and slots: what is in the state partition stays.
+// within checks that only the partition tables, the ESP and slots were written,
+// but not the state partition.
 func (p fixture) within(events []event) error {
 	for _, e := range events {
 		for _, w := range e.writes {

@@ -138,7 +138,7 @@ func TestADowngradeTakesAPermit(t *testing.T) {
 		{"for this node", permit(keys, "1.0.0", "node-1", time.Hour), ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			// Whoever asks cannot allow it by a word.
+			// A request cannot allow it.
 			version, err := ask(t, s, upgrade.Request{
 				Options: upgrade.Options{Downgrade: true, Again: true},
 				Version: "1.0.0",

@@ -27,8 +27,8 @@ type event struct {
 	data   []byte // nil: removed
 }
 
-// recorder is a disk with its state partition's files, which keeps what is done
-// to both.
+// recorder is a disk with its state partition's files. It records the changes
+// of both.
 type recorder struct {
 	*firmware.Recorder
 	mu     sync.Mutex // Slots are read while they are written.

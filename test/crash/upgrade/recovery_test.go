@@ -195,8 +195,8 @@ func TestEntriesThatAreGoneComeBack(t *testing.T) {
 	}
 }
 
-// TestTheRecoveryEntryOutlivesItsSlot has one that could not be renewed in
-// time.
+// TestTheRecoveryEntryOutlivesItsSlot has a recovery entry that could not be
+// renewed in time.
 func TestTheRecoveryEntryOutlivesItsSlot(t *testing.T) {
 	c := newCourse(t, "1.0.0", "2.0.0", "3.0.0")
 	c.upgrade("2.0.0", upgrade.Options{})

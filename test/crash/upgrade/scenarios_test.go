@@ -88,7 +88,8 @@ func (c *course) onESP(do func(files *fat.FS) error) {
 	}
 }
 
-// noPackFor is the pack of what is under way.
+// noPackFor returns the pack of the upgrade that is under way, without its
+// chunks.
 func noPackFor(p fixture, k records.Store) fill.Pack {
 	if j, err := upgrade.ReadJournal(k); err == nil && j != nil {
 		return p.pack(j.Target.Version)
@@ -118,7 +119,7 @@ func (c *course) restarts() {
 	c.boot()
 }
 
-// back goes to the system in the other slot, which is of that version.
+// back goes back to the system in the other slot, which has that version.
 func (c *course) back(version string) {
 	c.t.Helper()
 	target, err := c.u.Rollback(upgrade.Options{}, false)

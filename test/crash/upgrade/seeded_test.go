@@ -19,7 +19,7 @@ type bug struct {
 	loses   func(off int64) bool
 }
 
-// instead does another op for those of a kind.
+// instead replaces each op of a kind by another.
 func instead(kind upgrade.OpKind, by func(v upgrade.View, op upgrade.Op) upgrade.Op) bug {
 	return bug{mutant: func(v upgrade.View) upgrade.Op {
 		op := upgrade.Next(v)
@@ -30,7 +30,7 @@ func instead(kind upgrade.OpKind, by func(v upgrade.View, op upgrade.Op) upgrade
 	}}
 }
 
-// seen is Next, by a view that is not as it is.
+// seen decides by a wrong view.
 func seen(edit func(v *upgrade.View)) bug {
 	return bug{mutant: func(v upgrade.View) upgrade.Op {
 		edit(&v)
@@ -166,7 +166,7 @@ type fatal struct{ testing.TB }
 func (f fatal) Fatal(args ...any)                 { panic(fmt.Sprint(args...)) }
 func (f fatal) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 
-// lived is what is wrong with a life, "" if nothing is.
+// lived returns what is wrong with a scenario, "" for nothing.
 func lived(t *testing.T, live func(c *course), b bug) (found string) {
 	c := newCourse(t, "1.0.0", "2.0.0", "3.0.0", "4.0.0")
 	steps := 0

@@ -14,14 +14,14 @@ import (
 	"github.com/loam-os/loam/test/firmware"
 )
 
-// crashState is the machine as a power cut leaves it: what is on the disk, and
-// the files of its state partition.
+// crashState is the machine after a power cut: its disk, and the files of its
+// state partition.
 type crashState struct {
 	disk  firmware.Memory
 	files map[string][]byte
 
-	// sum is of both, but for what each boot has of its own: equal moments have
-	// equal sums.
+	// sum is the sum of both, without what differs in each boot: equal moments
+	// have equal sums.
 	sum uint64
 }
 
@@ -34,8 +34,7 @@ func beginning(disk firmware.Sectors) crashState {
 	return m
 }
 
-// summed is one of the numbers that the sum of a crash state adds up, 0 for
-// zeros.
+// summed returns a term of the sum of a crash state, 0 for zeros.
 func summed(name string, data []byte) uint64 {
 	if len(bytes.Trim(data, "\x00")) == 0 {
 		return 0
