@@ -98,7 +98,7 @@ type Disk struct {
 
 	// Network names the protocol over which another machine serves the disk:
 	// iSCSI, Fibre Channel, or the transport of NVMe over fabrics. It is "" for
-	// a disk of this machine, and for one that the hypervisor attaches.
+	// a disk of this machine or of its hypervisor.
 	Network string
 }
 
@@ -201,7 +201,7 @@ func kind(name, target string) Kind {
 
 func onUSB(target string) bool { return strings.Contains(target, "/usb") }
 
-// number returns the number in a file of sysfs, 0 if there is none.
+// number returns the number in a file of sysfs, 0 if it is absent.
 func number(root fs.FS, dir, name string) int64 {
 	text, err := fs.ReadFile(root, path.Join(dir, name))
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 
 // Paths returns the names that udev gives a disk in /dev/disk/by-path (its
 // builtin path_id, and 60-persistent-storage.rules), from sysfs alone. It
-// returns only names that no other disk can have. So it knows disks on PCI that
-// are virtio, NVMe with one controller, ATA, or SCSI without a fabric, and
-// returns nothing for others. The name that udev prefers comes first. root is
-// the root directory, name the disk's name in sys/block.
+// returns only names that no other disk can have: for disks on PCI that are
+// virtio, NVMe with one controller, ATA, or SCSI without a fabric. For other
+// disks it returns none. The name that udev prefers comes first. root is the
+// root directory, name the disk's name in sys/block.
 func Paths(root fs.FS, name string) []string {
 	target, err := fs.ReadLink(root, path.Join("sys/block", name))
 	if err != nil {

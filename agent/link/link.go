@@ -21,7 +21,7 @@ type Network struct {
 	Interface string
 	Address   net.IPNet
 
-	// Router is nil if there is none, and for IPv6, where the kernel knows the
+	// Router is nil without a router, and for IPv6, where the kernel knows the
 	// routers.
 	Router net.IP
 	DNS    []net.IP

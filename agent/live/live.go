@@ -22,8 +22,8 @@ import (
 
 // Source is where the system comes from.
 type Source interface {
-	// Machine returns the text of machine.yaml, nil if there is none for this
-	// node.
+	// Machine returns the text of machine.yaml, nil if the source has none for
+	// this node.
 	Machine(ctx context.Context) ([]byte, error)
 
 	// Packed opens the disk image, which is packed.

@@ -13,10 +13,10 @@ import (
 // machine.yaml.
 var errUnauthenticated = errors.New("nothing proves who wrote it")
 
-// authenticate reports whether machine.yaml is the operator's. Every decision
-// that needs to know asks here. The operator has plugged a USB installer in.
-// What a server sends is from whoever answered first: only the system is
-// verified, by the digests on the kernel's command line.
+// authenticate returns an error unless machine.yaml comes from the operator.
+// Every decision that depends on this calls it. An operator has plugged in the
+// USB installer, but any server on the network may have answered first: only
+// the system is verified, by the digests on the kernel's command line.
 func (p Params) authenticate() error {
 	if p.From == FromInstaller {
 		return nil

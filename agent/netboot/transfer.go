@@ -79,7 +79,8 @@ func (t *transfer) Close() error {
 
 var errTooLarge = errors.New("larger than allowed")
 
-// readSome reads the next data, from a new response if there is none.
+// readSome reads the next data. Without an open response, it makes a request
+// first.
 func (t *transfer) readSome(p []byte) (n int, err error) {
 	if t.body == nil {
 		if err := t.request(); err != nil || t.at >= t.size {

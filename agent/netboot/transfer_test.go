@@ -41,7 +41,7 @@ func serve(t *testing.T, handler http.HandlerFunc) (s *Server, waited *time.Dura
 	return s, waited
 }
 
-// content of 3 MiB that is like no other.
+// content returns 3 MiB without a repetition.
 func content() []byte {
 	b := make([]byte, 3<<20)
 	r := rand.New(rand.NewPCG(1, 2))

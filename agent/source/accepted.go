@@ -18,9 +18,9 @@ const (
 	FromDrive      Kind = "drive"
 )
 
-// Accepted is the machine.yaml that made the node what it is. Anybody can give
-// a volume a label, and hot-plug a USB drive. So once a node has had a
-// document, another drive does not count, until the node is reset.
+// Accepted is the machine.yaml that configured the node. Anybody can give a
+// volume a label, and hot-plug a USB drive. So once a node has had a document,
+// another drive does not count, until the node is reset.
 type Accepted struct {
 	Kind Kind `json:"kind"`
 	// Digest is the SHA-256 of the document, with the host name beside it.
@@ -37,8 +37,8 @@ func Accept(d Document) Accepted {
 	return Accepted{Kind: d.Kind, Digest: hex.EncodeToString(sum.Sum(nil)), Serial: d.Serial}
 }
 
-// mayRead reports whether a drive can be the one of the document. A drive
-// without a serial number can be, if the document's drive had none either.
+// mayRead reports whether a drive may be the document's drive. A drive without
+// a serial number may be, if the document's drive had none either.
 func (a *Accepted) mayRead(d Drive) bool {
 	return a == nil || a.Kind == FromDrive && a.Serial == d.Serial()
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/loam-os/loam/agent/source"
 )
 
-// TestTheFirstDocumentStays: once a node has had a machine.yaml, no drive but
-// its own gives it another.
+// TestTheFirstDocumentStays: once a node has had a machine.yaml, only its own
+// drive can give it another.
 func TestTheFirstDocumentStays(t *testing.T) {
 	own := fakeDrive{"machine.yaml": "first", "serial": "S1"}
 	edited := fakeDrive{"machine.yaml": "edited", "serial": "S1"}
@@ -81,7 +81,7 @@ func TestTheFirstDocumentStays(t *testing.T) {
 	}
 }
 
-// Another place is of the machine's owner: a hypervisor, or its ESP.
+// Other places belong to the owner of the machine: a hypervisor, or its ESP.
 func TestAnotherPlaceStillCounts(t *testing.T) {
 	a := source.Accept(source.Document{Kind: source.FromDrive, Serial: "S1"})
 	doc, err := source.Find(t.Context(), source.Env{

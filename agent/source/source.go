@@ -64,8 +64,8 @@ type Env struct {
 	// Drives lists the drives with one of DriveLabels; nil to look for none.
 	Drives func() ([]Drive, error)
 
-	// Accepted is the document that made the node what it is; nil before the
-	// first. No other drive than its own is read then.
+	// Accepted is the document that configured the node; nil before the first.
+	// Then only its own drive is read.
 	Accepted *Accepted
 }
 

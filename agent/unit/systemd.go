@@ -118,7 +118,7 @@ func (s *Systemd) ReloadUnit(ctx context.Context, name string) error {
 // if systemd does not know the unit. systemd handles the calls of a connection
 // in order, so the start need not wait for a reply.
 func (s *Systemd) ResetFailed(_ context.Context, name string) {
-	// The start reports what is wrong.
+	// The start reports the error.
 	s.manager.Go(manager+".ResetFailedUnit", dbus.FlagNoReplyExpected, nil, name)
 }
 
@@ -160,8 +160,8 @@ func (s *Systemd) job(ctx context.Context, verb, method, name string) error {
 // showWait limits how long an error waits for the state of its unit.
 const showWait = 5 * time.Second
 
-// unended adds to the error of a job that has not ended, as far as it can be
-// had, the state of its unit.
+// unended adds the state of the unit, if systemd answers, to the error of a job
+// that has not ended.
 func (s *Systemd) unended(ctx context.Context, e *JobError) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), showWait)
 	defer cancel()

@@ -82,7 +82,7 @@ type JobError struct {
 	// Result is the job's: "failed", "timeout", "canceled", "dependency"… It is
 	// empty if the job has not ended.
 	Result string
-	// State is the unit's afterwards, as far as it is known.
+	// State is the state of the unit afterwards; zero if unknown.
 	State State
 
 	// After is how long a job that has not ended was waited for, and Err why no
