@@ -112,9 +112,10 @@ func writePart(disk *os.File, part gpt.Partition, file string) error {
 	return nil
 }
 
-// loaderConfig: no menu (a key held at start still shows it), no editing of
-// command lines. And there is no file loader/random-seed: the loader writes to
-// it at each boot, which has damaged ESPs (systemd issues 42979, 42307).
+// loaderConfig configures systemd-boot without a menu (a key held at start
+// still shows it) and without editing of command lines. There is no file
+// loader/random-seed: the loader writes to it at each boot, which has damaged
+// ESPs (systemd issues 42979, 42307).
 const loaderConfig = "timeout 0\neditor no\n"
 
 func writeESP(disk io.WriterAt, p image.Plan, in diskParts) error {

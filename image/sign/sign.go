@@ -6,7 +6,7 @@
 // It signs each program on the ESPs of disks and each .efi
 // (firmware/authenticode, by firmware/pkcs7), and the root hash for its
 // verity-sig partition. The same signature is in the index of a bundle, so that
-// an upgrade writes it, too, if it can. The root file system stays as it is:
+// an upgrade writes it, too, if it can. The root file system does not change:
 // the signature of the boot loader in it is a section of the UKI, and the agent
 // adds it when it renews the loader. Files made from a disk image are made
 // again:
@@ -48,8 +48,8 @@ import (
 )
 
 // Build signs the build in dir, and replaces the signatures that it has. The
-// directory has the build as it was, or all of it signed. The root file system
-// stays as it is. It calls doing with what it begins to do.
+// directory has either the old build, or all of it signed. The root file system
+// does not change. Build calls doing with the name of each step.
 func Build(dir string, keys Keys, doing func(what string)) (manifest.Manifest, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -88,7 +88,7 @@ type signing struct {
 	rootHash []byte
 	// boot is the signature of the loader.
 	boot []byte
-	// packed is the SHA-256 of the packed disk image as it was, and as it is.
+	// packed is the SHA-256 of the packed disk image, before and after signing.
 	packed [2]string
 }
 
