@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// benchmark is one of a package's tests, and the figures that are taken from
+// benchmark is a benchmark of a package, and the figures that are taken from
 // it.
 type benchmark struct {
 	name, in string

@@ -53,7 +53,7 @@ func (*still) Show(_ context.Context, names []string) ([]unit.State, error) {
 type cost struct {
 	total, sync time.Duration
 	syncs       int
-	// written counts the bytes of write(2), read those of read(2).
+	// written counts the bytes of write(2), read the bytes of read(2).
 	written, read int64
 }
 

@@ -13,8 +13,8 @@ import (
 // nextOut is a later version of the build that is measured.
 const nextOut = dir + "/image-next"
 
-// measureUpgrade compares what a node that runs one release has to fetch for
-// the next with all that there is of it.
+// measureUpgrade compares what a node must fetch for the next release with the
+// size of that release.
 func measureUpgrade(ctx context.Context, r *report) error {
 	if _, err := runBuild(ctx, nil); err != nil {
 		return err

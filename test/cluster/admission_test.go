@@ -75,7 +75,7 @@ func TestANodeChangesNoNeighbour(t *testing.T) {
 	}
 	c.mustDo(t, http.MethodPost, leases, lease("gardener-node-agent-pool", "node-2", ""))
 
-	// ask does something as the agent of node-1. What it updates has to be of
+	// ask makes a request as the agent of node-1. An update must be based on
 	// the newest version.
 	ask := func(method, path, body string) error {
 		if method == http.MethodPut {

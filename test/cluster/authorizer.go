@@ -56,7 +56,7 @@ func (c *Cluster) addAuthorizer(a Authorizer) error {
 // writeAuthorization writes the API server's structured authorization
 // configuration (kubernetes.io, Authorization: AuthorizationConfiguration):
 // Node and RBAC, then the webhooks. Answers are not cached, so that each
-// request is judged by what is true at its time.
+// request is judged by the present state.
 func (c *Cluster) writeAuthorization() error {
 	type object = map[string]any
 	authorizers := []object{

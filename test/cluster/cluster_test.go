@@ -92,7 +92,7 @@ func (c *Cluster) mustDo(t testing.TB, method, path, body string) {
 	}
 }
 
-// mustAwait waits until the API server shows what is right.
+// mustAwait waits until right returns nil.
 func (c *Cluster) mustAwait(t testing.TB, right func() error) {
 	t.Helper()
 	if err := c.await(t.Context(), c.api, right); err != nil {

@@ -45,7 +45,7 @@ const (
 	layerType    = "application/vnd.oci.image.layer.v1.tar+gzip"
 )
 
-// Descriptor is one of the OCI image specification.
+// Descriptor is a descriptor of the OCI image specification.
 type Descriptor struct {
 	MediaType string    `json:"mediaType"`
 	Digest    string    `json:"digest"`

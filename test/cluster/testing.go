@@ -37,7 +37,8 @@ func StartRegistry(t testing.TB, o RegistryOptions) *Registry {
 	return r
 }
 
-// must is a value if there is no error, which else ends the test.
+// must returns a function that returns the value, or ends the test with the
+// error.
 func must[V any](v V, err error) func(testing.TB) V {
 	return func(t testing.TB) V {
 		t.Helper()

@@ -131,8 +131,8 @@ func (w *walker) structure(name, whole string, structure *ast.StructType) {
 	}
 }
 
-// text returns what is known of a field of t, with the document's names of
-// fields instead of Go's.
+// text returns the comment of a field of t, with the document's names of fields
+// instead of Go's.
 func (w *walker) text(t reflect.Type, field reflect.StructField, inside reflect.Type) string {
 	text := w.comments[t.Name()+"."+field.Name]
 	if inside != nil && !strings.HasPrefix(text, field.Name) {

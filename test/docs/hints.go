@@ -190,8 +190,8 @@ func (c *collector) add(codes, problems, hints []string) {
 	}
 }
 
-// sections of the page of errors, by package. The first that fits has it; the
-// last has what is left.
+// sections of the page of errors, by package. A message is in the first section
+// that fits; the last section has the rest.
 var sections = []struct {
 	title, intro string
 	packages     []string

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// unknown stands in a text for what is known at run time only.
+	// unknown stands in a text for what is only known at run time.
 	unknown = "…"
 	// maxTexts is how many texts an expression may have before it is unknown.
 	maxTexts = 24
@@ -35,8 +35,8 @@ type scope struct {
 	callers bool
 }
 
-// texts returns the texts that an expression may have, as far as the code says
-// them.
+// texts returns the texts that an expression may have, with unknown in place of
+// what the code does not say.
 func (s scope) texts(e ast.Expr) []string {
 	s.mark(e)
 	value := s.in.info.Types[e].Value

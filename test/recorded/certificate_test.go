@@ -27,7 +27,7 @@ func TestACertificateThatExpiredIsReplacedByTheToken(t *testing.T) {
 		return err
 	})
 
-	// An operator brings a new token: nothing has to be restarted.
+	// An operator brings a new token: nothing must be restarted.
 	const token = credentialsDir + "/bootstrap-token"
 	w.write(token, w.BootstrapToken(t))
 	w.approve()

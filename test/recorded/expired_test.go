@@ -51,8 +51,8 @@ func TestAWatchThatExpiresIsGoneOnWithFromTheNewest(t *testing.T) {
 	}
 }
 
-// expire ends the watch of the configuration with a last line. No other begins
-// until resume; then the first are answered with 410 Gone.
+// expire ends the watch of the configuration with a last line. No other watch
+// begins until resume; then the first gone watches are answered with 410 Gone.
 func (w *fixture) expire(p *proxy, last string, gone int) (resume func()) {
 	w.Helper()
 	var running *io.PipeWriter
@@ -115,7 +115,7 @@ func isWatch(r *http.Request) bool {
 		q.Get("watch") != ""
 }
 
-// tap makes the response to a watch one that expire can end.
+// tap lets expire end the response to a watch.
 func (p *proxy) tap(a *http.Response) error {
 	if !isWatch(a.Request) || a.StatusCode != http.StatusOK {
 		return nil

@@ -108,7 +108,7 @@ func (w *fixture) config() agent.Config {
 // start runs the node on dir.
 func (w *fixture) start(dir, token string) { w.Helper(); w.startWith(dir, token, w.systemd, 0) }
 
-// startAgain runs the node, which was stopped, on what it has kept.
+// startAgain starts the stopped node again, with its old files.
 func (w *fixture) startAgain() { w.Helper(); w.start(w.node.Dir, "") }
 
 func (w *fixture) startWith(dir, token string, systemd *Systemd, steady time.Duration) {
