@@ -70,7 +70,7 @@ func TestWhatMachineYAMLMakesOfANode(t *testing.T) {
 			want:    identified{Source: "source.none", Contents: "/srv"},
 		},
 		{
-			name:    "a repository",
+			name: "a repository",
 			machine: named + "upgrade: {repository: 'https://releases.example.org', " +
 				`root: '{"signed": {"_type": "root"}, "signatures": []}'}`,
 			want: identified{

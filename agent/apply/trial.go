@@ -100,11 +100,13 @@ func (t trial) conclude(ctx context.Context, v health.Verdict) (generation.Manif
 		return m, unfinished(t.changes.prune())
 	}
 
-	return generation.Manifest{}, fault.With(fmt.Errorf("conclude generation %s: no verdict", j.To), fault.NothingOnTrial)
+	return generation.Manifest{}, fault.With(
+		fmt.Errorf("conclude generation %s: no verdict", j.To), fault.NothingOnTrial)
 }
 
 // ErrNothingToConfirm means that no change waits to be confirmed.
-var ErrNothingToConfirm = errors.New("no change waits to be confirmed")
+var ErrNothingToConfirm = fault.With(
+	errors.New("no change waits to be confirmed"), fault.NothingOnTrial)
 
 // confirm implements [Executor.Confirm].
 func (t trial) confirm() (generation.Manifest, error) {

@@ -14,6 +14,7 @@ import (
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/journal"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // agentUnit is the agent's own unit.
@@ -83,7 +84,8 @@ func showLog(ctx context.Context, out io.Writer, q journal.Query) error {
 
 // noBoot is the error for a boot of which there is no journal.
 func noBoot(boot int, boots []int) error {
-	err := fmt.Errorf("--boot %d: there is no journal of that boot", boot)
+	err := fault.With(fmt.Errorf("--boot %d: there is no journal of that boot", boot),
+		fault.NoSuchBoot)
 	if len(boots) == 0 {
 		return hint.With(err, "the journal is empty")
 	}
@@ -97,7 +99,7 @@ func explainNoLog(q journal.Query) error {
 		return hint.With(fmt.Errorf("unit %s has logged nothing in that boot", q.Unit),
 			"`systemctl status %s`", q.Unit)
 	}
-	err := fmt.Errorf("unit %s: not on this node", q.Unit)
+	err := fault.With(fmt.Errorf("unit %s: not on this node", q.Unit), fault.NoSuchUnit)
 	if nearest := document.Nearest(q.Unit, known); nearest != "" {
 		return hint.With(err, "`loam logs %s`?", nearest)
 	}

@@ -34,6 +34,8 @@ const (
 	NoSuchGeneration Code = "no-such-generation"
 	NothingBefore    Code = "nothing-to-go-back-to"
 	NothingOnTrial   Code = "nothing-on-trial"
+	NoSuchUnit       Code = "no-such-unit"
+	NoSuchBoot       Code = "no-such-boot"
 	NotThisNode      Code = "not-on-this-node"
 )
 
@@ -224,6 +226,14 @@ func Table() []Fault {
 		{
 			NothingOnTrial, ClassRefused, "No change is on trial.",
 			"`loam apply --try 5m FILE` begins one",
+		},
+		{
+			NoSuchUnit, ClassRefused, "The node has no unit of that name.",
+			"`systemctl list-units` lists them",
+		},
+		{
+			NoSuchBoot, ClassRefused, "The journal has nothing of that boot.",
+			"`journalctl --list-boots` lists those that it has",
 		},
 		{
 			NotThisNode, ClassRefused,
