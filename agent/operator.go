@@ -31,6 +31,11 @@ func (o operator) Upgrade(ctx context.Context, r control.UpgradeRequest) (contro
 			"it was not started from a disk of its own; see `loam status`")
 	}
 
+	if r.Cancel {
+		version, err := o.upgrades.Handle(ctx, upgrade.Request{Cancel: true})
+		return control.Outcome{Result: control.Canceled, Version: version}, err
+	}
+
 	options := upgrade.Options{
 		Ref:    r.From,
 		Again:  r.Again,

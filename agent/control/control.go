@@ -72,6 +72,9 @@ type UpgradeRequest struct {
 	Permit []byte `json:"permit,omitempty"`
 	Back   bool   `json:"back,omitempty"`
 
+	// Cancel ends the upgrade under way, and excludes all other fields.
+	Cancel bool `json:"cancel,omitempty"`
+
 	// Drill, "check" or "panic", makes the running release fail on purpose and
 	// excludes all other fields.
 	Drill string `json:"drill,omitempty"`
@@ -100,6 +103,8 @@ const (
 	Reset     Result = "reset"
 	// Armed means that the machine boots the release next.
 	Armed Result = "armed"
+	// Canceled means that no upgrade is under way any more.
+	Canceled Result = "canceled"
 )
 
 // Outcome is the state of the node after a change.

@@ -37,7 +37,7 @@ func (w model) String() string {
 	}
 
 	if j := w.journal; j != nil {
-		parts = append(parts, string(j.Phase), j.Target.Version, j.From.Version, flag(j.Rollback))
+		parts = append(parts, string(j.Phase), j.Target.Version, j.From.Version, flag(j.Rollback)+flag(j.Canceled)+flag(j.Present))
 		if j.Drill != nil {
 			parts = append(parts, j.Drill.By, flag(j.Drill.Tried))
 		}
@@ -244,6 +244,11 @@ func (w model) after() (all []model) {
 	}
 
 	all = append(all, w.cut())
+	if j := w.journal; j != nil && j.Drill == nil && j.From.Version == w.slots[w.running] {
+		n := w.clone()
+		n.journal.Canceled = true
+		all = append(all, n)
+	}
 	if w.journal == nil && Next(w.view(Wait)).Kind == Nothing {
 		for _, version := range []string{"1.0.0", "2.0.0", "3.0.0", "4.0.0", "5.0.0"} {
 			if version != w.slots[w.running] {
@@ -279,6 +284,7 @@ func (w model) want(version string, back bool) model {
 		Target:   System{version, version},
 		From:     System{from, from},
 		Rollback: back,
+		Present:  find(w.view(Wait), version) != nil,
 	}
 
 	return n
@@ -294,7 +300,7 @@ func check(t *testing.T, w model) {
 		n := off
 		trial := ""
 		j := w.journal
-		if j != nil && j.Drill == nil &&
+		if j != nil && j.Drill == nil && !j.Canceled &&
 			!(j.Rollback && find(w.view(Wait), j.Target.RootHash) == nil) {
 			trial = j.Target.Version
 		}
@@ -333,6 +339,9 @@ func check(t *testing.T, w model) {
 		}
 
 		switch {
+		case w.journal != nil && w.journal.Canceled && run != w.journal.From.Version &&
+			find(w.view(Wait), w.journal.From.RootHash) != nil:
+			t.Errorf("%s was canceled, and runs, in %s", run, n)
 		case n.journal != nil:
 			t.Errorf("good %v: the journal stays, in %s", good, n)
 		case trial != "" && good && !failed && !blessed && run != trial:

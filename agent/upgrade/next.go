@@ -85,6 +85,8 @@ func Next(v View) Op {
 		return withoutJournal(v)
 	case j.Drill != nil:
 		return drill(v)
+	case v.Running.RootHash == j.Target.RootHash && j.Canceled:
+		return canceledOnTrial(v)
 	case v.Running.RootHash == j.Target.RootHash:
 		return onTrial(v)
 	case v.Running.RootHash != j.From.RootHash:
@@ -92,6 +94,8 @@ func Next(v View) Op {
 			Kind:   Nothing,
 			Reason: fmt.Sprintf("neither %s nor %s runs", j.Target.Version, j.From.Version),
 		}
+	case j.Canceled:
+		return canceled(v)
 	case slices.ContainsFunc(v.Failed, func(f Failure) bool {
 		return f.RootHash == j.Target.RootHash
 	}):
@@ -321,6 +325,37 @@ const maxMissed = 2
 
 const notStarted = "the loader does not start it\n" +
 	"hint: does the firmware boot from another disk, or by the network?"
+
+// canceled returns the next step in the old system when an operator does not want
+// the upgrade any more. The old system goes first before the target's entry goes:
+// a power cut between the two leaves either of them to start.
+func canceled(v View) Op {
+	const reason = "the upgrade was canceled"
+	if run := find(v, v.Running.RootHash); run != nil && run.Parked() {
+		return unpark(*run)
+	}
+
+	e := find(v, v.Journal.Target.RootHash)
+	switch {
+	case e == nil, v.Journal.Present && e.Parked():
+		return Op{Kind: Finish, Reason: reason}
+	case v.Journal.Present:
+		return park(*e, reason)
+	}
+	return Op{Kind: Drop, File: e.File, Reason: reason}
+}
+
+// canceledOnTrial returns the next step while a target runs that was canceled: the
+// power was cut before its entry was gone. The machine falls back, if there is
+// another system; else it is a trial like any other.
+func canceledOnTrial(v View) Op {
+	bad := v
+	bad.Verdict = Verdict{Word: Bad, Reason: "the upgrade was canceled"}
+	if op := onTrial(bad); op.Kind != Observe {
+		return op
+	}
+	return onTrial(v)
+}
 
 // tried returns the name of an entry with all its tries.
 func tried(e Entry) string {

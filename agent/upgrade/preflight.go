@@ -154,6 +154,12 @@ const recordsSize = 8 << 20
 // other slot, which has that security epoch and UKI. What the firmware starts
 // may have changed since that system ran.
 func PreflightRollback(v View, f Facts, epoch int, uki *authenticode.Image) (System, error) {
+	if j := v.Journal; j != nil && j.Drill == nil && !j.Rollback {
+		return System{}, refuse(fault.UpgradeUnderWay,
+			"`loam upgrade --cancel` ends it; the system that was in the slot is gone",
+			"the other slot gets %s, which has not run yet", j.Target.Version)
+	}
+
 	e := find(v, v.Holds)
 	again := v.Journal != nil && v.Journal.Rollback && v.Journal.Target.RootHash == v.Holds
 	if v.Holds == "" || e == nil || e.ImageID != f.ImageID || e.Counted && !e.Parked() && !again {
@@ -212,6 +218,13 @@ func powered(s power.State) error {
 		"the machine runs on a battery that is at %d %%", s.Charge)
 }
 
+// onTrialAlready refuses what would be against the system that is on trial.
+func onTrialAlready(s System) error {
+	return refuse(fault.UpgradeOnTrial,
+		"`loam status` says what the trial waits for; `loam rollback --os` ends it",
+		"%s runs already, on trial", s.Version)
+}
+
 func tooOld(version string, epoch, floor int) error {
 	return refuse(fault.OldEpoch, "a release of an older epoch has a hole that was closed since",
 		"%s has security epoch %d, this node runs none below %d", version, epoch, floor)
@@ -258,6 +271,8 @@ func allowed(v View, f Facts, idx bundle.Index, w Options) error {
 			permitHint(idx.Version)+"; `loam rollback --os` goes back to the system in the other "+
 				"slot without one", "%s is older than %s, which runs", idx.Version,
 			v.Running.Version)
+	case fetching(v):
+		// The last upgrade has not come to a restart.
 	case !f.Last.IsZero() && f.Now.Before(f.Last.Add(f.Pace)) && !f.Now.Before(f.Last) && !w.Now:
 		return refuse(fault.TooSoon, "--now does not wait",
 			"the last upgrade began %s ago, there are %s between two",
@@ -265,6 +280,11 @@ func allowed(v View, f Facts, idx bundle.Index, w Options) error {
 	}
 
 	return nil
+}
+
+// fetching reports whether an upgrade has not got all of its release yet.
+func fetching(v View) bool {
+	return v.Journal != nil && v.Journal.Drill == nil && v.Journal.Phase == Staging
 }
 
 // permitted reports whether a permit allows a release on a node; nil is no
@@ -298,10 +318,14 @@ func permitHint(version string) string {
 // free checks that nothing else is under way.
 func free(v View, target System) error {
 	run := find(v, v.Running.RootHash)
+	j := v.Journal
 	switch {
-	case v.Journal != nil && v.Journal.Phase == Armed && v.Journal.Target != target:
-		return refuse(fault.UpgradeUnderWay, "restart the machine: it is tried then",
-			"the upgrade to %s is armed", v.Journal.Target.Version)
+	case j != nil && j.Drill == nil && j.Target == v.Running && j.Target != target:
+		return onTrialAlready(j.Target)
+	case j != nil && j.Phase == Armed && j.Target != target:
+		return refuse(fault.UpgradeUnderWay,
+			"restart the machine to try it, or end it with `loam upgrade --cancel`",
+			"the upgrade to %s is armed", j.Target.Version)
 	case run == nil:
 		return refuse(fault.NoBootEntry, "was it started by PXE, or from another disk?",
 			"the running system has no boot entry on the ESP")

@@ -156,6 +156,14 @@ func TestPreflight(t *testing.T) {
 		{"too soon after the last", func(_ *View, f *Facts, _ *bundle.Index, _ *Options) {
 			f.Last = f.Now.Add(-time.Minute)
 		}, fault.TooSoon},
+		{
+			"too soon, but the last could not be fetched",
+			func(v *View, f *Facts, _ *bundle.Index, _ *Options) {
+				f.Last = f.Now.Add(-time.Minute)
+				v.Journal = &Journal{Phase: Staging, Target: System{"3.0.0", "cc"}}
+			},
+			"",
+		},
 		{"too soon, and hurried", func(_ *View, f *Facts, _ *bundle.Index, w *Options) {
 			f.Last = f.Now.Add(-time.Minute)
 			w.Now = true

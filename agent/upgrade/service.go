@@ -55,6 +55,11 @@ type Service struct {
 	wanted  string
 	// abandoned says that the operator wants the trial to end.
 	abandoned bool
+
+	// interrupt ends the step that runs; canceling counts the requests to cancel
+	// that Run has not got yet, before which no step runs. mu guards both.
+	interrupt context.CancelFunc
+	canceling int
 }
 
 // Machine is what the service does to the machine beside its disk.
@@ -105,6 +110,9 @@ type Request struct {
 
 	// Drill is DrillCheck or DrillPanic for a drill, "" for none.
 	Drill string
+
+	// Cancel ends the upgrade under way before the machine restarts with it.
+	Cancel bool
 }
 
 type request struct {
@@ -149,10 +157,17 @@ func (s *Service) publish(edit func(u *status.Upgrade)) {
 // Handle hands a request to Run. It returns the version when the machine is about
 // to restart with it, or why it will not.
 func (s *Service) Handle(ctx context.Context, r Request) (version string, err error) {
+	if r.Cancel {
+		s.hold()
+	}
+
 	got := make(chan answer, 1)
 	select {
 	case s.asked <- request{r, got}:
 	case <-ctx.Done():
+		if r.Cancel {
+			s.release()
+		}
 		return "", ctx.Err()
 	}
 	select {
@@ -161,6 +176,40 @@ func (s *Service) Handle(ctx context.Context, r Request) (version string, err er
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}
+}
+
+// hold ends the step that runs, and keeps further steps from going on until
+// release.
+func (s *Service) hold() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.canceling++
+	if s.interrupt != nil {
+		s.interrupt()
+	}
+}
+
+func (s *Service) release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.canceling--
+}
+
+func (s *Service) isHeld() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.canceling > 0
+}
+
+// interruptible returns a context that hold ends.
+func (s *Service) interruptible(ctx context.Context) (context.Context, context.CancelFunc) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ctx, s.interrupt = context.WithCancel(ctx)
+	if s.canceling > 0 {
+		s.interrupt()
+	}
+	return ctx, s.interrupt
 }
 
 // Run continues what is under way, and handles requests, until ctx ends.
@@ -174,6 +223,12 @@ func (s *Service) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case r := <-s.asked:
+			if r.Cancel {
+				s.release()
+				op, err = s.cancel(ctx, r)
+				pause = retryMin
+				continue
+			}
 			if handled, handleErr, begun := s.handle(ctx, r); begun {
 				op = handled
 				err = handleErr
@@ -197,6 +252,8 @@ func (s *Service) next(
 	ctx context.Context, op Op, err error, pause time.Duration,
 ) <-chan time.Time {
 	switch {
+	case s.isHeld():
+		return time.After(pollInterval) // Unless the request comes first.
 	case err != nil:
 		retry := s.Upgrader.Now().Add(pause)
 		s.publish(func(u *status.Upgrade) { u.Retry = retry })
@@ -226,10 +283,13 @@ func (s *Service) next(
 // step does what is next, reports how that went, and answers the request that
 // waits for it.
 func (s *Service) step(ctx context.Context, v Verdict) (Op, error) {
-	op, err := s.Upgrader.Run(ctx, v, fill.Open(underWay{s}, s.Policy.Mirrors, s.Log))
-	if ctx.Err() != nil {
-		return op, err
+	running, done := s.interruptible(ctx)
+	defer done()
+	op, err := s.Upgrader.Run(running, v, fill.Open(underWay{s}, s.Policy.Mirrors, s.Log))
+	if running.Err() != nil {
+		return op, running.Err()
 	}
+	err = s.namePack(err)
 	if err != nil {
 		s.Log.Error("upgrade", zap.Error(err))
 	}
@@ -248,6 +308,23 @@ func (s *Service) step(ctx context.Context, v Verdict) (Op, error) {
 	}
 
 	return op, err
+}
+
+// namePack adds to an error of a fetch where the release comes from. What is
+// damaged there stays so until somebody publishes again.
+func (s *Service) namePack(err error) error {
+	code := fault.Of(err)
+	ref, name, packErr := underWay{s}.Pack()
+	if packErr != nil || code != fault.RepositoryDamaged && code != fault.RepositoryUnreachable {
+		return err
+	}
+
+	err = fmt.Errorf("fetch %s from %s: %w", name, ref, err)
+	if code == fault.RepositoryDamaged {
+		return hint.With(err, "`loamctl publish` of an intact copy repairs it, then `loam upgrade`; "+
+			"what was fetched before is kept")
+	}
+	return err
 }
 
 // underWay implements [fill.Release].
@@ -288,6 +365,9 @@ func (l listener) Done(op Op, j *Journal) {
 		l.s.Machine.Event(true, "UpgradeFailed", fmt.Sprintf(
 			"version %s did not stay, %s runs again: %s",
 			j.Target.Version, j.From.Version, op.Reason))
+	case op.Kind == Finish && j.Canceled && j.From == running:
+		l.s.Machine.Event(false, "UpgradeCanceled", fmt.Sprintf(
+			"the upgrade to version %s was canceled, %s stays", j.Target.Version, j.From.Version))
 	case finished:
 		l.s.Machine.Event(false, "Upgraded", fmt.Sprintf(
 			"version %s has taken the place of %s", j.Target.Version, j.From.Version))
@@ -301,6 +381,9 @@ func (l listener) Progress(p Progress) {
 		u.Size = p.Size
 		u.Done = p.Kept + p.Written
 		u.Fetched = p.Fetched
+		if p.Fetched > 0 {
+			u.Problem = "" // The problem of the try before is over.
+		}
 	})
 }
 
@@ -433,6 +516,28 @@ func (s *Service) handle(ctx context.Context, r request) (op Op, err error, begu
 	return op, err, true
 }
 
+// cancel ends the upgrade under way. Its caller learns that there will be none.
+func (s *Service) cancel(ctx context.Context, r request) (Op, error) {
+	target, err := s.Upgrader.Cancel()
+	if err == nil {
+		if s.waiting != nil {
+			s.waiting <- answer{s.wanted, errCanceled}
+			s.waiting = nil
+		}
+		// Until the agent starts again, machine.yaml does not bring it back.
+		if s.Policy.Version == target.Version {
+			s.Policy.Version = ""
+		}
+	}
+
+	op, stepErr := s.step(ctx, Verdict{})
+	if err == nil {
+		err = stepErr
+	}
+	r.answer <- answer{target.Version, err}
+	return op, stepErr
+}
+
 // begin records what is requested, unless it is only a plan.
 func (s *Service) begin(ctx context.Context, r Request) (version string, err error) {
 	switch {
@@ -478,6 +583,8 @@ var ErrDamaged = hint.With(
 
 var errReplaced = fault.With(errors.New("another upgrade was requested since"),
 	fault.UpgradeReplaced)
+
+var errCanceled = fault.With(errors.New("the upgrade was canceled"), fault.UpgradeCanceled)
 
 // find returns the release that is requested, and what the repository says.
 func (s *Service) find(

@@ -65,6 +65,12 @@ type Journal struct {
 	// AtOnce does not wait for the window of restarts.
 	AtOnce bool `json:"atOnce,omitempty"`
 
+	// Present says that Target had a boot entry when the upgrade began: it stays a
+	// system to roll back to if the upgrade is canceled.
+	Present bool `json:"present,omitempty"`
+	// Canceled says that an operator does not want the upgrade any more.
+	Canceled bool `json:"canceled,omitempty"`
+
 	// Drill is set during a drill. Target is From then.
 	Drill *Drilling `json:"drill,omitempty"`
 

@@ -16,6 +16,7 @@ import (
 	"github.com/loam-os/loam/firmware/authenticode"
 	"github.com/loam-os/loam/firmware/bootdir"
 	"github.com/loam-os/loam/firmware/secureboot"
+	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/image/bundle"
 )
 
@@ -157,6 +158,31 @@ func (u *Upgrader) Rollback(w Options, plan bool) (target System, err error) {
 	})
 }
 
+// Cancel ends the upgrade under way before the machine restarts with it, and
+// returns its system. [Upgrader.Run] then takes away what is there of it.
+func (u *Upgrader) Cancel() (System, error) {
+	j, err := ReadJournal(u.Records)
+	switch {
+	case err != nil:
+		return System{}, err
+	case j != nil && j.Drill != nil:
+		return System{}, refuse(fault.UpgradeUnderWay, "it ends by itself, see `loam status`",
+			"a drill is under way, not an upgrade")
+	case j != nil && j.Target == u.Boot.Running:
+		return System{}, onTrialAlready(j.Target)
+	case j == nil || j.From != u.Boot.Running:
+		return System{}, refuse(fault.NothingToCancel, "`loam status` shows what the node runs",
+			"no upgrade is under way")
+	}
+
+	// A pace is between upgrades that the node has seen.
+	j.Canceled = true
+	if err := u.Records.Remove(lastName); err != nil {
+		return System{}, err
+	}
+	return j.Target, records.Save(u.Records, journalName, j)
+}
+
 // begin writes the journal of an upgrade, and its index, nil without. A second
 // request for the same target continues the upgrade, with the new index.
 func (u *Upgrader) begin(v View, index []byte, j Journal) error {
@@ -171,6 +197,7 @@ func (u *Upgrader) begin(v View, index []byte, j Journal) error {
 		now.Stay = j.Stay
 		now.AtOnce = j.AtOnce
 		now.Ref = j.Ref
+		now.Canceled = false
 		now.Epoch = j.Epoch
 
 		if err := describe(); err != nil {
@@ -204,6 +231,7 @@ func (u *Upgrader) begin(v View, index []byte, j Journal) error {
 
 	u.filled = false
 	j.Phase = Staging
+	j.Present = find(v, j.Target.RootHash) != nil
 	j.From = u.Boot.Running
 	j.Began = u.Now().UTC().Truncate(time.Second)
 	return records.Save(u.Records, journalName, j)

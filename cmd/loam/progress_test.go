@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -49,4 +50,59 @@ func TestWatchingPrintsTheUnitOnce(t *testing.T) {
 			t.Errorf("printed\n%s, want\n%s", &out, want)
 		}
 	})
+}
+
+func TestProgressOfAnUpgradeSaysWhatIsInTheWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "status.json")
+		write := func(u status.Upgrade) {
+			text, err := json.Marshal(status.Status{Upgrade: &u})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(file, text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(3 * pollInterval)
+			synctest.Wait()
+		}
+
+		ctx, cancel := context.WithCancel(t.Context())
+		var out strings.Builder
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			showProgress(ctx, &out, file)
+		}()
+		u := status.Upgrade{Phase: "staging", To: "0.2.0", Part: "root", Size: 1 << 30}
+		write(u)
+		u.Problem = "the repository cannot be reached"
+		write(u)
+		u.Done = 1 << 20
+		write(u)
+		u.Problem = ""
+		write(u)
+		cancel()
+		<-done
+
+		const want = "0.2.0: the repository cannot be reached; the agent tries again by itself\n"
+		if out.String() != want {
+			t.Errorf("printed %q, want %q", &out, want)
+		}
+	})
+}
+
+func TestProgressLineOfAnUpgrade(t *testing.T) {
+	u := status.Upgrade{
+		Phase:   "staging",
+		To:      "0.2.0",
+		Part:    "root",
+		Done:    2 << 20,
+		Size:    5 << 20,
+		Fetched: 3 << 10,
+	}
+	const want = "0.2.0 root: 2 of 5 MiB, 3 KiB fetched"
+	if have := progressLine(u); have != want {
+		t.Errorf("%q, want %q", have, want)
+	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/agent/upgrade"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
 )
@@ -31,15 +32,22 @@ machine falls back by itself, and 'loam why' tells the reason.
 
 What is cut off goes on where it was. A release that has failed on this machine
 is not tried again without --again. A release that is older than the running one takes a
-permit, which those sign who sign the releases: 'loamctl permit'.`,
+permit, which those sign who sign the releases: 'loamctl permit'.
+
+--cancel ends an upgrade that is being fetched, or that waits for a restart. A new
+system that runs already is left with 'loam rollback --os'.`,
 		Example: `  loam upgrade
   loam upgrade --to 0.2.0 --plan
+  loam upgrade --cancel
   loam upgrade --to 0.0.9 --downgrade permit.json
   loam upgrade --from http://192.0.2.1:8080 --stay`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := interruptible(cmd)
 			defer stop()
+			if request.Cancel {
+				return cancelUpgrade(ctx, cmd, client)
+			}
 			if permit != "" {
 				var err error
 				request.Permit, err = os.ReadFile(permit)
@@ -56,15 +64,33 @@ permit, which those sign who sign the releases: 'loamctl permit'.`,
 	f.StringVar(&request.From, "from", "",
 		"repository: a directory, or an http(s) or oci URL, instead of machine.yaml's")
 	f.BoolVar(&request.Plan, "plan", false, "only say what would be done, or why it is refused")
+	f.BoolVar(&request.Cancel, "cancel", false,
+		"end the upgrade under way, before the machine restarts with it")
 	f.BoolVar(&request.Stay, "stay", false, "do not restart; the next restart tries the system")
 	f.BoolVar(&request.Again, "again", false, "also a release that has failed here")
 	f.StringVar(&permit, "downgrade", "",
 		"file of a permit for a release that is older than the running one")
 	f.BoolVar(&request.Now, "now", false,
 		"do not wait for the time between two upgrades, nor for the window of restarts")
+	for _, other := range []string{
+		"to", "from", "plan", "stay", "again", "downgrade", "now",
+	} {
+		cmd.MarkFlagsMutuallyExclusive("cancel", other)
+	}
 	socketFlag(cmd, &client)
 
 	return cmd
+}
+
+// cancelUpgrade ends the upgrade under way.
+func cancelUpgrade(ctx context.Context, cmd *cobra.Command, client control.Client) error {
+	o, err := client.Upgrade(ctx, control.UpgradeRequest{Cancel: true})
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(),
+		"the upgrade to %s is canceled; the running system stays\n", o.Version)
+	return err
 }
 
 // runUpgrade asks the agent and shows how far it is meanwhile.
@@ -78,7 +104,7 @@ func runUpgrade(
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		showProgress(watched, progress)
+		showProgress(watched, progress, status.Path)
 	}()
 
 	o, err := client.Upgrade(ctx, request)
@@ -113,31 +139,52 @@ func networkProblem(err error) error {
 	return fmt.Errorf("network problems: %w", err)
 }
 
-// showProgress shows how far the agent is, on a terminal in one line.
-func showProgress(ctx context.Context, out io.Writer) {
-	f, ok := out.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) {
-		return
-	}
-
-	tick := time.NewTicker(500 * time.Millisecond)
+// showProgress shows how far the agent is: on a terminal in one line, elsewhere
+// only what keeps it from going on.
+func showProgress(ctx context.Context, out io.Writer, file string) {
+	f, isFile := out.(*os.File)
+	inPlace := isFile && term.IsTerminal(int(f.Fd()))
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 
-	shown := false
+	last := ""
 	for {
 		select {
 		case <-ctx.Done():
-			if shown {
+			if inPlace && last != "" {
 				fmt.Fprint(out, "\r\x1b[K")
 			}
 			return
 		case <-tick.C:
-			s, err := readStatus(status.Path)
-			if u := s.Upgrade; err == nil && u != nil && u.Size > 0 {
-				shown = true
-				fmt.Fprintf(out, "\r\x1b[K%s %s: %d of %d MiB, %d KiB fetched",
-					u.To, u.Part, u.Done>>20, u.Size>>20, u.Fetched>>10)
-			}
 		}
+
+		s, err := readStatus(file)
+		if err != nil || s.Upgrade == nil {
+			continue // The command ends with an error if the agent does not answer.
+		}
+		line := progressLine(*s.Upgrade)
+		switch {
+		case line == last:
+		case inPlace:
+			fmt.Fprintf(out, "\r\x1b[K%.*s", width(out)-1, line)
+		case s.Upgrade.Problem != "":
+			fmt.Fprintln(out, line)
+		}
+		last = line
 	}
+}
+
+// progressLine is how far an upgrade is, or why it does not go on; "" if there is
+// nothing to say.
+func progressLine(u status.Upgrade) string {
+	switch {
+	case u.Phase != string(upgrade.Staging):
+		return ""
+	case u.Problem != "":
+		return fmt.Sprintf("%s: %s; the agent tries again by itself", u.To, u.Problem)
+	case u.Size == 0:
+		return ""
+	}
+	return fmt.Sprintf("%s %s: %d of %d MiB, %d KiB fetched",
+		u.To, u.Part, u.Done>>20, u.Size>>20, u.Fetched>>10)
 }

@@ -70,6 +70,8 @@ const (
 	FailedBefore       Code = "failed-before"
 	OldEpoch           Code = "old-security-epoch"
 	UpgradeUnderWay    Code = "upgrade-under-way"
+	UpgradeOnTrial     Code = "upgrade-on-trial"
+	NothingToCancel    Code = "nothing-to-cancel"
 	Unproven           Code = "running-system-unproven"
 	NoBootEntry        Code = "no-boot-entry"
 	Downgrade          Code = "downgrade"
@@ -106,6 +108,7 @@ const (
 	NotAsItShould    Code = "not-as-it-should-be"
 	OtherSlotDamaged Code = "other-slot-damaged"
 	UpgradeReplaced  Code = "upgrade-replaced"
+	UpgradeCanceled  Code = "upgrade-canceled"
 	DiskFull         Code = "disk-full"
 	DiskError        Code = "disk-error"
 	ReadOnly         Code = "read-only"
@@ -310,6 +313,8 @@ func Table() []Fault {
 		{FailedBefore, ClassRefused, "This release has failed on this node.", ""},
 		{OldEpoch, ClassRefused, "The release has a lower security epoch than the node allows.", ""},
 		{UpgradeUnderWay, ClassRefused, "Another upgrade is under way.", ""},
+		{UpgradeOnTrial, ClassRefused, "The new system is on trial, and runs already.", ""},
+		{NothingToCancel, ClassRefused, "No upgrade is under way.", ""},
 		{Unproven, ClassRefused, "The running system is on trial itself.", ""},
 		{NoBootEntry, ClassRefused, "The running system has no boot entry of its own.", ""},
 		{Downgrade, ClassRefused, "The release is older than the running one.", ""},
@@ -388,6 +393,10 @@ func Table() []Fault {
 		{
 			UpgradeReplaced, ClassFailed, "Another upgrade was requested since.",
 			"`loam status` shows the one that counts",
+		},
+		{
+			UpgradeCanceled, ClassFailed, "The upgrade was canceled with `loam upgrade --cancel`.",
+			"`loam upgrade` begins it again",
 		},
 		{
 			DiskFull, ClassFailed, "A file system has no room.",

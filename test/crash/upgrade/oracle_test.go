@@ -233,6 +233,11 @@ func (p fixture) clean(r *recorder, j *upgrade.Journal, runs upgrade.System, goo
 			return fmt.Errorf("a drill of %s ends with %s", j.Target.Version, runs.Version)
 		}
 		return nil
+	case j.Canceled:
+		if runs != j.From {
+			return fmt.Errorf("%s was canceled, and runs", runs.Version)
+		}
+		return nil
 	}
 
 	remembered := slices.ContainsFunc(failed, func(f upgrade.Failure) bool {

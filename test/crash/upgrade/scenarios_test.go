@@ -183,11 +183,22 @@ func (c *course) wander(rng *rand.Rand) {
 	c.t.Helper()
 	for range 12 {
 		err := error(nil)
-		switch rng.IntN(6) {
+		switch rng.IntN(7) {
 		case 0:
 			_, err = c.u.Rollback(upgrade.Options{}, false)
 		case 1:
 			err = c.u.Drill([]string{upgrade.DrillCheck, upgrade.DrillPanic}[rng.IntN(2)], false)
+		case 2:
+			err = c.u.Begin(c.releases[rng.IntN(len(c.releases))].index,
+				upgrade.Options{Again: true, Downgrade: true}, upgrade.Facts{})
+			if err != nil {
+				break
+			}
+			_, err = c.u.Run(c.t.Context(), upgrade.Verdict{},
+				packOnly(noPackFor(c.fixture, c.recorder)))
+			if err == nil {
+				_, err = c.u.Cancel()
+			}
 		default:
 			err = c.u.Begin(c.releases[rng.IntN(len(c.releases))].index,
 				upgrade.Options{Again: true, Downgrade: true}, upgrade.Facts{})
@@ -238,6 +249,22 @@ func (c *course) finish(rng *rand.Rand) {
 	}
 
 	c.t.Fatal("it does not come to an end")
+}
+
+// cancel ends what is under way, and goes on with the running system.
+func (c *course) cancel() {
+	c.t.Helper()
+	stays := c.running
+	if _, err := c.u.Cancel(); err != nil {
+		c.t.Fatal(err)
+	}
+	if op := c.run(upgrade.Verdict{}); op.Kind != upgrade.Nothing {
+		c.t.Fatalf("canceled: %v", op)
+	}
+	c.boot()
+	if j, err := upgrade.ReadJournal(c.recorder); c.running != stays || j != nil || err != nil {
+		c.t.Fatalf("canceled: %s runs, journal %v, %v", c.running.Version, j, err)
+	}
 }
 
 // scenarios are courses that have everything in them.
@@ -325,6 +352,26 @@ var scenarios = map[string]func(c *course){
 		c.run(upgrade.Verdict{Word: upgrade.Bad, Reason: "on purpose"})
 		c.boot()
 		c.drilled(1)
+	},
+	"canceled when it is armed, then again and good, then canceled on the way back": func(c *course) {
+		if err := c.u.Begin(c.releases[1].index, upgrade.Options{}, upgrade.Facts{}); err != nil {
+			c.t.Fatal(err)
+		}
+		c.run(upgrade.Verdict{})
+		c.cancel()
+		if failed, _ := upgrade.Failures(c.recorder); len(failed) > 0 {
+			c.t.Fatalf("canceled, and remembered as %v", failed)
+		}
+
+		c.upgrade("2.0.0", upgrade.Options{})
+		c.run(upgrade.Verdict{Word: upgrade.Good})
+		if _, err := c.u.Rollback(upgrade.Options{}, false); err != nil {
+			c.t.Fatal(err)
+		}
+		c.run(upgrade.Verdict{})
+		c.cancel()
+		c.back("1.0.0") // It is still there.
+		c.run(upgrade.Verdict{Word: upgrade.Good})
 	},
 	"bad by its own word, then again and good": func(c *course) {
 		c.upgrade("2.0.0", upgrade.Options{})

@@ -1,9 +1,13 @@
 package upgrade_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +15,8 @@ import (
 
 	"github.com/loam-os/loam/agent/upgrade"
 	"github.com/loam-os/loam/agent/upgrade/fill"
+	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/partitions/gpt"
 )
@@ -181,4 +187,129 @@ func TestAWayBackThatIsDamagedIsToldOf(t *testing.T) {
 
 	cancel()
 	<-done
+}
+
+// TestAFetchIsCanceled has an operator cancel an upgrade whose repository hangs. An
+// upgrade is then taken at once.
+func TestAFetchIsCanceled(t *testing.T) {
+	c := newCourse(t, "1.0.0", "2.0.0")
+	asked := make(chan struct{}, 100)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		<-r.Context().Done()
+	}))
+	defer server.Close()
+	two := c.releases[1].index
+	if err := c.u.Begin(two, upgrade.Options{Ref: server.URL}, upgrade.Facts{}); err != nil {
+		t.Fatal(err)
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	s := upgrade.New(&upgrade.Service{
+		Upgrader: c.u,
+		Machine:  machine{func() { t.Error("it restarts") }},
+		Log:      zap.NewNop(),
+	})
+	go func() {
+		defer close(done)
+		s.Run(ctx)
+	}()
+	<-asked
+
+	version, err := s.Handle(ctx, upgrade.Request{Cancel: true})
+	if err != nil || version != "2.0.0" {
+		t.Errorf("canceled %q: %v", version, err)
+	}
+	if state := s.State(); state.Phase != "" || state.Problem != "" {
+		t.Errorf("state %+v", state)
+	}
+	_, err = s.Handle(ctx, upgrade.Request{Cancel: true})
+	if fault.Of(err) != fault.NothingToCancel {
+		t.Errorf("once more: %v", err)
+	}
+
+	cancel()
+	<-done
+	pace := upgrade.Facts{Pace: time.Hour}
+	if err := c.u.Check(two, upgrade.Options{}, pace); err != nil {
+		t.Errorf("begun again: %v", err)
+	}
+}
+
+// TestAnArmedUpgradeIsCanceled has the caller of the upgrade wait for nothing.
+func TestAnArmedUpgradeIsCanceled(t *testing.T) {
+	c := newCourse(t, "1.0.0", "2.0.0")
+	two := c.releases[1].index
+	if err := c.u.Begin(two, upgrade.Options{Stay: true}, upgrade.Facts{}); err != nil {
+		t.Fatal(err)
+	}
+	c.run(upgrade.Verdict{})
+
+	_, err := c.u.Rollback(upgrade.Options{}, true)
+	if fault.Of(err) != fault.UpgradeUnderWay || !strings.Contains(err.Error(), "2.0.0") {
+		t.Errorf("back beside what is armed: %v", err)
+	}
+
+	target, err := c.u.Cancel()
+	if err != nil || target.Version != "2.0.0" {
+		t.Errorf("canceled %v: %v", target, err)
+	}
+	c.run(upgrade.Verdict{})
+	c.boot()
+	if c.running.Version != "1.0.0" {
+		t.Errorf("%s runs", c.running.Version)
+	}
+}
+
+// TestATrialIsNotCanceled says how it is ended.
+func TestATrialIsNotCanceled(t *testing.T) {
+	c := newCourse(t, "1.0.0", "2.0.0", "3.0.0")
+	c.upgrade("2.0.0", upgrade.Options{})
+
+	_, err := c.u.Cancel()
+	planned := c.u.Check(c.releases[2].index, upgrade.Options{}, upgrade.Facts{})
+	for _, err := range []error{err, planned} {
+		if fault.Of(err) != fault.UpgradeOnTrial ||
+			!strings.Contains(hint.Of(err), "loam rollback --os") {
+			t.Errorf("on trial: %s", hint.Text(err))
+		}
+	}
+}
+
+// TestADamagedPackIsNamed has a repository send other bytes than were published.
+func TestADamagedPackIsNamed(t *testing.T) {
+	c := newCourse(t, "1.0.0", "2.0.0")
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(make([]byte, 64<<20)))
+	}))
+	defer server.Close()
+	two := c.releases[1].index
+	if err := c.u.Begin(two, upgrade.Options{Ref: server.URL}, upgrade.Facts{}); err != nil {
+		t.Fatal(err)
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	s := upgrade.New(&upgrade.Service{
+		Upgrader: c.u,
+		Machine:  machine{func() { t.Error("it restarts") }},
+		Log:      zap.NewNop(),
+	})
+	go func() {
+		defer close(done)
+		s.Run(ctx)
+	}()
+
+	problem := ""
+	for problem == "" {
+		<-s.Changed()
+		problem = s.State().Problem
+	}
+	cancel()
+	<-done
+	begins := "fetch " + two.Pack.Name + " from " + server.URL + ": "
+	if !strings.HasPrefix(problem, begins) || !strings.Contains(problem, "loamctl publish") {
+		t.Errorf("problem %q", problem)
+	}
 }
