@@ -175,6 +175,9 @@ func (t *table) next(s Status) {
 	for _, p := range s.Waits {
 		t.row("held back", p.Path+" until "+strings.Join(p.URLs, " or ")+" answers")
 	}
+	if s.Held != nil {
+		t.row("next", "`loam apply`, or another content of the source, ends the hold")
+	}
 	if s.Reset != nil && s.Reset.Done {
 		t.row("next", "`loam apply` or another machine.yaml ends the reset")
 	}

@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -155,5 +157,33 @@ func TestWatchDrawsOverTheTerminal(t *testing.T) {
 	}
 	if !strings.Contains(got[1], "a.service") || !strings.Contains(got[1], "not there") {
 		t.Errorf("while the agent is away: %q", got[1])
+	}
+}
+
+// TestWatchEndsWellOnInterrupt runs the command itself, as it handles the signal.
+func TestWatchEndsWellOnInterrupt(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "status.json")
+	has(status.Status{Phase: status.Applied})(file)
+
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "status", "--watch", "--file", file)
+	cmd.Args[0] = "loam" // TestMain takes that for the command.
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+
+	// Once it prints, it watches.
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Error(err)
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Error(err)
+	}
+	_, _ = io.Copy(io.Discard, out)
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("interrupted: %v", err)
 	}
 }
