@@ -147,6 +147,7 @@ func showProgress(ctx context.Context, out io.Writer, file string) {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 
+	columns, _ := size(out)
 	last := ""
 	for {
 		select {
@@ -166,7 +167,7 @@ func showProgress(ctx context.Context, out io.Writer, file string) {
 		switch {
 		case line == last:
 		case inPlace:
-			fmt.Fprintf(out, "\r\x1b[K%.*s", width(out)-1, line)
+			fmt.Fprintf(out, "\r\x1b[K%.*s", columns-1, line)
 		case s.Upgrade.Problem != "":
 			fmt.Fprintln(out, line)
 		}
