@@ -112,7 +112,12 @@ func TestShowDrawsOnScreensAndPrintsNews(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
-			files := map[string]string{"active": "tty0 ttyS0\n", "tty0": "", "tty1": "", "ttyS0": ""}
+			files := map[string]string{
+				"active": "tty0 ttyS0\n",
+				"tty0":   "",
+				"tty1":   "",
+				"ttyS0":  "",
+			}
 			for name, text := range files {
 				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 					t.Fatal(err)

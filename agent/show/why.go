@@ -81,9 +81,11 @@ func Explain(s status.Status, history []apply.Record, held []apply.Held) Why {
 
 	// What was taken back is in the history, and with its time.
 	if e := s.Error; e != nil && s.Refusal != status.Reverted {
+		plain := *e
+		plain.Hint = ""
 		now := Failure{
 			Kind:    OfNow,
-			Problem: status.Error{Document: e.Document, Line: e.Line, Path: e.Path, Problem: e.Problem}.String(),
+			Problem: plain.String(),
 			Hint:    e.Hint,
 			Unit:    e.Unit,
 		}

@@ -23,7 +23,13 @@ func TestExplainHasTheNewestFirst(t *testing.T) {
 	history := []apply.Record{
 		{Generation: "000001-a", Outcome: apply.Applied, At: noon},
 		{From: "000002-b", Generation: "000001-a", Outcome: apply.Reverted, At: noon},
-		{From: "000003-c", Generation: "000001-a", Outcome: apply.Reverted, At: noon, Reason: byOperator},
+		{
+			From:       "000003-c",
+			Generation: "000001-a",
+			Outcome:    apply.Reverted,
+			At:         noon,
+			Reason:     byOperator,
+		},
 	}
 
 	var names []string
@@ -41,7 +47,9 @@ func TestExplainTellsOfARevertOnce(t *testing.T) {
 		Refusal: status.Reverted,
 		Error:   &status.Error{Unit: "a.service", Problem: "generation 000002-b was taken back"},
 	}
-	history := []apply.Record{{From: "000002-b", Outcome: apply.Reverted, Reason: "a.service failed"}}
+	history := []apply.Record{
+		{From: "000002-b", Outcome: apply.Reverted, Reason: "a.service failed"},
+	}
 	held := []apply.Held{{Generation: "000002-b", Unit: "a.service"}}
 
 	want := []Failure{{

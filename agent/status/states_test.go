@@ -38,8 +38,10 @@ func firstBoot() Status {
 		Repository:   "https://releases.example.org/loam",
 		Uptime:       15 * time.Minute,
 		Network: &Network{
-			From:       NetworkOfMachine,
-			Interfaces: []Interface{{Name: "enp1s0", State: "routable", Addresses: []string{"192.0.2.10/24"}}},
+			From: NetworkOfMachine,
+			Interfaces: []Interface{
+				{Name: "enp1s0", State: "routable", Addresses: []string{"192.0.2.10/24"}},
+			},
 		},
 		Upgrade: &Upgrade{},
 	}
@@ -80,7 +82,13 @@ func member() Status {
 }
 
 func well(name string) Unit {
-	return Unit{Name: name, Active: "active", Sub: "running", Settled: true, Since: 11500 * time.Millisecond}
+	return Unit{
+		Name:    name,
+		Active:  "active",
+		Sub:     "running",
+		Settled: true,
+		Since:   11500 * time.Millisecond,
+	}
 }
 
 func unwell(name, active, sub string) Unit {
@@ -277,7 +285,12 @@ var states = []struct {
 		s.Upgrade.Waits = "it fails on purpose"
 	}},
 	{"drill-done", member, func(s *Status) {
-		s.Upgrade.Drill = &Drill{By: "panic", At: now.Add(-time.Hour), Boots: 3, Took: 95 * time.Second}
+		s.Upgrade.Drill = &Drill{
+			By:    "panic",
+			At:    now.Add(-time.Hour),
+			Boots: 3,
+			Took:  95 * time.Second,
+		}
 	}},
 	{"drill-failed", member, func(s *Status) {
 		s.Upgrade.Drill = &Drill{By: "check", At: now.Add(-time.Hour), Problem: "it was blessed"}

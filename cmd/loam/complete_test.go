@@ -15,7 +15,11 @@ func TestVersionsOfTheRepositoryAreCompleted(t *testing.T) {
 		status *status.Status
 		want   []string
 	}{
-		{"a node that has read its repository", &status.Status{Upgrade: &status.Upgrade{Releases: want}}, want},
+		{
+			"a node that has read its repository",
+			&status.Status{Upgrade: &status.Upgrade{Releases: want}},
+			want,
+		},
 		{"a node that has not", &status.Status{Upgrade: &status.Upgrade{}}, nil},
 		{"a node without upgrades", &status.Status{}, nil},
 		{"no node", nil, nil},

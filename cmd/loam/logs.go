@@ -116,8 +116,8 @@ var unitTypes = []string{
 // those of its configuration and those of the image.
 func unitNames(root string) []string {
 	var names []string
-	for _, dir := range []string{"etc/systemd/system", "run/systemd/system", "usr/lib/systemd/system"} {
-		files, _ := filepath.Glob(filepath.Join(root, dir, "*.*"))
+	for _, dir := range []string{"etc", "run", "usr/lib"} {
+		files, _ := filepath.Glob(filepath.Join(root, dir, "systemd/system/*.*"))
 		for _, file := range files {
 			name := filepath.Base(file)
 			if slices.Contains(unitTypes, filepath.Ext(name)) && !generation.IsTemplate(name) {

@@ -10,9 +10,9 @@ import (
 	"github.com/loam-os/loam/agent/status"
 )
 
-const outputIntro = "What the commands of `loam` print with `-o json`. A field keeps its name and its meaning; " +
-	"later versions may add fields. A field without a value may be absent. Times are as in RFC 3339, in UTC. " +
-	"Durations are text such as `1m30s`; sizes are in bytes."
+const outputIntro = "What the commands of `loam` print with `-o json`. A field keeps its name and " +
+	"its meaning; later versions may add fields. A field without a value may be absent. Times are " +
+	"as in RFC 3339, in UTC. Durations are text such as `1m30s`; sizes are in bytes."
 
 // outputs are the types that commands print, with the packages that have their
 // comments: of two types of one name, the later package counts.
@@ -39,7 +39,8 @@ var outputs = []struct {
 // renamed or goes: programs depend on it.
 func TestOutputPageHasEveryField(t *testing.T) {
 	var page strings.Builder
-	page.WriteString(generated("Output for programs", "packages agent/status, agent/show and agent/control"))
+	page.WriteString(generated("Output for programs",
+		"packages agent/status, agent/show and agent/control"))
 	page.WriteString(outputIntro + "\n")
 	for _, output := range outputs {
 		var dirs []string
