@@ -251,11 +251,11 @@ func TestRecordedNetworkIsWritten(t *testing.T) {
 	defer root.Close()
 
 	node := durable.New(root, nil)
-	for _, interfaces := range []string{
-		`[{name: a, nic: {any: true}, dhcp4: true}]`,
-		`[{name: b, nic: {any: true}, dhcp4: true}]`, `[]`,
+	for _, files := range []network.Files{
+		filesOf(t, `[{name: a, nic: {any: true}, dhcp4: true}]`),
+		filesOf(t, `[{name: b, nic: {any: true}, dhcp4: true}]`),
+		nil,
 	} {
-		files := filesOf(t, interfaces)
 		if err := networkd.Keep(node, files); err != nil {
 			t.Fatal(err)
 		}

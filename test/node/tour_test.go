@@ -21,19 +21,18 @@ const tourFile = "testdata/tour.txt"
 // elsewhere has the commands and flags of the documentation that the tour
 // leaves out, and where they are tried.
 var elsewhere = map[string]string{
-	"agent":      "every machine runs it",
-	"volume":     "TestDataVolume",
-	"completion": "cmd/loam: TestScripts/complete",
-	"drill":      "TestUpgradeToAGoodSystem: it restarts the machine twice",
-	"--by":       "the same",
-	"--again":    "TestABadSystemFallsBack",
-	"--downgrade": "cmd/loam: TestScripts/upgrade, and agent/upgrade: " +
-		"it needs a release that is older than the running one",
-	"--follow": "cmd/loam: TestScripts/logs: it does not end",
-	"--watch":  "cmd/loam: TestScripts/status: it does not end",
-	"--boot":   "cmd/loam: TestScripts/logs: it needs an earlier boot",
-	"--all":    "cmd/loam: TestScripts/why",
-	"--yes":    "cmd/loam: TestScripts/reset, and TestResetUnderSystemd",
+	"agent":       "every machine runs it",
+	"volume":      "TestDataVolume",
+	"completion":  "cmd/loam: TestScripts/complete",
+	"drill":       "TestUpgradeToAGoodSystem: it restarts the machine twice",
+	"--by":        "the same",
+	"--again":     "TestABadSystemFallsBack",
+	"--downgrade": "test/crash/upgrade: TestADowngradeTakesAPermit",
+	"--follow":    "cmd/loam: TestScripts/logs: it does not end",
+	"--watch":     "cmd/loam: TestWatchDrawsOverTheTerminal: it does not end",
+	"--boot":      "cmd/loam: TestScripts/logs: it needs an earlier boot",
+	"--all":       "cmd/loam: TestScripts/why",
+	"--yes":       "cmd/loam: TestScripts/reset, and TestResetUnderSystemd",
 }
 
 // TestTour types the commands of the documentation into a terminal of a node,
