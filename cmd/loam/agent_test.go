@@ -11,6 +11,7 @@ import (
 
 	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // cmdAgent is `agent SOCKET ANSWER ASKED` of scripts: an agent listens on
@@ -45,6 +46,7 @@ type reply struct {
 	Report  control.VerifyReport
 	Error   string
 	Hints   []string
+	Code    fault.Code
 }
 
 func (s scripted) Apply(_ context.Context, r control.ApplyRequest) (control.Outcome, error) {
@@ -67,8 +69,11 @@ func (s scripted) Verify(_ context.Context, r control.VerifyRequest) (control.Ve
 	return a.Report, err
 }
 
-func (s scripted) Upgrade(context.Context, control.UpgradeRequest) (control.Outcome, error) {
-	return control.Outcome{}, nil
+func (s scripted) Upgrade(
+	_ context.Context, r control.UpgradeRequest,
+) (control.Outcome, error) {
+	a, err := s.ask("upgrade", r)
+	return a.Outcome, err
 }
 
 func (s scripted) Reset(context.Context) (control.Outcome, error) {
@@ -105,6 +110,9 @@ func (s scripted) ask(verb string, request any) (reply, error) {
 	}
 
 	failed := errors.New(a.Error)
+	if a.Code != "" {
+		failed = fault.With(failed, a.Code)
+	}
 	for _, advice := range a.Hints {
 		failed = hint.With(failed, "%s", advice)
 	}

@@ -59,7 +59,10 @@ func readDocument(stdin io.Reader, file string) (source.Document, error) {
 		return doc, err
 	}
 	if len(doc.Text) == 0 {
-		return doc, fault.With(fmt.Errorf("%s: empty", doc.Name), fault.DocumentInvalid)
+		return doc, hint.With(
+			fault.With(fmt.Errorf("%s: empty", doc.Name), fault.DocumentInvalid),
+			"a configuration begins with apiVersion and kind",
+		)
 	}
 
 	return doc, nil

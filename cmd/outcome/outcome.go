@@ -59,6 +59,9 @@ func Run(ctx context.Context, root *cobra.Command, args []string, user User) int
 		err = interrupted{err}
 	}
 
+	if fault.Of(err) == fault.Usage && len(hint.All(err)) == 0 {
+		err = hint.With(err, "`%s --help` says what it takes", cmd.CommandPath())
+	}
 	r := user.describe(err)
 	if output := cmd.Flags().Lookup("output"); output != nil && output.Value.String() == "json" {
 		r.writeJSON(user.Stderr)

@@ -139,6 +139,13 @@ func TestErrorOfACommand(t *testing.T) {
 			status: 2,
 		},
 		{
+			name:   "a command line that the command itself refuses",
+			args:   "apply a",
+			err:    usage.Errorf("--now with a: which of both?"),
+			want:   "loam: --now with a: which of both?\nhint: `loam apply --help` says what it takes\n",
+			status: 2,
+		},
+		{
 			name:   "an unknown flag",
 			args:   "apply a --nwo",
 			want:   "loam: unknown flag: --nwo\nhint: `loam apply --help` lists the flags\n",
