@@ -46,9 +46,9 @@ type watched struct {
 
 // cause is why the node goes back to an earlier generation.
 type cause struct {
-	why string
+	reason string
 
-	// unit is the unit that why is about, empty if there is none.
+	// unit is the unit that reason is about, empty if there is none.
 	unit string
 
 	// operator is set if an operator asked: the generation that the node leaves
@@ -301,7 +301,7 @@ func (cs changes) revert(
 		return have, unfinished(cs.conclude(j, Failed, v.Reason))
 	}
 
-	m, err := cs.rollback(ctx, have, good, cause{why: v.Reason, unit: v.Unit, boots: j.Boots})
+	m, err := cs.rollback(ctx, have, good, cause{reason: v.Reason, unit: v.Unit, boots: j.Boots})
 	if m.Name() == "" {
 		err = unfinished(err) // The node is still to go back.
 	}
@@ -313,7 +313,7 @@ func (cs changes) revert(
 // it begins, it returns the zero Manifest and an error that is not
 // ErrUnfinished.
 func (cs changes) rollback(
-	ctx context.Context, have, want generation.Manifest, why cause,
+	ctx context.Context, have, want generation.Manifest, because cause,
 ) (generation.Manifest, error) {
 	c, err := cs.planner.between(ctx, have, want)
 	if err != nil {
@@ -324,13 +324,13 @@ func (cs changes) rollback(
 		From:     have.Name(),
 		To:       want.Name(),
 		Good:     want.Name(),
-		Back:     why.why,
-		Unit:     why.unit,
+		Back:     because.reason,
+		Unit:     because.unit,
 		BootID:   cs.bootID,
 		Began:    cs.now().UTC().Truncate(time.Second),
 		Uptime:   cs.uptime(),
-		Boots:    why.boots,
-		Operator: why.operator,
+		Boots:    because.boots,
+		Operator: because.operator,
 	})
 }
 

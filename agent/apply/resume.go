@@ -194,6 +194,6 @@ func (r resumer) replaceCurrent(ctx context.Context, found situation) (string, e
 	}
 
 	_, err = r.changes.rollback(ctx, generation.Manifest{}, want,
-		cause{why: "the current generation was damaged"})
+		cause{reason: "the current generation was damaged"})
 	return want.Name(), err
 }

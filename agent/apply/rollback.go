@@ -28,7 +28,7 @@ func (r rollbacks) rollback(ctx context.Context, name string) (generation.Manife
 	}
 
 	m, err := r.changes.rollback(ctx, to.have, to.want,
-		cause{why: "rolled back by the operator", operator: true})
+		cause{reason: "rolled back by the operator", operator: true})
 	if err != nil && m.Name() == "" {
 		err = fmt.Errorf("roll back: %w", err)
 	}
