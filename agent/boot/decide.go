@@ -174,7 +174,12 @@ func candidates(f Facts, hash [32]byte) []candidate {
 		root := byUUID(d.Table, partitions.RootUUID(hash))
 		ver := byUUID(d.Table, partitions.VerityUUID(hash))
 		if root != 0 && ver != 0 && d.Contents[root].Device != "" && d.Contents[ver].Device != "" {
-			out = append(out, candidate{d, slotOf(d.Table, f.Arch, root), root, ver})
+			out = append(out, candidate{
+				disk:   d,
+				slot:   slotOf(d.Table, f.Arch, root),
+				root:   root,
+				verity: ver,
+			})
 		}
 	}
 	return out

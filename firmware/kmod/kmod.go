@@ -229,7 +229,12 @@ func (x *Index) Subset(names []string) (files []string, texts Files, err error) 
 		fmt.Fprintf(&builtin, "%s.ko\n", name)
 	}
 
-	return files, Files{dep.Bytes(), al.Bytes(), soft.Bytes(), builtin.Bytes()}, nil
+	return files, Files{
+		Dep:     dep.Bytes(),
+		Alias:   al.Bytes(),
+		Softdep: soft.Bytes(),
+		Builtin: builtin.Bytes(),
+	}, nil
 }
 
 // Has reports whether the kernel has the module, built in or as a file.

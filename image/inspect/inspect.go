@@ -157,8 +157,15 @@ func Read(r io.ReaderAt, size int64) (Image, error) {
 
 	for _, p := range table.Partitions {
 		role := partitions.RoleOf(p.Type)
-		im.Disk.Partitions = append(im.Disk.Partitions,
-			Partition{p.Index, role, p.Label, p.UUID, p.Start, p.Size})
+		im.Disk.Partitions = append(im.Disk.Partitions, Partition{
+			Index: p.Index,
+			Role:  role,
+			Label: p.Label,
+			UUID:  p.UUID,
+			Start: p.Start,
+			Size:  p.Size,
+		})
+
 		if partitions.HasLoader(p) {
 			err := im.readESP(io.NewSectionReader(r, p.Start, p.Size), table.SectorSize)
 			if err != nil {

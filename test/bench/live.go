@@ -15,13 +15,21 @@ import (
 var available = regexp.MustCompile(`memory: \d+ MiB, of which (\d+) MiB are available`)
 
 // installDisk installs the existing build.
-var installDisk = benchmark{"Install", "./agent/install", "install/", 5, 5, []figure{
-	{"write", "build", "write-times-dd", 1 / 0.9},
-	{"all", "build", "all-times-dd", 1e9},
-}, "the packed image of the cloud profile from a file, both on one disk, in turns, by O_DIRECT, " +
-	"to empty files; writing is a byte's time, as holes are left out; " +
-	"all is the time to unpack into memory, write and read back, " +
-	"to that in which dd writes the raw image"}
+var installDisk = benchmark{
+	name:   "Install",
+	in:     "./agent/install",
+	prefix: "install/",
+	rounds: 5,
+	n:      5,
+	figures: []figure{
+		{"write", "build", "write-times-dd", 1 / 0.9},
+		{"all", "build", "all-times-dd", 1e9},
+	},
+	conditions: "the packed image of the cloud profile from a file, both on one disk, in turns, " +
+		"by O_DIRECT, to empty files; writing is a byte's time, as holes are left out; " +
+		"all is the time to unpack into memory, write and read back, " +
+		"to that in which dd writes the raw image",
+}
 
 // measureLive starts a node that runs from memory, with less and less of it,
 // for as long as it gets to "applied".

@@ -68,18 +68,35 @@ func measureUpgrade(ctx context.Context, r *report) error {
 
 // fillSlot writes 256 MiB. A ninth more time than dd(1) takes is 0.9 of its
 // speed.
-var fillSlot = benchmark{"FillSlot", "./agent/upgrade", "upgrade/", 9, 9, []figure{
-	{"write-slot", "known", "times-dd", 1 / 0.9},
-	{"write-slot/unknown", "unknown", "times-dd", 1 / 0.9},
-	{"memory", "unknown", "peak-MiB", 64},
-}, "every chunk of 256 MiB differs, pack in a file, stored; both on one disk, in turns; " +
-	"by O_DIRECT; what is there is known, or read and hashed; what is written is verified and " +
-	"made durable every 2 MiB"}
+var fillSlot = benchmark{
+	name:   "FillSlot",
+	in:     "./agent/upgrade",
+	prefix: "upgrade/",
+	rounds: 9,
+	n:      9,
+	figures: []figure{
+		{"write-slot", "known", "times-dd", 1 / 0.9},
+		{"write-slot/unknown", "unknown", "times-dd", 1 / 0.9},
+		{"memory", "unknown", "peak-MiB", 64},
+	},
+	conditions: "every chunk of 256 MiB differs, pack in a file, stored; both on one disk, " +
+		"in turns; by O_DIRECT; what is there is known, or read and hashed; what is written " +
+		"is verified and made durable every 2 MiB",
+}
 
 // flashDisk writes 256 MiB, as fillSlot does.
-var flashDisk = benchmark{"Flash", "./agent/flash", "flash/", 9, 9, []figure{
-	{"write", "noise", "times-dd", 1 / 0.9},
-}, "256 MiB from a file, by O_DIRECT, both on one disk, in turns; reading back is not in it"}
+var flashDisk = benchmark{
+	name:   "Flash",
+	in:     "./agent/flash",
+	prefix: "flash/",
+	rounds: 9,
+	n:      9,
+	figures: []figure{
+		{"write", "noise", "times-dd", 1 / 0.9},
+	},
+	conditions: "256 MiB from a file, by O_DIRECT, both on one disk, in turns; " +
+		"reading back is not in it",
+}
 
 // laterRelease writes an os-release file of a later version.
 func laterRelease() (string, error) {

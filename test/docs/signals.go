@@ -100,10 +100,12 @@ func (s scope) signals(n ast.Node) []Signal {
 	var found []Signal
 	for _, text := range s.texts(reason) {
 		if !strings.Contains(text, unknown) && text != "" {
-			found = append(
-				found,
-				Signal{s.in.name, condition, text, strings.Join(s.texts(message), " / ")},
-			)
+			found = append(found, Signal{
+				Package:   s.in.name,
+				Condition: condition,
+				Reason:    text,
+				Message:   strings.Join(s.texts(message), " / "),
+			})
 		}
 	}
 	return found
