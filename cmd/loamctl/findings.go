@@ -17,6 +17,9 @@ func checkAll(paths []string, notes io.Writer, check func(path string) error) er
 		if err == nil {
 			continue
 		}
+		if len(paths) == 1 && fault.Of(err) == fault.FileMissing {
+			return err
+		}
 
 		wrong++
 		if _, err := fmt.Fprintln(notes, hint.Text(err)); err != nil {
