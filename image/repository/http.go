@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/loam-os/loam/hint/network"
 )
 
 const (
@@ -67,7 +69,10 @@ func newClient(o options) (*http.Client, error) {
 		DisableCompression:    true, // a compressed range is not the range
 	}
 
-	return &http.Client{Transport: stalling{transport}, CheckRedirect: o.redirect}, nil
+	return &http.Client{
+		Transport:     network.RoundTripper{RoundTripper: stalling{transport}},
+		CheckRedirect: o.redirect,
+	}, nil
 }
 
 // redirect follows up to 5 redirects, and never leaves https, nor a mirror.
@@ -167,8 +172,12 @@ func (s *httpStore) do(ctx context.Context, name, ranges string) (*http.Response
 
 // stalled marks the timeouts of connecting and of waiting for an answer.
 func stalled(ctx context.Context, err error) error {
+	cause := err
+	if request, is := errors.AsType[*url.Error](err); is {
+		cause = request.Err // It does not know that what it wraps is a timeout.
+	}
 	var t net.Error
-	if errors.As(err, &t) && t.Timeout() && ctx.Err() == nil {
+	if errors.As(cause, &t) && t.Timeout() && ctx.Err() == nil {
 		return fmt.Errorf("%w: %w", ErrStalled, err)
 	}
 	return err

@@ -15,6 +15,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/network"
 )
 
 // part answers a range request as a server should, but for what change does to
@@ -153,6 +156,23 @@ func TestFaultsOfAServer(t *testing.T) {
 	}
 }
 
+func TestAServerThatIsAwayIsNamed(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	server.Close()
+	s, err := Open(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	_, err = s.Get(t.Context(), "metadata/timestamp.json", 100)
+	want := server.URL + "/metadata/timestamp.json\": connect to " +
+		server.Listener.Addr().String() + ": "
+	if err == nil || !strings.Contains(err.Error(), want) ||
+		!strings.Contains(hint.Of(err), "is the server running") {
+		t.Errorf("%v, hint %q; want %q", err, hint.Of(err), want)
+	}
+}
+
 func TestFaultsOfAServerWithAWholeFile(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -244,8 +264,8 @@ func TestAServerThatStalls(t *testing.T) {
 
 				here, there := net.Pipe()
 				defer there.Close()
-				transport :=
-					s.(*httpStore).client.(*http.Client).Transport.(stalling).RoundTripper.(*http.Transport)
+				explained := s.(*httpStore).client.(*http.Client).Transport.(network.RoundTripper)
+				transport := explained.RoundTripper.(stalling).RoundTripper.(*http.Transport)
 				transport.Proxy = nil
 				transport.DialContext = func(context.Context, string, string) (net.Conn, error) {
 					return here, nil

@@ -23,6 +23,7 @@ import (
 
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
+	"github.com/loam-os/loam/hint/network"
 	"github.com/loam-os/loam/image/publish"
 	"github.com/loam-os/loam/image/repository"
 )
@@ -115,7 +116,7 @@ func push(
 
 	repo.PlainHTTP = r.Plain
 	client := &auth.Client{
-		Client: &http.Client{Transport: retry.NewTransport(nil)},
+		Client: &http.Client{Transport: network.RoundTripper{RoundTripper: retry.NewTransport(nil)}},
 		Cache:  auth.NewCache(),
 	}
 
