@@ -31,8 +31,9 @@ type bundleOptions struct {
 func bundleCommand() *cobra.Command {
 	var o bundleOptions
 	cmd := &cobra.Command{
-		Use:   "bundle BUILD_DIR",
-		Short: "Publish a build as an update, signed, in a directory",
+		Use:               "bundle BUILD_DIR",
+		ValidArgsFunction: completeBuilds(0),
+		Short:             "Publish a build as an update, signed, in a directory",
 		Long: `bundle adds the build to a repository: a directory that any web server, or a USB stick, can
 give to nodes. In it are the chunks of the system, each once, an index of them, and metadata
 signed as The Update Framework says; beside them what systemd-sysupdate reads. Nodes trust a

@@ -38,8 +38,9 @@ type flashing struct {
 func flashCommand() *cobra.Command {
 	var f flashing
 	cmd := &cobra.Command{
-		Use:   "flash IMAGE DEVICE",
-		Short: "Write an image to a disk",
+		Use:               "flash IMAGE DEVICE",
+		ValidArgsFunction: completeFlash,
+		Short:             "Write an image to a disk",
 		Long: `flash writes an image (raw, packed, qcow2, or the directory of a build) to a disk, and reads
 it back. What is on the disk is lost: the command shows which disk it is and what is on it,
 which machine.yaml it gets, and asks for its serial number. It does not touch a disk that is

@@ -20,8 +20,9 @@ import (
 func inspectCommand() *cobra.Command {
 	var asJSON, packages bool
 	cmd := &cobra.Command{
-		Use:   "inspect IMAGE [OTHER]",
-		Short: "Show the content of an image, or its differences to another",
+		Use:               "inspect IMAGE [OTHER]",
+		ValidArgsFunction: completeBuilds(0),
+		Short:             "Show the content of an image, or its differences to another",
 		Long: `inspect shows what is in an image: partitions, the machine.yaml, boot entries, versions,
 packages, and who has signed it; or what differs in another, and whether a node has to restart
 to go from one to the other. An image is a disk or a stick (raw, packed, qcow2, a block device),

@@ -68,6 +68,7 @@ for 'loam rollback --os'.`,
 	for _, name := range []string{"repository", "keys", "version"} {
 		_ = cmd.MarkFlagRequired(name) // they are flags, see above
 	}
+	_ = cmd.RegisterFlagCompletionFunc("version", completeVersions) // it is a flag, see above
 
 	return cmd
 }

@@ -125,8 +125,9 @@ func signCommand() *cobra.Command {
 	var sums sumsOptions
 	var source string
 	cmd := &cobra.Command{
-		Use:   "sign BUILD_DIR",
-		Short: "Sign a build with your own keys, for Secure Boot and for downloads",
+		Use:               "sign BUILD_DIR",
+		ValidArgsFunction: completeBuilds(0),
+		Short:             "Sign a build with your own keys, for Secure Boot and for downloads",
 		Long: `sign signs, in all files of a build, the boot loader, the unified kernel images and the root
 hash; the root file system stays as it is. Signatures that the build has are replaced. The
 directory has the build as it was before, or all of it signed. The same keys make the same bytes.

@@ -23,9 +23,10 @@ import (
 func verifyCommand() *cobra.Command {
 	var sumsKey string
 	cmd := &cobra.Command{
-		Use:   "verify DIR",
-		Short: "Check a finished build against its manifest, and its signatures",
-		Args:  cobra.ExactArgs(1),
+		Use:               "verify DIR",
+		ValidArgsFunction: completeBuilds(0),
+		Short:             "Check a finished build against its manifest, and its signatures",
+		Args:              cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			m, err := verify.Build(args[0])
 			if errors.Is(err, fs.ErrNotExist) {

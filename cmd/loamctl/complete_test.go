@@ -1,0 +1,91 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// tree writes files below a new directory.
+func tree(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestBuildsAreOffered(t *testing.T) {
+	dir := tree(t, map[string]string{
+		"build/amd64-cloud/manifest.json":         "{}",
+		"build/judges/env":                        "",
+		"build/release/amd64-metal/manifest.json": "{}",
+		"mine/manifest.json":                      "{}",
+		"docs/page.md":                            "",
+	})
+	want := []string{"build/amd64-cloud", "build/release/amd64-metal", "mine"}
+	if diff := cmp.Diff(want, builds(dir)); diff != "" {
+		t.Errorf("builds (-want +got):\n%s", diff)
+	}
+}
+
+func TestDisksAreOffered(t *testing.T) {
+	sys := tree(t, map[string]string{
+		"sda/size":         "1000\n",
+		"sda/device/model": "FAST 1\n",
+		"vda/size":         "1000\n",
+		"sdb/size":         "0\n", // a reader without a card
+		"loop0/size":       "1000\n",
+		"dm-0/size":        "1000\n",
+	})
+	want := []string{"/dev/sda\tFAST 1", "/dev/vda"}
+	if diff := cmp.Diff(want, disks(sys)); diff != "" {
+		t.Errorf("disks (-want +got):\n%s", diff)
+	}
+}
+
+func TestVersionsAreOffered(t *testing.T) {
+	repository := tree(t, map[string]string{
+		"targets/1.a_0.2.0_x86-64.index.json": `{"version": "0.2.0"}`,
+		"targets/2.a_0.2.0_arm64.index.json":  `{"version": "0.2.0"}`,
+		"targets/3.a_0.1.0_x86-64.index.json": `{"version": "0.1.0"}`,
+		"targets/4.broken.index.json":         `{`,
+	})
+	if diff := cmp.Diff([]string{"0.1.0", "0.2.0"}, versions(repository)); diff != "" {
+		t.Errorf("versions (-want +got):\n%s", diff)
+	}
+}
+
+// TestWhatIsTypedIsCompleted asks the commands as a shell does.
+func TestWhatIsTypedIsCompleted(t *testing.T) {
+	t.Chdir(tree(t, map[string]string{
+		"build/amd64-cloud/manifest.json":             "{}",
+		"updates/targets/1.a_0.2.0_x86-64.index.json": `{"version": "0.2.0"}`,
+	}))
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"flash", ""}, "build/amd64-cloud\n:0\n"},
+		{[]string{"verify", ""}, "build/amd64-cloud\n:0\n"},
+		{
+			[]string{"permit", "--repository", "updates", "--version", ""},
+			"0.2.0\n:4\n",
+		},
+		{[]string{"schema", ""}, "machine\nosc\n:4\n"},
+	} {
+		out, err := loamctl(t, append([]string{"__complete"}, test.args...)...)
+		if err != nil || out != test.want {
+			t.Errorf("%q: %q, %v, want %q", test.args, out, err, test.want)
+		}
+	}
+}
