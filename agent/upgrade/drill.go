@@ -63,8 +63,10 @@ func preflightDrill(v View, f Facts) error {
 		if e.RootHash != run.RootHash &&
 			(e.ImageID != run.ImageID || bootentry.Compare(parked(e.Name), parked(run.Name)) < 0) {
 			return refuse(fault.NewerInOtherSlot,
-				"upgrade to it first, or bring a version that is older than "+
-					v.Running.Version, "the loader would fall back to %s", e.File)
+				"`loam rollback --os` starts "+e.Version+", where a drill works; or upgrade to "+
+					"another release, which replaces it",
+				"the other slot has %s, as after a rollback, and the loader would fall back to it "+
+					"(%s) instead of to the running %s", e.Version, e.File, v.Running.Version)
 		}
 	}
 
