@@ -23,7 +23,8 @@ type Bar struct {
 	// part is what is being done, since began; the line was last drawn at shown.
 	part         string
 	began, shown time.Time
-	open         bool
+	// open says that the line of the part has no end yet.
+	open bool
 }
 
 // New returns a bar on out, which is drawn in place if that is a terminal.
@@ -106,25 +107,4 @@ func mebibytes(n int64) string {
 		return fmt.Sprintf("%d MiB", n>>20)
 	}
 	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
-}
-
-// Reader returns a reader of a part that updates the bar.
-func (b *Bar) Reader(part string, from io.Reader, all int64) io.Reader {
-	return &reader{Reader: from, bar: b, part: part, all: all}
-}
-
-type reader struct {
-	io.Reader
-	bar       *Bar
-	part      string
-	done, all int64
-}
-
-func (r *reader) Read(p []byte) (int, error) {
-	n, err := r.Reader.Read(p)
-	r.done += int64(n)
-	if n > 0 {
-		r.bar.Update(r.part, r.done, r.all)
-	}
-	return n, err
 }
