@@ -289,14 +289,16 @@ func checkUpgrade(report *document.Report, u Upgrade) {
 // isRepository reports whether ref has one of the forms that the node opens: an
 // absolute directory, or a URL of http, https, oci or file.
 func isRepository(ref string) bool {
+	if strings.HasPrefix(ref, "/") {
+		return true
+	}
+
 	u, err := url.Parse(ref)
 	if err != nil {
 		return false
 	}
 
 	switch u.Scheme {
-	case "":
-		return strings.HasPrefix(ref, "/")
 	case "file":
 		return u.Host == "" && strings.HasPrefix(u.Path, "/")
 	case "http", "https", "oci", "oci+http":

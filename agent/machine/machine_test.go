@@ -85,6 +85,11 @@ func TestDecode(t *testing.T) {
 			}},
 		},
 		{
+			name: "a directory of upgrades with a character that a URL has not",
+			text: head + "upgrade: {mirrors: ['/srv/100%']}\n",
+			want: machine.Machine{Upgrade: machine.Upgrade{Mirrors: []string{"/srv/100%"}}},
+		},
+		{
 			name: "a disk for data",
 			text: head + "dataVolume: {minSize: 90Gi, maxSize: 100G, serial: S1, model: FAST 1, " +
 				"path: 'pci-0000:03:00.0-nvme-1', onlyEmpty: true, fileSystem: xfs}\n",

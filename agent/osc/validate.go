@@ -1,6 +1,7 @@
 package osc
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -76,9 +77,10 @@ func checkUnits(report *document.Report, units []located[Unit], files map[string
 		}
 	}
 
-	for name, same := range byName(units) {
+	same := byName(units)
+	for _, name := range slices.Sorted(maps.Keys(same)) {
 		if !wrong[name] {
-			checkService(report, name, same)
+			checkService(report, name, same[name])
 		}
 	}
 }
