@@ -43,16 +43,25 @@ func (o operator) Upgrade(ctx context.Context, r control.UpgradeRequest) (contro
 		AtOnce: r.Now || r.Back || r.Drill != "",
 		Stay:   r.Stay,
 	}
-	version, err := o.upgrades.Handle(ctx, upgrade.Request{
+	request := upgrade.Request{
 		Options:  options,
 		Version:  r.Version,
 		Permit:   r.Permit,
 		Plan:     r.Plan,
 		Rollback: r.Back,
 		Drill:    r.Drill,
-	})
+	}
 
-	outcome := control.Outcome{Result: control.Armed, Version: version}
+	outcome := control.Outcome{Result: control.Armed}
+	var err error
+	if r.Plan {
+		var p upgrade.Planned
+		p, err = o.upgrades.Foresee(ctx, request)
+		outcome.From, outcome.Version, outcome.Size = p.From, p.To, p.Size
+	} else {
+		outcome.Version, err = o.upgrades.Handle(ctx, request)
+	}
+
 	if opens := o.upgrades.Opens(options); !opens.IsZero() && !r.Stay {
 		outcome.Reason = opens.Format(" on Mon at 15:04 MST")
 	}

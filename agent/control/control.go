@@ -125,6 +125,8 @@ type Outcome struct {
 	Version string `json:"version,omitempty"`
 	// Plan is what was done, as text.
 	Plan string `json:"plan,omitempty"`
+	// Size is the most that a planned upgrade would fetch, in bytes.
+	Size int64 `json:"size,omitempty"`
 }
 
 // VerifyReport is the result of Verify.

@@ -124,6 +124,15 @@ type request struct {
 type answer struct {
 	version string
 	err     error
+	// size is the size of the pack in a plan, in bytes.
+	size int64
+}
+
+// Planned is what an upgrade would do.
+type Planned struct {
+	From, To string
+	// Size is the most that would be fetched, in bytes; 0 if nothing would.
+	Size int64
 }
 
 // New completes s, whose exported fields must be set. Run is its goroutine.
@@ -157,6 +166,18 @@ func (s *Service) publish(edit func(u *status.Upgrade)) {
 // Handle hands a request to Run. It returns the version when the machine is about
 // to restart with it, or why it will not.
 func (s *Service) Handle(ctx context.Context, r Request) (version string, err error) {
+	a := s.ask(ctx, r)
+	return a.version, a.err
+}
+
+// Foresee returns what the request would do, or why it would be refused.
+func (s *Service) Foresee(ctx context.Context, r Request) (Planned, error) {
+	r.Plan = true
+	a := s.ask(ctx, r)
+	return Planned{s.Upgrader.Boot.Running.Version, a.version, a.size}, a.err
+}
+
+func (s *Service) ask(ctx context.Context, r Request) answer {
 	if r.Cancel {
 		s.hold()
 	}
@@ -168,13 +189,13 @@ func (s *Service) Handle(ctx context.Context, r Request) (version string, err er
 		if r.Cancel {
 			s.release()
 		}
-		return "", ctx.Err()
+		return answer{err: ctx.Err()}
 	}
 	select {
 	case a := <-got:
-		return a.version, a.err
+		return a
 	case <-ctx.Done():
-		return "", ctx.Err()
+		return answer{err: ctx.Err()}
 	}
 }
 
@@ -303,7 +324,7 @@ func (s *Service) step(ctx context.Context, v Verdict) (Op, error) {
 	}
 
 	if s.waiting != nil && !errors.Is(err, fill.ErrUnreachable) {
-		s.waiting <- answer{s.wanted, err}
+		s.waiting <- answer{version: s.wanted, err: err}
 		s.waiting = nil
 	}
 
@@ -481,14 +502,14 @@ func (s *Service) reportRefusal(a answer) {
 // handle begins what is requested, if nothing is against it. The request is
 // answered when the version is ready, or cannot be.
 func (s *Service) handle(ctx context.Context, r request) (op Op, err error, begun bool) {
-	version, err := s.begin(ctx, r.Request)
+	version, size, err := s.begin(ctx, r.Request)
 	if err != nil || r.Plan {
-		r.answer <- answer{version, err}
+		r.answer <- answer{version: version, err: err, size: size}
 		return Op{}, nil, false
 	}
 
 	if s.waiting != nil {
-		s.waiting <- answer{s.wanted, errReplaced}
+		s.waiting <- answer{version: s.wanted, err: errReplaced}
 	}
 
 	s.waiting = r.answer
@@ -521,7 +542,7 @@ func (s *Service) cancel(ctx context.Context, r request) (Op, error) {
 	target, err := s.Upgrader.Cancel()
 	if err == nil {
 		if s.waiting != nil {
-			s.waiting <- answer{s.wanted, errCanceled}
+			s.waiting <- answer{version: s.wanted, err: errCanceled}
 			s.waiting = nil
 		}
 		// Until the agent starts again, machine.yaml does not bring it back.
@@ -534,35 +555,39 @@ func (s *Service) cancel(ctx context.Context, r request) (Op, error) {
 	if err == nil {
 		err = stepErr
 	}
-	r.answer <- answer{target.Version, err}
+	r.answer <- answer{version: target.Version, err: err}
 	return op, stepErr
 }
 
 // begin records what is requested, unless it is only a plan.
-func (s *Service) begin(ctx context.Context, r Request) (version string, err error) {
+// size is what it would fetch at most.
+func (s *Service) begin(
+	ctx context.Context, r Request,
+) (version string, size int64, err error) {
 	switch {
 	case r.Drill != "":
-		return s.Upgrader.Boot.Running.Version, s.Upgrader.Drill(r.Drill, r.Plan)
+		return s.Upgrader.Boot.Running.Version, 0, s.Upgrader.Drill(r.Drill, r.Plan)
 	case r.Rollback:
-		return s.rollback(r)
+		version, err = s.rollback(r)
+		return version, 0, err
 	}
 
 	idx, news, err := s.find(ctx, r)
 	if err != nil {
-		return "", err
+		return "", 0, err
 	}
 
 	r.Downgrade, err = permitted(news, r.Permit, idx, s.Hostname)
 	if err != nil {
-		return "", err
+		return "", 0, err
 	}
 
 	facts := Facts{Pace: s.Policy.Pace, Last: s.last()}
 	if r.Plan {
-		return idx.Version, s.Upgrader.Check(idx, r.Options, facts)
+		return idx.Version, idx.Pack.Size, s.Upgrader.Check(idx, r.Options, facts)
 	}
 
-	return idx.Version, s.Upgrader.Begin(idx, r.Options, facts)
+	return idx.Version, idx.Pack.Size, s.Upgrader.Begin(idx, r.Options, facts)
 }
 
 // rollback goes back to the other system. During a trial that ends the trial.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -116,7 +117,7 @@ func runUpgrade(
 	case err != nil:
 		return networkProblem(err)
 	case request.Plan:
-		_, err = fmt.Fprintf(out, "would bring %s and restart\n", o.Version)
+		_, err = io.WriteString(out, plannedText(o))
 	case request.Stay:
 		_, err = fmt.Fprintf(out, "%s is ready: the next restart tries it\n", o.Version)
 	default:
@@ -125,6 +126,17 @@ func runUpgrade(
 	}
 
 	return err
+}
+
+// plannedText says what an upgrade would do, and when.
+func plannedText(o control.Outcome) string {
+	text := fmt.Sprintf("would bring %s in place of %s, and restart%s\n",
+		o.Version, o.From, cmp.Or(o.Reason, " at once"))
+	if o.Size > 0 {
+		text += fmt.Sprintf("at most %d MiB to fetch; what this machine has already is not fetched\n",
+			(o.Size+1<<20-1)>>20)
+	}
+	return text
 }
 
 // networkProblem begins an error of the network with the words by which Gardener's
