@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/image/repository"
 	"github.com/loam-os/loam/image/update"
 )
@@ -64,8 +65,8 @@ func Publish(
 			return r, repair(dir, b, r, text)
 		}
 		return repository.Release{}, hint.With(
-			fmt.Errorf("repository %s: %s is published already, with other content",
-				dir, r.Base()),
+			fault.With(fmt.Errorf("repository %s: %s is published already, with other content",
+				dir, r.Base()), fault.FileExists),
 			"a new release has a new IMAGE_VERSION; each profile has its own repository")
 	}
 

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // position makes the body of an answer begin at off.
@@ -25,7 +27,7 @@ func position(resp *http.Response, off, n int64) error {
 	case http.StatusRequestedRangeNotSatisfiable:
 		return fmt.Errorf("server answers %s: %w", resp.Status, ErrRange)
 	}
-	return fmt.Errorf("server answers %s", resp.Status)
+	return fault.With(fmt.Errorf("server answers %s", resp.Status), fault.RepositoryUnreachable)
 }
 
 // checkContentRange compares with "bytes 0-99/1234" (RFC 9110, 14.4). More

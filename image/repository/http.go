@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/hint/network"
 )
 
@@ -101,7 +102,8 @@ func (s *httpStore) Get(ctx context.Context, name string, limit int64) ([]byte, 
 	defer resp.Body.Close()
 
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s: server answers %s", name, resp.Status)
+		return nil, fault.With(fmt.Errorf("%s: server answers %s", name, resp.Status),
+			fault.RepositoryUnreachable)
 	}
 
 	if resp.ContentLength > limit {

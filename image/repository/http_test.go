@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/hint/network"
 )
 
@@ -153,6 +154,25 @@ func TestFaultsOfAServer(t *testing.T) {
 				t.Errorf("error %v, want %v %q", err, tc.is, tc.err)
 			}
 		})
+	}
+}
+
+func TestAServerThatIsOverloadedIsUnreachable(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	defer server.Close()
+	s, err := Open(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	_, whole := s.Get(t.Context(), "file", 100)
+	_, part := readRange(t, s, "file", 10, 10)
+	for _, err := range []error{whole, part} {
+		if code := fault.Of(err); code != fault.RepositoryUnreachable {
+			t.Errorf("%v: code %s", err, code)
+		}
 	}
 }
 
