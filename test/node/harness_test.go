@@ -203,6 +203,14 @@ func (n *node) want(command, output string) {
 	}
 }
 
+// wantBegin fails unless the command's output begins so.
+func (n *node) wantBegin(command, begin string) {
+	n.t.Helper()
+	if got := n.sh(command); !strings.HasPrefix(got, begin) {
+		n.t.Errorf("%s: %q, want it to begin with %q", command, got, begin)
+	}
+}
+
 func (n *node) status() status.Status {
 	n.t.Helper()
 	s, err := status.Parse([]byte(n.sh("loam status -o json")))

@@ -302,7 +302,7 @@ func TestAnUpgradeToAGoodSystem(t *testing.T) {
 	n.age()
 	n.firstStart()
 	second := v2.manifest.Version
-	n.want("loam upgrade --plan", "would bring "+second+" in place of ")
+	n.wantBegin("loam upgrade --plan", "would bring "+second+" in place of ")
 	begin := time.Now()
 	n.sh("loam upgrade --stay")
 	t.Logf("staged after %s", time.Since(begin))
@@ -333,7 +333,7 @@ func TestAnUpgradeToAGoodSystem(t *testing.T) {
 // back goes to the other system without a repository, and sees it stay.
 func (n *upgradable) back(version, slot string) {
 	n.node.t.Helper()
-	n.want("loam rollback --os --plan", "would bring "+version+" in place of ")
+	n.wantBegin("loam rollback --os --plan", "would bring "+version+" in place of ")
 	n.sh("loam rollback --os --stay")
 	n.reboot()
 	n.boots(version, slot)
