@@ -102,14 +102,17 @@ func (p Plan) live(sum, from string) string {
 
 // cmdline of the kernel. gpt lets it use the backup of a damaged partition
 // table, which /init then repairs; panic= restarts a machine that cannot go on;
-// quiet leaves the console to the node's status.
+// quiet leaves the console to the node's status. lockdown= and module.sig_enforce
+// keep root from changing the kernel (kernel_lockdown(7)), as Secure Boot does,
+// and slab_nomerge keeps a freed object of one kind from becoming one of another.
 func cmdline(arch string, root [32]byte) string {
 	serial := "ttyS0"
 	if arch == "arm64" {
 		serial = "ttyAMA0"
 	}
 	return fmt.Sprintf(
-		"roothash=%s console=tty0 console=%s gpt quiet loglevel=4 panic=10 systemd.show_status=no",
+		"roothash=%s console=tty0 console=%s gpt quiet loglevel=4 panic=10 "+
+			"lockdown=integrity module.sig_enforce=1 slab_nomerge systemd.show_status=no",
 		hex.EncodeToString(root[:]), serial,
 	)
 }

@@ -55,6 +55,8 @@ func TestTour(t *testing.T) {
 	n.shell()
 	n.says(func(s status.Status) bool { return s.Phase == status.Applied && s.Change == nil })
 
+	t.Run("the kernel is hardened", func(t *testing.T) { isHardened(t, n) })
+
 	n.sh("stty cols 80 rows 25; mkdir -p /run/tour; cd /run/tour")
 	for name, replace := range map[string][2]string{
 		"new.yaml":   {"HELLO_NAME=Loam", "HELLO_NAME=you"},
