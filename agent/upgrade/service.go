@@ -179,7 +179,7 @@ func (s *Service) Foresee(ctx context.Context, r Request) (Planned, error) {
 
 func (s *Service) ask(ctx context.Context, r Request) answer {
 	if r.Cancel {
-		s.hold()
+		s.beginCancel()
 	}
 
 	got := make(chan answer, 1)
@@ -187,7 +187,7 @@ func (s *Service) ask(ctx context.Context, r Request) answer {
 	case s.asked <- request{r, got}:
 	case <-ctx.Done():
 		if r.Cancel {
-			s.release()
+			s.endCancel()
 		}
 		return answer{err: ctx.Err()}
 	}
@@ -199,9 +199,9 @@ func (s *Service) ask(ctx context.Context, r Request) answer {
 	}
 }
 
-// hold ends the step that runs, and keeps further steps from going on until
-// release.
-func (s *Service) hold() {
+// beginCancel ends the step that runs, and keeps further steps from going on until
+// endCancel: Run then has the request.
+func (s *Service) beginCancel() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.canceling++
@@ -210,19 +210,19 @@ func (s *Service) hold() {
 	}
 }
 
-func (s *Service) release() {
+func (s *Service) endCancel() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.canceling--
 }
 
-func (s *Service) isHeld() bool {
+func (s *Service) isCanceling() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.canceling > 0
 }
 
-// interruptible returns a context that hold ends.
+// interruptible returns a context that beginCancel ends.
 func (s *Service) interruptible(ctx context.Context) (context.Context, context.CancelFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -245,7 +245,7 @@ func (s *Service) Run(ctx context.Context) {
 		case <-ctx.Done():
 		case r := <-s.asked:
 			if r.Cancel {
-				s.release()
+				s.endCancel()
 				op, err = s.cancel(ctx, r)
 				pause = retryMin
 				continue
@@ -273,7 +273,7 @@ func (s *Service) next(
 	ctx context.Context, op Op, err error, pause time.Duration,
 ) <-chan time.Time {
 	switch {
-	case s.isHeld():
+	case s.isCanceling():
 		return time.After(pollInterval) // Unless the request comes first.
 	case err != nil:
 		retry := s.Upgrader.Now().Add(pause)

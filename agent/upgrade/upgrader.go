@@ -175,7 +175,7 @@ func (u *Upgrader) Cancel() (System, error) {
 			"no upgrade is under way")
 	}
 
-	// A pace is between upgrades that the node has seen.
+	// An upgrade that was canceled does not delay the next one.
 	j.Canceled = true
 	if err := u.Records.Remove(lastName); err != nil {
 		return System{}, err
