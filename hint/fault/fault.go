@@ -9,6 +9,8 @@
 // Codes are for programs and for searching the documentation. They stay.
 package fault
 
+import "cmp"
+
 // Code names a refusal or a failure. It is stable.
 type Code string
 
@@ -118,24 +120,20 @@ func attached(err error) Code {
 
 // Class returns the class of a code. A code that is not in the table, as a newer
 // agent may send it, is of [ClassFailed].
-func (c Code) Class() Class {
-	for _, f := range Table() {
-		if f.Code == c {
-			return f.Class
-		}
-	}
-	return ClassFailed
-}
+func (c Code) Class() Class { return cmp.Or(c.fault().Class, ClassFailed) }
 
 // Hint returns what an operator can do about a code, "" if nothing can be said in
 // general.
-func (c Code) Hint() string {
+func (c Code) Hint() string { return c.fault().Hint }
+
+// fault returns the row of the table, the zero Fault if there is none.
+func (c Code) fault() Fault {
 	for _, f := range Table() {
 		if f.Code == c {
-			return f.Hint
+			return f
 		}
 	}
-	return ""
+	return Fault{}
 }
 
 // IsSpecific reports whether a code says more than its class does.
