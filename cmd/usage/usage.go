@@ -47,10 +47,7 @@ func Explain(cmd *cobra.Command) {
 		Explain(sub)
 	}
 
-	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return hint.With(fault.With(err, fault.Usage),
-			"`%s --help` lists the flags", cmd.CommandPath())
-	})
+	cmd.SetFlagErrorFunc(wrongFlags)
 
 	// The arguments of a command with others below it are names of those.
 	check := cmd.Args
@@ -81,6 +78,11 @@ func flags(cmd *cobra.Command) error {
 	if err == nil {
 		return nil
 	}
+	return wrongFlags(cmd, err)
+}
+
+// wrongFlags adds to an error about the flags of a command where they are listed.
+func wrongFlags(cmd *cobra.Command, err error) error {
 	return hint.With(fault.With(err, fault.Usage),
 		"`%s --help` lists the flags", cmd.CommandPath())
 }
@@ -103,7 +105,8 @@ func explain(cmd *cobra.Command, args []string) error {
 		return fmt.Errorf("want no arguments; %q is one too many", args[0])
 	}
 
-	return fmt.Errorf("want %s; %q is one too many", wanted(cmd), args[most])
+	all := strings.Join(words(cmd), " ")
+	return fmt.Errorf("want %s; %q is one too many", all, args[most])
 }
 
 // words returns the words for arguments in the Use line.
@@ -133,9 +136,6 @@ func arguments(cmd *cobra.Command) (required []string, most int) {
 	}
 	return required, most
 }
-
-// wanted names all arguments, those in brackets with them.
-func wanted(cmd *cobra.Command) string { return strings.Join(words(cmd), " ") }
 
 // and lists names.
 func and(names []string) string {
