@@ -17,6 +17,9 @@ type rollbacks struct {
 	running running
 }
 
+// RolledBack is the reason of a [Record] of a rollback.
+const RolledBack = "rolled back by the operator"
+
 // rollback implements [Executor.Rollback].
 func (r rollbacks) rollback(ctx context.Context, name string) (generation.Manifest, error) {
 	to, err := r.earlier(ctx, name)
@@ -28,7 +31,7 @@ func (r rollbacks) rollback(ctx context.Context, name string) (generation.Manife
 	}
 
 	m, err := r.changes.rollback(ctx, to.have, to.want,
-		cause{reason: "rolled back by the operator", operator: true})
+		cause{reason: RolledBack, operator: true})
 	if err != nil && m.Name() == "" {
 		err = fmt.Errorf("roll back: %w", err)
 	}

@@ -28,7 +28,7 @@ func TestExplainHasTheNewestFirst(t *testing.T) {
 			Generation: "000001-a",
 			Outcome:    apply.Reverted,
 			At:         noon,
-			Reason:     byOperator,
+			Reason:     apply.RolledBack,
 		},
 	}
 
