@@ -2,7 +2,6 @@ package status
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -119,8 +118,7 @@ func isNotAsWanted(units []string) string {
 // isWellBefore reports whether the node refuses the newest configuration, and all
 // units are as the generation before wants them.
 func (s Status) isWellBefore() bool {
-	unwell := func(u Unit) bool { return !u.Settled }
-	return s.Refused && s.Generation != "" && !slices.ContainsFunc(s.Units, unwell)
+	return s.Refused && s.Generation != "" && len(s.unsettled()) == 0
 }
 
 // number returns the number in the name of a generation.

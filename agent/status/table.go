@@ -360,7 +360,7 @@ func (s Status) phase() string {
 		case s.Phase == Failed:
 			words = "not complete"
 		}
-		return join("reset", r.At.UTC().Format(clock)) + ": " + words
+		return join("reset", r.At.UTC().Format(Clock)) + ": " + words
 	}
 
 	switch {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// clock is the format of a time of day.
-const clock = "2006-01-02 15:04:05 MST"
+// Clock is the format of a time of day, with its date.
+const Clock = "2006-01-02 15:04:05 MST"
 
 // indent is the column at which values begin.
 const indent = 15
@@ -232,7 +232,7 @@ func rank(u Unit) int {
 }
 
 // date returns a time with its day.
-func (t *table) date(at time.Time) string { return at.UTC().Format(clock) }
+func (t *table) date(at time.Time) string { return at.UTC().Format(Clock) }
 
 // when returns a time that is to come, and how long that is from now.
 func (t *table) when(at time.Time) string {

@@ -150,4 +150,4 @@ func showOutcome(out io.Writer, o control.Outcome) error {
 }
 
 // clock is a time of day of this machine, with its date.
-func clock(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05 MST") }
+func clock(t time.Time) string { return t.Local().Format(status.Clock) }

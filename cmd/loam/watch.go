@@ -88,7 +88,7 @@ func (p statusPrinter) writeChanges(s, last status.Status) error {
 	}
 	at := ""
 	if p.now != nil {
-		at = p.now().UTC().Format("2006-01-02 15:04:05 MST")
+		at = p.now().UTC().Format(status.Clock)
 	}
 	_, err := fmt.Fprintf(p.out, "%s\n%s", at, changes)
 	return err
