@@ -94,16 +94,13 @@ func Explain(s status.Status, history []apply.Record, held []apply.Held) Why {
 	return why
 }
 
-// byOperator is the reason of a change back that an operator asked for.
-const byOperator = "rolled back by the operator"
-
 // ofRecord returns the failure that a record of the history tells of.
 func ofRecord(r apply.Record, held []apply.Held) (Failure, bool) {
 	f := Failure{Kind: OfConfiguration, At: r.At, Problem: r.Reason}
 	switch {
 	case r.Outcome == apply.Failed:
 		f.Name = r.Generation
-	case r.Outcome == apply.Reverted && r.Reason != byOperator:
+	case r.Outcome == apply.Reverted && r.Reason != apply.RolledBack:
 		f.Name = r.From
 	default:
 		return Failure{}, false
@@ -135,20 +132,21 @@ func (w Why) Text(all bool) string {
 }
 
 func (f Failure) write(out *strings.Builder) {
-	what := map[FailureKind]string{OfConfiguration: "generation "}[f.Kind] + f.Name
-	if f.Kind == OfNow {
+	at := f.At.UTC().Format(status.Clock)
+	switch f.Kind {
+	case OfNow:
 		fmt.Fprintf(out, "now: %s\n", f.Problem)
-	} else {
-		fmt.Fprintf(out, "%s failed on %s: %s\n",
-			what, f.At.UTC().Format("2006-01-02 15:04:05 MST"), f.Problem)
+	case OfConfiguration:
+		fmt.Fprintf(out, "generation %s failed on %s: %s\n", f.Name, at, f.Problem)
+	case OfSystem:
+		fmt.Fprintf(out, "%s failed on %s: %s\n", f.Name, at, f.Problem)
 	}
 
-	for _, row := range []struct{ label, value string }{
-		{"root hash", f.RootHash}, {"hint:", f.Hint},
-	} {
-		if row.value != "" {
-			fmt.Fprintf(out, "  %s %s\n", row.label, row.value)
-		}
+	if f.RootHash != "" {
+		fmt.Fprintf(out, "  root hash %s\n", f.RootHash)
+	}
+	if f.Hint != "" {
+		fmt.Fprintf(out, "  hint: %s\n", f.Hint)
 	}
 	for _, line := range f.Evidence {
 		fmt.Fprintf(out, "  | %s\n", line)
