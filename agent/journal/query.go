@@ -70,6 +70,8 @@ func Copy(ctx context.Context, out io.Writer, q Query) (int64, error) {
 	switch {
 	case err == nil, q.Follow && ctx.Err() != nil:
 		return count.n, nil
+	case ctx.Err() != nil: // It was killed, which is all that err says.
+		err = ctx.Err()
 	case errors.Is(err, exec.ErrNotFound):
 		err = hint.With(err, "the journal is read with systemd's journalctl")
 	case problem.Len() > 0:

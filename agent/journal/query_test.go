@@ -1,6 +1,9 @@
 package journal
 
 import (
+	"context"
+	"errors"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -68,6 +71,23 @@ func TestCopyReturnsTheProblem(t *testing.T) {
 	const want = "read the journal of a.service: No journal files were opened"
 	if err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
+	}
+}
+
+// The end of the context kills journalctl.
+func TestCopyIsInterrupted(t *testing.T) {
+	journalctl(t, "echo a line; exec sleep 1000")
+	for follow, want := range map[bool]error{true: nil, false: context.Canceled} {
+		ctx, cancel := context.WithCancel(t.Context())
+		out, in := io.Pipe()
+		go func() {
+			_, _ = out.Read(make([]byte, 100))
+			cancel()
+		}()
+		_, err := Copy(ctx, in, Query{Unit: "a.service", Follow: follow})
+		if !errors.Is(err, want) {
+			t.Errorf("with Follow %v: %v, want %v", follow, err, want)
+		}
 	}
 }
 
