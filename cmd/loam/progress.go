@@ -12,22 +12,27 @@ import (
 // pollInterval is how often the status is read while a command waits.
 const pollInterval = 500 * time.Millisecond
 
-// watching prints, until the returned function is called, which unit the agent
-// waits for: a line whenever that is another unit or it has another state. uptime
-// is the time since kernel start.
-func watching(
-	ctx context.Context, out io.Writer, file string, uptime func() time.Duration,
-) (stop func()) {
+// meanwhile runs show until stop is called, which waits for its end.
+func meanwhile(ctx context.Context, show func(ctx context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		printAwaited(ctx, out, file, uptime)
+		show(ctx)
 	}()
 	return func() {
 		cancel()
 		<-done
 	}
+}
+
+// watching prints, until stop is called, which unit the agent waits for: a line
+// whenever that is another unit or it has another state. uptime is the time since
+// kernel start.
+func watching(
+	ctx context.Context, out io.Writer, file string, uptime func() time.Duration,
+) (stop func()) {
+	return meanwhile(ctx, func(ctx context.Context) { printAwaited(ctx, out, file, uptime) })
 }
 
 func printAwaited(

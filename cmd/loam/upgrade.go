@@ -101,16 +101,10 @@ func runUpgrade(
 	client control.Client,
 	request control.UpgradeRequest,
 ) error {
-	watched, stop := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		showProgress(watched, progress, status.Path)
-	}()
-
+	stop := meanwhile(ctx, func(ctx context.Context) { showProgress(ctx, progress, status.Path) })
 	o, err := client.Upgrade(ctx, request)
 	stop()
-	<-done
+
 	switch {
 	case fault.Of(err) == fault.AlreadyRunning:
 		_, err = fmt.Fprintln(out, hint.Text(err))
