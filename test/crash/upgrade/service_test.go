@@ -168,25 +168,14 @@ func TestAWayBackThatIsDamagedIsToldOf(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	s := upgrade.New(&upgrade.Service{
-		Upgrader: c.u,
-		Machine:  machine{func() { t.Error("it restarts") }},
-		Log:      zap.NewNop(),
-	})
+	s, stop := c.serve()
 
-	go func() {
-		defer close(done)
-		s.Run(ctx)
-	}()
-
-	if _, err := s.Handle(ctx, upgrade.Request{Rollback: true}); !errors.Is(err, upgrade.ErrDamaged) {
+	_, err := s.Handle(t.Context(), upgrade.Request{Rollback: true})
+	if !errors.Is(err, upgrade.ErrDamaged) {
 		t.Errorf("error %v", err)
 	}
 
-	cancel()
-	<-done
+	stop()
 }
 
 // TestAFetchIsCanceled has an operator cancel an upgrade whose repository hangs. An
@@ -204,33 +193,22 @@ func TestAFetchIsCanceled(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	s := upgrade.New(&upgrade.Service{
-		Upgrader: c.u,
-		Machine:  machine{func() { t.Error("it restarts") }},
-		Log:      zap.NewNop(),
-	})
-	go func() {
-		defer close(done)
-		s.Run(ctx)
-	}()
+	s, stop := c.serve()
 	<-asked
 
-	version, err := s.Handle(ctx, upgrade.Request{Cancel: true})
+	version, err := s.Handle(t.Context(), upgrade.Request{Cancel: true})
 	if err != nil || version != "2.0.0" {
 		t.Errorf("canceled %q: %v", version, err)
 	}
 	if state := s.State(); state.Phase != "" || state.Problem != "" {
 		t.Errorf("state %+v", state)
 	}
-	_, err = s.Handle(ctx, upgrade.Request{Cancel: true})
+	_, err = s.Handle(t.Context(), upgrade.Request{Cancel: true})
 	if fault.Of(err) != fault.NothingToCancel {
 		t.Errorf("once more: %v", err)
 	}
 
-	cancel()
-	<-done
+	stop()
 	pace := upgrade.Facts{Pace: time.Hour}
 	if err := c.u.Check(two, upgrade.Options{}, pace); err != nil {
 		t.Errorf("begun again: %v", err)
@@ -289,27 +267,35 @@ func TestADamagedPackIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	s := upgrade.New(&upgrade.Service{
-		Upgrader: c.u,
-		Machine:  machine{func() { t.Error("it restarts") }},
-		Log:      zap.NewNop(),
-	})
-	go func() {
-		defer close(done)
-		s.Run(ctx)
-	}()
+	s, stop := c.serve()
 
 	problem := ""
 	for problem == "" {
 		<-s.Changed()
 		problem = s.State().Problem
 	}
-	cancel()
-	<-done
+	stop()
 	begins := "fetch " + two.Pack.Name + " from " + server.URL + ": "
 	if !strings.HasPrefix(problem, begins) || !strings.Contains(problem, "loamctl publish") {
 		t.Errorf("problem %q", problem)
+	}
+}
+
+// serve runs a service that must not restart the machine, until stop is called.
+func (c *course) serve() (s *upgrade.Service, stop func()) {
+	ctx, cancel := context.WithCancel(c.t.Context())
+	done := make(chan struct{})
+	s = upgrade.New(&upgrade.Service{
+		Upgrader: c.u,
+		Machine:  machine{func() { c.t.Error("it restarts") }},
+		Log:      zap.NewNop(),
+	})
+	go func() {
+		defer close(done)
+		s.Run(ctx)
+	}()
+	return s, func() {
+		cancel()
+		<-done
 	}
 }
