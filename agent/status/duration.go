@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// text is a duration in JSON, such as "1m30s". Records of earlier versions have
-// nanoseconds.
-type text time.Duration
+// duration is a [time.Duration] whose JSON is text, such as "1m30s". Records of
+// earlier versions have nanoseconds.
+type duration time.Duration
 
 // MarshalJSON implements [json.Marshaler].
-func (t text) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(t).String()) }
+func (d duration) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(d).String()) }
 
 // UnmarshalJSON implements [json.Unmarshaler].
-func (t *text) UnmarshalJSON(value []byte) error {
+func (d *duration) UnmarshalJSON(value []byte) error {
 	var number int64
 	if json.Unmarshal(value, &number) == nil {
-		*t = text(number)
+		*d = duration(number)
 		return nil
 	}
 
@@ -25,8 +25,8 @@ func (t *text) UnmarshalJSON(value []byte) error {
 	if err := json.Unmarshal(value, &words); err != nil {
 		return fmt.Errorf("duration %s: want text such as \"1m30s\"", value)
 	}
-	d, err := time.ParseDuration(words)
-	*t = text(d)
+	parsed, err := time.ParseDuration(words)
+	*d = duration(parsed)
 	return err
 }
 
@@ -35,9 +35,9 @@ func (s Status) MarshalJSON() ([]byte, error) {
 	type plain Status
 	return json.Marshal(struct {
 		plain
-		Uptime    text `json:"uptime"`
-		AppliedAt text `json:"appliedAt,omitzero"`
-	}{plain(s), text(s.Uptime), text(s.AppliedAt)})
+		Uptime    duration `json:"uptime"`
+		AppliedAt duration `json:"appliedAt,omitzero"`
+	}{plain(s), duration(s.Uptime), duration(s.AppliedAt)})
 }
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -45,9 +45,9 @@ func (s *Status) UnmarshalJSON(value []byte) error {
 	type plain Status
 	fields := struct {
 		*plain
-		Uptime    *text `json:"uptime"`
-		AppliedAt *text `json:"appliedAt"`
-	}{(*plain)(s), (*text)(&s.Uptime), (*text)(&s.AppliedAt)}
+		Uptime    *duration `json:"uptime"`
+		AppliedAt *duration `json:"appliedAt"`
+	}{(*plain)(s), (*duration)(&s.Uptime), (*duration)(&s.AppliedAt)}
 	return json.Unmarshal(value, &fields)
 }
 
@@ -56,8 +56,8 @@ func (a Awaited) MarshalJSON() ([]byte, error) {
 	type plain Awaited
 	return json.Marshal(struct {
 		plain
-		Deadline text `json:"deadline,omitzero"`
-	}{plain(a), text(a.Deadline)})
+		Deadline duration `json:"deadline,omitzero"`
+	}{plain(a), duration(a.Deadline)})
 }
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -65,8 +65,8 @@ func (a *Awaited) UnmarshalJSON(value []byte) error {
 	type plain Awaited
 	fields := struct {
 		*plain
-		Deadline *text `json:"deadline"`
-	}{(*plain)(a), (*text)(&a.Deadline)}
+		Deadline *duration `json:"deadline"`
+	}{(*plain)(a), (*duration)(&a.Deadline)}
 	return json.Unmarshal(value, &fields)
 }
 
@@ -75,8 +75,8 @@ func (d Drill) MarshalJSON() ([]byte, error) {
 	type plain Drill
 	return json.Marshal(struct {
 		plain
-		Took text `json:"took,omitzero"`
-	}{plain(d), text(d.Took)})
+		Took duration `json:"took,omitzero"`
+	}{plain(d), duration(d.Took)})
 }
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -84,8 +84,8 @@ func (d *Drill) UnmarshalJSON(value []byte) error {
 	type plain Drill
 	fields := struct {
 		*plain
-		Took *text `json:"took"`
-	}{(*plain)(d), (*text)(&d.Took)}
+		Took *duration `json:"took"`
+	}{(*plain)(d), (*duration)(&d.Took)}
 	return json.Unmarshal(value, &fields)
 }
 
@@ -94,8 +94,8 @@ func (d Drift) MarshalJSON() ([]byte, error) {
 	type plain Drift
 	return json.Marshal(struct {
 		plain
-		At text `json:"at,omitzero"`
-	}{plain(d), text(d.At)})
+		At duration `json:"at,omitzero"`
+	}{plain(d), duration(d.At)})
 }
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -103,8 +103,8 @@ func (d *Drift) UnmarshalJSON(value []byte) error {
 	type plain Drift
 	fields := struct {
 		*plain
-		At *text `json:"at"`
-	}{(*plain)(d), (*text)(&d.At)}
+		At *duration `json:"at"`
+	}{(*plain)(d), (*duration)(&d.At)}
 	return json.Unmarshal(value, &fields)
 }
 
@@ -113,8 +113,8 @@ func (u Unit) MarshalJSON() ([]byte, error) {
 	type plain Unit
 	return json.Marshal(struct {
 		plain
-		Since text `json:"since,omitzero"`
-	}{plain(u), text(u.Since)})
+		Since duration `json:"since,omitzero"`
+	}{plain(u), duration(u.Since)})
 }
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -122,8 +122,8 @@ func (u *Unit) UnmarshalJSON(value []byte) error {
 	type plain Unit
 	fields := struct {
 		*plain
-		Since *text `json:"since"`
-	}{(*plain)(u), (*text)(&u.Since)}
+		Since *duration `json:"since"`
+	}{(*plain)(u), (*duration)(&u.Since)}
 	return json.Unmarshal(value, &fields)
 }
 
@@ -132,8 +132,8 @@ func (u Upgrade) MarshalJSON() ([]byte, error) {
 	type plain Upgrade
 	return json.Marshal(struct {
 		plain
-		Deadline text `json:"deadline,omitzero"`
-	}{plain(u), text(u.Deadline)})
+		Deadline duration `json:"deadline,omitzero"`
+	}{plain(u), duration(u.Deadline)})
 }
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -141,7 +141,7 @@ func (u *Upgrade) UnmarshalJSON(value []byte) error {
 	type plain Upgrade
 	fields := struct {
 		*plain
-		Deadline *text `json:"deadline"`
-	}{(*plain)(u), (*text)(&u.Deadline)}
+		Deadline *duration `json:"deadline"`
+	}{(*plain)(u), (*duration)(&u.Deadline)}
 	return json.Unmarshal(value, &fields)
 }
