@@ -15,9 +15,9 @@ const (
 	// maxRejected is the longest pause, before jitter, between two requests
 	// that the API server rejects for good. With jitter it is at most a minute.
 	maxRejected = 40 * time.Second
-	// maxHold is the longest pause between two attempts with refused
+	// maxRefused is the longest pause between two attempts with refused
 	// credentials.
-	maxHold = 30 * time.Second
+	maxRefused = 30 * time.Second
 )
 
 // isRejected reports whether err is an answer that stays the same until an
@@ -32,19 +32,19 @@ func nextPause(pause, limit time.Duration) time.Duration {
 	return min(max(2*pause, retryStep), limit)
 }
 
-// nextHold returns the pause, without jitter, before the node next tries to
+// joinPause returns the pause, without jitter, before the node next tries to
 // join. before is the previous pause, err the error of the last attempt, and
 // refused says that the node's credentials were refused.
-func nextHold(before time.Duration, err error, refused bool) time.Duration {
+func joinPause(before time.Duration, err error, refused bool) time.Duration {
 	switch {
 	case errors.Is(err, credentials.ErrDenied), errors.Is(err, credentials.ErrUnreadable):
-		return maxHold // The next request is a new object in the cluster.
+		return maxRefused // The next request is a new object in the cluster.
 	case isRejected(err), apierrors.IsUnauthorized(err):
 		return nextPause(before, maxRejected)
 	case err != nil:
 		return retryStep
 	case refused:
-		return nextPause(before, maxHold)
+		return nextPause(before, maxRefused)
 	}
 	return 0
 }

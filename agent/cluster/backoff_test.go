@@ -44,11 +44,11 @@ func TestPauseBetweenJoinAttempts(t *testing.T) {
 		{"a session that ended", nil, false, []time.Duration{0, 0}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			hold := time.Duration(0)
+			wait := time.Duration(0)
 			for i, want := range tt.want {
-				hold = nextHold(hold, tt.err, tt.refused)
-				if hold != want*time.Second {
-					t.Errorf("pause %d is %s, want %d s", i, hold, want)
+				wait = joinPause(wait, tt.err, tt.refused)
+				if wait != want*time.Second {
+					t.Errorf("pause %d is %s, want %d s", i, wait, want)
 				}
 			}
 		})

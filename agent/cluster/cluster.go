@@ -122,7 +122,7 @@ func (c *Cluster) Run(ctx context.Context) {
 	j := c.Env.joiner()
 	m := newMemory(c.Config, c.Env)
 	refused := false
-	hold := time.Duration(0)
+	wait := time.Duration(0)
 
 	for ctx.Err() == nil {
 		token, _ := j.Token()
@@ -136,9 +136,9 @@ func (c *Cluster) Run(ctx context.Context) {
 			c.link.record("join", err, c.Env.Now())
 		}
 
-		hold = nextHold(hold, err, refused)
-		if hold > 0 && j.PauseFor(ctx, c.Env.about(hold), token) {
-			hold = 0
+		wait = joinPause(wait, err, refused)
+		if wait > 0 && j.PauseFor(ctx, c.Env.about(wait), token) {
+			wait = 0
 		}
 	}
 }

@@ -64,18 +64,18 @@ func byName(client rest.Interface, resource, namespace, name string) query {
 func watch[T runtime.Object](
 	ctx context.Context, q query, kind T, begun func(), tried func(error), seen func(objects []T),
 ) {
-	hold := forbiddenFirst
+	wait := forbiddenFirst
 	lister := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o meta.ListOptions) (runtime.Object, error) {
 			list, err := q.with(q.client.Get(), &o).Do(ctx).Get()
 			tried(err)
 			if !apierrors.IsForbidden(err) {
-				hold = forbiddenFirst
+				wait = forbiddenFirst
 				return list, err
 			}
 
-			pause(ctx, hold)
-			hold = min(2*hold, forbiddenLast)
+			pause(ctx, wait)
+			wait = min(2*wait, forbiddenLast)
 			return list, err
 		},
 		WatchFuncWithContext: func(
