@@ -14,22 +14,19 @@ import (
 type Quote struct {
 	Unit  string
 	Since time.Duration
-	Line  logLine
+	Line  string // empty if there is none
 }
 
-// logLine is a line of a unit's log, "" if there is none.
-type logLine string
-
-// after returns a problem with the line behind it.
-func (l logLine) after(problem string) string {
-	if l == "" {
+// withLog returns a problem with the last line of a log behind it, if there is one.
+func withLog(problem, line string) string {
+	if line == "" {
 		return problem
 	}
-	return problem + "; its log ends: " + string(l)
+	return problem + "; its log ends: " + line
 }
 
 // of returns the line if it belongs to the state s.
-func (q Quote) of(s unit.State) logLine {
+func (q Quote) of(s unit.State) string {
 	if q.Unit != s.Name || q.Since != s.Since {
 		return ""
 	}
@@ -56,7 +53,7 @@ func (n *node) quoteFailure(ctx context.Context) Quote {
 // last. Reasons go to history, status and cluster.
 func (n *node) quoteLog(ctx context.Context, v health.Verdict) health.Verdict {
 	if v.Word == health.Bad && v.Unit != "" {
-		v.Reason = n.lastLine(ctx, v.Unit).after(v.Reason)
+		v.Reason = withLog(v.Reason, n.lastLine(ctx, v.Unit))
 	}
 	if len(v.Unwell) == 0 {
 		return v
@@ -65,7 +62,7 @@ func (n *node) quoteLog(ctx context.Context, v health.Verdict) health.Verdict {
 	v.Unwell = slices.Clone(v.Unwell)
 	var reasons []string
 	for i, u := range v.Unwell {
-		v.Unwell[i].How = n.lastLine(ctx, u.Unit).after(u.How)
+		v.Unwell[i].How = withLog(u.How, n.lastLine(ctx, u.Unit))
 		reasons = append(reasons, v.Unwell[i].How)
 	}
 	v.Reason = strings.Join(reasons, "; ")
@@ -74,7 +71,7 @@ func (n *node) quoteLog(ctx context.Context, v health.Verdict) health.Verdict {
 
 // lastLine returns what a unit has logged last since the last change began. What it
 // logged before that does not explain what the change has come to.
-func (n *node) lastLine(ctx context.Context, unit string) logLine {
+func (n *node) lastLine(ctx context.Context, unit string) string {
 	age := n.host.Uptime() - n.state.Change.Began
-	return logLine(n.host.LastLine(ctx, unit, age))
+	return n.host.LastLine(ctx, unit, age)
 }

@@ -137,7 +137,7 @@ func (c Current) failure() *status.Error {
 			problem := fmt.Sprintf("unit %s failed: %s, exit code %d", s.Name, s.Result, s.ExitCode)
 			return &status.Error{
 				Unit:    s.Name,
-				Problem: c.Quote.of(s).after(problem),
+				Problem: withLog(problem, c.Quote.of(s)),
 				Hint:    "journalctl -u " + s.Name,
 				Code:    fault.UnitFailed,
 			}
