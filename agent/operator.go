@@ -57,7 +57,9 @@ func (o operator) Upgrade(ctx context.Context, r control.UpgradeRequest) (contro
 	if r.Plan {
 		var p upgrade.Planned
 		p, err = o.upgrades.Foresee(ctx, request)
-		outcome.From, outcome.Version, outcome.Size = p.From, p.To, p.Size
+		outcome.From = p.From
+		outcome.Version = p.To
+		outcome.Size = p.Size
 	} else {
 		outcome.Version, err = o.upgrades.Handle(ctx, request)
 	}
