@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/show"
 	"github.com/loam-os/loam/agent/volume"
@@ -68,7 +69,7 @@ func showDisks(out io.Writer, format string, disks []volume.Disk) error {
 
 // showClaimed says which disk the machine.yaml in file claims.
 func showClaimed(out io.Writer, format string, disks []volume.Disk, file string) error {
-	text, err := os.ReadFile(file)
+	text, err := document.ReadFile(file)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/loam-os/loam/agent/control"
+	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/agent/offline"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/cmd/usage"
@@ -50,9 +51,9 @@ func readDocument(stdin io.Reader, file string) (source.Document, error) {
 	var err error
 	if file == "-" {
 		doc.Name = "standard input"
-		doc.Text, err = io.ReadAll(stdin)
+		doc.Text, err = document.Read(doc.Name, stdin)
 	} else {
-		doc.Text, err = os.ReadFile(file)
+		doc.Text, err = document.ReadFile(file)
 	}
 
 	if err != nil {

@@ -1,23 +1,34 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
 )
 
-// checkAll checks each of the paths and writes the faults to notes, each with
-// its file at the beginning of the line. The error counts the paths with faults.
-func checkAll(paths []string, notes io.Writer, check func(path string) error) error {
+// checkAll checks each of the paths, writes the verdicts of the valid ones to
+// out and the faults of the others to notes, each with its file at the beginning
+// of the line. The error counts the paths with faults.
+func checkAll(
+	paths []string, out, notes io.Writer, check func(path string) (verdict string, err error),
+) error {
 	wrong := 0
 	for _, path := range paths {
-		err := check(path)
+		verdict, err := check(path)
 		if err == nil {
+			if _, err := io.WriteString(out, verdict); err != nil {
+				return err
+			}
 			continue
 		}
-		if len(paths) == 1 && fault.Of(err) == fault.FileMissing {
+
+		// The content of a file that cannot be read is not what is wrong.
+		_, unread := errors.AsType[*fs.PathError](err)
+		if unread && len(paths) == 1 {
 			return err
 		}
 

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/agent/flash"
 	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/volume"
@@ -71,7 +72,7 @@ func (f *flashing) run(ctx context.Context) error {
 	var config []byte
 	if f.machine != "" {
 		var err error
-		config, err = os.ReadFile(f.machine)
+		config, err = document.ReadFile(f.machine)
 		if err != nil {
 			return err
 		}

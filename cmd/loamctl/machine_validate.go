@@ -2,11 +2,10 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
+	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/cmd/loamctl/inventory"
 )
@@ -34,26 +33,23 @@ replaces by a join token, is checked as if it had one.`,
 		Example: "  loamctl machine validate examples/machine.yaml machines/*.yaml",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return checkAll(args, cmd.ErrOrStderr(), func(path string) error {
-				return validateMachine(path, cmd.OutOrStdout())
-			})
+			return checkAll(args, cmd.OutOrStdout(), cmd.ErrOrStderr(), validateMachine)
 		},
 	}
 }
 
-// validateMachine writes to out what a node with the file at path does.
-func validateMachine(path string, out io.Writer) error {
-	text, err := os.ReadFile(path)
+// validateMachine returns what a node with the file at path does.
+func validateMachine(path string) (string, error) {
+	text, err := document.ReadFile(path)
 	if err != nil {
-		return err
+		return "", err
 	}
 
 	m, err := machine.Decode(path, inventory.Sample(text))
 	if err != nil {
-		return err
+		return "", err
 	}
 
 	summary := m.Summary()
-	_, err = fmt.Fprintf(out, "%s: valid\n  %s\n  %s\n", path, summary[0], summary[1])
-	return err
+	return fmt.Sprintf("%s: valid\n  %s\n  %s\n", path, summary[0], summary[1]), nil
 }

@@ -24,8 +24,9 @@ warning. From a file, 'loam apply' and 'loamctl osc publish' refuse it, and so d
 		Example: "  loamctl osc validate examples/hello.yaml pools/*",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return checkAll(args, cmd.ErrOrStderr(), func(path string) error {
-				return validate(path, strict, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			out, notes := cmd.OutOrStdout(), cmd.ErrOrStderr()
+			return checkAll(args, out, notes, func(path string) (string, error) {
+				return validate(path, strict, notes)
 			})
 		},
 	}
@@ -34,30 +35,27 @@ warning. From a file, 'loam apply' and 'loamctl osc publish' refuse it, and so d
 	return cmd
 }
 
-// validate says on out that the configuration at path is valid, and on notes
+// validate returns that the configuration at path is valid, and writes to notes
 // what nodes accept of it although it is wrong.
-func validate(path string, strict bool, out, notes io.Writer) error {
+func validate(path string, strict bool, notes io.Writer) (string, error) {
 	doc, err := compose.Read(path)
 	if err != nil {
-		return err
+		return "", err
 	}
 
 	wrong := doc.Check()
 	warnings, refusal := document.Lenient(wrong)
 	switch {
 	case refusal != nil, strict && len(warnings) > 0:
-		return explain(wrong)
+		return "", explain(wrong)
 	case len(warnings) == 0:
-		_, err := fmt.Fprintf(out, "%s: valid\n", path)
-		return err
+		return path + ": valid\n", nil
 	}
 
 	if _, err := fmt.Fprintln(notes, explain(warnings)); err != nil {
-		return err
+		return "", err
 	}
-
-	_, err = fmt.Fprintf(out, "%s: valid from a cluster, warnings: %d\n", path, len(warnings))
-	return err
+	return fmt.Sprintf("%s: valid from a cluster, warnings: %d\n", path, len(warnings)), nil
 }
 
 // explain says of each warning in err that it is one.

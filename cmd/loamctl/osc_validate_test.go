@@ -27,8 +27,8 @@ func TestWhatGardenerRendersIsValid(t *testing.T) {
 						t.Fatal(err)
 					}
 
-					var out, notes bytes.Buffer
-					err = validate(file, false, &out, &notes)
+					var notes bytes.Buffer
+					_, err = validate(file, false, &notes)
 					if err != nil {
 						t.Error(err)
 					}

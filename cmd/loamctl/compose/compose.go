@@ -8,7 +8,9 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // What a directory may hold. README* and names that begin with a dot are for
@@ -46,7 +48,7 @@ func Read(path string) (Document, error) {
 		return readDir(path)
 	}
 
-	text, err := os.ReadFile(path)
+	text, err := document.ReadFile(path)
 	return Document{
 		Name:     path,
 		Text:     text,
@@ -62,7 +64,7 @@ func readDir(dir string) (Document, error) {
 
 	d := Document{Name: dir, base: filepath.Join(dir, baseName), from: map[string]string{}}
 	var err error
-	d.baseText, err = os.ReadFile(d.base)
+	d.baseText, err = document.ReadFile(d.base)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return d, err
 	}
@@ -106,6 +108,6 @@ func known(dir string) error {
 	if errs == nil {
 		return nil
 	}
-	return hint.With(errors.Join(errs...),
+	return hint.With(fault.With(errors.Join(errs...), fault.DocumentInvalid),
 		"a directory has osc.yaml, units/ or files/, see loamctl osc --help")
 }
