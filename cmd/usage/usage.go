@@ -24,6 +24,9 @@ func Errorf(format string, args ...any) error {
 func Check(root *cobra.Command, args []string) error {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd(args...)
+	if len(args) > 0 && args[0] == "help" { // cobra succeeds with a topic that does not exist.
+		args = args[1:]
+	}
 
 	cmd, rest, _ := root.Find(args) // Its error is what this function is for.
 	at := slices.IndexFunc(rest, func(arg string) bool { return !strings.HasPrefix(arg, "-") })
