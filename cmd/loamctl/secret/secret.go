@@ -3,6 +3,7 @@
 package secret
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -69,12 +70,18 @@ func (s Secret) Check() error {
 
 // Write writes the Secret as YAML, as kubectl takes it.
 func (s Secret) Write(out io.Writer) error {
-	encoder := yaml.NewEncoder(out)
+	var text bytes.Buffer // An encoder hides what kind of error a write ends with.
+	encoder := yaml.NewEncoder(&text)
 	encoder.SetIndent(2)
 	if err := encoder.Encode(s.in(nil)); err != nil {
 		return err
 	}
-	return encoder.Close()
+	if err := encoder.Close(); err != nil {
+		return err
+	}
+
+	_, err := text.WriteTo(out)
+	return err
 }
 
 // in returns the API's object with this Secret in it. have is the current
