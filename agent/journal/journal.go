@@ -25,12 +25,25 @@ func Last(ctx context.Context, unit string, age time.Duration) string {
 	defer cancel()
 
 	// What systemd itself logs about the unit is in its state already.
-	out, err := exec.CommandContext(ctx, "journalctl", "--quiet", "--no-pager", "--boot",
-		"--output=cat", "--lines=1", since(age), "_SYSTEMD_UNIT="+unit).Output()
-	if err != nil {
+	cmd := exec.CommandContext(ctx, "journalctl", "--quiet", "--no-pager", "--boot",
+		"--output=cat", "--lines=1", since(age), "_SYSTEMD_UNIT="+unit)
+
+	// A process that waits for a disk cannot be killed, and is not waited for.
+	read := make(chan string, 1)
+	go func() {
+		out, err := cmd.Output()
+		if err != nil {
+			out = nil
+		}
+		read <- firstLine(string(out))
+	}()
+
+	select {
+	case line := <-read:
+		return line
+	case <-ctx.Done():
 		return ""
 	}
-	return firstLine(string(out))
 }
 
 // since returns the argument for entries that are at most age old, in whole
