@@ -578,3 +578,14 @@ func FuzzText(f *testing.F) {
 		}
 	})
 }
+
+func TestExceptLeavesTheErrors(t *testing.T) {
+	errs := document.Errors{{Path: "a.b"}, {Path: "c"}}
+	got := errs.Except(document.Errors{{Path: "a.b"}})
+	if diff := cmp.Diff(document.Errors{{Path: "c"}}, got); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(document.Errors{{Path: "a.b"}, {Path: "c"}}, errs); diff != "" {
+		t.Errorf("what Except was called on:\n%s", diff)
+	}
+}

@@ -99,7 +99,7 @@ func MergeChecked(decoded, checked error) error {
 // Except returns the errors of e that do not repeat an error of wrong: neither
 // their field nor a field inside it has one there.
 func (e Errors) Except(wrong Errors) Errors {
-	return slices.DeleteFunc(e, func(one Error) bool {
+	return slices.DeleteFunc(slices.Clone(e), func(one Error) bool {
 		return slices.ContainsFunc(wrong, func(w Error) bool {
 			within := strings.HasPrefix(one.Path, w.Path+".") ||
 				strings.HasPrefix(one.Path, w.Path+"[")
