@@ -135,13 +135,18 @@ func TestTheRestartWaitsForTheWindow(t *testing.T) {
 	}
 }
 
-// TestTheNextTryIsShown has a step fail.
+// TestTheNextTryIsShown has a step fail, and then the next one begin to fetch.
 func TestTheNextTryIsShown(t *testing.T) {
 	u := armedUpgrader(t)
 	s := New(&Service{Upgrader: u, Log: zap.NewNop()})
 	s.next(t.Context(), Op{}, errors.New("connection refused"), time.Minute)
 	if want := u.Now().Add(time.Minute); !s.State().Retry.Equal(want) {
 		t.Errorf("tries again at %s, want %s", s.State().Retry, want)
+	}
+
+	listener{s}.Progress(Progress{})
+	if at := s.State().Retry; !at.IsZero() {
+		t.Errorf("tries again at %s while it tries", at)
 	}
 }
 

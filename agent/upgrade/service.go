@@ -402,6 +402,7 @@ func (l listener) Progress(p Progress) {
 		u.Size = p.Size
 		u.Done = p.Kept + p.Written
 		u.Fetched = p.Fetched
+		u.Retry = time.Time{} // This is the retry.
 		if p.Fetched > 0 {
 			u.Problem = "" // The problem of the try before is over.
 		}
