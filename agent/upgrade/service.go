@@ -552,8 +552,9 @@ func (s *Service) cancel(ctx context.Context, r request) (Op, error) {
 		}
 	}
 
+	// What another request to cancel interrupts is in the journal, and goes on.
 	op, stepErr := s.step(ctx, Verdict{})
-	if err == nil {
+	if err == nil && !errors.Is(stepErr, context.Canceled) {
 		err = stepErr
 	}
 	r.answer <- answer{version: target.Version, err: err}

@@ -215,6 +215,32 @@ func TestAFetchIsCanceled(t *testing.T) {
 	}
 }
 
+// TestTwoOperatorsCancel at the same time: neither interrupts the other.
+func TestTwoOperatorsCancel(t *testing.T) {
+	c := newCourse(t, "1.0.0", "2.0.0")
+	two := c.releases[1].index
+	if err := c.u.Begin(two, upgrade.Options{Stay: true}, upgrade.Facts{}); err != nil {
+		t.Fatal(err)
+	}
+	c.run(upgrade.Verdict{})
+	s, stop := c.serve()
+	defer stop()
+
+	const operators = 8
+	errs := make(chan error)
+	for range operators {
+		go func() {
+			_, err := s.Handle(t.Context(), upgrade.Request{Cancel: true})
+			errs <- err
+		}()
+	}
+	for range operators {
+		if err := <-errs; err != nil && fault.Of(err) != fault.NothingToCancel {
+			t.Errorf("canceled: %v", err)
+		}
+	}
+}
+
 // TestAnArmedUpgradeIsCanceled has the caller of the upgrade wait for nothing.
 func TestAnArmedUpgradeIsCanceled(t *testing.T) {
 	c := newCourse(t, "1.0.0", "2.0.0")
