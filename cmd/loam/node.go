@@ -16,7 +16,7 @@ import (
 	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/agent/offline"
 	"github.com/loam-os/loam/agent/source"
-	"github.com/loam-os/loam/cmd/usage"
+	"github.com/loam-os/loam/cmd/outcome"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
 )
@@ -71,22 +71,20 @@ func readDocument(stdin io.Reader, file string) (source.Document, error) {
 
 // formatFlag chooses between text for people and JSON.
 func formatFlag(cmd *cobra.Command, format *string) {
-	cmd.Flags().StringVarP(format, "output", "o", "text", "text or json")
+	outcome.FormatFlag(cmd, format, "text")
 }
 
 // write prints value as format says, as text what text makes of it.
 func write(out io.Writer, format string, value any, text func() string) error {
-	switch format {
-	case "json":
+	if format == "json" {
 		enc := json.NewEncoder(out)
 		enc.SetEscapeHTML(false)
 		enc.SetIndent("", "  ")
 		return enc.Encode(value)
-	case "text":
-		_, err := io.WriteString(out, text())
-		return err
 	}
-	return hint.With(usage.Errorf("output format %q: not known", format), "text or json")
+
+	_, err := io.WriteString(out, text())
+	return err
 }
 
 // look opens the node, calls do, and closes it.

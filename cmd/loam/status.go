@@ -14,7 +14,7 @@ import (
 
 	"github.com/loam-os/loam/agent"
 	"github.com/loam-os/loam/agent/status"
-	"github.com/loam-os/loam/cmd/usage"
+	"github.com/loam-os/loam/cmd/outcome"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
 )
@@ -53,7 +53,7 @@ rows that change.`,
 		},
 	}
 
-	cmd.Flags().StringVarP(&format, "output", "o", "table", "table or json")
+	outcome.FormatFlag(cmd, &format, "table")
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on until Ctrl-C")
 	cmd.Flags().StringVar(&file, "file", status.Path,
 		"status file of the agent, or of another node")
@@ -113,17 +113,14 @@ func (p statusPrinter) print() error {
 }
 
 func (p statusPrinter) write(s status.Status) error {
-	switch p.format {
-	case "json":
+	if p.format == "json" {
 		enc := json.NewEncoder(p.out)
 		enc.SetIndent("", "  ")
 		return enc.Encode(s)
-	case "table":
-		_, err := io.WriteString(p.out, s.Table(p.view()))
-		return err
 	}
 
-	return hint.With(usage.Errorf("output format %q: not known", p.format), "table or json")
+	_, err := io.WriteString(p.out, s.Table(p.view()))
+	return err
 }
 
 // view is how the status is shown where lines are not few.

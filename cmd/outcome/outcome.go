@@ -63,7 +63,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string, user User) int
 		err = hint.With(err, "`%s --help` says what it takes", cmd.CommandPath())
 	}
 	r := user.describe(err)
-	if output := cmd.Flags().Lookup("output"); output != nil && output.Value.String() == "json" {
+	if wantsJSON(cmd, args) {
 		r.writeJSON(user.Stderr)
 	} else {
 		r.writeText(user.Stderr, root.Name(), err)

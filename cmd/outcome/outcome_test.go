@@ -27,7 +27,8 @@ func program(err error) *cobra.Command {
 		Args: cobra.ExactArgs(1),
 		RunE: func(*cobra.Command, []string) error { return err },
 	}
-	cmd.Flags().StringP("output", "o", "text", "text or json")
+	var format string
+	outcome.FormatFlag(cmd, &format, "text")
 	cmd.Flags().Bool("now", false, "")
 	cmd.Flags().Bool("later", false, "")
 	cmd.MarkFlagsMutuallyExclusive("now", "later")
@@ -35,7 +36,10 @@ func program(err error) *cobra.Command {
 	group := &cobra.Command{Use: "osc"}
 	group.AddCommand(&cobra.Command{Use: "validate", Run: func(*cobra.Command, []string) {}})
 
-	root.AddCommand(cmd, group)
+	permit := &cobra.Command{Use: "permit", RunE: func(*cobra.Command, []string) error { return err }}
+	permit.Flags().StringP("output", "o", "permit.json", "file to write")
+
+	root.AddCommand(cmd, group, permit)
 	root.SetOut(io.Discard)
 	usage.Explain(root)
 	return root
@@ -157,6 +161,28 @@ func TestErrorOfACommand(t *testing.T) {
 			want: `{"code":"usage","class":"usage","message":"unknown flag: --nwo",` +
 				"\"hint\":\"`loam apply --help` lists the flags\"}\n",
 			status: 2,
+		},
+		{
+			name: "an unknown flag before the one for JSON",
+			args: "apply --nwo -o json a",
+			want: `{"code":"usage","class":"usage","message":"unknown flag: --nwo",` +
+				"\"hint\":\"`loam apply --help` lists the flags\"}\n",
+			status: 2,
+		},
+		{
+			name: "an unknown format",
+			args: "apply -o yaml a",
+			err:  errors.New("the disk is away"),
+			want: "loam: invalid argument \"yaml\" for \"-o, --output\" flag: want text or json\n" +
+				"hint: `loam apply --help` lists the flags\n",
+			status: 2,
+		},
+		{
+			name:   "a file with the name of a format",
+			args:   "permit -o json",
+			err:    errors.New("the disk is away"),
+			want:   "loam: the disk is away\n",
+			status: 1,
 		},
 		{
 			name: "flags that exclude each other",
