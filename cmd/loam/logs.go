@@ -13,6 +13,7 @@ import (
 	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/journal"
+	"github.com/loam-os/loam/cmd/usage"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
 )
@@ -61,10 +62,17 @@ func unitName(name string) string {
 
 // showLog prints a log, or says why there is none.
 func showLog(ctx context.Context, out io.Writer, q journal.Query) error {
-	if q.Boot > 0 {
-		return hint.With(fmt.Errorf("--boot %d: not a boot", q.Boot),
+	switch {
+	case q.Boot > 0:
+		return hint.With(usage.Errorf("--boot %d: not a boot", q.Boot),
 			"0 is this boot, -1 the one before")
+	case q.Lines < 0:
+		return hint.With(usage.Errorf("--lines %d: want 1 or more", q.Lines),
+			"without --lines it is the whole log of the boot")
+	case strings.ContainsAny(q.Unit, "*?[/"): // journalctl would take it as a pattern or a path.
+		return explainNoLog(q)
 	}
+
 	if q.Boot < 0 {
 		boots, err := journal.Boots(ctx, q.Root)
 		if err != nil {
