@@ -1,9 +1,11 @@
 package document
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"syscall"
 
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
@@ -22,7 +24,11 @@ func ReadFile(path string) ([]byte, error) {
 	}
 	defer file.Close()
 
-	return Read(path, file)
+	text, err := Read(path, file)
+	if errors.Is(err, syscall.EISDIR) {
+		return nil, hint.With(fault.With(err, fault.DocumentInvalid), "name a file in it")
+	}
+	return text, err
 }
 
 // Read reads the document in r. name is for the error if it is too long.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/agent/upgrade"
-	"github.com/loam-os/loam/cmd/usage"
 )
 
 func drillCommand() *cobra.Command {
@@ -28,10 +27,6 @@ systems are not touched.`,
   loam drill --by panic`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if request.Drill == "" {
-				return usage.Errorf("--by: want " + upgrade.DrillCheck + " or " + upgrade.DrillPanic)
-			}
-
 			ctx, stop := interruptible(cmd)
 			defer stop()
 			_, err := client.Upgrade(ctx, request)

@@ -10,6 +10,7 @@ import (
 	"github.com/loam-os/loam/cmd/loamctl/secret"
 	"github.com/loam-os/loam/cmd/usage"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 func oscCommand() *cobra.Command {
@@ -74,7 +75,7 @@ func (o secretOptions) secret(path string) (secret.Secret, error) {
 		Text:   doc.Text,
 	}
 	if err := s.Check(); err != nil {
-		return secret.Secret{}, fmt.Errorf("--%w", err)
+		return secret.Secret{}, fault.With(fmt.Errorf("--%w", err), fault.Usage)
 	}
 
 	return s, nil

@@ -36,7 +36,11 @@ func program(err error) *cobra.Command {
 	group := &cobra.Command{Use: "osc"}
 	group.AddCommand(&cobra.Command{Use: "validate", Run: func(*cobra.Command, []string) {}})
 
-	permit := &cobra.Command{Use: "permit", RunE: func(*cobra.Command, []string) error { return err }}
+	permit := &cobra.Command{
+		Use:  "permit",
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return err },
+	}
 	permit.Flags().StringP("output", "o", "permit.json", "file to write")
 
 	root.AddCommand(cmd, group, permit)
@@ -183,6 +187,19 @@ func TestErrorOfACommand(t *testing.T) {
 			err:    errors.New("the disk is away"),
 			want:   "loam: the disk is away\n",
 			status: 1,
+		},
+		{
+			name:   "a flag that is empty",
+			args:   "permit --output=",
+			want:   "loam: permit: --output is empty\nhint: usage: loam permit [flags]\n",
+			status: 2,
+		},
+		{
+			name: "an argument for the completion of a shell",
+			args: "completion bash x",
+			want: "loam: completion bash: want no arguments; \"x\" is one too many\n" +
+				"hint: usage: loam completion bash\n",
+			status: 2,
 		},
 		{
 			name: "flags that exclude each other",

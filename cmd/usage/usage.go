@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
@@ -19,11 +20,19 @@ func Errorf(format string, args ...any) error {
 	return fault.With(fmt.Errorf(format, args...), fault.Usage)
 }
 
+// completion is the name of the command that cobra adds.
+const completion = "completion"
+
 // Check returns an error if args name a command that does not exist. cobra itself
 // shows the help of the command above it then, except below the root command.
 func Check(root *cobra.Command, args []string) error {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd(args...)
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == completion {
+			Explain(cmd)
+		}
+	}
 	if len(args) > 0 && args[0] == "help" { // cobra succeeds with a topic that does not exist.
 		args = args[1:]
 	}
@@ -61,6 +70,9 @@ func Explain(cmd *cobra.Command) {
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		err := check(cmd, args)
 		if err == nil {
+			err = empty(cmd, args)
+		}
+		if err == nil {
 			return flags(cmd)
 		}
 		if wrong := explain(cmd, args); wrong != nil {
@@ -70,6 +82,23 @@ func Explain(cmd *cobra.Command) {
 		name := strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
 		return hint.With(fmt.Errorf("%s: %w", name, err), "usage: %s", cmd.UseLine())
 	}
+}
+
+// empty refuses an argument or flag that is empty. It is an unset variable of a
+// shell, and would mean what no argument means, such as to roll back to the
+// generation before.
+func empty(cmd *cobra.Command, args []string) error {
+	if at := slices.Index(args, ""); at >= 0 {
+		return fmt.Errorf("argument %d is empty", at+1)
+	}
+
+	var err error
+	cmd.Flags().Visit(func(flag *pflag.Flag) {
+		if flag.Value.Type() == "string" && flag.Value.String() == "" {
+			err = fmt.Errorf("--%s is empty", flag.Name)
+		}
+	})
+	return err
 }
 
 // flags checks what cobra would check next, whose errors have no type.

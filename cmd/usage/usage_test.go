@@ -46,6 +46,11 @@ func TestWrongArgumentsAreNamed(t *testing.T) {
 			"reset: want no arguments; \"now\" is one too many\nhint: usage: loam reset",
 		},
 		{
+			"an empty one that may be left out",
+			"rollback [GENERATION]", cobra.MaximumNArgs(1), []string{""},
+			"rollback: argument 1 is empty\nhint: usage: loam rollback [GENERATION]",
+		},
+		{
 			"a flag in the line",
 			"boot --facts FILE", cobra.NoArgs, []string{"now"},
 			"boot: want no arguments; \"now\" is one too many\nhint: usage: loam boot --facts FILE",
