@@ -19,6 +19,8 @@ type Bar struct {
 	out      io.Writer
 	terminal bool
 	now      func() time.Time
+	// columns returns the width of the terminal.
+	columns func() int
 
 	// part is what is being done, since began; the line was last drawn at shown.
 	part         string
@@ -30,7 +32,20 @@ type Bar struct {
 // New returns a bar on out, which is drawn in place if that is a terminal.
 func New(out io.Writer) *Bar {
 	file, is := out.(*os.File)
-	return &Bar{out: out, now: time.Now, terminal: is && term.IsTerminal(int(file.Fd()))}
+	return &Bar{
+		out:      out,
+		terminal: is && term.IsTerminal(int(file.Fd())),
+		now:      time.Now,
+		columns:  func() int { return columns(file) },
+	}
+}
+
+// columns returns the width of a terminal, 80 if it does not say.
+func columns(terminal *os.File) int {
+	if w, _, err := term.GetSize(int(terminal.Fd())); err == nil && w > 0 {
+		return w
+	}
+	return 80
 }
 
 // interval is the time between two drawings.
@@ -54,6 +69,10 @@ func (b *Bar) Update(part string, done, all int64) {
 
 	b.shown = now
 	line := b.line(done, all, now.Sub(b.began))
+	if b.terminal { // A line that wraps could not be drawn again in place.
+		line = line[:min(len(line), b.columns()-1)]
+	}
+
 	switch {
 	case !b.terminal:
 		fmt.Fprintln(b.out, line)

@@ -14,6 +14,7 @@ func clocked(out *strings.Builder, terminal bool, step time.Duration) *Bar {
 	return &Bar{
 		out:      out,
 		terminal: terminal,
+		columns:  func() int { return 80 },
 		now:      func() time.Time { at = at.Add(step); return at },
 	}
 }
@@ -63,5 +64,18 @@ func TestABarIsNotDrawnAtEachUpdate(t *testing.T) {
 	}
 	if drawn := strings.Count(out.String(), "\r"); drawn != 6 {
 		t.Errorf("drawn %d times in a second, want 6", drawn)
+	}
+}
+
+func TestALineIsCutToANarrowTerminal(t *testing.T) {
+	var out strings.Builder
+	bar := clocked(&out, true, time.Second)
+	bar.columns = func() int { return 40 }
+	bar.Update("write", 20<<20, 40<<20)
+	bar.Close()
+
+	const want = "\rwrite    [##########          ]  50 %  \x1b[K\n"
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("printed (-want +got):\n%s", diff)
 	}
 }
