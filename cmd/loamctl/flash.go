@@ -117,9 +117,9 @@ func (f *flashing) run(ctx context.Context) error {
 		return err
 	}
 	if f.dryRun {
-		return f.rehearse(disk, im)
+		return f.rehearse(ctx, disk, im)
 	}
-	if err := f.confirm(disk); err != nil {
+	if err := f.confirm(ctx, disk); err != nil {
 		return err
 	}
 
@@ -136,6 +136,10 @@ func (f *flashing) run(ctx context.Context) error {
 	}
 
 	err = errors.Join(err, to.Close())
+	if errors.Is(err, context.Canceled) {
+		return hint.With(fmt.Errorf("%s: interrupted: the image is not complete on it", disk.Device),
+			"run the command again: what was on the disk is lost")
+	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", disk.Device, err)
 	}
@@ -256,9 +260,9 @@ func word(d volume.Disk) string { return cmp.Or(d.Serial, d.Device) }
 
 // rehearse checks what is left to check before the disk is written, and says
 // what would be where. It writes nothing.
-func (f *flashing) rehearse(d volume.Disk, im flash.Image) error {
+func (f *flashing) rehearse(ctx context.Context, d volume.Disk, im flash.Image) error {
 	if f.wipe != "" {
-		if err := f.confirm(d); err != nil {
+		if err := f.confirm(ctx, d); err != nil {
 			return err
 		}
 	}
@@ -282,11 +286,15 @@ func (f *flashing) rehearse(d volume.Disk, im flash.Image) error {
 }
 
 // confirm asks the operator to name the disk.
-func (f *flashing) confirm(d volume.Disk) error {
+func (f *flashing) confirm(ctx context.Context, d volume.Disk) error {
 	said := f.wipe
 	if said == "" {
 		fmt.Fprintf(f.out, "All of it is lost. Type %s to go on: ", word(d))
-		line, err := bufio.NewReader(f.in).ReadString('\n')
+		line, err := f.answer(ctx)
+		if errors.Is(err, context.Canceled) {
+			fmt.Fprintln(f.out)
+			return fmt.Errorf("%s: interrupted at the question: nothing was written", d.Device)
+		}
 		if errors.Is(err, io.EOF) && line == "" {
 			fmt.Fprintln(f.out) // The prompt has no end of line.
 			return hint.With(
@@ -308,4 +316,23 @@ func (f *flashing) confirm(d volume.Disk) error {
 	}
 
 	return nil
+}
+
+// answer returns the line that is typed, or the error of ctx. Nothing ends a read
+// of a terminal: its goroutine ends with the program then.
+func (f *flashing) answer(ctx context.Context) (line string, err error) {
+	read := make(chan struct{})
+	var typed string
+	var failed error
+	go func() {
+		defer close(read)
+		typed, failed = bufio.NewReader(f.in).ReadString('\n')
+	}()
+
+	select {
+	case <-read:
+		return typed, failed
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -91,7 +93,7 @@ func TestADiskIsOverwrittenOnlyIfItIsNamed(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			var out strings.Builder
 			f := flashing{wipe: test.flag, in: strings.NewReader(test.typed), out: &out}
-			err := f.confirm(test.disk)
+			err := f.confirm(t.Context(), test.disk)
 			if (err != nil) != test.wrong ||
 				test.wrong && !strings.HasSuffix(err.Error(), "nothing was written") {
 				t.Errorf("%v", err)
@@ -129,7 +131,7 @@ func TestADryRunWritesNothingAndAsksNothing(t *testing.T) {
 
 	var out strings.Builder
 	f := flashing{out: &out}
-	if err := f.rehearse(disk, im); err != nil {
+	if err := f.rehearse(t.Context(), disk, im); err != nil {
 		t.Fatal(err)
 	}
 	want := "\nwould write 180 MiB to " + device + ":\n" +
@@ -145,12 +147,12 @@ func TestADryRunWritesNothingAndAsksNothing(t *testing.T) {
 	}
 
 	f.wipe = "S2"
-	if err := f.rehearse(disk, im); err == nil {
+	if err := f.rehearse(t.Context(), disk, im); err == nil {
 		t.Error("another disk may be wiped, and no error")
 	}
 	disk.Device += "-gone"
 	f.wipe = ""
-	if err := f.rehearse(disk, im); err == nil {
+	if err := f.rehearse(t.Context(), disk, im); err == nil {
 		t.Error("there is no disk, and no error")
 	}
 }
@@ -228,5 +230,19 @@ func TestFlashSaysWhichMachineYAMLTheDiskGets(t *testing.T) {
 				t.Errorf("%s, want %q", out.String(), test.want)
 			}
 		})
+	}
+}
+
+func TestInterruptEndsTheQuestion(t *testing.T) {
+	in, typist := io.Pipe() // Nothing is typed.
+	defer typist.Close()
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+
+	f := flashing{in: in, out: io.Discard}
+	err := f.confirm(ctx, volume.Disk{Device: "/dev/sdb"})
+	const want = "/dev/sdb: interrupted at the question: nothing was written"
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }
