@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 
+	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/partitions"
 	"github.com/loam-os/loam/partitions/ext4"
 	"github.com/loam-os/loam/partitions/fat"
@@ -44,6 +45,9 @@ func (im Image) Bytes() (n int64) {
 // partitions of other types. Free space is not written, which saves time.
 func Look(r io.ReaderAt, size int64) (Image, error) {
 	table, err := gpt.Find(r, size)
+	if fault.Of(err) == fault.Failed { // and not an error of the disk that it is read from
+		return Image{}, fault.With(err, fault.NotAnImage)
+	}
 	if err != nil {
 		return Image{}, err
 	}
