@@ -12,7 +12,8 @@ import (
 
 // View is how a status is shown.
 type View struct {
-	// Width is in columns, at least 64.
+	// Width is in columns. It is at least 64, and of more than 100 the rest stays
+	// empty: a reader does not follow a line across a wide screen.
 	Width int
 	// Lines is how many lines there is room for, 0 for any number.
 	Lines int
@@ -46,7 +47,7 @@ const uptimeLabel = "uptime"
 
 func (s Status) page(v View) *table {
 	t := &table{
-		width:  max(v.Width, 64),
+		width:  min(max(v.Width, 64), 100),
 		lines:  v.Lines,
 		now:    v.Now,
 		uptime: s.Uptime,
