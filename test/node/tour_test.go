@@ -167,7 +167,8 @@ func newMask(b, next build) mask {
 	}
 
 	add(`\x1b\[[0-9;?]*[A-Za-z]`, "")
-	add(`[^\n]*\r`, "") // What is drawn over.
+	add(`[^\n]*\r`, "")              // What is drawn over.
+	add(`(?m)^waiting for .*\n`, "") // On a slow machine.
 	add(regexp.QuoteMeta(next.manifest.Version), "NEXT")
 	add(regexp.QuoteMeta(b.manifest.Version), "VERSION")
 	add(regexp.QuoteMeta(filepath.Base(b.manifest.Arch)), "ARCH")
