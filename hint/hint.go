@@ -60,7 +60,7 @@ func All(err error) []string {
 }
 
 // Of returns the hints of an error as one text, for a field beside the problem;
-// "" if there are none.
+// "" if it has no hints.
 func Of(err error) string { return strings.Join(All(err), "; ") }
 
 // inText is an error whose text has the hints. It has no Unwrap method, so that

@@ -2,11 +2,17 @@
 // control socket, the status and the documentation.
 //
 // The package that makes an error knows best what it is, and attaches a code
-// with [With]. [Of] returns the code of any error; errors of the standard library
-// have one without being marked. A code says to which [Class] an error belongs, and
-// what an operator can do in general; a hint of package hint says more.
+// with [With]. [Of] returns the code of any error; errors of the standard
+// library have one without being marked. A code says to which [Class] an error
+// belongs, and what an operator can do in general; a hint of package hint says
+// more.
 //
 // Codes are for programs and for searching the documentation. They stay.
+//
+//	With(err, code) --> error --Of--> Code --Table--> Fault: class, meaning, hint
+//	                      |                             |
+//	standard library -----+                             v
+//	                        cmd/outcome: exit status, docs/reference/errors.md
 package fault
 
 import "cmp"
@@ -21,9 +27,9 @@ type Class string
 const (
 	// ClassUsage means that the command line is wrong. Nothing was done.
 	ClassUsage Class = "usage"
-	// ClassRefused means that a rule or the state of things is against the request.
-	// Nothing was changed, and the same request is refused again until something
-	// else is different.
+	// ClassRefused means that a rule or the state of things is against the
+	// request. Nothing was changed, and the same request is refused again until
+	// something else is different.
 	ClassRefused Class = "refused"
 	// ClassUnreachable means that something else did not answer: an agent, a
 	// server, a registry. The same request may succeed later.
@@ -53,7 +59,7 @@ func (c Class) ExitStatus() int {
 	case ClassUnreachable:
 		return 4
 	case ClassInterrupted:
-		return 130 // 128 + SIGINT, as shells have it.
+		return 130 // 128 + SIGINT, as shells do.
 	}
 	return 1
 }
@@ -79,12 +85,12 @@ func (c *coded) Unwrap() error { return c.error }
 // FaultCode implements [Coder].
 func (c *coded) FaultCode() Code { return c.code }
 
-// Coder is implemented by errors that have a code; "" is none.
+// Coder is implemented by errors that may have a code; "" means no code.
 type Coder interface{ FaultCode() Code }
 
-// Of returns the code of an error: the one that is attached closest to the cause,
-// else what the errors of the standard library in its chain say, else [Failed]. It
-// returns "" for nil.
+// Of returns the code of an error: the one that is attached closest to the
+// cause, else what the errors of the standard library in its chain say, else
+// [Failed]. It returns "" for nil.
 func Of(err error) Code {
 	if err == nil {
 		return ""
@@ -95,7 +101,8 @@ func Of(err error) Code {
 	return classify(err)
 }
 
-// attached returns the code closest to the cause of an error, "" if there is none.
+// attached returns the code closest to the cause of an error, "" if the error
+// has no code.
 func attached(err error) Code {
 	switch wraps := err.(type) {
 	case interface{ Unwrap() error }:
@@ -122,11 +129,11 @@ func attached(err error) Code {
 // agent may send it, is of [ClassFailed].
 func (c Code) Class() Class { return cmp.Or(c.fault().Class, ClassFailed) }
 
-// Hint returns what an operator can do about a code, "" if nothing can be said in
-// general.
+// Hint returns what an operator can do about a code, "" if nothing can be said
+// in general.
 func (c Code) Hint() string { return c.fault().Hint }
 
-// fault returns the row of the table, the zero Fault if there is none.
+// fault returns the row of the table, the zero Fault for an unknown code.
 func (c Code) fault() Fault {
 	for _, f := range Table() {
 		if f.Code == c {

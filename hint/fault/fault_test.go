@@ -27,6 +27,7 @@ func TestCodeOfAnError(t *testing.T) {
 	refused := &net.OpError{
 		Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED),
 	}
+
 	for _, row := range []struct {
 		name string
 		err  error
@@ -55,7 +56,11 @@ func TestCodeOfAnError(t *testing.T) {
 			fault.With(fs.ErrNotExist, fault.NotABuild),
 			fault.NotABuild,
 		},
-		{"one of two joined errors", errors.Join(errPlain, fault.With(errPlain, fault.Held)), fault.Held},
+		{
+			"one of two joined errors",
+			errors.Join(errPlain, fault.With(errPlain, fault.Held)),
+			fault.Held,
+		},
 		{
 			"a file that is not there",
 			&fs.PathError{Op: "open", Path: "a", Err: syscall.ENOENT}, fault.FileMissing,
@@ -64,11 +69,29 @@ func TestCodeOfAnError(t *testing.T) {
 			"no permission",
 			&fs.PathError{Op: "open", Path: "a", Err: syscall.EACCES}, fault.NotPermitted,
 		},
+		{"a file for a directory", fmt.Errorf("open: %w", syscall.ENOTDIR), fault.WrongFileType},
+		{"a directory for a file", fmt.Errorf("read: %w", syscall.EISDIR), fault.WrongFileType},
+		{
+			"a name that is too long",
+			&fs.PathError{Op: "open", Path: "a", Err: syscall.ENAMETOOLONG}, fault.FileMissing,
+		},
 		{"a full disk", fmt.Errorf("write: %w", syscall.ENOSPC), fault.DiskFull},
 		{"a read-only file system", fmt.Errorf("write: %w", syscall.EROFS), fault.ReadOnly},
 		{"a failing disk", fmt.Errorf("read: %w", syscall.EIO), fault.DiskError},
+		{
+			"a file in place of a directory",
+			&fs.PathError{Op: "open", Path: "a/b", Err: syscall.ENOTDIR}, fault.WrongFileType,
+		},
+		{
+			"a directory in place of a file",
+			&fs.PathError{Op: "read", Path: "a", Err: syscall.EISDIR}, fault.WrongFileType,
+		},
 		{"a disk in use", fmt.Errorf("open: %w", syscall.EBUSY), fault.InUse},
-		{"a connection that is refused", &url.Error{Op: "Get", Err: refused}, fault.ServerUnreachable},
+		{
+			"a connection that is refused",
+			&url.Error{Op: "Get", Err: refused},
+			fault.ServerUnreachable,
+		},
 		{
 			"a port that is taken",
 			&net.OpError{Op: "listen", Net: "tcp", Err: syscall.EADDRINUSE}, fault.AddressNotFree,

@@ -21,8 +21,12 @@ var numbers = []struct {
 	{syscall.EROFS, ReadOnly},
 	{syscall.EIO, DiskError},
 	{syscall.EBUSY, InUse},
+	{syscall.ENOTDIR, WrongFileType},
+	{syscall.EISDIR, WrongFileType},
 	{fs.ErrPermission, NotPermitted},
 	{fs.ErrNotExist, FileMissing},
+	{syscall.ENAMETOOLONG, FileMissing},
+	{syscall.ELOOP, FileMissing},
 	{fs.ErrExist, FileExists},
 }
 
@@ -43,9 +47,11 @@ func classify(err error) Code {
 			return n.code
 		}
 	}
+
 	if errors.Is(err, context.DeadlineExceeded) {
 		return TimedOut
 	}
+
 	return Failed
 }
 

@@ -8,18 +8,24 @@ const (
 // Codes of refusals about what a command was given.
 const (
 	DocumentInvalid    Code = "document-invalid"
+	MachineNotTrusted  Code = "machine-not-trusted"
 	CannotBeApplied    Code = "cannot-be-applied"
 	ContentMissing     Code = "content-missing"
+	DigestMissing      Code = "digest-missing"
+	ImageNotSigned     Code = "image-not-signed"
 	ConfirmationNeeded Code = "confirmation-needed"
 	NotABuild          Code = "not-a-build"
 	BuildDamaged       Code = "build-damaged"
+	Vulnerable         Code = "vulnerable"
 	NotAnImage         Code = "not-an-image"
 	NotARepository     Code = "not-a-repository"
 	KeyUnfit           Code = "key-unfit"
+	KubeconfigUnfit    Code = "kubeconfig-unfit"
 	ToolMissing        Code = "tool-missing"
 	NotPermitted       Code = "not-permitted"
 	FileMissing        Code = "file-missing"
 	FileExists         Code = "file-exists"
+	WrongFileType      Code = "wrong-file-type"
 	AddressNotFree     Code = "address-not-free"
 )
 
@@ -35,8 +41,12 @@ const (
 	NothingBefore    Code = "nothing-to-go-back-to"
 	NothingOnTrial   Code = "nothing-on-trial"
 	NoSuchUnit       Code = "no-such-unit"
+	NothingLogged    Code = "nothing-logged"
 	NoSuchBoot       Code = "no-such-boot"
 	NotThisNode      Code = "not-on-this-node"
+	NotANode         Code = "not-a-node"
+	NotAStatus       Code = "not-a-status"
+	NoJournal        Code = "no-journal"
 )
 
 // Codes of refusals about disks.
@@ -46,6 +56,7 @@ const (
 	DiskNotEmpty         Code = "disk-not-empty"
 	NoDisk               Code = "no-disk"
 	WipeNotAuthenticated Code = "wipe-not-authenticated"
+	StateNotEncrypted    Code = "state-not-encrypted"
 )
 
 // Codes of refusals of upgrades.
@@ -81,6 +92,7 @@ const (
 	NoSuchDrill        Code = "no-such-drill"
 	NewerInOtherSlot   Code = "newer-system-in-other-slot"
 	UKINotSigned       Code = "uki-not-signed"
+	PCRNotSigned       Code = "pcr-not-signed"
 	NotInDB            Code = "certificate-not-in-db"
 	ForbiddenByDBX     Code = "forbidden-by-dbx"
 	BatteryLow         Code = "battery-low"
@@ -94,8 +106,10 @@ const (
 	RegistryUnreachable   Code = "registry-unreachable"
 	RegistryRefuses       Code = "registry-refuses"
 	RuntimeUnreachable    Code = "runtime-unreachable"
+	SystemdUnreachable    Code = "systemd-unreachable"
 	NameNotFound          Code = "name-not-found"
 	ServerUnreachable     Code = "server-unreachable"
+	ClusterRefuses        Code = "cluster-refuses"
 	CertificateNotTrusted Code = "certificate-not-trusted"
 	CertificateExpired    Code = "certificate-expired"
 	TimedOut              Code = "timed-out"
@@ -112,6 +126,8 @@ const (
 	DiskFull         Code = "disk-full"
 	DiskError        Code = "disk-error"
 	ReadOnly         Code = "read-only"
+	StateDamaged     Code = "state-damaged"
+	StateLocked      Code = "state-locked"
 	Failed           Code = "failed"
 	Interrupted      Code = "interrupted"
 )
@@ -137,6 +153,12 @@ func Table() []Fault {
 			"correct the lines that are named",
 		},
 		{
+			MachineNotTrusted, ClassRefused,
+			"A machine.yaml is not signed by a key that the node trusts, or is older than " +
+				"the one that the node has accepted.",
+			"loamctl machine sign FILE --key KEY",
+		},
+		{
 			CannotBeApplied, ClassRefused,
 			"A configuration is valid, and cannot be made on this node.",
 			"change what is named, or take an image that has it",
@@ -145,6 +167,16 @@ func Table() []Fault {
 			ContentMissing, ClassRefused,
 			"A configuration refers to content that is not there.",
 			"bring the content, then `loam apply`",
+		},
+		{
+			DigestMissing, ClassRefused,
+			"A configuration names an image by a tag, and this node takes only digests.",
+			"name the image by its digest, or write images: {tags: allow} in machine.yaml",
+		},
+		{
+			ImageNotSigned, ClassRefused,
+			"No key that machine.yaml names has signed an image.",
+			"cosign sign --key KEY IMAGE",
 		},
 		{
 			ConfirmationNeeded, ClassRefused,
@@ -160,6 +192,11 @@ func Table() []Fault {
 			"copy or build it again",
 		},
 		{
+			Vulnerable, ClassRefused,
+			"The software of a build has known vulnerabilities that have a fix.",
+			"update the packages, or the module, that has it, and build again",
+		},
+		{
 			NotAnImage, ClassRefused, "A file is not a disk image of Loam.",
 			"take a disk image of a build, such as disk.raw",
 		},
@@ -171,7 +208,12 @@ func Table() []Fault {
 		{
 			KeyUnfit, ClassRefused,
 			"A key or a certificate is missing, or does not fit to the other.",
-			"`loamctl keys DIR` makes a set",
+			"name the file, or the directory, of the right key",
+		},
+		{
+			KubeconfigUnfit, ClassRefused,
+			"A kubeconfig does not say how to reach a cluster.",
+			"`kubectl --kubeconfig FILE config view` shows what it says",
 		},
 		{
 			ToolMissing, ClassRefused, "A program that the command needs is not on this machine.",
@@ -187,6 +229,11 @@ func Table() []Fault {
 		{
 			FileExists, ClassRefused, "A file is there already, and is not overwritten.",
 			"choose another name, or move it away",
+		},
+		{
+			WrongFileType, ClassRefused,
+			"There is a directory where the command wants a file, or a file where it wants a directory.",
+			"compare the name with what is there",
 		},
 		{
 			AddressNotFree, ClassRefused, "A server cannot listen on its address.",
@@ -235,6 +282,10 @@ func Table() []Fault {
 			"`systemctl list-units` lists them",
 		},
 		{
+			NothingLogged, ClassRefused, "The unit has logged nothing in that boot.",
+			"`systemctl status UNIT` shows whether it has run",
+		},
+		{
 			NoSuchBoot, ClassRefused, "The journal has nothing of that boot.",
 			"`journalctl --list-boots` lists those that it has",
 		},
@@ -242,6 +293,18 @@ func Table() []Fault {
 			NotThisNode, ClassRefused,
 			"This node cannot do it: it runs from memory, or has no agent that could.",
 			"`loam status` shows what the node runs from",
+		},
+		{
+			NotANode, ClassRefused, "A directory is not the root directory of a Loam node.",
+			"run the command on a node, or name the root directory of one with --root",
+		},
+		{
+			NotAStatus, ClassRefused, "A file is not the status of a node.",
+			"`loam status -o json` prints one",
+		},
+		{
+			NoJournal, ClassRefused, "There is no journal of systemd to read.",
+			"run the command on the node, or name its root directory with --root",
 		},
 
 		{
@@ -264,7 +327,13 @@ func Table() []Fault {
 		{
 			WipeNotAuthenticated, ClassRefused,
 			"A machine.yaml that nothing vouches for asks to overwrite a disk.",
-			"install from a USB stick, or build with --network-wipe",
+			"use a USB installer, or sign it, and build with --machine-trust",
+		},
+		{
+			StateNotEncrypted, ClassRefused,
+			"machine.yaml wants the state of the node to be encrypted, and it could not be. The " +
+				"node is not configured.",
+			"switch the TPM 2.0 on, or give the key to the machine, and restart it",
 		},
 
 		{
@@ -301,13 +370,16 @@ func Table() []Fault {
 			"`loamctl verify DIR` names every such file; publish from an intact copy",
 		},
 		{AlreadyRunning, ClassRefused, "The node runs this version.", ""},
-		{WrongArchitecture, ClassRefused, "The release is for another architecture.", ""},
+		{
+			WrongArchitecture, ClassRefused,
+			"The release, or the version of Kubernetes, is for another architecture.", "",
+		},
 		{WrongImage, ClassRefused, "The release is of another image.", ""},
 		{NameTooLong, ClassRefused, "The name of the boot entry would be too long.", ""},
 		{LabelTooLong, ClassRefused, "The label of the partition would be too long.", ""},
 		{SlotTooSmall, ClassRefused, "The release is larger than a slot of this disk.", ""},
 		{ESPFull, ClassRefused, "The EFI system partition has no room for another UKI.", ""},
-		{StateFull, ClassRefused, "The state partition has no room for the upgrade.", ""},
+		{StateFull, ClassRefused, "The state partition has no room for what is to be fetched.", ""},
 		{DirectoryFull, ClassRefused, "The directory of boot entries is full.", ""},
 		{OtherDisk, ClassRefused, "The boot loader came from another disk.", ""},
 		{FailedBefore, ClassRefused, "This release has failed on this node.", ""},
@@ -324,6 +396,7 @@ func Table() []Fault {
 		{NoSuchDrill, ClassRefused, "A drill fails by check or by panic.", ""},
 		{NewerInOtherSlot, ClassRefused, "The other slot holds a newer system.", ""},
 		{UKINotSigned, ClassRefused, "Secure Boot is on, and the UKI has no signature.", ""},
+		{PCRNotSigned, ClassRefused, "The TPM would not open the encrypted state for it.", ""},
 		{NotInDB, ClassRefused, "No certificate in the firmware's db leads to the signer.", ""},
 		{ForbiddenByDBX, ClassRefused, "The firmware's dbx lists the UKI or its signer.", ""},
 		{BatteryLow, ClassRefused, "The machine runs on a battery that is nearly empty.", ""},
@@ -349,8 +422,16 @@ func Table() []Fault {
 			"let it be pulled without, or through a mirror",
 		},
 		{
+			ClusterRefuses, ClassRefused, "An API server does not let this user do it.",
+			"`kubectl auth can-i --list` shows what the user may do; take another kubeconfig",
+		},
+		{
 			RuntimeUnreachable, ClassUnreachable, "containerd does not answer.",
 			"systemctl status containerd",
+		},
+		{
+			SystemdUnreachable, ClassUnreachable, "systemd does not answer.",
+			"this runs on a node, under systemd: `systemctl status loam-agent` shows the agent",
 		},
 		{
 			NameNotFound, ClassUnreachable, "The name of a server has no address.",
@@ -383,7 +464,7 @@ func Table() []Fault {
 		},
 		{
 			UnitFailed, ClassFailed, "A unit is not in the state that it should be in.",
-			"`journalctl -u UNIT`",
+			"`loam logs UNIT` on the node",
 		},
 		{
 			NotAsItShould, ClassFailed, "Something differs from what it should be.",
@@ -409,6 +490,17 @@ func Table() []Fault {
 		{
 			ReadOnly, ClassFailed, "A file system is read-only.",
 			"if it should not be, `dmesg` says why; the disk may be failing",
+		},
+		{
+			StateDamaged, ClassFailed,
+			"The state partition is damaged, and the state of the node is in memory.",
+			"`loam status` says what e2fsck has found",
+		},
+		{
+			StateLocked, ClassFailed,
+			"No key opens the encrypted state of the node, so its state is in memory. Nothing on " +
+				"the partition is changed.",
+			"give the recovery key to the machine, and restart it",
 		},
 		{Failed, ClassFailed, "What the error says, and nothing that has a code.", ""},
 

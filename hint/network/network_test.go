@@ -31,20 +31,32 @@ func TestErrorSaysWhatWasTried(t *testing.T) {
 		code                  fault.Code
 	}{
 		{
-			"nothing listens", closed.URL, "connect to " + host(closed) + ": ",
-			"is the server running", fault.ServerUnreachable,
+			"nothing listens",
+			closed.URL,
+			"connect to " + host(closed) + ": ",
+			"is the server running",
+			fault.ServerUnreachable,
 		},
 		{
-			"no such name", "http://nowhere.invalid/a", "look up nowhere.invalid: ",
-			"check the spelling", fault.NameNotFound,
+			"no such name",
+			"http://nowhere.invalid/a",
+			"look up nowhere.invalid: ",
+			"check the spelling",
+			fault.NameNotFound,
 		},
 		{
-			"an unknown authority", secure.URL, "TLS with " + host(secure) + ": ",
-			"authority", fault.CertificateNotTrusted,
+			"an unknown authority",
+			secure.URL,
+			"TLS with " + host(secure) + ": ",
+			"authority",
+			fault.CertificateNotTrusted,
 		},
 		{
-			"no answer", rude.URL, "answer of " + host(rude) + ": ",
-			"does it speak http?", fault.ServerUnreachable,
+			"no answer",
+			rude.URL,
+			"answer of " + host(rude) + ": ",
+			"does it speak http?",
+			fault.ServerUnreachable,
 		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -54,14 +66,16 @@ func TestErrorSaysWhatWasTried(t *testing.T) {
 				!strings.Contains(err.Error(), row.url) {
 				t.Errorf("error %v, want %q", err, row.text)
 			}
-			if code := fault.Of(err); code != row.code || !strings.Contains(hint.Of(err), row.hint) {
+
+			code := fault.Of(err)
+			if code != row.code || !strings.Contains(hint.Of(err), row.hint) {
 				t.Errorf("code %s, hint %q", code, hint.Of(err))
 			}
 		})
 	}
 }
 
-// transport looks names up as if there were none.
+// transport answers each lookup of a name as if the name did not exist.
 func transport() *http.Transport {
 	return &http.Transport{DialContext: func(
 		ctx context.Context, kind, address string,
