@@ -47,17 +47,19 @@ func TestAnInstallationHasItsOwnUUIDs(t *testing.T) {
 	if err != nil || other.Disk == id.Disk || other.ESP == id.ESP || other.State == id.State {
 		t.Errorf("a second identity: %+v, %v", other, err)
 	}
-	if _, err := NewIdentity(iotest.ErrReader(io.ErrClosedPipe)); !errors.Is(err, io.ErrClosedPipe) {
+
+	_, err = NewIdentity(iotest.ErrReader(io.ErrClosedPipe))
+	if !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("without randomness: %v", err)
 	}
 }
 
 func TestATableWithoutAStateKeepsItsUUIDs(t *testing.T) {
-	stick, err := Place(definitions(t)[:4], params())
+	installer, err := Place(definitions(t)[:4], params())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(stick, (Identity{Disk: uuid.UUID{1}}).Give(stick)); diff != "" {
+	if diff := cmp.Diff(installer, (Identity{Disk: uuid.UUID{1}}).Give(installer)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -24,11 +24,15 @@ const (
 	offBlocksLow    = 0x04
 	offLogBlockSize = 0x18
 	offMagic        = 0x38
+	offState        = 0x3a
 	offUUID         = 0x68
 	offLabel        = 0x78
 	offHashSeed     = 0xec
 	offBlocksHigh   = 0x150
 	offChecksum     = 0x3fc
+
+	hasErrors  = 0x2 // of state: EXT2_ERROR_FS
+	hasJournal = 0x4 // of compat
 )
 
 // ErrNotExt4 says that there is no ext4 superblock.
@@ -40,6 +44,14 @@ type Superblock struct {
 	Label     string
 	BlockSize int64 // bytes
 	Blocks    int64 // of BlockSize
+
+	// Errors means that the kernel has found errors in the file system, and
+	// that e2fsck has not repaired them since.
+	Errors bool
+
+	// NoJournal means that the file system has no journal. Those that Loam makes
+	// have one, but e2fsck removes a journal that it cannot read.
+	NoJournal bool
 }
 
 // Size is the file system's size in bytes.
@@ -50,6 +62,17 @@ func ReadSuperblock(r io.ReaderAt) (Superblock, error) {
 	b := make([]byte, superblockSize)
 	if _, err := r.ReadAt(b, SuperblockOffset); err != nil {
 		return Superblock{}, fmt.Errorf("read ext4 superblock: %w", err)
+	}
+	return parseSuperblock(b)
+}
+
+// ReadBackup reads the copy of the superblock in the second block group, where
+// a file system with blocks of 4 KiB has it.
+func ReadBackup(r io.ReaderAt) (Superblock, error) {
+	const group = 32768 * templateBlock
+	b := make([]byte, superblockSize)
+	if _, err := r.ReadAt(b, group); err != nil {
+		return Superblock{}, fmt.Errorf("read the copy of the ext4 superblock: %w", err)
 	}
 	return parseSuperblock(b)
 }
@@ -81,6 +104,8 @@ func parseSuperblock(b []byte) (Superblock, error) {
 		Label:     string(label),
 		BlockSize: 1024 << shift,
 		Blocks:    int64(blocks),
+		Errors:    binary.LittleEndian.Uint16(b[offState:])&hasErrors != 0,
+		NoJournal: binary.LittleEndian.Uint32(b[offCompat:])&hasJournal == 0,
 	}
 
 	if checksum(b) != binary.LittleEndian.Uint32(b[offChecksum:]) {

@@ -2,6 +2,7 @@ package fat
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/bits"
 )
@@ -19,6 +20,7 @@ const (
 
 // geometry is where things are, in bytes from the start of the partition.
 type geometry struct {
+	sectorSize  int64 // as the boot sector has it
 	clusterSize int64
 	fats        int64 // the first FAT; the second follows
 	fatSize     int64
@@ -30,32 +32,53 @@ type geometry struct {
 	state       byte // bit 0: Linux mounted it and did not unmount it
 }
 
-// readBoot reads sector 0, or its copy; copyUsed then tells why.
-func readBoot(d *disk, least int64) (g geometry, copyUsed, err error) {
-	b := make([]byte, sectorSize)
-	read := func(off int64) (geometry, error) {
+// bootSectors are sector 0 and its copy, as they were read.
+type bootSectors struct {
+	// first and copied are what they say, nil if that is not possible.
+	first, copied *geometry
+	// firstErr and copyErr say why.
+	firstErr, copyErr error
+	// copyAt is the offset of the copy, 0 if it is not known.
+	copyAt int64
+}
+
+// readBoot reads sector 0 and its copy. It is an error if neither is right.
+func readBoot(d *disk, least int64) (bootSectors, error) {
+	read := func(off int64) (*geometry, error) {
+		b := make([]byte, sectorSize)
 		if err := d.read(b, off); err != nil {
-			return geometry{}, err
+			return nil, err
 		}
-		return decodeBoot(b, d.size, least)
-	}
-
-	g, err = read(0)
-	if err == nil {
-		return g, nil, nil
-	}
-
-	err = fmt.Errorf("boot sector: %w", err)
-	for _, sector := range []int64{512, 4096} { // The caller does not know which.
-		var copyErr error
-		g, copyErr = read(copySector * sector)
-		if copyErr == nil {
-			return g, err, nil
+		g, err := decodeBoot(b, d.size, least)
+		if err != nil {
+			return nil, err
 		}
-		err = fmt.Errorf("%w; its copy at offset %d: %w", err, copySector*sector, copyErr)
+		return &g, nil
 	}
 
-	return g, nil, err
+	var b bootSectors
+	b.first, b.firstErr = read(0)
+
+	sectors := []int64{512, 4096} // Without sector 0, it is not known which.
+	if b.first != nil {
+		sectors = []int64{b.first.sectorSize}
+	}
+	for _, sector := range sectors {
+		var err error
+		b.copied, err = read(copySector * sector)
+		if b.copied != nil {
+			b.copyAt = copySector * sector
+			b.copyErr = nil
+			break
+		}
+		b.copyErr = errors.Join(b.copyErr,
+			fmt.Errorf("its copy at offset %d: %w", copySector*sector, err))
+	}
+
+	if b.first == nil && b.copied == nil {
+		return b, fmt.Errorf("boot sector: %w; %w", b.firstErr, b.copyErr)
+	}
+	return b, nil
 }
 
 // decodeBoot checks the boot sector b of a partition of size bytes, with at
@@ -105,6 +128,7 @@ func decodeBoot(b []byte, size, least int64) (geometry, error) {
 	}
 
 	g := geometry{
+		sectorSize:  sector,
 		clusterSize: int64(perCluster) * sector,
 		fats:        int64(reserved) * sector,
 		fatSize:     int64(perFAT) * sector,
@@ -134,6 +158,12 @@ func decodeBoot(b []byte, size, least int64) (geometry, error) {
 	}
 
 	return g, nil
+}
+
+// fits reports whether another boot sector describes the same file system.
+func (g geometry) fits(other geometry) bool {
+	g.state = other.state
+	return g == other
 }
 
 // last is the number of the last cluster; the first is 2.

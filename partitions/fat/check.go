@@ -7,6 +7,7 @@ import (
 // Report is what Check found. Paths are without the leading slash.
 type Report struct {
 	BootSector error       // why its copy is used
+	BootCopy   error       // why that could not be used
 	FATsDiffer int         // clusters for which FAT 2 says something else than FAT 1
 	Crossed    [][2]string // pairs of paths that share clusters
 	Broken     []string    // path and the fault in its chain in FAT 1, which firmware reads
@@ -25,7 +26,8 @@ type Report struct {
 
 // Clean says whether there is nothing to repair or to report.
 func (r Report) Clean() bool {
-	return r.BootSector == nil && r.FATsDiffer == 0 && r.Leaked == 0 && r.LooseSlots == 0 &&
+	return r.BootSector == nil && r.BootCopy == nil &&
+		r.FATsDiffer == 0 && r.Leaked == 0 && r.LooseSlots == 0 &&
 		len(r.Crossed)+len(r.Broken)+len(r.Dirty)+len(r.Straddling)+len(r.Orphans) == 0
 }
 
@@ -34,6 +36,7 @@ func (f *FS) Check() Report {
 	s := f.survey()
 	r := Report{
 		BootSector: f.copyUsed,
+		BootCopy:   f.boot.copyErr,
 		Crossed:    s.crossed,
 		Broken:     s.broken,
 		Dirty:      f.dirty(),

@@ -249,8 +249,27 @@ func TestCheckAndReclaim(t *testing.T) {
 			damage: func(t *testing.T, m *memory, _ *FS) {
 				poke(t, m, 0, make([]byte, sectorSize)...)
 			},
-			want:  Report{BootSector: cmpopts.AnyError},
-			after: Report{BootSector: cmpopts.AnyError},
+			want: Report{BootSector: cmpopts.AnyError},
+		},
+		{
+			name:   "a boot sector with clusters of another size",
+			damage: func(t *testing.T, m *memory, _ *FS) { poke(t, m, 13, 8) },
+			want:   Report{BootSector: cmpopts.AnyError},
+		},
+		{
+			name: "no copy of the boot sector",
+			damage: func(t *testing.T, m *memory, _ *FS) {
+				poke(t, m, copySector*sectorSize, make([]byte, sectorSize)...)
+			},
+			want: Report{BootCopy: cmpopts.AnyError},
+		},
+		{
+			name: "a copy of the boot sector with FATs of another size",
+			damage: func(t *testing.T, m *memory, f *FS) {
+				size := uint32(f.fatSize/sectorSize) + 8
+				poke(t, m, copySector*sectorSize+36, binary.LittleEndian.AppendUint32(nil, size)...)
+			},
+			want: Report{BootCopy: cmpopts.AnyError},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package fat
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"strings"
@@ -87,6 +88,15 @@ func (f *directories) slotsIn(path string) int {
 		}
 	}
 	return 0
+}
+
+// hasDot reports whether a directory below the root begins with its entry of
+// itself, as all do.
+func (d *directory) hasDot() bool {
+	dot := dirent.DotSlots(d.first, 0)[:dirent.SlotSize]
+	first := d.at(0)
+	return bytes.Equal(first[:11], dot[:11]) && bytes.Equal(first[20:22], dot[20:22]) &&
+		bytes.Equal(first[26:28], dot[26:28])
 }
 
 func (d *directory) slots() int { return len(d.raw) / dirent.SlotSize }

@@ -89,6 +89,12 @@ func (f *FS) unlink(d *directory, e Entry) error {
 // release frees the chain that an entry, which is durably gone, referred to. It
 // must not be in doubt: what it leaves is left to Reclaim.
 func (f *FS) release(first uint32) error {
+	return f.change(f.unowned(first), func(int) uint32 { return 0 })
+}
+
+// unowned returns the chain that begins with a cluster, and nothing if it is in
+// doubt, or if anything else refers to a part of it.
+func (f *FS) unowned(first uint32) []uint32 {
 	chain, err := f.follow(f.fat, first)
 	if err != nil || f.second != nil {
 		return nil
@@ -104,8 +110,26 @@ func (f *FS) release(first uint32) error {
 			return nil
 		}
 	}
+	return chain
+}
 
-	return f.change(chain, func(int) uint32 { return 0 })
+// erase overwrites a chain with zeros that an entry, which is durably gone,
+// referred to.
+func (f *FS) erase(first uint32) error {
+	chain := f.unowned(first)
+	size := int64(len(chain)) * f.clusterSize
+	if _, err := f.writeContent(zeros{}, size, chain); err != nil {
+		return err
+	}
+	return f.disk.sync()
+}
+
+// zeros is an endless reader.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
 }
 
 // WriteFile is Replace of content in memory.
@@ -116,13 +140,23 @@ func (f *FS) WriteFile(path string, data []byte) error {
 // Replace creates a file with size bytes of r, or gives an existing file this
 // content by one write of one sector. It frees the old content afterwards.
 func (f *FS) Replace(path string, r io.Reader, size int64) error {
-	if err := f.replace(path, r, size); err != nil {
+	if err := f.replace(path, r, size, false); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil
 }
 
-func (f *FS) replace(path string, r io.Reader, size int64) error {
+// Redact is WriteFile for a file whose old content has a secret: it is
+// overwritten with zeros before it is freed. After a power cut in between, it
+// is in clusters that Reclaim frees.
+func (f *FS) Redact(path string, data []byte) error {
+	if err := f.replace(path, bytes.NewReader(data), int64(len(data)), true); err != nil {
+		return fmt.Errorf("redact %s: %w", path, err)
+	}
+	return nil
+}
+
+func (f *FS) replace(path string, r io.Reader, size int64, secret bool) error {
 	c, err := f.Stage(r, size)
 	if err != nil {
 		return err
@@ -151,6 +185,11 @@ func (f *FS) replace(path string, r io.Reader, size int64) error {
 	}
 
 	delete(f.staged, c.first)
+	if secret {
+		if err := f.erase(e.first); err != nil {
+			return err
+		}
+	}
 	return f.release(e.first)
 }
 

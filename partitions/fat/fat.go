@@ -46,6 +46,7 @@ const (
 // name.
 type FS struct {
 	directories
+	boot     bootSectors
 	copyUsed error          // why sector 0 is not used, but its copy
 	staged   map[uint32]int // chains that can be linked: clusters by the first of them
 }
@@ -93,17 +94,66 @@ func open(
 		staged: map[uint32]int{},
 	}
 
-	var err error
-	f.geometry, f.copyUsed, err = readBoot(&f.disk, least)
+	boot, err := readBoot(&f.disk, least)
+	if err == nil {
+		err = f.choose(boot)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open FAT32: %w", err)
 	}
 
-	if err := f.readFATs(); err != nil {
-		return nil, fmt.Errorf("open FAT32: %w", err)
+	return f, nil
+}
+
+// choose takes what sector 0 says, as firmware does, unless that is not
+// possible, or only what the copy says fits the tree.
+func (f *FS) choose(b bootSectors) error {
+	f.boot = b
+	switch {
+	case b.first == nil:
+		f.copyUsed = fmt.Errorf("boot sector: %w", b.firstErr)
+		f.geometry = *b.copied
+		return f.readFATs()
+	case b.copied == nil || b.first.fits(*b.copied):
+		f.geometry = *b.first
+		return f.readFATs()
 	}
 
-	return f, nil
+	f.geometry = *b.first
+	firstErr := f.fitsTree()
+	if firstErr == nil {
+		f.boot.copyErr = errors.New("the copy of the boot sector says something else")
+		return nil
+	}
+
+	f.geometry = *b.copied
+	if err := f.fitsTree(); err != nil {
+		return fmt.Errorf("the boot sector (%w) and its copy (%w) say different things", firstErr, err)
+	}
+	f.copyUsed = fmt.Errorf("boot sector: it says something else than its copy: %w", firstErr)
+	return nil
+}
+
+// fitsTree reads the FATs, and returns why they and the tree are not what the
+// geometry says.
+func (f *FS) fitsTree() error {
+	if err := f.readFATs(); err != nil {
+		return err
+	}
+
+	s := f.survey()
+	if s.partial {
+		return errors.New(s.broken[0])
+	}
+	if len(s.dirs[0].entries) == 0 {
+		return errors.New("the root directory is empty")
+	}
+	for _, d := range s.dirs[1:] {
+		if !d.hasDot() {
+			return fmt.Errorf("/%s: no directory begins so", d.path)
+		}
+	}
+	return nil
 }
 
 // readFATs keeps the second only if it is not as the first.

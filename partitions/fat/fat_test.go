@@ -211,9 +211,14 @@ func TestRefuses(t *testing.T) {
 			fs.ErrExist,
 		},
 		{"a name that is another's short one", put(bootentry.Dir, "LOAM-N~1.EFI", nil), "4", nil},
-		{"a short name that is there", func(f *FS) error {
-			return f.Mkdir("LOADER~1")
-		}, "exist", fs.ErrExist},
+		{
+			"a short name that is there",
+			func(f *FS) error {
+				return f.Mkdir("LOADER~1")
+			},
+			"exist",
+			fs.ErrExist,
+		},
 		{
 			"a name of three slots among UKIs",
 			put(bootentry.Dir, "loam-0.2.0_x86-64.efi", nil),
@@ -227,55 +232,115 @@ func TestRefuses(t *testing.T) {
 			nil,
 		},
 		{"a forbidden character", put("loam", "a?b", nil), "cannot be in a FAT file name", nil},
-		{"a rename to other slots", func(f *FS) error {
-			return f.Rename(bootentry.Dir, oldUKI, "BOOT.EFI", false)
-		}, "takes 1 directory slots, it has 4", nil},
-		{"a rename to a name that is there", func(f *FS) error {
-			return f.Rename("", "loader", "Loam", false)
-		}, "", fs.ErrExist},
-		{"a rename of nothing", func(f *FS) error {
-			return f.Rename(bootentry.Dir, newUKI, newGood, false)
-		}, newUKI, fs.ErrNotExist},
-		{"to remove a directory", func(f *FS) error {
-			return f.Remove("EFI/staging")
-		}, "is a directory", nil},
-		{"to remove what is not there", func(f *FS) error {
-			return f.Remove("EFI/x")
-		}, "EFI/x", fs.ErrNotExist},
-		{"to write a directory", func(f *FS) error {
-			return f.WriteFile("EFI/staging", nil)
-		}, "is a directory", nil},
-		{"to write below a file", func(f *FS) error {
-			return f.WriteFile("EFI/BOOT/BOOTX64.EFI/x", []byte("x"))
-		}, "is not a directory", nil},
+		{
+			"a rename to other slots",
+			func(f *FS) error {
+				return f.Rename(bootentry.Dir, oldUKI, "BOOT.EFI", false)
+			},
+			"takes 1 directory slots, it has 4",
+			nil,
+		},
+		{
+			"a rename to a name that is there",
+			func(f *FS) error {
+				return f.Rename("", "loader", "Loam", false)
+			},
+			"",
+			fs.ErrExist,
+		},
+		{
+			"a rename of nothing",
+			func(f *FS) error {
+				return f.Rename(bootentry.Dir, newUKI, newGood, false)
+			},
+			newUKI,
+			fs.ErrNotExist,
+		},
+		{
+			"to remove a directory",
+			func(f *FS) error {
+				return f.Remove("EFI/staging")
+			},
+			"is a directory",
+			nil,
+		},
+		{
+			"to remove what is not there",
+			func(f *FS) error {
+				return f.Remove("EFI/x")
+			},
+			"EFI/x",
+			fs.ErrNotExist,
+		},
+		{
+			"to write a directory",
+			func(f *FS) error {
+				return f.WriteFile("EFI/staging", nil)
+			},
+			"is a directory",
+			nil,
+		},
+		{
+			"to write below a file",
+			func(f *FS) error {
+				return f.WriteFile("EFI/BOOT/BOOTX64.EFI/x", []byte("x"))
+			},
+			"is not a directory",
+			nil,
+		},
 		{"a directory in none", func(f *FS) error { return f.Mkdir("a/b") }, "a:", fs.ErrNotExist},
-		{"content that ends early", func(f *FS) error {
-			_, err := f.Stage(strings.NewReader("short"), 6)
-			return err
-		}, "byte 0: unexpected EOF", nil},
-		{"more than is free", func(f *FS) error {
-			_, err := f.Stage(strings.NewReader(""), 600<<20)
-			return err
-		}, "are free", nil},
-		{"more than a file can have", func(f *FS) error {
-			_, err := f.Stage(strings.NewReader(""), 4<<30)
-			return err
-		}, "4294967295", nil},
-		{"another size than was staged", func(f *FS) error {
-			c, err := f.Stage(strings.NewReader("abc"), 3)
-			if err != nil {
+		{
+			"content that ends early",
+			func(f *FS) error {
+				_, err := f.Stage(strings.NewReader("short"), 6)
 				return err
-			}
-			return errors.Join(f.Link("loam", "x", c, 2), f.Discard(c))
-		}, "2 bytes are not what was staged", nil},
-		{"a second name", func(f *FS) error {
-			c, err := f.Stage(strings.NewReader("abc"), 3)
-			if err != nil {
+			},
+			"byte 0: unexpected EOF",
+			nil,
+		},
+		{
+			"more than is free",
+			func(f *FS) error {
+				_, err := f.Stage(strings.NewReader(""), 600<<20)
 				return err
-			}
-			return errors.Join(f.Link("loam", "X", c, 3), f.Remove("loam/X"),
-				f.Link("loam", "Y", c, 3))
-		}, "or it is linked", nil},
+			},
+			"are free",
+			nil,
+		},
+		{
+			"more than a file can have",
+			func(f *FS) error {
+				_, err := f.Stage(strings.NewReader(""), 4<<30)
+				return err
+			},
+			"4294967295",
+			nil,
+		},
+		{
+			"another size than was staged",
+			func(f *FS) error {
+				c, err := f.Stage(strings.NewReader("abc"), 3)
+				if err != nil {
+					return err
+				}
+				return errors.Join(f.Link("loam", "x", c, 2), f.Discard(c))
+			},
+			"2 bytes are not what was staged",
+			nil,
+		},
+		{
+			"a second name",
+			func(f *FS) error {
+				c, err := f.Stage(strings.NewReader("abc"), 3)
+				if err != nil {
+					return err
+				}
+				return errors.Join(f.Link("loam", "X", c, 3), f.Remove("loam/X"),
+					f.Link("loam", "Y", c, 3))
+			},
+			"or it is linked",
+			nil,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			m := built(t)

@@ -91,8 +91,8 @@ func (f *directories) insert(d *directory, at int, set []byte) error {
 	sector := at / perSector
 	after := at + len(set)/dirent.SlotSize
 	if after > d.end {
-		// What follows the set is the directory's end: a slot that begins with
-		// 0. What was between the end and the set is free.
+		// The set is followed by the directory's end: a slot that begins with 0.
+		// The slots between the old end and the set are free.
 		clear(d.raw[after*dirent.SlotSize : (after+perSector-1)/perSector*sectorSize])
 		if after%perSector == 0 && after < d.slots() && d.at(after)[0] != 0 {
 			clear(d.raw[after*dirent.SlotSize:][:sectorSize])

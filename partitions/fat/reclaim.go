@@ -8,9 +8,10 @@ import (
 	"github.com/loam-os/loam/partitions/fat/dirent"
 )
 
-// Reclaim frees clusters that no entry refers to, staged ones too, makes both
-// FATs equal, and frees the slots of lost long names. The slots after the last
-// entry of a [Uniform] directory go back to the writer that only appends.
+// Reclaim frees clusters that no entry refers to, staged ones too, and the slots
+// of lost long names. It makes both FATs equal, and the boot sector and its copy.
+// The slots after the last entry of a [Uniform] directory go back to the writer
+// that only appends.
 // Reclaim keeps what an entry refers to: it takes each chain from FAT 1 if it
 // is intact there, else from FAT 2 if it exists there. A chain that goes on to
 // a free cluster in both FATs ends before that cluster, so that it never
@@ -21,6 +22,9 @@ func (f *FS) Reclaim() error {
 	s := f.survey()
 	if s.partial {
 		return fmt.Errorf("reclaim clusters: not all of the tree can be read: %v", s.broken)
+	}
+	if err := f.repairBoot(); err != nil {
+		return err
 	}
 	if err := f.writeFATs(s); err != nil {
 		return fmt.Errorf("reclaim clusters: %w", err)
@@ -36,6 +40,36 @@ func (f *FS) Reclaim() error {
 		return fmt.Errorf("reclaim clusters: %w", err)
 	}
 
+	return nil
+}
+
+// repairBoot makes the boot sector as its copy is, or the copy as the boot
+// sector is, if one of them is damaged. Firmware reads the boot sector only.
+func (f *FS) repairBoot() error {
+	from, to := int64(0), f.boot.copyAt
+	switch {
+	case f.copyUsed != nil:
+		from, to = f.boot.copyAt, 0
+	case f.boot.copyErr == nil:
+		return nil
+	case to == 0:
+		to = copySector * f.sectorSize
+	}
+
+	b := make([]byte, sectorSize)
+	err := f.disk.read(b, from)
+	if err == nil {
+		err = f.disk.write(b, to)
+	}
+	if err == nil {
+		err = f.disk.sync()
+	}
+	if err != nil {
+		return fmt.Errorf("repair the boot sector: %w", err)
+	}
+
+	f.copyUsed = nil
+	f.boot.copyErr = nil
 	return nil
 }
 

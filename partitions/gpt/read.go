@@ -24,6 +24,9 @@ func Read(r io.ReaderAt, diskSize int64, sectorSize int) (Table, error) {
 	}
 
 	sectors := uint64(max(diskSize, 0) / int64(sectorSize))
+	if sectors < minSectors {
+		return Table{}, fmt.Errorf("read partition table: %d bytes are too few for one", diskSize)
+	}
 	d := disk{r: r, sectors: sectors, sectorSize: sectorSize}
 	primary, primaryErr := d.read(1)
 	backupAt := sectors - 1
@@ -54,6 +57,9 @@ func Read(r io.ReaderAt, diskSize int64, sectorSize int) (Table, error) {
 	return t, nil
 }
 
+// minSectors is how many sectors a disk has at least: one before each header.
+const minSectors = 3
+
 // disk is what Read reads from. No position from the disk is used before it is
 // checked against sectors.
 type disk struct {
@@ -75,7 +81,7 @@ func Find(r io.ReaderAt, size int64) (Table, error) {
 }
 
 func (d disk) read(at uint64) (Table, error) {
-	if d.sectors < 3 || at < 1 || at >= d.sectors {
+	if at < 1 || at >= d.sectors {
 		return Table{}, fmt.Errorf("header sector %d: outside the disk's %d sectors", at, d.sectors)
 	}
 

@@ -21,7 +21,7 @@ const (
 	AttrLabel     = 0x08
 	AttrDirectory = 0x10
 	AttrArchive   = 0x20
-	AttrLong      = 0x0f // of the lower six bits: a part of a long name
+	AttrLong      = 0x0f // a part of a long name, if nothing else is set: so does EDK2 read it
 )
 
 // epoch is the date of all entries, 1980-01-01, FAT's first: nothing here
@@ -126,7 +126,7 @@ func LongName(before []byte, short ShortName) (name string, slots int) {
 }
 
 // IsLong reports whether a slot is a part of a long name.
-func IsLong(slot []byte) bool { return slot[11]&0x3f == AttrLong }
+func IsLong(slot []byte) bool { return slot[11] == AttrLong }
 
 // IsDots reports whether a short slot is one of the entries . and .., which are
 // no files.
