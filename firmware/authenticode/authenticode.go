@@ -1,6 +1,6 @@
-// Package authenticode signs EFI images, and reads who has signed them, and
-// what of them (Microsoft's "Windows Authenticode Portable Executable Signature
-// Format", as UEFI 32.2.4 takes it up).
+// Package authenticode signs EFI images, and reads who has signed them and which
+// digest is signed (Microsoft's "Windows Authenticode Portable Executable
+// Signature Format", to which UEFI 32.2.4 refers).
 package authenticode
 
 import (
@@ -10,7 +10,7 @@ import (
 	"os"
 )
 
-// Image is what firmware with Secure Boot on decides by.
+// Image is the part of an EFI image that Secure Boot looks at.
 type Image struct {
 	// SHA256 is the Authenticode digest, 64 hex digits: of the file but for its
 	// checksum and its signatures.
@@ -20,8 +20,8 @@ type Image struct {
 	Signatures [][][]byte `json:"signatures,omitempty"`
 }
 
-// Read reads an image of size bytes. A signature that is not over this image is
-// an error, whoever has made it.
+// Read reads an image of size bytes. It is an error if a signature, whoever made
+// it, is not over this image.
 func Read(r io.ReaderAt, size int64) (Image, error) {
 	l, err := parse(r, size)
 	if err != nil {

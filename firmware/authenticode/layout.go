@@ -20,11 +20,12 @@ const (
 	maxTable = 1 << 20
 	// header is the size of a WIN_CERTIFICATE's header, pkcsSignedData the type
 	// of a signature.
-	header, pkcsSignedData = 8, 2
+	header         = 8
+	pkcsSignedData = 2
 )
 
-// layout is where in the file the fields are that the digest leaves out, and
-// the table of signatures, which ends the file.
+// layout has the offsets of the fields that the digest leaves out, and of the
+// table of signatures, which ends the file.
 type layout struct {
 	checksum, security int64
 	table0, end        int64
@@ -99,7 +100,7 @@ func (l layout) check(sections []*pe.Section, at int64) error {
 	return nil
 }
 
-// digest is the image's.
+// digest returns the Authenticode digest of the image.
 func (l layout) digest(r io.ReaderAt) ([]byte, error) {
 	sum := sha256.New()
 	for _, part := range [][2]int64{

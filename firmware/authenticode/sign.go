@@ -9,9 +9,9 @@ import (
 	"github.com/loam-os/loam/firmware/pkcs7"
 )
 
-// Sign is the signature of an EFI image: Attach makes it part of the image. It
-// is over the image without the signatures that it has, and the same whenever
-// it is made.
+// Sign returns a signature of an EFI image; Attach makes it part of the image.
+// Signatures that the image has already are left out. Signing again gives the
+// same bytes.
 func Sign(image []byte, by pkcs7.Signer) ([]byte, error) {
 	image, l, err := strip(image)
 	if err != nil {
@@ -36,8 +36,8 @@ func Sign(image []byte, by pkcs7.Signer) ([]byte, error) {
 	return pkcs7.Wrap(signed)
 }
 
-// Attach returns the image with this one signature, which replaces those that
-// it has. The signature must be over the image.
+// Attach returns the image with this signature, which replaces all signatures
+// that the image has. The signature must be over the image.
 func Attach(image, signature []byte) ([]byte, error) {
 	image, l, err := strip(image)
 	if err != nil {
@@ -56,8 +56,8 @@ func Attach(image, signature []byte) ([]byte, error) {
 	return image, err
 }
 
-// Strip is an image without signatures: as it was before, but for its checksum,
-// which may be none, and up to 7 zeros at its end.
+// Strip returns an image without its signatures. It is as it was before it was
+// signed, except for its checksum, which may be 0, and up to 7 zeros at its end.
 func Strip(image []byte) ([]byte, error) {
 	image, _, err := strip(image)
 	return image, err
@@ -87,7 +87,7 @@ var oidImageData = asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 311, 2, 1, 15}
 // [0] of a BMPString.
 const obsolete = "\xa0\x20\xa2\x1e\x80\x1c\x00<\x00<\x00<\x00O\x00b\x00s\x00o\x00l\x00e\x00t\x00e\x00>\x00>\x00>"
 
-// about is the SpcIndirectDataContent of an image of the digest.
+// about returns the SpcIndirectDataContent of an image with this digest.
 func about(digest []byte) ([]byte, error) {
 	var data struct {
 		Type  asn1.ObjectIdentifier

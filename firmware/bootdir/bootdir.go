@@ -8,7 +8,7 @@
 //     sector has a whole number of them;
 //   - an entry whose tries are counted is the last of the directory and the
 //     first in its sector: see [Link];
-//   - what lies behind the last entry is free, as firmware only appends:
+//   - the space behind the last entry is free, because firmware only appends:
 //     [fat.FS.Reclaim] of a file system that [Open] has opened gives it back.
 package bootdir
 

@@ -22,8 +22,8 @@ type Name struct {
 	Counted   bool   // false: blessed, the name has no tries
 }
 
-// Arch is an architecture of Go's as systemd, mkosi and the names of entries
-// have it (systemd.unit(5), ConditionArchitecture=).
+// Arch returns the name that systemd, mkosi and boot entries have for an
+// architecture of Go's (systemd.unit(5), ConditionArchitecture=).
 func Arch(goarch string) string {
 	if goarch == "amd64" {
 		return "x86-64"
@@ -118,8 +118,8 @@ func Format(n Name) (string, error) {
 		strings.TrimSuffix(blessed, ".efi"), n.TriesLeft, n.TriesDone), nil
 }
 
-// Parked reports whether the entry is bad without a try, as no loader leaves
-// one. It is booted if all entries are bad and it is the newest.
+// Parked reports whether the entry is bad without a try. No loader leaves an
+// entry like that. It is booted if all entries are bad and it is the newest.
 func (n Name) Parked() bool { return n.Bad() && n.TriesDone == 0 }
 
 // Bad reports whether all tries are used up: systemd-boot boots it only if

@@ -7,9 +7,9 @@ import (
 
 // Compare orders names as systemd-boot 257 sorts its menu, of which it boots
 // the first: bad entries last, then by image ID, then the newest version first;
-// of equal ones the one with more tries left, then with fewer done. A blessed
-// one and one with tries that are equal otherwise stay as they are in the
-// directory.
+// of equal versions the entry with more tries left, then with fewer tries done.
+// A blessed entry and a counted entry that are equal otherwise stay in the
+// order of the directory.
 func Compare(a, b Name) int {
 	order := cmp.Or(
 		cmp.Compare(toInt(a.Bad()), toInt(b.Bad())),

@@ -7,7 +7,7 @@ import (
 
 // CompareVersions orders version strings by the UAPI group's Version Format
 // Specification: -1 if a is older than b, 0 if they rank the same, 1 if newer.
-// Every string has a rank; characters outside the format separate.
+// Every string has a rank; characters outside the format are separators.
 func CompareVersions(a, b string) int {
 	for {
 		a = strings.TrimLeftFunc(a, separator)

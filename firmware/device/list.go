@@ -1,5 +1,5 @@
-// Package device has the list of what devices are given before they work:
-// firmware files of drivers, microcode of processors.
+// Package device lists the files that devices need before they work: the
+// firmware that drivers load, and the microcode of processors.
 package device
 
 import (
@@ -16,20 +16,20 @@ const Dir = "usr/lib/firmware"
 
 // Entry is a set of files that an image has.
 type Entry struct {
-	// Package of Debian's that they are in.
+	// Package is the Debian package with the files.
 	Package string
 	// Pattern is a path.Match pattern of their paths in Dir.
 	Pattern string
 	// KiB is the size of all of them, rounded up.
 	KiB int64
-	// Arch is the only architecture that needs the files; "" is all.
+	// Arch is the only architecture that needs the files; "" means all.
 	Arch string
 }
 
-// Without is a set of files that drivers name, and an image has not.
+// Without is a set of files that drivers name, and that an image does not have.
 type Without struct{ Pattern, Reason string }
 
-// List is what an image has, and what it could have and has not.
+// List has the files that an image has, and those that it leaves out.
 type List struct {
 	Entries []Entry
 	Without []Without
@@ -38,7 +38,8 @@ type List struct {
 //go:embed firmware.list
 var metal string
 
-// Metal is the list of images for metal; those for virtual machines need none.
+// Metal is the list of images for metal. Images for virtual machines need no
+// firmware.
 func Metal(arch string) (List, error) {
 	l, err := Parse(metal)
 	if err != nil {
@@ -110,7 +111,7 @@ func (l List) Has(file string) bool {
 	return slices.ContainsFunc(l.Entries, func(e Entry) bool { return match(e.Pattern, file) })
 }
 
-// LeavesOut reports whether the list says why it has not the file.
+// LeavesOut reports whether the list says why the image does not have the file.
 func (l List) LeavesOut(file string) bool {
 	return slices.ContainsFunc(l.Without, func(w Without) bool { return match(w.Pattern, file) })
 }

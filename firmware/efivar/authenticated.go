@@ -14,8 +14,8 @@ import (
 	"github.com/loam-os/loam/partitions/gpt"
 )
 
-// Certificates is a list of signatures for PK, KEK or db: certificates, each in
-// an EFI_SIGNATURE_LIST of its own, as they differ in length.
+// Certificates returns the value of PK, KEK or db with these certificates. Each
+// is in an EFI_SIGNATURE_LIST of its own, because they differ in length.
 func Certificates(of uuid.UUID, certificates ...*x509.Certificate) []byte {
 	le := binary.LittleEndian
 	var b []byte
@@ -36,7 +36,8 @@ const (
 	attributes = 0x27
 	// timeSize is the size of an EFI_TIME, certHeader of a
 	// WIN_CERTIFICATE_UEFI_GUID without its data.
-	timeSize, certHeader = 16, 24
+	timeSize   = 16
+	certHeader = 24
 )
 
 // pkcs7GUID is EFI_CERT_TYPE_PKCS7_GUID (UEFI 8.2.2).
@@ -83,8 +84,8 @@ func Authenticate(
 	return slices.Concat(head, guid(uuid.MustParse(pkcs7GUID)), signed, value), nil
 }
 
-// ParseAuthenticated is the signatures in what Authenticate makes. Who has
-// signed it, it does not look at.
+// ParseAuthenticated returns the signatures in the result of Authenticate. It
+// does not check who has signed it.
 func ParseAuthenticated(b []byte) ([]Signature, error) {
 	if len(b) < timeSize+certHeader {
 		return nil, fmt.Errorf("authenticated variable: %d bytes", len(b))

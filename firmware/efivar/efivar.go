@@ -10,10 +10,10 @@ import (
 	"unicode/utf16"
 )
 
-// Dir is where Linux has efivarfs, in sysfs.
+// Dir is the directory of efivarfs in sysfs.
 const Dir = "firmware/efi/efivars"
 
-// Vendors of variables, as the names of their files have them.
+// Vendors of variables, as in the names of their files.
 const (
 	Global        = "8be4df61-93ca-11d2-aa0d-00e098032b8c" // UEFI 3.3: SecureBoot
 	ImageSecurity = "d719b2cb-3d3a-4596-a3bc-dad00e67656f" // UEFI 32.6.1: db, dbx
@@ -21,8 +21,8 @@ const (
 	Shim          = "605dab50-e046-4300-abb6-3dd810dd8b23" // shim's MokVars.txt
 )
 
-// Read is the value of a variable. sys is sysfs. A variable that is not there,
-// on a machine without UEFI each, is fs.ErrNotExist.
+// Read returns the value of a variable. sys is sysfs. If the variable is absent,
+// as all are on a machine without UEFI, the error is fs.ErrNotExist.
 func Read(sys fs.FS, name, vendor string) ([]byte, error) {
 	b, err := fs.ReadFile(sys, Dir+"/"+name+"-"+vendor)
 	if err != nil {
@@ -34,7 +34,7 @@ func Read(sys fs.FS, name, vendor string) ([]byte, error) {
 	return b[4:], nil
 }
 
-// Text is a value that is text: UTF-16, ended by a zero.
+// Text decodes a value that is text: UTF-16, ended by a zero.
 func Text(value []byte) string {
 	var units []uint16
 	for ; len(value) >= 2; value = value[2:] {

@@ -10,7 +10,7 @@ import (
 // Type says what a Signature is (UEFI 32.4.1).
 type Type string
 
-// Types of signatures that mean something here; others are kept as their UUID.
+// Types of signatures that Loam knows. Other types are kept as their UUID.
 const (
 	// X509 is a certificate, DER.
 	X509 Type = "a5c059a1-94e4-4aa7-87b5-ab155c2bf072"
@@ -34,7 +34,7 @@ const (
 	owner      = 16
 )
 
-// ParseSignatures reads what db and dbx have: EFI_SIGNATURE_LISTs, one after
+// ParseSignatures parses the value of db or dbx: EFI_SIGNATURE_LISTs, one after
 // the other (UEFI 32.4.1).
 func ParseSignatures(b []byte) ([]Signature, error) {
 	var all []Signature
@@ -83,7 +83,7 @@ func sizes(list []byte) (size, header, each int64) {
 	return int64(le.Uint32(list[16:])), int64(le.Uint32(list[20:])), int64(le.Uint32(list[24:]))
 }
 
-// fixed is how many bytes a signature of the type has, 0 if that varies.
+// fixed returns the size in bytes of a signature of the type, 0 if it varies.
 func fixed(t Type) int64 {
 	switch t {
 	case SHA256:

@@ -15,9 +15,10 @@ const (
 	RuntimeAccess     = 4
 )
 
-// Write sets a variable of the firmware, and reads it back: some firmware takes
-// what it does not keep. sys is the directory of sysfs. What has that value is
-// not written: the memory that variables are in wears out.
+// Write sets a variable of the firmware and reads it back, because some
+// firmware accepts a value and does not keep it. sys is the directory of sysfs.
+// A variable that has the value is not written: the memory of variables wears
+// out.
 func Write(sys, name, vendor string, value []byte) error {
 	if have, err := Read(os.DirFS(sys), name, vendor); err == nil && bytes.Equal(have, value) {
 		return nil

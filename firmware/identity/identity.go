@@ -1,5 +1,5 @@
-// Package identity reads by what firmware knows the machine. root is its root
-// directory; what firmware does not say is "".
+// Package identity reads how the firmware identifies the machine. root is the
+// root directory. A value is "" if the firmware does not have it.
 package identity
 
 import (
@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Serial is the serial number: SMBIOS has it of the system, a device tree of
+// Serial is the serial number: in SMBIOS that of the system, in a device tree of
 // its root. The tree is not read by the name that /proc has for it, a link that
 // starts at / and leads out of an os.Root.
 func Serial(root fs.FS) string {
@@ -20,7 +20,8 @@ func Serial(root fs.FS) string {
 // UUID is the SMBIOS system UUID, in lower case.
 func UUID(root fs.FS) string { return strings.ToLower(read(root, "sys/class/dmi/id/product_uuid")) }
 
-// read is without the newline of sysfs and the zero byte of a device tree.
+// read reads a file without the newline of sysfs or the zero byte of a device
+// tree.
 func read(root fs.FS, name string) string {
 	text, err := fs.ReadFile(root, name)
 	if err != nil {

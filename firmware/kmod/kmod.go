@@ -184,8 +184,8 @@ func (x *Index) order(name string, out *[]string, seen map[string]bool) error {
 	return nil
 }
 
-// soft lists the modules that a soft dependency on name is met by: all that
-// have it as an alias, or none, as the module may load without it.
+// soft lists the modules that meet a soft dependency on name: all that have it
+// as an alias. The list may be empty, because the module can load without it.
 func (x *Index) soft(name string) []string {
 	if _, ok := x.file[Name(name)]; ok {
 		return []string{Name(name)}

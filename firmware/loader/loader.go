@@ -17,11 +17,12 @@ func Path(goarch string) string {
 	return "EFI/BOOT/BOOT" + strings.ToUpper(suffix(goarch)) + ".EFI"
 }
 
-// Installed is where a Debian system has the loader, without a leading slash.
+// Installed is the path of the loader on a Debian system, without a leading
+// slash.
 func Installed(goarch string) string { return dir + "systemd-boot" + suffix(goarch) + ".efi" }
 
-// Stub is where a Debian system has what UKIs begin with, without a leading
-// slash.
+// Stub is the path of the stub, with which UKIs begin, on a Debian system,
+// without a leading slash.
 func Stub(goarch string) string { return dir + "linux" + suffix(goarch) + ".efi.stub" }
 
 // The recovery entry is started when there is no other: not even a bad one, as

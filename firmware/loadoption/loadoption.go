@@ -54,13 +54,13 @@ func (o Option) hardDrive() []byte {
 	return append(b, 2, 2) // a GPT, and a GUID as signature
 }
 
-// filePath is of 10.3.5.4.
+// filePath returns the node of a file (10.3.5.4).
 func (o Option) filePath() []byte {
 	name := text(`\` + strings.ReplaceAll(o.Path, "/", `\`))
 	return append(binary.LittleEndian.AppendUint16([]byte{4, 4}, uint16(4+len(name))), name...)
 }
 
-// text is UTF-16 that ends with a zero.
+// text encodes text as UTF-16 with a zero at the end.
 func text(s string) (b []byte) {
 	for _, unit := range append(utf16.Encode([]rune(s)), 0) {
 		b = binary.LittleEndian.AppendUint16(b, unit)
@@ -75,7 +75,7 @@ func guid(u uuid.UUID) []byte {
 	return b
 }
 
-// Name is the name of the variable with a number.
+// Name returns the name of the variable for the option with a number.
 func Name(number uint16) string { return fmt.Sprintf("Boot%04X", number) }
 
 // ParseOrder reads the value of BootOrder, EncodeOrder makes one; BootNext is
@@ -111,7 +111,7 @@ func Place(there map[uint16][]byte, option []byte) (number uint16, known, ok boo
 	return uint16(max(free, 0)), false, free >= 0
 }
 
-// First is the order with a number before all others.
+// First returns the order with a number before all others.
 func First(order []uint16, number uint16) []uint16 {
 	return append([]uint16{number},
 		slices.DeleteFunc(slices.Clone(order), func(n uint16) bool { return n == number })...)

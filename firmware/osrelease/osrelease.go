@@ -5,10 +5,13 @@ package osrelease
 
 import "strings"
 
-// Keys that Loam goes by.
+// Keys that Loam reads.
 const (
 	ImageID      = "IMAGE_ID"
 	ImageVersion = "IMAGE_VERSION"
+
+	// SecurityEpoch is the security epoch of a release; absent for 0.
+	SecurityEpoch = "LOAM_SECURITY_EPOCH"
 )
 
 // Parse returns the assignments of the text, without quotes. It skips other

@@ -1,5 +1,6 @@
-// Package pkcs7 signs as firmware and kernel verify it, and verifies as
-// firmware does: PKCS #7 SignedData (RFC 2315) of one signer.
+// Package pkcs7 signs for firmware and kernel, and verifies as firmware does:
+// PKCS
+// #7 SignedData (RFC 2315) of one signer.
 package pkcs7
 
 import (
@@ -52,7 +53,7 @@ var (
 )
 
 var (
-	// SHA256 is what all digests are by.
+	// SHA256 is the algorithm of all digests.
 	SHA256 = pkix.AlgorithmIdentifier{
 		Algorithm:  asn1.ObjectIdentifier{2, 16, 840, 1, 101, 3, 4, 2, 1},
 		Parameters: asn1.NullRawValue,
@@ -64,7 +65,7 @@ var (
 	}
 )
 
-// Wrap makes of a SignedData the ContentInfo that most programs read.
+// Wrap wraps a SignedData in a ContentInfo, which most programs read.
 func Wrap(signedData []byte) ([]byte, error) {
 	der, err := asn1.Marshal(ContentInfo{oidSignedData, tagged(0, signedData)})
 	if err != nil {

@@ -19,11 +19,11 @@ type Signer struct {
 	key         crypto.Signer
 }
 
-// minBits is what UEFI asks firmware to verify (UEFI 32.2.4: RSA 2048). It
-// verifies nothing but RSA everywhere.
+// minBits is the size of key that all firmware verifies (UEFI 32.2.4: RSA 2048).
+// RSA is the only algorithm that all firmware verifies.
 const minBits = 2048
 
-// NewSigner makes one of a certificate and the key in it.
+// NewSigner returns a signer with a certificate and its key.
 func NewSigner(certificate *x509.Certificate, key crypto.Signer) (Signer, error) {
 	public, ok := certificate.PublicKey.(*rsa.PublicKey)
 	if !ok || public.N.BitLen() < minBits {
@@ -42,7 +42,7 @@ func NewSigner(certificate *x509.Certificate, key crypto.Signer) (Signer, error)
 	return Signer{certificate, key}, nil
 }
 
-// Detached signs content, which is not in what it returns: a SignedData.
+// Detached signs content. It returns a SignedData without the content.
 func (s Signer) Detached(content []byte, certificates ...*x509.Certificate) ([]byte, error) {
 	signature, err := s.sign(content)
 	if err != nil {
@@ -51,8 +51,8 @@ func (s Signer) Detached(content []byte, certificates ...*x509.Certificate) ([]b
 	return s.encode(ContentInfo{Type: oidData}, signerInfo{Signature: signature}, certificates)
 }
 
-// Attached signs content of a type, DER, which is in what it returns together
-// with the certificate: a SignedData.
+// Attached signs content of a type, DER. It returns a SignedData with the
+// content and the certificate.
 func (s Signer) Attached(kind asn1.ObjectIdentifier, content []byte) ([]byte, error) {
 	inner, err := untagged(content)
 	if err != nil {
@@ -97,8 +97,8 @@ func (s Signer) sign(content []byte) ([]byte, error) {
 		return nil, fmt.Errorf("sign by %q: %w", s.Certificate.Subject, err)
 	}
 
-	// What a token says of its key is the certificate's, so only this shows
-	// which key has signed.
+	// A token describes its key by the certificate, so only this shows which key
+	// has signed.
 	err = rsa.VerifyPKCS1v15(s.Certificate.PublicKey.(*rsa.PublicKey), crypto.SHA256,
 		sum[:], signature)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"slices"
 )
 
-// Parse reads what Wrap makes, and returns what follows it.
+// Parse parses the result of Wrap, and returns the bytes that follow it.
 func Parse(der []byte) (sd SignedData, rest []byte, err error) {
 	var info ContentInfo
 	rest, err = asn1.Unmarshal(der, &info)
@@ -96,7 +96,7 @@ func (s signerInfo) verify(by *x509.Certificate, content []byte) error {
 	return nil
 }
 
-// messageDigest is that attribute.
+// messageDigest returns the attribute messageDigest.
 func (s signerInfo) messageDigest() (sum []byte, err error) {
 	for rest := s.Attributes.Bytes; len(rest) > 0; {
 		var a attribute
@@ -115,7 +115,7 @@ func (s signerInfo) messageDigest() (sum []byte, err error) {
 	return nil, errors.New("not present")
 }
 
-// upFrom is a certificate, and all that lead up from it.
+// upFrom returns a certificate and its chain of issuers.
 func upFrom(c *x509.Certificate, all []*x509.Certificate) [][]byte {
 	found := []*x509.Certificate{c}
 	for i := 0; i < len(found); i++ {
@@ -134,8 +134,8 @@ func upFrom(c *x509.Certificate, all []*x509.Certificate) [][]byte {
 	return der
 }
 
-// Issued reports whether a certificate is one of an authority, and has signed
-// another, whenever that was.
+// Issued reports whether a certificate belongs to an authority and has signed
+// another certificate, at any time.
 func Issued(by, c *x509.Certificate) bool {
 	return bytes.Equal(by.RawSubject, c.RawIssuer) && (by.IsCA || by.Version < 3) &&
 		by.CheckSignature(c.SignatureAlgorithm, c.RawTBSCertificate, c.Signature) == nil

@@ -17,7 +17,7 @@ import (
 	"github.com/loam-os/loam/firmware/pkcs7"
 )
 
-// State is what firmware goes by.
+// State is the state of Secure Boot on a machine.
 type State struct {
 	// On: firmware starts only allowed programs.
 	On bool
@@ -26,10 +26,11 @@ type State struct {
 	Allowed, Forbidden []efivar.Signature
 }
 
-// Mode is how firmware stands to Secure Boot (UEFI 32.3).
+// Mode is the mode of the firmware's Secure Boot (UEFI 32.3).
 type Mode string
 
-// Setup is off, and takes the keys of whoever gives it some first.
+// Setup means that Secure Boot is off, and that the firmware takes the first
+// keys that it is given.
 const (
 	None  Mode = "" // The machine was not started by UEFI, or its firmware knows no Secure Boot.
 	Off   Mode = "off"
@@ -57,8 +58,8 @@ func ModeOf(sys fs.FS) Mode {
 	return Off
 }
 
-// Observe reads the variables of this machine. sys is sysfs. One that was not
-// started by UEFI is one with Secure Boot off.
+// Observe reads the variables of this machine. sys is sysfs. A machine that was
+// not started by UEFI has Secure Boot off.
 func Observe(sys fs.FS) (State, error) {
 	on, err := efivar.Read(sys, "SecureBoot", efivar.Global)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !bytes.Equal(on, []byte{1}) {
@@ -81,7 +82,7 @@ func Observe(sys fs.FS) (State, error) {
 	return s, err
 }
 
-// read adds what a variable has, if it is there.
+// read adds the signatures in a variable, if the variable exists.
 func read(sys fs.FS, name, vendor string, to *[]efivar.Signature) error {
 	value, err := efivar.Read(sys, name, vendor)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -101,15 +102,15 @@ func read(sys fs.FS, name, vendor string, to *[]efivar.Signature) error {
 	return nil
 }
 
-// Why an image is not started.
+// Reasons of the firmware not to start an image.
 var (
 	ErrUnsigned  = errors.New("it is not signed")
 	ErrUnknown   = errors.New("no certificate in firmware db leads to its signer")
 	ErrForbidden = errors.New("firmware dbx forbids it")
 )
 
-// Check is nil for an image that firmware starts, and one of the errors above
-// for another. What is forbidden in one way is not allowed in another.
+// Check returns nil for an image that firmware starts, or else one of the errors
+// above. A ban counts more than any permission.
 func (s State) Check(im authenticode.Image) error {
 	if !s.On {
 		return nil
@@ -146,8 +147,8 @@ func holdsDigest(list []efivar.Signature, digest string) bool {
 	})
 }
 
-// allows reports whether a certificate of db leads to a signer. That may be his
-// own, and must not be revoked itself.
+// allows reports whether a certificate of db leads to a signer. It may be the
+// signer's own, and must not be revoked itself.
 func (s State) allows(signer chain) bool {
 	return slices.ContainsFunc(s.Allowed, func(d efivar.Signature) bool {
 		if d.Type != efivar.X509 || !signer.has(d) {

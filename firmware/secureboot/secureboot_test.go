@@ -263,18 +263,22 @@ func TestObserve(t *testing.T) {
 			State{true, []efivar.Signature{entry('a')}, nil},
 			"",
 		},
-		{"a loader that shim has started", fstest.MapFS{
-			on:   yes,
-			db:   hash('a'),
-			mok:  hash('c'),
-			dbx:  hash('b'),
-			mokx: hash('d'),
-		},
+		{
+			"a loader that shim has started",
+			fstest.MapFS{
+				on:   yes,
+				db:   hash('a'),
+				mok:  hash('c'),
+				dbx:  hash('b'),
+				mokx: hash('d'),
+			},
 			State{
 				true,
 				[]efivar.Signature{entry('a'), entry('c')},
 				[]efivar.Signature{entry('b'), entry('d')},
-			}, ""},
+			},
+			"",
+		},
 		{
 			"a dbx that is none",
 			fstest.MapFS{on: yes, db: hash('a'), dbx: broken},

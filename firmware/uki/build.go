@@ -8,8 +8,8 @@ import (
 
 // Build adds sections to systemd-stub, in the order of Names whatever order
 // they come in. Equal inputs give equal bytes: the time stamp is zero. The
-// stub's .sbat stays as it is: unlike ukify, Build adds neither a line of its
-// own nor the kernel's.
+// stub's .sbat stays as it is; see [AddSBAT]. Unlike ukify, Build does not add
+// the kernel's.
 func Build(stub []byte, sections []Section) ([]byte, error) {
 	sorted, err := ordered(sections)
 	if err != nil {

@@ -6,4 +6,5 @@
 //	stub, []Section --Build--> UKI --Parse--> Sections --ReadSection--> bytes
 //	                            |
 //	                            +--Replace--> UKI with another section
+//	                            +--Remove--> UKI without a section
 package uki

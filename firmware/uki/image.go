@@ -141,7 +141,7 @@ func (im *image) bytes() ([]byte, error) {
 
 // checksum is the PE checksum: the ones' complement sum of the 16-bit words,
 // plus the file's size. The size of data is a multiple of four: words are added
-// in pairs, and the carries folded in at the end, which comes to the same.
+// in pairs, and the carries are folded in at the end, which has the same result.
 func checksum(data []byte) uint32 {
 	var sum uint64
 	for i := 0; i+4 <= len(data); i += 4 {
@@ -153,7 +153,7 @@ func checksum(data []byte) uint32 {
 	return uint32(sum) + uint32(len(data))
 }
 
-// name is the section's name without its padding.
+// name returns the section's name without its padding.
 func name(s pe.SectionHeader32) string {
 	text, _, _ := bytes.Cut(s.Name[:], []byte{0})
 	return string(text)

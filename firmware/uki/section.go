@@ -14,7 +14,7 @@ type Section struct {
 // Sections of a UKI in the order of the file.
 type Sections []Section
 
-// Section is the data of the section of that name.
+// Section returns the data of the section with that name.
 func (ss Sections) Section(name string) ([]byte, bool) {
 	i := slices.IndexFunc(ss, func(s Section) bool { return s.Name == name })
 	if i < 0 {
