@@ -3,11 +3,13 @@
 package config
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"time"
 )
@@ -36,6 +38,13 @@ type Desired struct {
 	// Update is what the configuration asks for besides files and units; nil
 	// for nothing.
 	Update *Update `json:"update,omitempty"`
+}
+
+// Sorted returns d with its files and units in their order.
+func (d Desired) Sorted() Desired {
+	slices.SortFunc(d.Files, func(a, b File) int { return cmp.Compare(a.Path, b.Path) })
+	slices.SortFunc(d.Units, func(a, b Unit) int { return cmp.Compare(a.Name, b.Name) })
+	return d
 }
 
 // LeftOut is a unit or a file of a document that the node leaves out.

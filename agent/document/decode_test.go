@@ -378,8 +378,8 @@ func TestDecodeManyErrors(t *testing.T) {
 	}
 }
 
-// What the decoder of the Kubernetes tools accepts is a warning and decoded as
-// they do; anything else is refused by lenient readers too.
+// A lenient reader decodes, with a warning, whatever the decoder of the
+// Kubernetes tools accepts, in the same way. It refuses everything else.
 func TestLenient(t *testing.T) {
 	for _, test := range []struct {
 		name, text        string

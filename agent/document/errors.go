@@ -12,15 +12,17 @@ import (
 // Error is one thing wrong with a document.
 type Error struct {
 	// File is the name the document was decoded under.
-	File string
+	File string `json:"file,omitempty"`
 	// Line and Column are the place in the text, from 1; 0 means unknown.
-	Line, Column int
+	Line   int `json:"line,omitempty"`
+	Column int `json:"column,omitempty"`
 	// Path is the field, such as "spec.units[2].name", or Whole.
-	Path string
+	Path string `json:"path"`
 	// Problem is the problem, Hint how to solve it ("" if unknown).
-	Problem, Hint string
+	Problem string `json:"problem"`
+	Hint    string `json:"hint,omitempty"`
 	// Warning is set if a lenient reader accepts the document nevertheless.
-	Warning bool
+	Warning bool `json:"warning,omitempty"`
 }
 
 // Error returns a line: FILE:LINE: PATH: PROBLEM; hint: HINT.
@@ -108,7 +110,7 @@ func (e Errors) Except(wrong Errors) Errors {
 	})
 }
 
-// err returns e as an error, nil for none.
+// err returns e as an error, nil if none.
 func (e Errors) err() error {
 	if len(e) == 0 {
 		return nil

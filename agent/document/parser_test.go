@@ -160,7 +160,8 @@ func edit(random *rand.Rand, text []byte) []byte {
 	case 1: // nothing
 	default: // a few bytes, which mean something
 		bits := []string{
-			"x", "\"", "'", "- ", "-", ": ", "\n", "\n  ", "  ", "|\n", ">", "{", "}", "[", "]", "#",
+			"x", "\"", "'", "- ", "-", ": ", "\n", "\n  ", "  ", "|\n", ">",
+			"{", "}", "[", "]", "#",
 			"&a ", "*a", "!!str ", "\n---\n", "\n...\n", "\t", "é", "\u2028", "? ", "%", "0o7",
 		}
 		begin += random.IntN(1 + end - begin)
@@ -173,7 +174,7 @@ func edit(random *rand.Rand, text []byte) []byte {
 	return bytes.Join([][]byte{text[:begin], piece, text[end:]}, nil)
 }
 
-// FuzzParser looks for two documents of which the second is decoded otherwise
+// FuzzParser looks for two documents, the second of which is decoded otherwise
 // after the first than alone.
 func FuzzParser(f *testing.F) {
 	f.Add("a:\n- b: c\n- d\n", "a:\n- b: c\n- e\n")

@@ -26,7 +26,7 @@ func ReadFile(path string) ([]byte, error) {
 
 	text, err := Read(path, file)
 	if errors.Is(err, syscall.EISDIR) {
-		return nil, hint.With(fault.With(err, fault.DocumentInvalid), "name a file in it")
+		return nil, hint.With(err, "name a file in it")
 	}
 	return text, err
 }
@@ -39,7 +39,9 @@ func Read(name string, r io.Reader) ([]byte, error) {
 	}
 	if len(text) > maxRead {
 		return nil, hint.With(
-			fault.With(fmt.Errorf("%s: more than %d MiB", name, maxRead>>20), fault.DocumentInvalid),
+			fault.With(
+				fmt.Errorf("%s: more than %d MiB", name, maxRead>>20), fault.DocumentInvalid,
+			),
 			"a document has at most %d bytes; is this the right file?", MaxSize)
 	}
 	return text, nil

@@ -24,6 +24,8 @@ type Dir struct {
 	cut error
 	// together are the directories to sync at the end of Together; nil outside.
 	together map[string]bool
+	// spare makes room for records; nil for no spare.
+	spare *Spare
 }
 
 // New returns a Dir of root. hook may be nil.
@@ -45,7 +47,9 @@ func (d *Dir) WriteFile(name string, data []byte, mode fs.FileMode) (bool, error
 	if d.equal(name, data, mode) {
 		return false, nil
 	}
-	return true, d.WriteFrom(name, bytes.NewReader(data), mode)
+	return true, d.withRoom(func() error {
+		return d.WriteFrom(name, bytes.NewReader(data), mode)
+	})
 }
 
 // WriteFrom is WriteFile for a stream; it always writes.
@@ -73,20 +77,29 @@ func (d *Dir) Symlink(target, name string) (bool, error) {
 		return false, nil
 	}
 
-	temp := temporary(name)
-	if err := d.discard(temp); err != nil {
-		return false, fmt.Errorf("link %s: %w", name, err)
-	}
-	if err := d.symlink(target, temp); err != nil {
-		return false, fmt.Errorf("link %s: %w", name, err)
-	}
+	made := false
+	err := d.withRoom(func() error {
+		temp := temporary(name)
+		if err := d.discard(temp); err != nil {
+			return fmt.Errorf("link %s: %w", name, err)
+		}
+		if err := d.symlink(target, temp); err != nil {
+			return fmt.Errorf("link %s: %w", name, err)
+		}
 
-	return true, d.replace(temp, name)
+		made = true
+		return d.replace(temp, name)
+	})
+	return made, err
 }
 
 // Append adds a line to name, which is created with mode if it does not exist.
 // A power cut may leave a part of the line, which readers must skip.
 func (d *Dir) Append(name string, line []byte, mode fs.FileMode) error {
+	return d.withRoom(func() error { return d.append(name, line, mode) })
+}
+
+func (d *Dir) append(name string, line []byte, mode fs.FileMode) error {
 	f, err := d.root.OpenFile(name, os.O_RDWR|os.O_APPEND, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return d.WriteFrom(name, bytes.NewReader(append(bytes.Clone(line), '\n')), mode)

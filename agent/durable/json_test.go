@@ -2,9 +2,10 @@ package durable
 
 import (
 	"errors"
-	"os"
 	"testing"
 	"testing/fstest"
+
+	"github.com/loam-os/loam/test/files"
 )
 
 func TestReadJSON(t *testing.T) {
@@ -46,11 +47,7 @@ func TestReadJSON(t *testing.T) {
 }
 
 func TestWriteJSONIsReadBack(t *testing.T) {
-	root, err := os.OpenRoot(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer root.Close()
+	root := files.Root(t)
 
 	type state struct {
 		N int `json:"n"`
