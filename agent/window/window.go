@@ -9,11 +9,12 @@ import (
 )
 
 // Window is a period of each day, or of some days, in UTC, as all times of a
-// node. The zero Window is always open.
+// node, unless [Window.In] sets another zone. The zero Window is always open.
 type Window struct {
-	set        bool
-	days       [7]bool       // by the time.Weekday on which it begins
-	from, long time.Duration // since midnight
+	set      bool
+	days     [7]bool       // by the time.Weekday on which it begins
+	from, to time.Duration // on the clock since midnight; to is after from
+	zone     *time.Location
 }
 
 var weekdays = []string{"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"}
@@ -57,9 +58,9 @@ func Parse(text string) (w Window, err error) {
 
 	w.set = true
 	w.from = from
-	w.long = to - from
+	w.to = to
 	if to < from {
-		w.long += 24 * time.Hour
+		w.to += 24 * time.Hour
 	}
 
 	return w, nil
@@ -75,19 +76,31 @@ func clock(text string) (time.Duration, bool) {
 		len(text) == len("15:04")
 }
 
+// In returns w by the clocks of a zone.
+func (w Window) In(zone *time.Location) Window {
+	w.zone = zone
+	return w
+}
+
 // Opens returns when the window is next open, which is now if it is open.
 func (w Window) Opens(now time.Time) time.Time {
 	if !w.set {
 		return now
 	}
 
-	now = now.UTC()
-	midnight := now.Truncate(24 * time.Hour) // of UTC: Go's zero time is a midnight, too
-	for day := -1; ; day++ {
+	zone := w.zone
+	if zone == nil {
+		zone = time.UTC
+	}
+
+	year, month, today := now.In(zone).Date()
+	for day := today - 1; ; day++ {
 		// Start at yesterday, whose window may extend past midnight.
-		opens := midnight.AddDate(0, 0, day).Add(w.from)
+		opens := time.Date(year, month, day, 0, 0, 0, int(w.from), zone)
+		closes := time.Date(year, month, day, 0, 0, 0, int(w.to), zone)
 		switch {
-		case !w.days[opens.Weekday()] || !now.Before(opens.Add(w.long)):
+		case !w.days[time.Date(year, month, day, 12, 0, 0, 0, zone).Weekday()],
+			!now.Before(closes), !opens.Before(closes):
 		case now.Before(opens):
 			return opens
 		default:

@@ -56,3 +56,35 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestWindowInAZone(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	// Summer time begins on 2026-03-29 at 02:00 and ends on 2026-10-25 at 03:00.
+	for _, test := range []struct{ name, window, now, opens string }{
+		{"in winter", "22:00-04:00", "2026-01-10 12:00", "2026-01-10 21:00"},
+		{"in summer", "22:00-04:00", "2026-07-10 12:00", "2026-07-10 20:00"},
+		{"past midnight of the zone", "Sat 23:00-01:00", "2026-07-11 22:30", "2026-07-11 22:30"},
+		{"the day is that of the zone", "Sun 00:00-24:00", "2026-07-11 21:00", "2026-07-11 22:00"},
+		{"an hour that is skipped", "02:00-03:00", "2026-03-29 00:30", "2026-03-30 00:00"},
+		{"a night without an hour", "01:00-04:00", "2026-03-29 01:59", "2026-03-29 01:59"},
+		{"closed after that night", "01:00-04:00", "2026-03-29 02:00", "2026-03-29 23:00"},
+		{"a night with an hour more", "01:00-04:00", "2026-10-25 02:59", "2026-10-25 02:59"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w, err := Parse(test.window)
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			now, err := time.Parse("2006-01-02 15:04", test.now)
+			got := w.In(berlin).Opens(now).UTC().Format("2006-01-02 15:04")
+			if err != nil || got != test.opens {
+				t.Errorf("opens %s, want %s", got, test.opens)
+			}
+		})
+	}
+}

@@ -1,0 +1,212 @@
+package fleetlock
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"go.uber.org/zap"
+)
+
+// TestARequestIsThatOfTheSpecification compares it with the example of the
+// protocol, and shows what a server refuses.
+func TestARequestIsThatOfTheSpecification(t *testing.T) {
+	var body any
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost || r.Header.Get("fleet-lock-protocol") != "true" ||
+			r.URL.Path != "/base/v1/pre-reboot" {
+			t.Errorf("%s %s %v", r.Method, r.URL, r.Header)
+		}
+		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+			t.Error(err)
+		}
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = io.WriteString(w, `{"kind": "failed_lock_semaphore_full",
+			"value": "semaphore currently full, all slots are locked already"}`)
+	}))
+	defer server.Close()
+
+	err := Server{
+		URL:    server.URL + "/base/",
+		Client: Client{ID: "c988d2509fdf5cdcbed39037c56406fb", Group: "default"},
+		HTTP:   server.Client(),
+	}.Lock(t.Context())
+	if err == nil || !strings.HasSuffix(err.Error(),
+		"semaphore currently full, all slots are locked already") {
+		t.Errorf("%v", err)
+	}
+
+	var want any
+	const example = `{"client_params": {"group": "default", "id": "c988d2509fdf5cdcbed39037c56406fb"}}`
+	if err := json.Unmarshal([]byte(example), &want); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, body); diff != "" {
+		t.Errorf("body (-want +got):\n%s", diff)
+	}
+}
+
+// TestAnotherPageIsNoSlot has a server that redirects to a page, as the portal of a
+// network does, and to the same path elsewhere.
+func TestAnotherPageIsNoSlot(t *testing.T) {
+	for code, want := range map[int]bool{
+		http.StatusFound:             false,
+		http.StatusMovedPermanently:  false,
+		http.StatusSeeOther:          false,
+		http.StatusPermanentRedirect: true,
+	} {
+		mux := http.NewServeMux()
+		mux.Handle(LockPath, http.RedirectHandler("/page", code))
+		mux.HandleFunc("/page", func(http.ResponseWriter, *http.Request) {})
+		server := httptest.NewServer(mux)
+		err := Server{URL: server.URL, HTTP: server.Client()}.Lock(t.Context())
+		server.Close()
+		if (err == nil) != want {
+			t.Errorf("%d: %v", code, err)
+		}
+	}
+}
+
+func TestNext(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		state State
+		want  Step
+	}{
+		{"the agent starts", State{}, Unlock},
+		{"the agent starts, and an upgrade is armed", State{Phase: "armed"}, Nothing},
+		{"the new system is on trial", State{Phase: "trial"}, Nothing},
+		{"the new system has proven itself", State{Held: true}, Unlock},
+		{"the slot is given", State{Released: true}, Nothing},
+		{"it is about to restart", State{
+			Phase:    "armed",
+			Wanted:   true,
+			Known:    true,
+			Released: true,
+		}, Lock},
+		{"it has its slot", State{
+			Phase:  "armed",
+			Wanted: true,
+			Known:  true,
+			Held:   true,
+		}, Nothing},
+		{"its window has closed", State{Phase: "armed", Known: true, Held: true}, Unlock},
+		{"the upgrade is canceled", State{Wanted: true, Known: true, Held: true}, Unlock},
+		{"an upgrade is filled", State{Phase: "staging", Released: true}, Nothing},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := Next(tt.state); got != tt.want {
+				t.Errorf("%q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// answers are a server that refuses as often, and then does not.
+type answers struct {
+	refuses int
+	// silent says that no answer reaches the machine.
+	silent bool
+	asked  []string
+}
+
+func (a *answers) RoundTrip(r *http.Request) (*http.Response, error) {
+	a.asked = append(a.asked, r.URL.Path)
+	code := http.StatusOK
+	if strings.HasSuffix(r.URL.Path, LockPath) && a.refuses > 0 {
+		a.refuses--
+		code = http.StatusConflict
+	}
+	if a.silent {
+		return nil, io.ErrUnexpectedEOF
+	}
+	return &http.Response{StatusCode: code, Body: http.NoBody}, nil
+}
+
+// TestAMachineWaitsForItsSlot has others take it first.
+func TestAMachineWaitsForItsSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &answers{refuses: 2}
+		phase := ""
+		s := NewSlot(Server{
+			URL:    "http://a",
+			Client: Client{ID: "a", Group: DefaultGroup},
+			HTTP:   &http.Client{Transport: server},
+		}, func() string { return phase }, func() float64 { return 0.5 }, zap.NewNop())
+
+		go s.Run(t.Context())
+		synctest.Wait()
+		phase = "armed"
+		begun := time.Now()
+		for s.Await(true) != "" {
+			<-s.Changed()
+		}
+		if took := time.Since(begun); took < 2*retry || took > 3*retry {
+			t.Errorf("it has its slot after %s", took)
+		}
+
+		phase = ""
+		time.Sleep(interval)
+		synctest.Wait()
+		if s.Await(true) == "" {
+			t.Error("it may restart with a slot that it has given")
+		}
+		want := []string{UnlockPath, LockPath, LockPath, LockPath, UnlockPath}
+		if diff := cmp.Diff(want, server.asked); diff != "" {
+			t.Errorf("requests (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestASlotWithoutAnAnswerIsGiven loses the answer to a request for a slot, which
+// the server has given, before the upgrade is canceled.
+func TestASlotWithoutAnAnswerIsGiven(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &answers{}
+		phase := ""
+		s := NewSlot(Server{
+			URL:    "http://a",
+			Client: Client{ID: "a", Group: DefaultGroup},
+			HTTP:   &http.Client{Transport: server},
+		}, func() string { return phase }, func() float64 { return 0.5 }, zap.NewNop())
+
+		go s.Run(t.Context())
+		synctest.Wait()
+		phase = "armed"
+		server.silent = true
+		s.Await(true)
+		synctest.Wait()
+
+		phase = ""
+		server.silent = false
+		time.Sleep(2 * retry)
+		synctest.Wait()
+		want := []string{UnlockPath, LockPath, UnlockPath}
+		if diff := cmp.Diff(want, server.asked); diff != "" {
+			t.Errorf("requests (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestTheIDIsThatOfZincati has what systemd-id128(1) prints for a machine ID and
+// the application ID of Zincati.
+func TestTheIDIsThatOfZincati(t *testing.T) {
+	for machine, want := range map[string]string{
+		"1c09ca98649c4c7abc779cd04c96812e\n": "978a225b3d7b40e9acd7ce9b62f68444",
+		"dfd7882acda64c34aca76193c46f5d4e":   "35ba2101ae3f4d45b96e9c51f461bbff",
+	} {
+		if got, err := ID(machine); err != nil || got != want {
+			t.Errorf("%s %v, want %s", got, err, want)
+		}
+	}
+	if id, err := ID("uninitialized\n"); err == nil {
+		t.Errorf("%s", id)
+	}
+}

@@ -1,0 +1,231 @@
+package turns
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Me is the node that decides.
+type Me struct {
+	Pool, Machine string
+
+	// Nodes is the label selector of the pool, "" for all Nodes.
+	Nodes string
+
+	// Node and UID are the name and the UID of its Node, "" if it has none.
+	Node, UID, Zone, Rack string
+
+	// Target is what it changes to: the digest of a configuration, or
+	// [SystemTarget]. Version is the version of a system, "" for a
+	// configuration. Revision orders targets of a kind, and Class is what the
+	// change disturbs.
+	Target, Version string
+	Revision        uint64
+	Class           Class
+
+	// Canary is a node that goes first, Postponed one whose change was postponed:
+	// it goes last. Pinned is why a person keeps the node
+	// from changing, "" if nobody does.
+	Canary    bool
+	Postponed bool
+	Pinned    string
+
+	// Unchanged is for how long the node has seen the ledger as it is.
+	Unchanged time.Duration
+}
+
+// isSystem reports whether me changes to another system.
+func (me Me) isSystem() bool { return me.Version != "" }
+
+// Verdict is a kind of [Decision].
+type Verdict string
+
+const (
+	// Take says that the node may take a turn now.
+	Take Verdict = "take"
+	// Wait says that others come first, or that no window is open.
+	Wait Verdict = "wait"
+	// Stop says that no node may begin before a person, another configuration
+	// or an overdue node changes that.
+	Stop Verdict = "stop"
+)
+
+// Decision is whether a node may take a turn.
+type Decision struct {
+	Verdict Verdict
+
+	// Why says what it waits for. Until is when to decide again.
+	Why   string
+	Until time.Time
+}
+
+const (
+	// pollStopped is how often a node looks at a rollout that has stopped.
+	pollStopped = 30 * time.Second
+
+	// patience is after how long a turn that nobody takes lets twice as many
+	// nodes ask. few may always ask.
+	patience = 10 * time.Second
+	few      = 16
+
+	// pollShare is the pause that each node adds between two looks at the
+	// ledger.
+	pollShare = 100 * time.Millisecond
+)
+
+// pace is how long a change of a class takes, roughly, and poll how often the
+// next nodes of a large pool look at the ledger. They only spread requests.
+var (
+	pace = map[Class]time.Duration{
+		Kubelet: 15 * time.Second,
+		Pods:    4 * time.Minute,
+		Reboot:  100 * time.Second,
+	}
+	poll = map[Class]time.Duration{
+		Kubelet: 5 * time.Second,
+		Pods:    30 * time.Second,
+		Reboot:  15 * time.Second,
+	}
+)
+
+// Decide returns whether me may take a turn for its target. fleet must have
+// been read after l, and l be written back only if it has not changed since.
+func Decide(p Policy, l Ledger, me Me, fleet Fleet, now time.Time) Decision {
+	p = p.hurried(l, now)
+	if d := mayBegin(p, l, me, now); d.Verdict != Take {
+		return d
+	}
+
+	r := l.toward(me)
+	turns := fleet.turns(l)
+	if late := overdue(p, turns, now); r.Failed+len(late) > p.MaxFailures {
+		return stop(now, fmt.Sprintf("%d nodes have failed, and %d have their turn for too long: %s",
+			r.Failed, len(late), strings.Join(late[:min(3, len(late))], ", ")))
+	}
+
+	size := len(fleet)
+	used := fleet.away(turns, me)
+	for _, limit := range []struct {
+		what       string
+		used, most int
+	}{
+		{"nodes", used.total, min(p.MaxUnavailable.Of(size), p.HardMax.Of(size))},
+		{"nodes of zone " + me.Zone, used.zone, limitOf(p.PerZone, fleet.inZone(me.Zone))},
+		{"nodes of rack " + me.Rack, used.rack, limitOf(p.PerRack, fleet.inRack(me.Rack))},
+	} {
+		if limit.used >= limit.most {
+			return wait(now.Add(pause(me, size)), fmt.Sprintf("%d of %d %s are away",
+				limit.used, limit.most, limit.what))
+		}
+	}
+
+	begun := 0
+	for _, h := range turns {
+		if h.Target == me.Target {
+			begun++
+		}
+	}
+	if most := p.chunk(r.Done, size); r.Done+begun >= most {
+		return wait(now.Add(pause(me, size)), fmt.Sprintf("the first %d nodes are not done", most))
+	}
+
+	free := min(p.MaxUnavailable.Of(size), p.HardMax.Of(size)) - used.total
+	return inOrder(r, me, size, begun, free, now)
+}
+
+// mayBegin returns Take unless the rollout stands still for this node.
+func mayBegin(p Policy, l Ledger, me Me, now time.Time) Decision {
+	opens := p.Opens(now)
+	switch {
+	case me.Pinned != "":
+		return stop(now, "the Node is pinned: "+me.Pinned)
+	case l.State == Restoring:
+		return wait(now.Add(time.Second), "the ledger is being restored")
+	case l.State == Paused:
+		return stop(now, "the rollout is paused: "+l.Why)
+	case l.isNewer(me):
+		return wait(now.Add(time.Second), "the pool has a newer configuration")
+	case l.stands(me):
+		return stop(now, "the rollout is halted: "+l.toward(me).Halted)
+	case opens.After(now):
+		return wait(opens, "the maintenance window opens "+opens.UTC().Format(time.RFC3339))
+	}
+	return Decision{Verdict: Take}
+}
+
+// inOrder lets the nodes ask in their order, so that few write at once. It
+// limits nothing: the longer a turn is free, the more nodes may take it.
+func inOrder(r Rollout, me Me, size, begun, free int, now time.Time) Decision {
+	rank := position(me) * float64(size)
+	open := float64(r.Done + r.Failed + begun)
+	ahead := float64(max(free, few))
+	for waited := time.Duration(0); waited <= me.Unchanged && rank >= open+ahead; waited += patience {
+		ahead *= 2
+	}
+	if rank < open+ahead {
+		return Decision{Verdict: Take}
+	}
+
+	rounds := (rank - open) / float64(max(1, free+begun))
+	rest := time.Duration(rounds * float64(pace[me.Class]) / 2)
+	rest = min(max(rest, pause(me, size)), 10*time.Minute)
+	return wait(now.Add(rest), fmt.Sprintf("about %.0f nodes come first", rank-open))
+}
+
+// pause returns how long a node of a pool of that size waits before it looks at
+// the ledger again.
+func pause(me Me, size int) time.Duration {
+	return min(max(time.Duration(size)*pollShare, time.Second), poll[me.Class])
+}
+
+func stop(now time.Time, why string) Decision {
+	return Decision{Verdict: Stop, Why: why, Until: now.Add(pollStopped)}
+}
+
+func wait(until time.Time, why string) Decision {
+	return Decision{Verdict: Wait, Why: why, Until: until}
+}
+
+// overdue returns the machines that have their turn for too long. They keep it.
+func overdue(p Policy, turns []Holder, now time.Time) []string {
+	var late []string
+	for _, h := range turns {
+		if now.Sub(h.Since) > p.Overdue[h.Class] {
+			late = append(late, h.Machine)
+		}
+	}
+	slices.Sort(late)
+	return late
+}
+
+// limitOf returns how many of size nodes may be away. The zero Amount does not
+// limit.
+func limitOf(a Amount, size int) int {
+	if a == (Amount{}) {
+		return math.MaxInt
+	}
+	return a.Of(size)
+}
+
+func (f Fleet) inZone(zone string) int {
+	n := 0
+	for _, node := range f {
+		if node.Zone == zone {
+			n++
+		}
+	}
+	return n
+}
+
+func (f Fleet) inRack(rack string) int {
+	n := 0
+	for _, node := range f {
+		if node.Rack == rack {
+			n++
+		}
+	}
+	return n
+}

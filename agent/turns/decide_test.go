@@ -1,0 +1,251 @@
+package turns
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/loam-os/loam/agent/window"
+)
+
+// fleet are ten Nodes, five in each of two zones and two in each rack. The
+// second has the mark of a turn.
+func fleet() Fleet {
+	var f Fleet
+	for i := range 10 {
+		f = append(f, Node{
+			Name: fmt.Sprintf("node-%d", i+1),
+			Zone: string(rune('a' + i/5)),
+			Rack: fmt.Sprintf("rack-%d", i/2),
+		})
+	}
+	f[1].Mark = holder("node-2", "2").String()
+	return f
+}
+
+// hurried edits as edit, and lets all nodes be away for that long.
+func hurried(
+	left time.Duration, edit func(p *Policy, l *Ledger),
+) func(p *Policy, l *Ledger, me *Me, f Fleet) {
+	return func(p *Policy, l *Ledger, _ *Me, _ Fleet) {
+		l.Hurry = &Hurry{Max: Amount{Percent: 100}, Until: noon.Add(left)}
+		edit(p, l)
+	}
+}
+
+func TestDecide(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		edit func(p *Policy, l *Ledger, me *Me, f Fleet)
+		want Verdict
+		why  string
+	}{
+		{"room for one more", func(*Policy, *Ledger, *Me, Fleet) {}, Take, ""},
+		{"as many away as may be", func(p *Policy, _ *Ledger, _ *Me, _ Fleet) {
+			p.MaxUnavailable.Number = 2
+		}, Wait, "2 of 2 nodes are away"},
+		{"the hard limit", func(p *Policy, _ *Ledger, _ *Me, _ Fleet) {
+			p.HardMax.Number = 2
+		}, Wait, "2 of 2 nodes are away"},
+		{"another is not Ready", func(_ *Policy, _ *Ledger, _ *Me, f Fleet) {
+			f[8].Away = true
+		}, Wait, "3 of 3 nodes are away"},
+		{"a holder that is not Ready counts once", func(_ *Policy, _ *Ledger, _ *Me, f Fleet) {
+			f[0].Away = true
+		}, Take, ""},
+		{"only this one is not Ready", func(_ *Policy, _ *Ledger, _ *Me, f Fleet) {
+			f[9].Away = true
+		}, Take, ""},
+		{"a holder whose Node is gone", func(p *Policy, _ *Ledger, _ *Me, f Fleet) {
+			p.MaxUnavailable.Number = 2
+			f[0].Name = "node-11"
+		}, Take, ""},
+		{"one that was restored and has no mark", func(p *Policy, _ *Ledger, _ *Me, f Fleet) {
+			p.MaxUnavailable.Number = 2
+			f[1].Mark = ""
+		}, Take, ""},
+		{"its zone is full", func(p *Policy, _ *Ledger, me *Me, _ Fleet) {
+			p.PerZone = Amount{Number: 2}
+			me.Zone = "a"
+		}, Wait, "2 of 2 nodes of zone a are away"},
+		{"a share of its zone", func(p *Policy, _ *Ledger, me *Me, _ Fleet) {
+			p.PerZone = Amount{Percent: 40}
+			me.Zone = "a"
+		}, Wait, "2 of 2 nodes of zone a are away"},
+		{"another zone is full", func(p *Policy, _ *Ledger, _ *Me, _ Fleet) {
+			p.PerZone = Amount{Number: 2}
+		}, Take, ""},
+		{"zones are not known where none is limited", func(p *Policy, _ *Ledger, me *Me, f Fleet) {
+			me.Zone = "a"
+			for i := range f {
+				f[i].Zone = ""
+			}
+		}, Take, ""},
+		{"its rack is full", func(p *Policy, l *Ledger, me *Me, _ Fleet) {
+			h := l.Holders["node-1"]
+			h.Rack = "rack-4"
+			l.Holders["node-1"] = h
+			p.PerRack = Amount{Number: 1}
+		}, Wait, "1 of 1 nodes of rack rack-4 are away"},
+		{"the chunk has begun", func(_ *Policy, l *Ledger, _ *Me, _ Fleet) {
+			l.Done = 0
+		}, Wait, "the first 1 nodes are not done"},
+		{"paused", func(_ *Policy, l *Ledger, _ *Me, _ Fleet) {
+			*l = l.Pause("lunch")
+		}, Stop, "the rollout is paused: lunch"},
+		{"halted", func(_ *Policy, l *Ledger, _ *Me, _ Fleet) {
+			l.Halted = "node-3: it fails"
+		}, Stop, "the rollout is halted: node-3: it fails"},
+		{"halted before another target", func(_ *Policy, l *Ledger, me *Me, _ Fleet) {
+			l.Halted = "node-3: it fails"
+			l.Failed = 1
+			me.Target = "newer"
+			me.Revision = 8
+		}, Take, ""},
+		{"halted, and it changes to a system", func(_ *Policy, l *Ledger, me *Me, _ Fleet) {
+			l.Halted = "node-3: it fails"
+			l.Failed = 1
+			l.Holders = nil
+			me.Target = "5678"
+			me.Version = "3.0.0"
+		}, Take, ""},
+		{"a system while another one is halted", func(_ *Policy, _ *Ledger, me *Me, _ Fleet) {
+			me.Target = "1234"
+			me.Version = "2.0.0"
+		}, Stop, "the rollout is halted: node-9: it fell back"},
+		{"a system while as many change as may be away",
+			func(p *Policy, _ *Ledger, me *Me, _ Fleet) {
+				p.MaxUnavailable.Number = 2
+				me.Target = "5678"
+				me.Version = "3.0.0"
+			}, Wait, "2 of 2 nodes are away"},
+		{"an older target", func(_ *Policy, _ *Ledger, me *Me, _ Fleet) {
+			me.Target = "old"
+			me.Revision = 6
+		}, Wait, "the pool has a newer configuration"},
+		{"restoring", func(_ *Policy, l *Ledger, _ *Me, _ Fleet) {
+			l.State = Restoring
+		}, Wait, "the ledger is being restored"},
+		{"pinned", func(_ *Policy, _ *Ledger, me *Me, _ Fleet) {
+			me.Pinned = "db"
+		}, Stop, "the Node is pinned: db"},
+		{"a holder is overdue", func(_ *Policy, l *Ledger, _ *Me, _ Fleet) {
+			h := l.Holders["node-1"]
+			h.Since = noon.Add(-11 * time.Minute)
+			l.Holders["node-1"] = h
+		}, Stop, "0 nodes have failed, and 1 have their turn for too long: node-1"},
+		{"one overdue is tolerated", func(p *Policy, l *Ledger, _ *Me, _ Fleet) {
+			h := l.Holders["node-1"]
+			h.Since = noon.Add(-11 * time.Minute)
+			l.Holders["node-1"] = h
+			p.MaxFailures = 1
+		}, Take, ""},
+		{"outside of its windows", func(p *Policy, _ *Ledger, _ *Me, _ Fleet) {
+			w, _ := window.Parse("22:00-04:00")
+			p.Windows = []window.Window{w}
+		}, Wait, "the maintenance window opens 2026-03-01T22:00:00Z"},
+		{"a person is in a hurry", hurried(time.Hour, func(p *Policy, l *Ledger) {
+			w, _ := window.Parse("22:00-04:00")
+			p.Windows = []window.Window{w}
+			p.MaxUnavailable.Number = 1
+			l.Done = 0
+		}), Take, ""},
+		{"a person was in a hurry", hurried(-time.Hour, func(p *Policy, _ *Ledger) {
+			p.MaxUnavailable.Number = 2
+		}), Wait, "2 of 2 nodes are away"},
+		{"the hard limit of a hurry", hurried(time.Hour, func(p *Policy, _ *Ledger) {
+			p.HardMax.Number = 2
+		}), Wait, "2 of 2 nodes are away"},
+		{"a halt in a hurry", hurried(time.Hour, func(_ *Policy, l *Ledger) {
+			l.Halted = "node-3: it fails"
+		}), Stop, "the rollout is halted: node-3: it fails"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := Policy{
+				MaxUnavailable: Amount{Number: 3},
+				HardMax:        Amount{Number: 10},
+				Chunks:         []Amount{{Number: 1}, {Percent: 100}},
+				Overdue:        defaultOverdue(),
+			}
+			l := running()
+			me := Me{
+				Machine:   "node-10",
+				Node:      "node-10",
+				Zone:      "b",
+				Rack:      "rack-4",
+				Target:    "new",
+				Revision:  7,
+				Class:     Kubelet,
+				Unchanged: time.Hour,
+			}
+			f := fleet()
+			tt.edit(&p, &l, &me, f)
+
+			got := Decide(p, l, me, f, noon)
+			if got.Verdict != tt.want || got.Why != tt.why {
+				t.Errorf("%s %q, want %s %q", got.Verdict, got.Why, tt.want, tt.why)
+			}
+			if got.Verdict != Take && !got.Until.After(noon) {
+				t.Errorf("until %s", got.Until)
+			}
+		})
+	}
+}
+
+// TestFewNodesAskAtOnce counts the nodes of a large pool that would write the
+// ledger as one turn is free. A turn that is not taken is free for all in the
+// end.
+func TestFewNodesAskAtOnce(t *testing.T) {
+	const size = 500
+	p := Policy{
+		MaxUnavailable: Amount{Number: 10},
+		HardMax:        Amount{Number: 10},
+		Chunks:         []Amount{{Percent: 100}},
+	}
+	l := New()
+	l.State = Running
+	l.Target = "new"
+	l.Done = 100
+	f := make(Fleet, size)
+	for i := range f {
+		f[i].Name = fmt.Sprint(i)
+	}
+
+	asks := func(unchanged time.Duration) int {
+		n := 0
+		for i := range size {
+			me := Me{
+				Machine:   fmt.Sprint(i),
+				Target:    "new",
+				Class:     Kubelet,
+				Unchanged: unchanged,
+			}
+			d := Decide(p, l, me, f, noon)
+			if d.Verdict == Take {
+				n++
+			} else if d.Until.Sub(noon) > 10*time.Minute {
+				t.Fatalf("node %d waits %s", i, d.Until.Sub(noon))
+			}
+		}
+		return n
+	}
+
+	// A hundred are done already and would not ask.
+	if n := asks(0) - 100; n < 1 || n > 60 {
+		t.Errorf("%d nodes ask at once", n)
+	}
+	if n := asks(10 * patience); n != size {
+		t.Errorf("%d nodes ask after a while", n)
+	}
+}
+
+func TestCanariesAreFirst(t *testing.T) {
+	me := Me{Pool: "a", Machine: "node-1", Target: "new"}
+	if position(me) == 0 || position(me) == position(Me{Pool: "a", Machine: "node-1"}) {
+		t.Errorf("position %f", position(me))
+	}
+	me.Canary = true
+	if got := position(me); got != 0 {
+		t.Errorf("position %f", got)
+	}
+}

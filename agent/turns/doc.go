@@ -1,0 +1,44 @@
+// Package turns decides which nodes of a pool may change now, so that never
+// more of them are away than a policy allows, and a bad change stops at the
+// first nodes. It is pure: values in, a step out.
+//
+//	Policy (people write it) ----+
+//	Ledger (a Lease) ------------+--> Decide --> Take | Wait | Stop
+//	Fleet (a list of Nodes) -----+
+//	Me, the clock ---------------+
+//
+//	View: Ledger, Fleet, Turn, mark, need --> Next --> one Step
+//
+// The [Ledger] is a Lease that the nodes of a pool share. A node that wants to
+// restart something adds itself to the holders by a compare-and-swap, and
+// removes itself once it is well again. [Next] says what comes next for one
+// node; a caller does one [Step] and asks again:
+//
+//	save the turn (durable) -> take -> mark the own Node -> read the ledger
+//	    -> save -> change the node -> give -> remove the mark -> save
+//
+// A turn does not expire: a node that died while it changed is away, and counts
+// as long as its Node is there. It ends when its node gives it or when a person
+// removes it. The write that records a failure also halts the rollout, so no
+// other node can begin between the two.
+//
+// A change that cannot begin, because the node cannot be drained, is postponed:
+// the node gives its turn back unused, pauses, and goes last. A configuration and
+// a system have a pause each.
+//
+// A ledger has the rollout of one configuration, in which a newer one takes the
+// place of an older one, and one of each system that nodes are upgraded to. All
+// turns count together; each rollout has its own counts and halt. A node keeps
+// its turn over the restart with another system.
+//
+// A ledger that was deleted is made again from the marks of the Nodes, and from
+// what they remember of failures: a node notes its failure there before it gives
+// its turn, so a halt outlives the ledger. The node that finds no ledger creates
+// one as restoring, lists the Nodes, records those with a mark, and makes the
+// ledger running. No node takes or gives a turn before that.
+// The order matters: a node that marks itself after the list reads the ledger
+// after its mark, and finds another one.
+//
+// test/crash/rollout walks all interleavings of small fleets with these
+// functions.
+package turns

@@ -1,0 +1,140 @@
+package turns
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+)
+
+// Fleet is the Nodes of a pool, read after the ledger.
+type Fleet []Node
+
+// Node is what a decision needs of a Node.
+type Node struct {
+	Name, Zone, Rack string
+
+	// Away says that the Node is not Ready or is cordoned.
+	Away bool
+
+	// Mark is its mark, "" if absent: a [Holder]. Failures are what it remembers
+	// of changes that failed: a [Failure] each.
+	Mark     string
+	Failures []string
+}
+
+// Failure is a change that failed, as its Node remembers it. A ledger that is
+// made again is halted by it.
+type Failure struct {
+	// Target, Version and Revision are as in [Me], Why is the reason.
+	Target   string `json:"target"`
+	Version  string `json:"version,omitempty"`
+	Revision uint64 `json:"revision"`
+	Why      string `json:"why"`
+}
+
+// Bounds of what a ledger takes from a [Failure], in characters.
+const (
+	maxTarget = 64
+	maxWhy    = 1000
+)
+
+// ParseFailure reads a [Failure] as [Failure.String] writes it. A reason that is
+// too long is cut off.
+func ParseFailure(text string) (Failure, error) {
+	var f Failure
+	err := json.Unmarshal([]byte(text), &f)
+	switch {
+	case err != nil:
+	case f.Target == "":
+		err = fmt.Errorf("a failure without a target: %.80q", text)
+	case len(f.Target) > maxTarget || len(f.Version) > maxTarget,
+		f.Version != "" && !keyName.MatchString(f.Target):
+		err = fmt.Errorf("a failure of %.80q, which is no target", f.Target)
+	}
+	f.Why = fmt.Sprintf("%.*s", maxWhy, f.Why)
+	return f, err
+}
+
+// String returns the text of an annotation.
+func (f Failure) String() string {
+	text, _ := json.Marshal(f) // Strings and a number only.
+	return string(text)
+}
+
+// away counts nodes that are away, or have a turn: in all and in one zone and
+// one rack.
+type away struct{ total, zone, rack int }
+
+func (a *away) add(zone, rack string, me Me) {
+	a.total++
+	if zone == me.Zone {
+		a.zone++
+	}
+	if rack == me.Rack {
+		a.rack++
+	}
+}
+
+// turns returns the turns that count: those whose Node is there and, of
+// restored ones, still marked.
+func (f Fleet) turns(l Ledger) []Holder {
+	nodes := map[string]Node{}
+	for _, n := range f {
+		nodes[n.Name] = n
+	}
+
+	var turns []Holder
+	for _, h := range l.Holders {
+		if _, ok := nodes[h.Node]; ok {
+			turns = append(turns, h)
+		}
+	}
+	for _, h := range l.Restored {
+		if marked(nodes[h.Node].Mark) == h.ID {
+			turns = append(turns, h)
+		}
+	}
+	return turns
+}
+
+// away counts the nodes that are away, without my own.
+func (f Fleet) away(turns []Holder, me Me) away {
+	var a away
+	counted := map[string]bool{me.Node: true}
+	for _, h := range turns {
+		if !counted[h.Node] {
+			counted[h.Node] = true
+			a.add(h.Zone, h.Rack, me)
+		}
+	}
+	for _, n := range f {
+		if n.Away && !counted[n.Name] {
+			a.add(n.Zone, n.Rack, me)
+		}
+	}
+	return a
+}
+
+// marked returns the ID of the turn in a mark, "" if there is none.
+func marked(mark string) string {
+	h, err := ParseHolder(mark)
+	if err != nil {
+		return ""
+	}
+	return h.ID
+}
+
+// position returns where a node is in the order of the pool, from 0 to 1. Each
+// target has another order. Canaries are first, and those whose change was
+// postponed last.
+func position(me Me) float64 {
+	switch {
+	case me.Postponed:
+		return 1
+	case me.Canary:
+		return 0
+	}
+	sum := sha256.Sum256([]byte(me.Pool + "\x00" + me.Target + "\x00" + me.Machine))
+	return float64(binary.BigEndian.Uint64(sum[:])>>11) / (1 << 53)
+}

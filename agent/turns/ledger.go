@@ -1,0 +1,367 @@
+package turns
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/loam-os/loam/hint"
+)
+
+// State is what a ledger allows.
+type State string
+
+const (
+	// Restoring means that the ledger is new: its holders are not known yet.
+	Restoring State = "restoring"
+	// Running lets nodes take turns.
+	Running State = "running"
+	// Paused lets no node take a turn, until a person resumes the rollout.
+	Paused State = "paused"
+)
+
+// halted is how the annotation of the state says that the ledger is running,
+// and the rollout of the configuration halted.
+const halted = "halted"
+
+// Ledger is who of a pool has a turn, and how far its rollouts are. All turns
+// count together, whatever they are for.
+type Ledger struct {
+	State State
+
+	// Why is why the pool is paused.
+	Why string
+
+	// Rollout is that of the configuration. Of two configurations, the newer one
+	// takes the place of the older one.
+	Rollout
+
+	// Systems are the rollouts of systems, by target. Nodes may be upgraded to
+	// several at a time, in no order, so each keeps its counts and its halt.
+	Systems map[string]Rollout
+
+	// Size is the number of Nodes when a turn was taken last, and Nodes the label
+	// selector of them, "" for all.
+	Size  int
+	Nodes string
+
+	// Hurry is a person's leave to change more nodes at once; nil if there is
+	// none.
+	Hurry *Hurry
+
+	// Holders are the nodes that have a turn, by machine. Restored are those
+	// whose Node had a mark when the ledger was made again. They count while
+	// their Node has that mark.
+	Holders, Restored map[string]Holder
+}
+
+// Rollout is how far the nodes of a pool are with one target.
+type Rollout struct {
+	// Target is the digest of a configuration, or [SystemTarget]. Version is the
+	// version of a system, "" of a configuration.
+	Target  string `json:"-"`
+	Version string `json:"version,omitempty"`
+
+	// Revision orders targets of a kind: the newer one has the higher Revision.
+	Revision uint64 `json:"revision"`
+
+	// Begun is when the first turn was taken.
+	Begun time.Time `json:"begun,omitzero"`
+
+	// Done, Failed and Postponed count the nodes that gave their turn.
+	Done      int `json:"done"`
+	Failed    int `json:"failed"`
+	Postponed int `json:"postponed,omitempty"`
+
+	// Halted is why no further node may take a turn: too many have failed. It is
+	// "" if they may.
+	Halted string `json:"halted,omitempty"`
+}
+
+// Hurry lets more nodes of a pool be away for a time, at any time of day and
+// without chunks. The hard limit of the policy, the limits of zones and racks,
+// and halts stay.
+type Hurry struct {
+	Max   Amount    `json:"max"`
+	Why   string    `json:"why"`
+	Until time.Time `json:"until"`
+}
+
+// SystemTarget returns the target of a system with that verity root hash, which
+// may be part of the name of an annotation.
+func SystemTarget(rootHash string) string { return rootHash[:min(32, len(rootHash))] }
+
+// Holder is a node that has a turn.
+type Holder struct {
+	// ID is a random text that no other turn has.
+	ID string `json:"id"`
+
+	// Machine is its name in certificates, Node and UID the name and the UID of
+	// its Node.
+	Machine string `json:"machine"`
+	Node    string `json:"node"`
+	UID     string `json:"uid"`
+
+	// Target is what the turn is for, Version the version of a system, "" for a
+	// configuration.
+	Target  string `json:"target"`
+	Version string `json:"version,omitempty"`
+
+	Class Class     `json:"class"`
+	Zone  string    `json:"zone,omitempty"`
+	Rack  string    `json:"rack,omitempty"`
+	Since time.Time `json:"since"`
+
+	// Counted says that the turn was restored, and its failure counted then.
+	Counted bool `json:"counted,omitempty"`
+}
+
+// Annotations of the Lease that is the ledger.
+const (
+	prefix         = "rollout.loam.dev/"
+	holderPrefix   = "holder.loam.dev/"
+	restoredPrefix = "restored.loam.dev/"
+	systemPrefix   = "system.loam.dev/"
+)
+
+// counters are the annotations with a number.
+func (l *Ledger) counters() map[string]*int {
+	return map[string]*int{
+		"done":      &l.Done,
+		"failed":    &l.Failed,
+		"postponed": &l.Postponed,
+		"size":      &l.Size,
+	}
+}
+
+// IsLedger reports whether the Lease with these annotations is a ledger. In
+// Gardener, it may be the Lease of a serial rollout.
+func IsLedger(annotations map[string]string) bool {
+	_, ok := annotations[prefix+"state"]
+	return ok
+}
+
+// ReadLedger reads a ledger from the annotations of its Lease. It refuses what
+// it does not understand: a guess could let too many nodes change.
+func ReadLedger(annotations map[string]string) (Ledger, error) {
+	l := Ledger{
+		State:    State(annotations[prefix+"state"]),
+		Why:      annotations[prefix+"why"],
+		Systems:  map[string]Rollout{},
+		Holders:  map[string]Holder{},
+		Restored: map[string]Holder{},
+	}
+	l.Target = annotations[prefix+"target"]
+	l.Halted = annotations[prefix+halted]
+	l.Nodes = annotations[prefix+"nodes"]
+
+	switch l.State {
+	case Restoring, Running, Paused:
+	case halted:
+		l.State = Running
+		l.Halted = cmp.Or(l.Halted, l.Why, "too many nodes have failed")
+		l.Why = ""
+	default:
+		return Ledger{}, invalid("state", string(l.State),
+			"running, paused, halted or restoring")
+	}
+
+	var err error
+	if text, ok := annotations[prefix+"revision"]; ok {
+		l.Revision, err = strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			return Ledger{}, invalid("revision", text, "a number")
+		}
+	}
+	if text, ok := annotations[prefix+"begun"]; ok {
+		l.Begun, err = time.Parse(time.RFC3339, text)
+		if err != nil {
+			return Ledger{}, invalid("begun", text, "a time as in RFC 3339")
+		}
+	}
+	if text, ok := annotations[prefix+"now"]; ok {
+		l.Hurry = &Hurry{}
+		if err := json.Unmarshal([]byte(text), l.Hurry); err != nil {
+			return Ledger{}, invalid("now", text, "what `loamctl rollout now` writes")
+		}
+	}
+	for key, counter := range l.counters() {
+		text, ok := annotations[prefix+key]
+		if !ok {
+			continue
+		}
+		*counter, err = strconv.Atoi(text)
+		if err != nil || *counter < 0 {
+			return Ledger{}, invalid(key, text, "a number")
+		}
+	}
+
+	for key, text := range annotations {
+		if err := l.readEntry(key, text); err != nil {
+			return Ledger{}, fmt.Errorf("annotation %s: %w", key, err)
+		}
+	}
+	return l, nil
+}
+
+// readEntry reads an annotation that is about one machine or one system, if it
+// is one.
+func (l *Ledger) readEntry(key, text string) error {
+	if target, ok := strings.CutPrefix(key, systemPrefix); ok {
+		r := Rollout{Target: target}
+		err := json.Unmarshal([]byte(text), &r)
+		if err == nil && (r.Done < 0 || r.Failed < 0 || r.Postponed < 0) {
+			err = fmt.Errorf("a count below 0: %.80q", text)
+		}
+		l.Systems[target] = r
+		return err
+	}
+
+	for of, holders := range map[string]map[string]Holder{
+		holderPrefix:   l.Holders,
+		restoredPrefix: l.Restored,
+	} {
+		machine, ok := strings.CutPrefix(key, of)
+		if !ok {
+			continue
+		}
+		h, err := ParseHolder(text)
+		switch {
+		case err != nil:
+			return err
+		case h.Machine != machine:
+			return fmt.Errorf("a turn of %s", h.Machine)
+		}
+		holders[machine] = h
+	}
+	return nil
+}
+
+func invalid(key, text, want string) error {
+	return hint.With(fmt.Errorf("annotation %s%s is %.40q, want %s", prefix, key, text, want),
+		"delete the Lease: the nodes make it again from their marks")
+}
+
+// ParseHolder reads a [Holder] as [Holder.String] writes it.
+func ParseHolder(text string) (Holder, error) {
+	var h Holder
+	err := json.Unmarshal([]byte(text), &h)
+	switch {
+	case err != nil:
+	case h.ID == "" || h.Machine == "" || h.Node == "":
+		err = fmt.Errorf("a turn without id, machine or node: %.80q", text)
+	case !keyName.MatchString(h.Machine):
+		err = fmt.Errorf("a turn of %.80q, which is no name of a machine", h.Machine)
+	}
+	return h, err
+}
+
+// keyName matches what the key of an annotation may have after its prefix. Each
+// node can write what it likes to its own Node: with another name from there, the
+// API server would refuse the ledger of all.
+var keyName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
+
+// String returns the text of an annotation.
+func (h Holder) String() string {
+	text, _ := json.Marshal(h) // Strings and a time only.
+	return string(text)
+}
+
+// Annotations returns the annotations of the Lease. Those of others are kept.
+func (l Ledger) Annotations(before map[string]string) map[string]string {
+	out := map[string]string{}
+	for key, value := range before {
+		if !isOurs(key) {
+			out[key] = value
+		}
+	}
+
+	out[prefix+"state"] = string(l.State)
+	if l.State == Running && l.Halted != "" {
+		out[prefix+"state"] = halted
+	}
+	if why := cmp.Or(l.Why, l.Halted); why != "" {
+		out[prefix+"why"] = why
+	}
+	if l.Halted != "" {
+		out[prefix+halted] = l.Halted
+	}
+
+	out[prefix+"target"] = l.Target
+	out[prefix+"revision"] = strconv.FormatUint(l.Revision, 10)
+	if l.Nodes != "" {
+		out[prefix+"nodes"] = l.Nodes
+	}
+	if !l.Begun.IsZero() {
+		out[prefix+"begun"] = l.Begun.UTC().Format(time.RFC3339)
+	}
+	if l.Hurry != nil {
+		text, _ := json.Marshal(l.Hurry) // Texts and a time only.
+		out[prefix+"now"] = string(text)
+	}
+	for key, counter := range l.counters() {
+		out[prefix+key] = strconv.Itoa(*counter)
+	}
+	for target, r := range l.Systems {
+		text, _ := json.Marshal(r) // Strings and numbers only.
+		out[systemPrefix+target] = string(text)
+	}
+	for machine, h := range l.Holders {
+		out[holderPrefix+machine] = h.String()
+	}
+	for machine, h := range l.Restored {
+		out[restoredPrefix+machine] = h.String()
+	}
+	return out
+}
+
+func isOurs(key string) bool {
+	return slices.ContainsFunc([]string{prefix, holderPrefix, restoredPrefix, systemPrefix},
+		func(p string) bool { return strings.HasPrefix(key, p) })
+}
+
+// Summary says in a line how far the rollouts are.
+func (l Ledger) Summary() string {
+	state := string(l.State)
+	if l.State == Running && l.Halted != "" {
+		state = halted
+	}
+	text := fmt.Sprintf("%s: %d away, %d done, %d failed",
+		state, len(l.Holders)+len(l.Restored), l.Done, l.Failed)
+
+	for _, target := range slices.Sorted(maps.Keys(l.Systems)) {
+		r := l.Systems[target]
+		state := ""
+		if r.Halted != "" {
+			state = ", " + halted
+		}
+		text += fmt.Sprintf("; %s: %d done, %d failed%s", r.Version, r.Done, r.Failed, state)
+	}
+	return text
+}
+
+// clone returns a Ledger that shares nothing with l.
+func (l Ledger) clone() Ledger {
+	l.Holders = cloned(l.Holders)
+	l.Restored = cloned(l.Restored)
+	l.Systems = cloned(l.Systems)
+	return l
+}
+
+// cloned returns a copy of m that is not nil.
+func cloned[V any](m map[string]V) map[string]V {
+	c := make(map[string]V, len(m))
+	maps.Copy(c, m)
+	return c
+}
+
+// has reports whether the machine has the turn id, also one that was restored.
+func (l Ledger) has(machine, id string) bool {
+	return id != "" && (l.Holders[machine].ID == id || l.Restored[machine].ID == id)
+}

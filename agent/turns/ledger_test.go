@@ -1,0 +1,274 @@
+package turns
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func holder(machine, id string) Holder {
+	return Holder{
+		ID:      id,
+		Machine: machine,
+		Node:    machine,
+		Target:  "new",
+		Class:   Kubelet,
+		Zone:    "a",
+		Since:   noon,
+	}
+}
+
+// running is a ledger with a holder and one that was restored.
+func running() Ledger {
+	l := New()
+	l.State = Running
+	l.Target = "new"
+	l.Revision = 7
+	l.Done = 2
+	l.Size = 10
+	l.Begun = noon
+	l.Nodes = "a=b"
+	l.Holders["node-1"] = holder("node-1", "1")
+	l.Restored["node-2"] = holder("node-2", "2")
+	l.Systems["1234"] = Rollout{
+		Target:   "1234",
+		Version:  "2.0.0",
+		Revision: 1,
+		Done:     1,
+		Failed:   1,
+		Halted:   "node-9: it fell back",
+	}
+	return l
+}
+
+func TestALedgerIsWrittenAndRead(t *testing.T) {
+	l := running()
+	l.Hurry = &Hurry{Max: Amount{Percent: 30}, Why: "a hole", Until: noon}
+	text := l.Annotations(map[string]string{"example.com/a": "b", prefix + "why": "old"})
+	if text["example.com/a"] != "b" || text[prefix+"why"] != "" {
+		t.Errorf("%v", text)
+	}
+
+	got, err := ReadLedger(text)
+	if diff := cmp.Diff(l, got); diff != "" || err != nil {
+		t.Errorf("ledger (-want +got):\n%s%v", diff, err)
+	}
+}
+
+func TestALedgerThatIsNotUnderstoodIsRefused(t *testing.T) {
+	for name, edit := range map[string]func(a map[string]string){
+		"no state":                   func(a map[string]string) { delete(a, prefix+"state") },
+		"an unknown state":           func(a map[string]string) { a[prefix+"state"] = "merry" },
+		"a count below none":         func(a map[string]string) { a[prefix+"done"] = "-1" },
+		"a count in words":           func(a map[string]string) { a[prefix+"failed"] = "some" },
+		"a revision in words":        func(a map[string]string) { a[prefix+"revision"] = "x" },
+		"a hurry in words":           func(a map[string]string) { a[prefix+"now"] = "yes" },
+		"a begin in words":           func(a map[string]string) { a[prefix+"begun"] = "soon" },
+		"a torn holder":              func(a map[string]string) { a[holderPrefix+"node-1"] = `{"id":` },
+		"a holder without ID":        func(a map[string]string) { a[holderPrefix+"node-1"] = `{}` },
+		"a torn rollout of a system": func(a map[string]string) { a[systemPrefix+"1"] = `{"done":` },
+		"a system with a count below none": func(a map[string]string) {
+			a[systemPrefix+"1"] = `{"done":-1}`
+		},
+		"a turn of another machine": func(a map[string]string) {
+			a[holderPrefix+"x"] = a[holderPrefix+"node-1"]
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := maps.Clone(running().Annotations(nil))
+			edit(a)
+			if l, err := ReadLedger(a); err == nil {
+				t.Errorf("%+v", l)
+			}
+		})
+	}
+}
+
+func TestMoves(t *testing.T) {
+	me := Me{Machine: "node-1", Target: "new", Revision: 7}
+	later := Me{Machine: "node-1", Target: "newer", Revision: 8}
+	system := Me{Machine: "node-1", Target: "5678", Version: "3.0.0"}
+	halted := running()
+	halted.Halted = "node-3: no"
+	halted.Failed = 1
+	paused := running().Pause("lunch")
+
+	for _, tt := range []struct {
+		name      string
+		got       Ledger
+		state     State
+		halted    string
+		turns     int
+		done      int
+		failed    int
+		postponed int
+	}{
+		{"give", running().Give(me, "1"), Running, "", 1, 3, 0, 0},
+		{"give twice", running().Give(me, "1").Give(me, "1"), Running, "", 1, 3, 0, 0},
+		{"give the turn of another", running().Give(me, "2"), Running, "", 2, 2, 0, 0},
+		{"give after another target", running().Give(later, "1"), Running, "", 1, 1, 0, 0},
+		{"give after a system", running().Give(system, "1"), Running, "", 1, 2, 0, 0},
+		{"postpone", running().Postpone(me, "1"), Running, "", 1, 2, 0, 1},
+		{"drop", running().Drop("node-1", "1"), Running, "", 1, 2, 0, 0},
+		{"forget", running().Forget("node-2"), Running, "", 1, 2, 0, 0},
+		{"fail", running().Fail(Policy{}, me, "1", "no"), Running, "node-1: no", 1, 2, 1, 0},
+		{"fail and go on", running().Fail(Policy{MaxFailures: 1}, me, "1", "no"), Running, "", 1, 2, 1, 0},
+		{"fail while paused", paused.Fail(Policy{}, me, "1", "no"), Paused, "node-1: no", 1, 2, 1, 0},
+		{"resume", halted.Resume(), Running, "", 2, 2, 0, 0},
+		{
+			"another target ends a halt",
+			halted.Take(later, holder("node-1", "3"), 10),
+			Running,
+			"",
+			2,
+			0,
+			0,
+			0,
+		},
+		{
+			"a system does not end the halt of a configuration",
+			halted.Take(system, holder("node-1", "3"), 10),
+			Running,
+			"node-3: no",
+			2,
+			2,
+			1,
+			0,
+		},
+		{
+			"and not a pause",
+			paused.Take(later, holder("node-1", "3"), 10),
+			Paused,
+			"",
+			2,
+			0,
+			0,
+			0,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l := tt.got
+			if l.State != tt.state || l.Halted != tt.halted || len(l.Holders)+len(l.Restored) != tt.turns ||
+				l.Done != tt.done || l.Failed != tt.failed || l.Postponed != tt.postponed {
+				t.Errorf("%+v", l)
+			}
+		})
+	}
+}
+
+func TestRestoreFindsTheMarks(t *testing.T) {
+	l := New().Restore(Policy{}, Fleet{
+		{Name: "node-1", Mark: holder("machine-1", "1").String()},
+		{Name: "node-2"},
+		{Name: "node-3", Mark: "nonsense"},
+	})
+	want := holder("machine-1", "1")
+	want.Node = "node-1"
+	if diff := cmp.Diff(map[string]Holder{"machine-1": want}, l.Restored); diff != "" ||
+		l.State != Running {
+		t.Errorf("%s restored (-want +got):\n%s", l.State, diff)
+	}
+}
+
+// TestSystemsHaveTheirOwnHalt fails one system on a node and then another: both
+// are halted, and neither halts the configuration.
+func TestSystemsHaveTheirOwnHalt(t *testing.T) {
+	l := running()
+	for _, target := range []string{"5678", "9abc"} {
+		me := Me{Machine: "node-1", Target: target, Version: target}
+		l = l.Take(me, holder("node-1", target), 10)
+		l = l.Fail(Policy{}, me, target, "it fell back")
+		if !l.stands(me) || l.Systems[target].Halted != "node-1: it fell back" {
+			t.Errorf("%s: %+v", target, l.Systems)
+		}
+	}
+
+	if l.Halted != "" || l.Done != 2 || len(l.Systems) != 3 {
+		t.Errorf("%+v", l)
+	}
+	if l = l.Resume(); l.stands(Me{Target: "5678", Version: "5678"}) {
+		t.Errorf("resumed: %+v", l.Systems)
+	}
+}
+
+func TestOldRolloutsOfSystemsAreForgotten(t *testing.T) {
+	l := running()
+	for i := range 10 {
+		me := Me{Machine: "node-1", Target: fmt.Sprint(i), Version: "1", Revision: uint64(i)}
+		l = l.Give(me, "")
+	}
+
+	var kept []string
+	for target := range l.Systems {
+		kept = append(kept, target)
+	}
+	slices.Sort(kept)
+	// 1234 is halted.
+	if diff := cmp.Diff([]string{"1234", "6", "7", "8", "9"}, kept); diff != "" {
+		t.Errorf("systems (-want +got):\n%s", diff)
+	}
+}
+
+func TestALedgerOfAnEarlierVersionIsHalted(t *testing.T) {
+	text := running().Annotations(nil)
+	text[prefix+"state"] = "halted"
+	text[prefix+"why"] = "node-3: no"
+	l, err := ReadLedger(text)
+	if err != nil || l.State != Running || l.Halted != "node-3: no" || l.Why != "" {
+		t.Errorf("%+v, %v", l, err)
+	}
+}
+
+func TestRestoreFindsTheFailures(t *testing.T) {
+	note := func(target, version string, revision uint64) string {
+		return Failure{Target: target, Version: version, Revision: revision, Why: "no"}.String()
+	}
+	fleet := Fleet{
+		{Name: "node-1", Failures: []string{note("old", "", 6), note("1234", "2.0.0", 1)}},
+		{Name: "node-2", Failures: []string{note("new", "", 7), "nonsense"}},
+		{Name: "node-3", Failures: []string{note("new", "", 7)}},
+		{Name: "node-4", Failures: []string{note("old", "", 6)}},
+	}
+
+	l := New().Restore(Policy{MaxFailures: 1}, fleet)
+	system := l.Systems["1234"]
+	if l.Target != "new" || l.Failed != 2 || l.Halted != "node-3: no" ||
+		system.Failed != 1 || system.Halted != "" {
+		t.Errorf("%+v", l)
+	}
+}
+
+// TestRestoreTakesNoNonsense has annotations that a node can write to its own Node,
+// and that would keep the ledger from being written.
+func TestRestoreTakesNoNonsense(t *testing.T) {
+	long := strings.Repeat("x", 1<<16)
+	node := func(n int, mark Holder, f Failure) Node {
+		return Node{Name: fmt.Sprint("node-", n), Mark: mark.String(), Failures: []string{f.String()}}
+	}
+	l := New().Restore(Policy{}, Fleet{
+		node(1, Holder{ID: "1", Machine: "no key", Node: "node-1"},
+			Failure{Target: "no key", Version: "2.0.0"}),
+		node(2, Holder{ID: "2", Machine: long, Node: "node-2"}, Failure{Target: long}),
+		node(3, Holder{ID: "3", Machine: "", Node: "node-3"},
+			Failure{Target: "1234", Version: "2.0.0", Why: long}),
+	})
+
+	size := 0
+	for key, text := range l.Annotations(nil) {
+		size += len(text)
+		_, name, _ := strings.Cut(key, "/")
+		if !keyName.MatchString(name) {
+			t.Errorf("key %.80q", key)
+		}
+	}
+	if size > 2*maxWhy || l.Systems["1234"].Failed != 1 {
+		t.Errorf("%d bytes, failed %d", size, l.Systems["1234"].Failed)
+	}
+}

@@ -1,0 +1,221 @@
+package turns
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// maxSystems is how many rollouts of systems a ledger keeps, beside those that
+// are halted or have holders.
+const maxSystems = 4
+
+// New returns the ledger that a node creates if there is none.
+func New() Ledger { return Ledger{State: Restoring}.clone() }
+
+// Restore returns a restoring ledger with the turns and the failures that the
+// annotations of the Nodes show, running. The fleet must have been read after
+// the ledger was created.
+func (l Ledger) Restore(p Policy, fleet Fleet) Ledger {
+	l = l.clone()
+	for _, n := range fleet {
+		h, err := ParseHolder(n.Mark)
+		for _, text := range n.Failures {
+			if f, err := ParseFailure(text); err == nil {
+				l.count(p, n.Name, f)
+				h.Counted = h.Counted || h.Target == f.Target
+			}
+		}
+		if err == nil {
+			h.Node = n.Name
+			l.Restored[h.Machine] = h
+		}
+	}
+	l.State = Running
+	l.Size = len(fleet)
+	return l
+}
+
+// toward returns the rollout to the target of me. A configuration takes the
+// place of an older one.
+func (l Ledger) toward(me Me) Rollout {
+	if me.isSystem() {
+		r, ok := l.Systems[me.Target]
+		if !ok {
+			r.Revision = me.Revision
+		}
+		r.Target = me.Target
+		r.Version = me.Version
+		return r
+	}
+
+	if l.Target == me.Target || l.isNewer(me) {
+		r := l.Rollout
+		r.Revision = max(r.Revision, me.Revision)
+		return r
+	}
+	return Rollout{Target: me.Target, Revision: me.Revision}
+}
+
+// set makes r the rollout of the kind of me.
+func (l *Ledger) set(me Me, r Rollout) {
+	if !me.isSystem() {
+		l.Rollout = r
+		return
+	}
+	l.Systems[r.Target] = r
+	l.prune(r.Target)
+}
+
+// prune forgets the oldest rollouts of systems, but none that is halted or has
+// holders, and not the one to keep.
+func (l *Ledger) prune(keep string) {
+	var old []Rollout
+	for target, r := range l.Systems {
+		holds := func(h Holder) bool { return h.Target == target }
+		if target == keep || r.Halted != "" ||
+			slices.ContainsFunc(slices.Collect(maps.Values(l.Holders)), holds) {
+			continue
+		}
+		old = append(old, r)
+	}
+
+	slices.SortFunc(old, func(a, b Rollout) int {
+		return cmp.Or(cmp.Compare(a.Revision, b.Revision), cmp.Compare(a.Target, b.Target))
+	})
+	for _, r := range old[:max(0, len(old)-maxSystems+1)] {
+		delete(l.Systems, r.Target)
+	}
+}
+
+// isNewer reports whether the ledger is of a configuration that me does not know
+// yet.
+func (l Ledger) isNewer(me Me) bool {
+	return !me.isSystem() && l.Target != "" && l.Target != me.Target && l.Revision >= me.Revision
+}
+
+// stands reports whether no turn for the target of me may begin.
+func (l Ledger) stands(me Me) bool {
+	return l.State == Paused || l.toward(me).isHalted(me)
+}
+
+// isHalted reports whether r is halted for the target of me.
+func (r Rollout) isHalted(me Me) bool { return r.Halted != "" && r.Target == me.Target }
+
+// Take returns the ledger in which me has the turn h.
+func (l Ledger) Take(me Me, h Holder, size int) Ledger {
+	l = l.clone()
+	l.Size = size
+	delete(l.Restored, me.Machine)
+	l.Nodes = me.Nodes
+	l.Holders[me.Machine] = h
+
+	r := l.toward(me)
+	if r.Begun.IsZero() {
+		r.Begun = h.Since.Truncate(time.Second)
+	}
+	l.set(me, r)
+	return l
+}
+
+// Drop returns the ledger without the turn id of a machine, which has not
+// changed anything. Another turn of the machine stays.
+func (l Ledger) Drop(machine, id string) Ledger {
+	l = l.clone()
+	if l.Holders[machine].ID == id {
+		delete(l.Holders, machine)
+	}
+	if l.Restored[machine].ID == id {
+		delete(l.Restored, machine)
+	}
+	return l
+}
+
+// Give returns the ledger after the change of me is proven.
+func (l Ledger) Give(me Me, id string) Ledger {
+	return l.give(me, id, func(r *Rollout) { r.Done++ })
+}
+
+// Postpone returns the ledger after me has given its turn unused.
+func (l Ledger) Postpone(me Me, id string) Ledger {
+	return l.give(me, id, func(r *Rollout) { r.Postponed++ })
+}
+
+// Fail returns the ledger after the change of me has failed. If that is one
+// failure too many, the rollout is halted by the same write.
+func (l Ledger) Fail(p Policy, me Me, id, why string) Ledger {
+	counted := l.Restored[me.Machine].Counted
+	return l.give(me, id, func(r *Rollout) {
+		if !counted {
+			r.fail(p, me.Machine, why)
+		}
+	})
+}
+
+// give removes the turn of me and counts it in the rollout to its target.
+func (l Ledger) give(me Me, id string, count func(r *Rollout)) Ledger {
+	had := l.has(me.Machine, id)
+	l = l.Drop(me.Machine, id)
+	r := l.toward(me)
+	if had && r.Target == me.Target {
+		count(&r)
+	}
+	l.set(me, r)
+	return l
+}
+
+// fail counts a failure, and halts the rollout if that is one too many.
+func (r *Rollout) fail(p Policy, machine, why string) {
+	r.Failed++
+	if r.Failed > p.MaxFailures && r.Halted == "" {
+		r.Halted = fmt.Sprintf("%s: %s", machine, why)
+	}
+}
+
+// count counts the failure that a Node remembers.
+func (l *Ledger) count(p Policy, machine string, f Failure) {
+	me := Me{Target: f.Target, Version: f.Version, Revision: f.Revision}
+	r := l.toward(me)
+	if r.Target == me.Target {
+		r.fail(p, machine, f.Why)
+	}
+	l.set(me, r)
+}
+
+// Pause returns the ledger of a rollout that a person has paused.
+func (l Ledger) Pause(why string) Ledger {
+	l.State = Paused
+	l.Why = why
+	return l
+}
+
+// Resume returns the ledger of a pool that goes on by its policy, whatever has
+// failed.
+func (l Ledger) Resume() Ledger {
+	l = l.clone()
+	l.State = Running
+	l.Why = ""
+	l.Hurry = nil
+	l.Rollout = l.Rollout.resumed()
+	for target, r := range l.Systems {
+		l.Systems[target] = r.resumed()
+	}
+	return l
+}
+
+func (r Rollout) resumed() Rollout {
+	r.Halted = ""
+	r.Failed = 0
+	return r
+}
+
+// Forget returns the ledger without the turns of a machine. Only a person knows
+// that it changes nothing any more.
+func (l Ledger) Forget(machine string) Ledger {
+	l = l.clone()
+	delete(l.Holders, machine)
+	delete(l.Restored, machine)
+	return l
+}

@@ -1,0 +1,395 @@
+package turns
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Phase is how far a node is with its turn.
+type Phase string
+
+const (
+	// Over means that the node has no turn.
+	Over Phase = ""
+	// Taking means that the turn may be in the ledger. Nothing has changed.
+	Taking Phase = "taking"
+	// Holding means that the node has its turn and may be changing.
+	Holding Phase = "holding"
+)
+
+// Turn is what a node keeps of its turn on its disk. It keeps the ID of its
+// last turn.
+type Turn struct {
+	Holder Holder `json:"holder"`
+	Phase  Phase  `json:"phase,omitempty"`
+
+	// Failed is the configuration that has failed, "" for none. It outlives turns
+	// for systems.
+	Failed string `json:"failed,omitempty"`
+
+	// Postponed and PostponedSystem are the configuration and the system that were
+	// postponed last.
+	Postponed       Postponed `json:"postponed,omitzero"`
+	PostponedSystem Postponed `json:"postponedSystem,omitzero"`
+}
+
+// Need is what a node needs of the ledger.
+type Need string
+
+const (
+	// NeedNothing: there is no change that disturbs anything.
+	NeedNothing Need = ""
+	// NeedTurn: a change waits, or is under way.
+	NeedTurn Need = "turn"
+	// NeedGive: the change is proven.
+	NeedGive Need = "give"
+	// NeedFail: the change has failed.
+	NeedFail Need = "fail"
+	// NeedReturn: the change was given up, and the turn not used.
+	NeedReturn Need = "return"
+)
+
+// View is what a node knows when it decides on its next step.
+type View struct {
+	Policy Policy
+	Me     Me
+	Turn   Turn
+
+	Need Need
+
+	// Why is why the change failed or is postponed.
+	Why string
+
+	// Mark is the mark of the own Node, and Failure what the Node remembers of a
+	// change of the kind of Me that failed; "" if absent.
+	Mark, Failure string
+
+	// Seen is what was read since the last write to the API server, nil for
+	// nothing.
+	Seen *Seen
+
+	// ID is the ID of the next turn.
+	ID  string
+	Now time.Time
+}
+
+// Seen is what was read of the API server.
+type Seen struct {
+	// Ledger is nil if it does not exist.
+	Ledger *Ledger
+
+	// Fleet was read after Ledger; valid if Listed.
+	Fleet  Fleet
+	Listed bool
+}
+
+// Kind is a kind of [Step].
+type Kind string
+
+const (
+	// Nothing is left to do.
+	Nothing Kind = ""
+	// Await waits until Decision.Until. What was seen is old then.
+	Await Kind = "await"
+	// Read reads the ledger. List reads the fleet.
+	Read Kind = "read"
+	List Kind = "list"
+	// Create creates a restoring ledger, unless there is one.
+	Create Kind = "create"
+	// Write writes Ledger, unless it has changed since it was read. If Save is
+	// set, Turn is saved after that.
+	Write Kind = "write"
+	// Save writes Turn to the disk. What was seen is old if the turn was held
+	// before.
+	Save Kind = "save"
+	// Mark sets the mark of the own Node to Turn.Holder, Unmark removes it.
+	Mark   Kind = "mark"
+	Unmark Kind = "unmark"
+	// Note writes Failure to the own Node: a ledger that is made again needs it.
+	Note Kind = "note"
+	// Proceed lets the node change.
+	Proceed Kind = "proceed"
+)
+
+// Step is what to do next. A step that writes to the API server ends what was
+// seen, whether it succeeds or not. Unmark does not: it follows from what was
+// seen.
+type Step struct {
+	Kind     Kind
+	Ledger   Ledger
+	Turn     Turn
+	Save     bool
+	Failure  Failure
+	Decision Decision
+
+	// Clears says that Unmark removes also what the Node remembers of a failure
+	// of the kind of Me.
+	Clears bool
+}
+
+// Next returns the next step.
+func Next(v View) Step {
+	v.Me.Postponed = v.Turn.postponed(v.Me.Version).Target == v.Me.Target
+	switch {
+	case v.Turn.Phase == Returning:
+		return v.giveBack()
+	case v.Turn.Phase == Holding && v.Need == NeedPostpone:
+		return v.postpone()
+	case v.Turn.Phase == Holding:
+		return v.hold()
+	case v.Me.Node == "":
+		return Step{Kind: Nothing}
+	case v.Turn.Phase == Taking && v.Need == NeedTurn:
+		return v.take()
+	case v.Turn.Phase == Taking:
+		return v.abandon()
+	case v.isMarked():
+		return Step{Kind: Unmark}
+	case v.Need == NeedTurn:
+		return v.begin()
+	}
+	return Step{Kind: Nothing}
+}
+
+// First returns the next step of a node that may need turns for several changes,
+// and the view that it is for: the first that does not only wait, or else the
+// one that is first to look again. There is at least one view.
+func First(views []View) (View, Step) {
+	first := views[0]
+	step := Next(first)
+	for _, v := range views[1:] {
+		if step.Kind != Await {
+			break
+		}
+		other := Next(v)
+		if other.Kind != Await || other.Decision.Until.Before(step.Decision.Until) {
+			first = v
+			step = other
+		}
+	}
+	return first, step
+}
+
+// isMarked reports whether the Node has the mark of the last turn.
+func (v View) isMarked() bool {
+	return v.Turn.Holder.ID != "" && marked(v.Mark) == v.Turn.Holder.ID
+}
+
+// ledger returns the step that reads the ledger or makes it usable, false if it
+// is.
+func (v View) ledger() (Step, bool) {
+	switch {
+	case v.Seen == nil:
+		return Step{Kind: Read}, true
+	case v.Seen.Ledger == nil:
+		return Step{Kind: Create}, true
+	case v.Seen.Ledger.State != Restoring:
+		return Step{}, false
+	case !v.Seen.Listed:
+		return Step{Kind: List}, true
+	}
+	return Step{Kind: Write, Ledger: v.Seen.Ledger.Restore(v.Policy, v.Seen.Fleet)}, true
+}
+
+// begin decides whether to take a turn.
+func (v View) begin() Step {
+	if p := v.Turn.postponed(v.Me.Version); p.holds(v.Me.Target, v.Now) {
+		return v.await(wait(p.Until, "postponed: "+p.Why))
+	}
+	if s, ok := v.ledger(); ok {
+		return s
+	}
+	if id := v.Turn.Holder.ID; v.Seen.Ledger.has(v.Me.Machine, id) {
+		return Step{Kind: Write, Ledger: v.Seen.Ledger.Drop(v.Me.Machine, id)}
+	}
+
+	s, ok := v.decide()
+	if !ok {
+		return s
+	}
+
+	turn := v.Turn.in(Taking)
+	turn.Holder = Holder{
+		ID:      v.ID,
+		Machine: v.Me.Machine,
+		Node:    v.Me.Node,
+		UID:     v.Me.UID,
+		Target:  v.Me.Target,
+		Version: v.Me.Version,
+		Class:   v.Me.Class,
+		Zone:    v.Me.Zone,
+		Rack:    v.Me.Rack,
+		Since:   v.Now,
+	}
+	return Step{Kind: Save, Turn: turn}
+}
+
+// take takes the turn. The node may change once its Node is marked and the
+// ledger that is read after that still has the turn. A Node that was deleted
+// takes another turn once it is back: its turn did not count meanwhile. So does
+// a node whose target or class has changed since.
+func (v View) take() Step {
+	h := v.Turn.Holder
+	if h.UID != v.Me.UID || h.Target != v.Me.Target || h.Class != v.Me.Class {
+		return v.abandon()
+	}
+	if v.Seen != nil && v.Seen.Ledger == nil && v.isMarked() {
+		return Step{Kind: Unmark}
+	}
+	if s, ok := v.ledger(); ok {
+		return s
+	}
+
+	has := v.Seen.Ledger.Holders[v.Me.Machine].ID == h.ID
+	switch {
+	case v.Seen.Ledger.stands(v.Me):
+		return v.abandon()
+	case has && v.isMarked():
+		return Step{Kind: Save, Turn: v.Turn.in(Holding)}
+	case has:
+		return Step{Kind: Mark, Turn: v.Turn}
+	case v.isMarked():
+		return Step{Kind: Unmark} // Another ledger took the place of the one with the turn.
+	}
+
+	s, ok := v.decide()
+	if !ok {
+		return s
+	}
+	return Step{
+		Kind:   Write,
+		Ledger: v.Seen.Ledger.Take(v.Me, v.Turn.Holder, len(v.Seen.Fleet)),
+	}
+}
+
+// abandon ends a turn that is not needed any more. It writes the ledger in any
+// case, so an earlier write that is still on its way fails.
+func (v View) abandon() Step {
+	if v.isMarked() {
+		return Step{Kind: Unmark}
+	}
+	if s, ok := v.ledger(); ok {
+		return s
+	}
+	return Step{
+		Kind:   Write,
+		Ledger: v.Seen.Ledger.Drop(v.Me.Machine, v.Turn.Holder.ID),
+		Turn:   v.over(),
+		Save:   true,
+	}
+}
+
+// hold lets the node change, and gives the turn once the change is over. What
+// failed is on the Node before it is in the ledger, so a ledger that is deleted
+// at any time halts again.
+func (v View) hold() Step {
+	if v.Need == NeedNothing || v.Need == NeedTurn {
+		if v.Me.Node != "" && !v.isMarked() {
+			return Step{Kind: Mark, Turn: v.Turn}
+		}
+		return Step{Kind: Proceed}
+	}
+
+	if v.Need == NeedReturn {
+		// From here on, it may not change before it has seen its turn again.
+		return Step{Kind: Save, Turn: v.Turn.in(Taking)}
+	}
+	if f := v.failure(); v.Need == NeedFail && v.Me.Node != "" && v.Failure != f.String() {
+		return Step{Kind: Note, Failure: f}
+	}
+	if s, ok := v.ledger(); ok {
+		return s
+	}
+
+	switch {
+	case v.Seen.Ledger.has(v.Me.Machine, v.Turn.Holder.ID):
+		return Step{Kind: Write, Ledger: v.given()}
+	case v.isMarked():
+		return Step{Kind: Unmark, Clears: v.Need == NeedGive}
+	}
+	return Step{Kind: Save, Turn: v.over()}
+}
+
+// given returns the ledger without the turn, by how the change went.
+func (v View) given() Ledger {
+	l := *v.Seen.Ledger
+	id := v.Turn.Holder.ID
+	if v.Need == NeedFail {
+		return l.Fail(v.Policy, v.Me, id, v.Why)
+	}
+	return l.Give(v.Me, id)
+}
+
+// failure is what the Node remembers of the change.
+func (v View) failure() Failure {
+	return Failure{
+		Target:   v.Me.Target,
+		Version:  v.Me.Version,
+		Revision: v.Me.Revision,
+		Why:      v.Why,
+	}
+}
+
+// over returns the turn after it was given. With the change, its postponement is
+// over.
+func (v View) over() Turn {
+	t := v.Turn.in(Over)
+	if v.Turn.Phase == Holding {
+		*t.postponed(v.Me.Version) = Postponed{}
+	}
+	switch {
+	case v.Me.isSystem(): // An upgrade keeps its own record of what has failed.
+	case v.Need == NeedFail:
+		t.Failed = v.Me.Target
+	default:
+		t.Failed = ""
+	}
+	return t
+}
+
+// in returns t in another phase.
+func (t Turn) in(p Phase) Turn {
+	t.Phase = p
+	return t
+}
+
+// decide returns true if the node may take a turn, or else the step that comes
+// before. The fleet is listed only if the ledger does not speak against it.
+func (v View) decide() (Step, bool) {
+	l := *v.Seen.Ledger
+	if h, ok := l.Holders[v.Me.Machine]; ok {
+		return v.await(stop(v.Now, twin(h))), false
+	}
+
+	p := v.Policy.hurried(l, v.Now)
+	d := mayBegin(p, l, v.Me, v.Now)
+	if d.Verdict == Take && l.Size > 0 && !v.Seen.Listed {
+		d = inOrder(l.toward(v.Me), v.Me, l.Size, len(l.Holders),
+			max(1, p.MaxUnavailable.Of(l.Size)-len(l.Holders)), v.Now)
+	}
+	if d.Verdict != Take {
+		return v.await(d), false
+	}
+	if !v.Seen.Listed {
+		return Step{Kind: List}, false
+	}
+
+	own := slices.IndexFunc(v.Seen.Fleet, func(n Node) bool { return n.Name == v.Me.Node })
+	if own < 0 {
+		return v.await(stop(v.Now, "the policy selects other Nodes than this one")), false
+	}
+	if h, err := ParseHolder(v.Seen.Fleet[own].Mark); err == nil {
+		return v.await(stop(v.Now, twin(h))), false
+	}
+	d = Decide(p, l, v.Me, v.Seen.Fleet, v.Now)
+	return v.await(d), d.Verdict == Take
+}
+
+// twin says that this machine has a turn that it does not know: of a clone, or
+// from before its disk was formatted.
+func twin(h Holder) string {
+	return fmt.Sprintf("another machine with the name %s has taken a turn", h.Machine)
+}
+
+func (v View) await(d Decision) Step { return Step{Kind: Await, Decision: d} }

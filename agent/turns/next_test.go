@@ -1,0 +1,245 @@
+package turns
+
+import (
+	"testing"
+	"time"
+)
+
+// wants is node-10, which wants a turn and has read the ledger and the fleet.
+func wants() View {
+	l := running()
+	return View{
+		Policy: Policy{
+			MaxUnavailable: Amount{Number: 3},
+			HardMax:        Amount{Number: 10},
+			Chunks:         []Amount{{Percent: 100}},
+			Overdue:        defaultOverdue(),
+		},
+		Me: Me{
+			Machine:   "node-10",
+			Node:      "node-10",
+			UID:       "u",
+			Target:    "new",
+			Revision:  7,
+			Class:     Kubelet,
+			Unchanged: time.Hour,
+		},
+		Need: NeedTurn,
+		Seen: &Seen{Ledger: &l, Fleet: fleet(), Listed: true},
+		ID:   "10",
+		Now:  noon,
+	}
+}
+
+// takes is wants once its turn is on its disk.
+func takes() View {
+	v := wants()
+	v.Turn = Next(v).Turn
+	return v
+}
+
+// taken is takes once its turn is in the ledger and its Node is marked.
+func taken() View {
+	v := takes()
+	l := Next(v).Ledger
+	v.Seen.Ledger = &l
+	v.Mark = v.Turn.Holder.String()
+	return v
+}
+
+func TestNext(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		view View
+		edit func(v *View)
+		want Kind
+	}{
+		{"nothing to do", wants(), func(v *View) { v.Need = NeedNothing }, Nothing},
+		{"nothing was read", wants(), func(v *View) { v.Seen = nil }, Read},
+		{"no ledger", wants(), func(v *View) { v.Seen = &Seen{} }, Create},
+		{"a new ledger", wants(), func(v *View) {
+			v.Seen.Ledger.State = Restoring
+			v.Seen.Listed = false
+		}, List},
+		{"a new ledger, and the fleet", wants(), func(v *View) {
+			v.Seen.Ledger.State = Restoring
+		}, Write},
+		{"a turn is free", wants(), func(*View) {}, Save},
+		{"the fleet is not known", wants(), func(v *View) { v.Seen.Listed = false }, List},
+		{"the rollout is paused, and the fleet not known", wants(), func(v *View) {
+			*v.Seen.Ledger = v.Seen.Ledger.Pause("lunch")
+			v.Seen.Listed = false
+		}, Await},
+		{"a clone has a turn", wants(), func(v *View) {
+			v.Seen.Ledger.Holders["node-10"] = holder("node-10", "x")
+		}, Await},
+		{"a clone has a mark", wants(), func(v *View) {
+			v.Seen.Fleet[9].Mark = holder("node-10", "x").String()
+		}, Await},
+		{"the policy selects other Nodes", wants(), func(v *View) {
+			v.Seen.Fleet = v.Seen.Fleet[:9]
+		}, Await},
+		{"the Node is gone", wants(), func(v *View) { v.Me.Node = "" }, Nothing},
+
+		{"its turn is on the disk", takes(), func(*View) {}, Write},
+		{"its turn is in the ledger", taken(), func(v *View) { v.Mark = "" }, Mark},
+		{"its Node is marked", taken(), func(*View) {}, Save},
+		{"its Node is marked, and the ledger not read since", taken(), func(v *View) {
+			v.Seen = nil
+		}, Read},
+		{"another ledger", taken(), func(v *View) {
+			*v.Seen.Ledger = running()
+		}, Unmark},
+		{"the rollout is halted meanwhile", taken(), func(v *View) {
+			v.Seen.Ledger.Halted = "node-3: no"
+			v.Mark = ""
+		}, Write},
+		{"the target has changed meanwhile", taken(), func(v *View) {
+			v.Me.Target = "newer"
+		}, Unmark},
+		{"the change is not needed any more", taken(), func(v *View) {
+			v.Need = NeedNothing
+		}, Unmark},
+
+		{"it changes", taken(), func(v *View) { v.Turn.Phase = Holding }, Proceed},
+		{"it changes, and its Node has lost its mark", taken(), func(v *View) {
+			v.Turn.Phase = Holding
+			v.Mark = ""
+		}, Mark},
+		{"it changes, and its Node is gone", taken(), func(v *View) {
+			v.Turn.Phase = Holding
+			v.Mark = ""
+			v.Me.Node = ""
+		}, Proceed},
+		{"it is proven", taken(), func(v *View) {
+			v.Turn.Phase = Holding
+			v.Need = NeedGive
+		}, Write},
+		{"its turn is given", taken(), func(v *View) {
+			v.Turn.Phase = Holding
+			v.Need = NeedGive
+			*v.Seen.Ledger = running()
+		}, Unmark},
+		{"it was given up", taken(), func(v *View) {
+			v.Turn.Phase = Holding
+			v.Need = NeedReturn
+		}, Save},
+		{"it has failed", taken(), func(v *View) {
+			v.Turn.Phase = Holding
+			v.Need = NeedFail
+		}, Note},
+		{"it has failed, and its Node is gone", taken(), func(v *View) {
+			v.Turn.Phase = Holding
+			v.Need = NeedFail
+			v.Me.Node = ""
+		}, Write},
+		{"its mark is removed", taken(), func(v *View) {
+			v.Turn.Phase = Holding
+			v.Need = NeedGive
+			v.Mark = ""
+			*v.Seen.Ledger = running()
+		}, Save},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			v := tt.view
+			tt.edit(&v)
+			if got := Next(v).Kind; got != tt.want {
+				t.Errorf("%q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestATurnThatIsDroppedIsNotCounted(t *testing.T) {
+	v := taken()
+	v.Seen.Ledger.Halted = "node-3: no"
+	v.Mark = ""
+	step := Next(v)
+	if _, ok := step.Ledger.Holders["node-10"]; ok || !step.Save || step.Turn.Phase != Over ||
+		step.Ledger.Done != v.Seen.Ledger.Done || step.Ledger.Halted == "" {
+		t.Errorf("%+v", step)
+	}
+}
+
+func TestAFailureIsRemembered(t *testing.T) {
+	v := taken()
+	v.Turn.Phase = Holding
+	v.Need = NeedFail
+	v.Why = "it fails"
+	note := Next(v)
+	if note.Kind != Note || note.Failure.Target != "new" || note.Failure.Why != "it fails" {
+		t.Errorf("%+v", note)
+	}
+
+	v.Failure = note.Failure.String()
+	l := Next(v).Ledger
+	if l.Failed != 1 || l.Halted != "node-10: it fails" {
+		t.Errorf("%+v", l)
+	}
+
+	v.Seen.Ledger = &l
+	v.Mark = ""
+	if got := Next(v).Turn; got.Failed != "new" || got.Phase != Over {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestATurnThatIsReturnedIsTakenAgain has a node give up its change and begin it
+// again before the ledger is written.
+func TestATurnThatIsReturnedIsTakenAgain(t *testing.T) {
+	v := taken()
+	v.Turn.Phase = Holding
+	v.Need = NeedReturn
+	v.Turn = Next(v).Turn
+	if v.Turn.Phase != Taking {
+		t.Fatalf("%+v", v.Turn)
+	}
+
+	v.Need = NeedNothing
+	if got := Next(v).Kind; got != Unmark {
+		t.Errorf("%s of a change that is given up", got)
+	}
+	v.Need = NeedTurn
+	v.Seen = nil
+	if got := Next(v).Kind; got != Read {
+		t.Errorf("%s of a change that begins again", got)
+	}
+}
+
+func TestAFailureOutlivesAnUpgrade(t *testing.T) {
+	v := wants()
+	v.Turn.Failed = "new"
+	v.Me.Target = "5678"
+	v.Me.Version = "3.0.0"
+	v.Turn = Next(v).Turn
+	if v.Turn.Failed != "new" || v.Turn.Holder.Version != "3.0.0" {
+		t.Errorf("%+v", v.Turn)
+	}
+	if got := v.over(); got.Failed != "new" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestOneChangeDoesNotWaitForAnother has a node that waits for a turn for its
+// configuration, because that is halted, upgrade its system.
+func TestOneChangeDoesNotWaitForAnother(t *testing.T) {
+	halted := wants()
+	halted.Seen.Ledger.Halted = "node-3: no"
+	upgrade := halted
+	upgrade.Me.Target = "5678"
+	upgrade.Me.Version = "3.0.0"
+
+	for _, views := range [][]View{{halted, upgrade}, {upgrade, halted}} {
+		v, step := First(views)
+		if v.Me.Version != "3.0.0" || step.Kind != Save {
+			t.Errorf("%s for %q", step.Kind, v.Me.Version)
+		}
+	}
+
+	soon := upgrade
+	soon.Policy.MaxUnavailable.Number = 2
+	v, step := First([]View{halted, soon})
+	if v.Me.Version != "3.0.0" || step.Kind != Await {
+		t.Errorf("%s for %q", step.Kind, v.Me.Version)
+	}
+}

@@ -1,0 +1,336 @@
+package turns
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/loam-os/loam/agent/document"
+	"github.com/loam-os/loam/agent/window"
+	"github.com/loam-os/loam/hint"
+)
+
+// Policy says how many nodes of a pool may be away at once, and when.
+type Policy struct {
+	// MaxUnavailable limits the nodes that are away, HardMax what a person may
+	// raise that to. PerZone and PerRack limit those of one zone and one rack;
+	// the zero Amount does not limit.
+	MaxUnavailable, HardMax Amount
+	PerZone, PerRack        Amount
+
+	// RackLabel is the label of Nodes that names the rack.
+	RackLabel string
+
+	// Nodes is the label selector of the Nodes of the pool, "" for the Nodes
+	// that have the same configuration.
+	Nodes string
+
+	// Chunks grow. A chunk begins when as many nodes are done as the chunk
+	// before allowed.
+	Chunks []Amount
+
+	// MaxFailures is how many failures do not halt the rollout.
+	MaxFailures int
+
+	// Windows are when turns may be taken, empty for any time.
+	Windows []window.Window
+
+	// Overdue is after how long a turn counts as a failure.
+	Overdue map[Class]time.Duration
+
+	// Drain is how nodes are drained before changes that stop pods.
+	Drain Drain
+}
+
+// Amount is a number of nodes or a share of the pool.
+type Amount struct {
+	Number  int
+	Percent int
+}
+
+// Of returns the number of nodes of a pool of that size. A share is rounded
+// down, but not to 0: a small pool would never change.
+func (a Amount) Of(size int) int {
+	if a.Percent > 0 {
+		return max(1, size*a.Percent/100)
+	}
+	return a.Number
+}
+
+// String returns the Amount as it is written in a policy.
+func (a Amount) String() string {
+	if a.Percent > 0 {
+		return strconv.Itoa(a.Percent) + "%"
+	}
+	return strconv.Itoa(a.Number)
+}
+
+// ParseAmount reads an Amount as [Amount.String] writes it: a number above 0, or a
+// percentage up to 100 %.
+func ParseAmount(text string) (Amount, error) {
+	digits, isShare := strings.CutSuffix(text, "%")
+	n, err := strconv.Atoi(digits)
+	switch {
+	case err != nil || n < 1 || n > 1e6 || isShare && n > 100:
+		return Amount{}, hint.With(fmt.Errorf("%.40q is neither a number of nodes nor a share of them", text),
+			`write a number such as 3, or a share such as 5%%`)
+	case isShare:
+		return Amount{Percent: n}, nil
+	}
+	return Amount{Number: n}, nil
+}
+
+// MarshalText implements [encoding.TextMarshaler].
+func (a Amount) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (a *Amount) UnmarshalText(text []byte) (err error) {
+	*a, err = ParseAmount(string(text))
+	return err
+}
+
+// hurried returns the policy that counts while a person is in a hurry.
+func (p Policy) hurried(l Ledger, now time.Time) Policy {
+	if l.Hurry == nil || !now.Before(l.Hurry.Until) {
+		return p
+	}
+	p.MaxUnavailable = l.Hurry.Max
+	p.Chunks = []Amount{{Percent: 100}}
+	p.Windows = nil
+	return p
+}
+
+// written is a policy as people write it.
+type written struct {
+	MaxUnavailable any             `json:"maxUnavailable"`
+	HardMax        any             `json:"hardMax"`
+	PerZone        any             `json:"perZone"`
+	PerRack        any             `json:"perRack"`
+	RackLabel      string          `json:"rackLabel"`
+	Nodes          string          `json:"nodes"`
+	Chunks         []any           `json:"chunks"`
+	MaxFailures    int             `json:"maxFailures"`
+	Windows        []writtenWindow `json:"windows"`
+	Overdue        writtenOverdue  `json:"overdue"`
+	Drain          writtenDrain    `json:"drain"`
+}
+
+type writtenWindow struct {
+	Open     string `json:"open"`
+	TimeZone string `json:"timeZone"`
+}
+
+type writtenOverdue struct {
+	Kubelet string `json:"kubelet"`
+	Pods    string `json:"pods"`
+	Reboot  string `json:"reboot"`
+}
+
+// ParsePolicy reads a policy, JSON or YAML. name is where it stands. The errors
+// are [document.Errors].
+func ParsePolicy(name string, text []byte) (Policy, error) {
+	var w written
+	origin, err := document.DecodeWithOrigin(name, text, &w)
+	report := document.NewReport(origin)
+	p := w.read(report)
+	if err := document.MergeChecked(err, report.Err()); err != nil {
+		return Policy{}, err
+	}
+	return p, nil
+}
+
+// read returns the Policy and reports what is wrong with it.
+func (w written) read(report *document.Report) Policy {
+	p := Policy{
+		MaxUnavailable: readAmount(report, "maxUnavailable", w.MaxUnavailable),
+		HardMax:        readAmount(report, "hardMax", w.HardMax),
+		PerZone:        readAmount(report, "perZone", w.PerZone),
+		PerRack:        readAmount(report, "perRack", w.PerRack),
+		RackLabel:      w.RackLabel,
+		Nodes:          w.Nodes,
+		Chunks:         w.chunks(report),
+		MaxFailures:    w.MaxFailures,
+		Windows:        w.windows(report),
+		Overdue:        w.Overdue.read(report),
+	}
+	p.Drain = w.Drain.read(report, p.Overdue)
+
+	if w.MaxUnavailable == nil {
+		report.Add("maxUnavailable", "is missing",
+			`write how many nodes may be away, such as 1 or "5%"`)
+	}
+	if w.HardMax == nil {
+		p.HardMax = p.MaxUnavailable
+	}
+	if isLess(p.HardMax, p.MaxUnavailable) {
+		report.Addf("hardMax", "write at least maxUnavailable", "is %s, and maxUnavailable %s",
+			p.HardMax, p.MaxUnavailable)
+	}
+
+	switch {
+	case w.PerRack != nil && w.RackLabel == "":
+		report.Add("perRack", "has no rackLabel",
+			"write rackLabel: the label of Nodes that names the rack")
+	case w.PerRack == nil && w.RackLabel != "":
+		report.Add("rackLabel", "has no perRack",
+			"write perRack: how many nodes of a rack may be away")
+	}
+	if w.MaxFailures < 0 {
+		report.Addf("maxFailures", "write 0 or more", "is %d", w.MaxFailures)
+	}
+	p.checkDrain(report)
+	return p
+}
+
+// isLess reports whether a is less than b in a pool of any size. It compares
+// only what is of one kind.
+func isLess(a, b Amount) bool {
+	return (a.Percent > 0) == (b.Percent > 0) && a.Percent+a.Number < b.Percent+b.Number
+}
+
+// readAmount reads a positive number or a percentage; nil is the zero Amount.
+func readAmount(report *document.Report, path string, value any) Amount {
+	const remedy = `write a number such as 3, or a share such as "5%"`
+	switch v := value.(type) {
+	case nil:
+		return Amount{}
+	case int64:
+		switch {
+		case v == 0:
+			report.Add(path, "is 0: no node could ever change", remedy)
+		case v < 0 || v > 1e6:
+			report.Addf(path, remedy, "is %d", v)
+		default:
+			return Amount{Number: int(v)}
+		}
+		return Amount{}
+	case string:
+		digits, isShare := strings.CutSuffix(v, "%")
+		n, err := strconv.Atoi(digits)
+		switch {
+		case !isShare || err != nil || n < 0:
+			report.Add(path, document.Quote(v)+" is neither a number nor a percentage", remedy)
+		case n == 0:
+			report.Add(path, "is 0%: no node could ever change", remedy)
+		case n > 100:
+			report.Addf(path, "write at most 100%", "is %d%%", n)
+		default:
+			return Amount{Percent: n}
+		}
+		return Amount{}
+	}
+
+	report.Add(path, "is neither a number nor a percentage", remedy)
+	return Amount{}
+}
+
+// defaultChunks begin with a single node.
+func defaultChunks() []Amount {
+	return []Amount{{Number: 1}, {Percent: 1}, {Percent: 5}, {Percent: 25}, {Percent: 100}}
+}
+
+func (w written) chunks(report *document.Report) []Amount {
+	if len(w.Chunks) == 0 {
+		return defaultChunks()
+	}
+
+	var chunks []Amount
+	for i, value := range w.Chunks {
+		path := fmt.Sprintf("chunks[%d]", i)
+		if value == nil {
+			value = int64(0)
+		}
+		c := readAmount(report, path, value)
+		if i > 0 && isLess(c, chunks[i-1]) && c != (Amount{}) {
+			report.Addf(path, "let each chunk be larger than the one before",
+				"is %s, after %s", c, chunks[i-1])
+		}
+		chunks = append(chunks, c)
+	}
+	return chunks
+}
+
+func (w written) windows(report *document.Report) []window.Window {
+	var windows []window.Window
+	for i, text := range w.Windows {
+		path := fmt.Sprintf("windows[%d]", i)
+		if text.Open == "" {
+			report.Add(path+".open", "is missing", "write a time such as Mon-Fri 22:00-04:00")
+			continue
+		}
+
+		open, err := window.Parse(text.Open)
+		if err != nil {
+			report.Add(path+".open", "never opens: "+err.Error(),
+				"write a time such as Mon-Fri 22:00-04:00")
+		}
+		zone, err := time.LoadLocation(text.TimeZone)
+		if err != nil || text.TimeZone == "Local" {
+			report.Add(path+".timeZone", document.Quote(text.TimeZone)+" is not a time zone",
+				"write a name of the IANA database, such as Europe/Berlin")
+			continue
+		}
+		windows = append(windows, open.In(zone))
+	}
+	return windows
+}
+
+// defaultOverdue is longer than any turn that goes well.
+func defaultOverdue() map[Class]time.Duration {
+	return map[Class]time.Duration{
+		Kubelet: 10 * time.Minute,
+		Pods:    30 * time.Minute,
+		Reboot:  30 * time.Minute,
+	}
+}
+
+func (w writtenOverdue) read(report *document.Report) map[Class]time.Duration {
+	overdue := defaultOverdue()
+	for _, field := range []struct {
+		class Class
+		path  string
+		text  string
+	}{
+		{Kubelet, "overdue.kubelet", w.Kubelet},
+		{Pods, "overdue.pods", w.Pods},
+		{Reboot, "overdue.reboot", w.Reboot},
+	} {
+		if field.text == "" {
+			continue
+		}
+		d, err := time.ParseDuration(field.text)
+		if err != nil || d < time.Minute {
+			report.Add(field.path, document.Quote(field.text)+" is not a time of a minute or more",
+				"write a duration such as 10m")
+			continue
+		}
+		overdue[field.class] = d
+	}
+	return overdue
+}
+
+// chunk returns how many nodes may be done or begun while that many are done.
+func (p Policy) chunk(done, size int) int {
+	for _, c := range p.Chunks {
+		if n := c.Of(size); n > done {
+			return n
+		}
+	}
+	return max(size, done+1)
+}
+
+// Opens returns when a window is next open, which is now if one is open.
+func (p Policy) Opens(now time.Time) time.Time {
+	if len(p.Windows) == 0 {
+		return now
+	}
+
+	first := p.Windows[0].Opens(now)
+	for _, w := range p.Windows[1:] {
+		if at := w.Opens(now); at.Before(first) {
+			first = at
+		}
+	}
+	return first
+}

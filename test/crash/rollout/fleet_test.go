@@ -1,0 +1,608 @@
+package rollout
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/loam-os/loam/agent/turns"
+)
+
+// most is the size of the largest fleet.
+const most = 4
+
+// stage is how far a machine is with its change.
+type stage uint8
+
+const (
+	waiting  stage = iota
+	refused        // postponed, which is not on the disk yet
+	unwanted       // given up, until it is wanted again
+	changing
+	proven
+	failed
+	done // and its turn is given
+	lost // done, after a failure
+)
+
+// machine is one machine: its agent and its disk.
+type machine struct {
+	up    bool
+	turn  turns.Turn
+	stage stage
+
+	// node is the Node as the agent last saw it.
+	node node
+
+	// seen is what was read, and old says that the ledger was written since.
+	seen *turns.Seen
+	old  bool
+
+	// ahead says that the clock is an hour ahead.
+	ahead bool
+
+	// rebooted says that the machine has restarted for its change.
+	rebooted bool
+
+	// taken counts the turns that were begun.
+	taken int8
+}
+
+// node is a Node of the API server.
+type node struct {
+	there bool
+	uid   int8
+	mark  string
+
+	// failure is what it remembers of a change that failed.
+	failure string
+}
+
+// world is a state of the walk.
+type world struct {
+	machines [most]machine
+	nodes    [most]node
+
+	// ledger is nil if it does not exist.
+	ledger *turns.Ledger
+
+	// failures are how many changes have failed: of the configuration, and of the
+	// system.
+	failures [2]int8
+
+	// left are the faults that may still happen.
+	left faults
+}
+
+// faults are how often each fault may happen.
+type faults struct{ kill, delete, rebirth, loss, clock, postpone, giveUp int8 }
+
+// scenario is a fleet and what may happen to it.
+type scenario struct {
+	name   string
+	size   int
+	policy turns.Policy
+	left   faults
+
+	// zones are the zones of the machines.
+	zones [most]string
+
+	// bad are the machines whose change fails. upgrades are those that change to
+	// another system, by a restart; the others change their configuration.
+	bad, upgrades [most]bool
+
+	// clone says that the last machine has the name and the Node of the first.
+	clone bool
+
+	// next is how machines decide, [turns.Next] unless a bug is seeded.
+	next func(turns.View) turns.Step
+
+	// keeps, blind, forgetful and amnesic seed bugs of the caller: what was read
+	// is kept after a mark, a write does not compare, a turn is not saved, a
+	// turn ends with a restart.
+	keeps, blind, forgetful, amnesic bool
+}
+
+var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func (s scenario) begin() world {
+	w := world{left: s.left}
+	for i := range s.size {
+		w.nodes[i].there = !s.clone || i < s.size-1
+		w.machines[i].up = true
+		w.machines[i].node.there = true
+	}
+	return w
+}
+
+// of returns the index of the Node of a machine.
+func (s scenario) of(i int) int {
+	if s.clone && i == s.size-1 {
+		return 0
+	}
+	return i
+}
+
+func name(i int) string { return fmt.Sprintf("n%d", i) }
+
+// view is what machine i knows.
+func (s scenario) view(w world, i int) turns.View {
+	m := w.machines[i]
+	n := s.of(i)
+
+	v := turns.View{
+		Policy: s.policy,
+		Me: turns.Me{
+			Pool:      "pool",
+			Machine:   name(n),
+			Node:      name(n),
+			UID:       strconv.Itoa(int(m.node.uid)),
+			Zone:      s.zones[n],
+			Target:    "new",
+			Revision:  7,
+			Class:     turns.Kubelet,
+			Unchanged: time.Hour,
+		},
+		Turn:    m.turn,
+		Mark:    m.node.mark,
+		Failure: m.node.failure,
+		Seen:    m.seen,
+		ID:      fmt.Sprintf("%d.%d", i, m.taken+1),
+		Now:     start,
+		Why:     "it fails",
+	}
+	if s.upgrades[n] {
+		v.Me.Target = "system"
+		v.Me.Version = "2.0.0"
+		v.Me.Class = turns.Reboot
+	}
+	if !m.node.there {
+		v.Me.Node = ""
+	}
+	if m.ahead {
+		v.Now = v.Now.Add(time.Hour)
+	}
+
+	v.Turn.Postponed.Until = time.Time{} // Pauses end at any time.
+	v.Turn.PostponedSystem.Until = time.Time{}
+	switch m.stage {
+	case waiting, changing:
+		v.Need = turns.NeedTurn
+	case refused:
+		v.Need = turns.NeedPostpone
+	case unwanted:
+		if m.turn.Phase == turns.Holding {
+			v.Need = turns.NeedReturn
+		}
+	case proven:
+		v.Need = turns.NeedGive
+	case failed:
+		v.Need = turns.NeedFail
+	}
+	return v
+}
+
+// fleet lists the Nodes.
+func (s scenario) fleet(w world) turns.Fleet {
+	var f turns.Fleet
+	for i := range s.size {
+		if n := w.nodes[i]; n.there {
+			f = append(f, turns.Node{
+				Name:     name(i),
+				Zone:     s.zones[i],
+				Mark:     n.mark,
+				Failures: []string{n.failure},
+			})
+		}
+	}
+	return f
+}
+
+// put makes l the ledger. What others have read is old then.
+func (w *world) put(l *turns.Ledger) {
+	w.ledger = l
+	for i := range w.machines {
+		w.machines[i].old = true
+	}
+}
+
+// edge is a transition.
+type edge struct {
+	label string
+	to    world
+
+	// fault says that the transition is not needed to make progress.
+	fault bool
+}
+
+// edges returns all transitions of w. A write to the disk concerns no other
+// machine: if nothing can come between, it is the only transition.
+func (s scenario) edges(w world) []edge {
+	if w.left.kill+w.left.rebirth+w.left.clock == 0 {
+		for i := range s.size {
+			if w.machines[i].up && s.next(s.view(w, i)).Kind == turns.Save {
+				return s.steps(w, i)
+			}
+		}
+	}
+
+	var out []edge
+	for i := range s.size {
+		if w.machines[i].up {
+			out = append(out, s.steps(w, i)...)
+		}
+		out = append(out, s.accidents(w, i)...)
+	}
+
+	if w.ledger != nil && w.left.delete > 0 {
+		to := w
+		to.left.delete--
+		to.put(nil)
+		out = append(out, edge{"ledger deleted", to, true})
+	}
+	return out
+}
+
+// accidents are what happens to machine i and its Node from outside.
+func (s scenario) accidents(w world, i int) []edge {
+	var out []edge
+	add := func(label string, fault bool, edit func(to *world)) {
+		to := w
+		edit(&to)
+		out = append(out, edge{fmt.Sprintf("%d %s", i, label), to, fault})
+	}
+
+	m := w.machines[i]
+	n := s.of(i)
+	switch {
+	case !m.up:
+		add("starts", false, func(to *world) {
+			to.machines[i].up = true
+			to.machines[i].node = w.nodes[n]
+		})
+	case w.left.kill > 0:
+		add("dies", true, func(to *world) {
+			to.left.kill--
+			to.machines[i].up = false
+			to.machines[i].seen = nil
+			if m.stage == refused || m.stage == unwanted {
+				to.machines[i].stage = waiting
+			}
+			if s.forgetful && m.turn.Phase == turns.Taking {
+				to.machines[i].turn = turns.Turn{}
+			}
+		})
+	}
+
+	if m.stage == unwanted {
+		add("wants its change again", false, func(to *world) { to.machines[i].stage = waiting })
+	}
+	if w.left.clock > 0 && !m.ahead && m.up {
+		add("is ahead", true, func(to *world) {
+			to.left.clock--
+			to.machines[i].ahead = true
+		})
+	}
+	if m.up && m.node != w.nodes[n] {
+		add("sees its Node", false, func(to *world) { to.machines[i].node = w.nodes[n] })
+	}
+	if n != i {
+		return out
+	}
+
+	switch {
+	case !w.nodes[i].there:
+		add("is born again", false, func(to *world) {
+			to.nodes[i].there = true
+			to.nodes[i].uid++
+		})
+	case w.left.rebirth > 0:
+		add("Node deleted", true, func(to *world) {
+			to.left.rebirth--
+			to.nodes[i].there = false
+			to.nodes[i].mark = ""
+			to.nodes[i].failure = ""
+		})
+	}
+	return out
+}
+
+// steps are what machine i may do next.
+func (s scenario) steps(w world, i int) []edge {
+	step := s.next(s.view(w, i))
+	label := fmt.Sprintf("%d %s", i, step.Kind)
+	to := w
+	m := &to.machines[i]
+	n := &to.nodes[s.of(i)]
+
+	switch step.Kind {
+	case turns.Nothing:
+		return nil
+	case turns.Await:
+		m.seen = nil
+	case turns.Read:
+		m.seen = &turns.Seen{Ledger: w.ledger}
+		m.old = false
+	case turns.List:
+		m.seen = &turns.Seen{Ledger: m.seen.Ledger, Fleet: s.fleet(w), Listed: true}
+	case turns.Create:
+		if w.ledger == nil {
+			l := turns.New()
+			if step.Ledger.State != "" {
+				l = step.Ledger
+			}
+			to.put(&l)
+		}
+		m.seen = nil
+	case turns.Write:
+		return s.write(w, i, step)
+	case turns.Save:
+		if m.turn.Phase == turns.Over && step.Turn.Phase == turns.Taking {
+			m.taken++
+		}
+		m.save(step.Turn)
+		label += " " + string(step.Turn.Phase)
+	case turns.Mark, turns.Unmark, turns.Note:
+		if !n.there {
+			return nil
+		}
+		switch step.Kind {
+		case turns.Mark:
+			n.mark = step.Turn.Holder.String()
+		case turns.Note:
+			n.failure = step.Failure.String()
+		default:
+			n.mark = ""
+			if step.Clears {
+				n.failure = ""
+			}
+		}
+		m.node = *n
+		if step.Kind != turns.Unmark && !s.keeps {
+			m.seen = nil
+		}
+	case turns.Proceed:
+		return s.change(w, i)
+	}
+	return []edge{{label, to, false}}
+}
+
+// write is a compare-and-swap. Its answer may be lost, and the machine may die
+// before it saves its turn.
+func (s scenario) write(w world, i int, step turns.Step) []edge {
+	to := w
+	m := &to.machines[i]
+	label := fmt.Sprintf("%d write", i)
+	if m.old && !s.blind || w.ledger == nil {
+		m.seen = nil
+		return []edge{{label + " conflicts", to, false}}
+	}
+
+	to.put(&step.Ledger)
+	m.seen = nil
+	out := []edge{}
+	if w.left.loss > 0 {
+		lost := to
+		lost.left.loss--
+		out = append(out, edge{label + " without an answer", lost, true})
+	}
+	if step.Save {
+		m.save(step.Turn)
+	}
+	return append(out, edge{label + " " + step.Ledger.Summary(), to, false})
+}
+
+// change is what a machine does with its turn.
+func (s scenario) change(w world, i int) []edge {
+	to := w
+	m := &to.machines[i]
+	switch {
+	case m.stage == waiting:
+		m.stage = changing
+		out := []edge{{fmt.Sprintf("%d changes", i), to, false}}
+		if w.left.postpone > 0 {
+			later := w
+			later.left.postpone--
+			later.machines[i].stage = refused
+			out = append(out, edge{fmt.Sprintf("%d cannot change", i), later, true})
+		}
+		if w.left.giveUp > 0 {
+			later := w
+			later.left.giveUp--
+			later.machines[i].stage = unwanted
+			out = append(out, edge{fmt.Sprintf("%d gives its change up", i), later, true})
+		}
+		return out
+	case s.upgrades[s.of(i)] && !m.rebooted:
+		m.rebooted = true
+		m.up = false
+		m.seen = nil
+		if s.amnesic {
+			m.turn = turns.Turn{}
+		}
+		return []edge{{fmt.Sprintf("%d restarts", i), to, false}}
+	case s.bad[s.of(i)]:
+		m.stage = failed
+		to.failures[s.kind(i)]++
+		return []edge{{fmt.Sprintf("%d fails", i), to, false}}
+	}
+	m.stage = proven
+	return []edge{{fmt.Sprintf("%d is proven", i), to, false}}
+}
+
+// kind returns the index of the failures that one of machine i counts to.
+func (s scenario) kind(i int) int {
+	if s.upgrades[s.of(i)] {
+		return 1
+	}
+	return 0
+}
+
+// halted reports whether the rollout of machine i is halted.
+func (s scenario) halted(w world, i int) bool {
+	switch {
+	case w.ledger == nil:
+		return false
+	case s.kind(i) == 1:
+		return w.ledger.Systems["system"].Halted != ""
+	}
+	return w.ledger.Halted != ""
+}
+
+// save makes t the turn on the disk, with which the change ends.
+func (m *machine) save(t turns.Turn) {
+	if m.turn.Phase == turns.Holding {
+		m.seen = nil
+	}
+	m.turn = t
+	switch {
+	case t.Phase == turns.Returning:
+		m.stage = waiting
+	case t.Phase != turns.Over:
+	case m.stage == proven:
+		m.stage = done
+	case m.stage == failed:
+		m.stage = lost
+	}
+}
+
+// isOver reports whether all machines have ended, or cannot begin because the
+// rollout is halted.
+func (s scenario) isOver(w world) bool {
+	for i := range s.size {
+		m := w.machines[i]
+		n := w.nodes[s.of(i)]
+		halted := m.stage == waiting && s.halted(w, i)
+		if !m.up || !n.there || n.mark != "" || m.turn.Phase != turns.Over ||
+			m.stage < done && !halted {
+			return false
+		}
+	}
+	return true
+}
+
+// problem returns what is wrong with w, "" for nothing.
+func (s scenario) problem(w world) string {
+	all := 0
+	zones := map[string]int{}
+	for i := range s.size {
+		m := w.machines[i]
+		n := w.nodes[s.of(i)]
+		if m.stage == changing && n.there && strconv.Itoa(int(n.uid)) == m.turn.Holder.UID {
+			all++
+			zones[s.zones[s.of(i)]]++
+		}
+	}
+
+	if limit := s.policy.MaxUnavailable.Of(s.size); all > limit {
+		return fmt.Sprintf("%d machines are away, want %d", all, limit)
+	}
+	for zone, n := range zones {
+		if limit := s.policy.PerZone.Of(s.size); limit > 0 && n > limit {
+			return fmt.Sprintf("%d machines of zone %s are away, want %d", n, zone, limit)
+		}
+	}
+	if w.ledger != nil {
+		system := w.ledger.Systems["system"]
+		given := w.ledger.Done + w.ledger.Failed + system.Done + system.Failed
+		failed := int(w.failures[0] + w.failures[1])
+		if given > s.size || w.ledger.Failed+system.Failed > failed {
+			return "a turn was given twice"
+		}
+	}
+
+	// The turn of a Node that is deleted does not count, and the Node takes along
+	// what it remembers.
+	allowed := 1 + s.left.rebirth - w.left.rebirth
+	for _, n := range w.failures {
+		if n > allowed {
+			return fmt.Sprintf("%d machines have failed, want %d", n, allowed)
+		}
+	}
+	return ""
+}
+
+// wrong returns what is wrong with a transition, "" for nothing.
+func (s scenario) wrong(from, to world) string {
+	if from.ledger == nil || to.ledger == nil {
+		return ""
+	}
+	for i := range s.size {
+		n := name(s.of(i))
+		_, had := from.ledger.Holders[n]
+		_, has := to.ledger.Holders[n]
+		if s.halted(from, i) && has && !had {
+			return "a machine takes a turn although the rollout is halted"
+		}
+	}
+	return ""
+}
+
+// hash returns the identity of a state.
+func (w world) hash(seed maphash.Seed, size int) uint64 {
+	b := make([]byte, 0, 512)
+	f := w.left
+	b = append(b, byte(f.kill), byte(f.delete), byte(f.rebirth), byte(f.loss), byte(f.clock))
+	b = append(b, byte(f.postpone), byte(f.giveUp), byte(w.failures[0]), byte(w.failures[1]))
+	b = appendLedger(b, w.ledger)
+	for i := range size {
+		m := w.machines[i]
+		b = append(b, flag(m.up), flag(m.ahead), flag(m.seen != nil), flag(m.seen != nil && m.old))
+		b = append(b, byte(m.stage), byte(m.node.uid), byte(m.taken), flag(m.node.there),
+			flag(m.turn.Holder.Since.Equal(start)), flag(m.rebooted))
+		b = appendText(b, string(m.turn.Phase), m.turn.Holder.ID, m.turn.Holder.UID, m.node.mark,
+			m.node.failure)
+		if m.seen != nil {
+			b = appendLedger(b, m.seen.Ledger)
+			b = append(b, flag(m.seen.Listed))
+			for _, n := range m.seen.Fleet {
+				b = appendText(b, n.Name, n.Mark, n.Failures[0])
+			}
+		}
+		n := w.nodes[i]
+		b = append(b, flag(n.there), byte(n.uid))
+		b = appendText(b, n.mark, n.failure)
+	}
+	return maphash.Bytes(seed, b)
+}
+
+func flag(on bool) byte {
+	if on {
+		return 1
+	}
+	return 0
+}
+
+func appendText(b []byte, texts ...string) []byte {
+	for _, t := range texts {
+		b = binary.AppendUvarint(b, uint64(len(t)))
+		b = append(b, t...)
+	}
+	return b
+}
+
+func appendLedger(b []byte, l *turns.Ledger) []byte {
+	if l == nil {
+		return append(b, 0)
+	}
+	system := l.Systems["system"]
+	b = append(b, 1, byte(l.Done), byte(l.Failed), byte(l.Size), byte(len(l.Systems)),
+		byte(system.Done), byte(system.Failed))
+	b = appendText(b, string(l.State), l.Target, l.Halted, system.Halted)
+	for _, holders := range []map[string]turns.Holder{l.Holders, l.Restored} {
+		names := make([]string, 0, most)
+		for name := range holders {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		b = append(b, byte(len(names)))
+		for _, name := range names {
+			b = appendText(b, name, holders[name].ID)
+			b = append(b, flag(holders[name].Since.Equal(start)), flag(holders[name].Counted))
+		}
+	}
+	return b
+}

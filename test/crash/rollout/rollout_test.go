@@ -1,0 +1,143 @@
+package rollout
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/loam-os/loam/agent/turns"
+)
+
+// policy lets that many nodes be away.
+func policy(most int) turns.Policy {
+	return turns.Policy{
+		MaxUnavailable: turns.Amount{Number: most},
+		HardMax:        turns.Amount{Number: most},
+		Chunks:         []turns.Amount{{Number: 1}, {Percent: 100}},
+		Overdue:        map[turns.Class]time.Duration{turns.Kubelet: 10 * time.Minute},
+	}
+}
+
+// fleetOf is a fleet in which as many nodes may be away.
+func fleetOf(size, away int, left faults) scenario {
+	return scenario{
+		name:   fmt.Sprintf("%d nodes, %d away, faults %+v", size, away, left),
+		size:   size,
+		policy: policy(away),
+		left:   left,
+		next:   turns.Next,
+	}
+}
+
+// withFailures is s with changes that fail on each node.
+func (s scenario) withFailures() scenario {
+	s.name += ", all fail"
+	s.bad = [most]bool{true, true, true, true}
+	return s
+}
+
+// withClone is s with a clone of the first machine in place of the last.
+func (s scenario) withClone() scenario {
+	s.name += ", a clone"
+	s.clone = true
+	return s
+}
+
+// withZones is s with two zones, of each of which one node may be away.
+func (s scenario) withZones() scenario {
+	s.name += ", 1 of a zone"
+	s.zones = [most]string{"a", "a", "b", "b"}
+	s.policy.PerZone = turns.Amount{Number: 1}
+	return s
+}
+
+// withUpgrades is s with a last machine that is upgraded, while the others
+// change their configuration. If all fail, two are upgraded.
+func (s scenario) withUpgrades() scenario {
+	s.name += ", upgrades"
+	s.upgrades[s.size-1] = true
+	if s.bad[0] {
+		s.upgrades[s.size-2] = true
+	}
+	return s
+}
+
+// quick are small enough for each test run.
+func quick() []scenario {
+	return []scenario{
+		fleetOf(2, 1, faults{kill: 2, loss: 1}),
+		fleetOf(3, 1, faults{loss: 1}),
+		fleetOf(3, 2, faults{kill: 1}),
+		fleetOf(2, 1, faults{clock: 1, kill: 1}),
+		fleetOf(3, 1, faults{postpone: 1}).withUpgrades(),
+		fleetOf(2, 1, faults{postpone: 2, kill: 1, loss: 1}).withUpgrades(),
+		fleetOf(2, 2, faults{postpone: 1, kill: 1, delete: 1}).withFailures().withUpgrades(),
+		fleetOf(2, 1, faults{giveUp: 1, kill: 1, loss: 1}).withUpgrades(),
+		fleetOf(2, 1, faults{kill: 1, delete: 1, loss: 1}),
+		fleetOf(2, 1, faults{delete: 2}),
+		fleetOf(3, 2, faults{loss: 1}).withFailures(),
+		fleetOf(3, 1, faults{}).withClone(),
+		fleetOf(3, 2, faults{}).withZones(),
+		fleetOf(3, 2, faults{}).withUpgrades(),
+		fleetOf(2, 1, faults{kill: 1, delete: 1}).withUpgrades(),
+		fleetOf(2, 2, faults{delete: 2}).withFailures(),
+		fleetOf(3, 3, faults{loss: 1}).withFailures().withUpgrades(),
+		fleetOf(2, 1, faults{delete: 1, rebirth: 1}).withFailures().withUpgrades(),
+	}
+}
+
+// thorough take hours of one processor in all, and gigabytes.
+func thorough() []scenario {
+	var all []scenario
+	for _, away := range []int{1, 2} {
+		all = append(all,
+			fleetOf(3, away, faults{delete: 1}),
+			fleetOf(3, away, faults{rebirth: 1}),
+			fleetOf(3, away, faults{clock: 1}),
+			fleetOf(3, away, faults{kill: 2}),
+			fleetOf(3, away, faults{postpone: 1, kill: 1}),
+			fleetOf(3, away, faults{postpone: 1, kill: 1}).withUpgrades(),
+			fleetOf(3, away, faults{postpone: 1, loss: 1}).withFailures().withUpgrades(),
+			fleetOf(3, away, faults{kill: 1, loss: 1}),
+			fleetOf(3, away, faults{delete: 1, loss: 1}),
+			fleetOf(3, away, faults{delete: 1}).withFailures(),
+			fleetOf(3, away, faults{kill: 1}).withUpgrades(),
+			fleetOf(3, away, faults{delete: 1}).withUpgrades(),
+			fleetOf(3, away, faults{delete: 1}).withFailures().withUpgrades(),
+			fleetOf(4, away, faults{}),
+			fleetOf(4, away, faults{loss: 1}),
+		)
+	}
+	return append(all,
+		fleetOf(3, 1, faults{postpone: 2}),
+		fleetOf(3, 1, faults{postpone: 1, giveUp: 1}).withUpgrades(),
+		fleetOf(2, 1, faults{giveUp: 1, delete: 1, rebirth: 1}).withUpgrades(),
+		fleetOf(2, 1, faults{postpone: 1, delete: 1, rebirth: 1}),
+		fleetOf(2, 1, faults{postpone: 1, delete: 1, rebirth: 1}).withFailures().withUpgrades(),
+		fleetOf(2, 1, faults{kill: 1, delete: 2}),
+		fleetOf(2, 1, faults{kill: 1, delete: 1, rebirth: 1}),
+		fleetOf(3, 1, faults{delete: 1}).withClone(),
+		fleetOf(3, 2, faults{delete: 1}).withZones(),
+		fleetOf(4, 2, faults{}).withZones(),
+	)
+}
+
+// TestEveryInterleaving walks the quick scenarios, and the thorough ones if
+// LOAM_ROLLOUT is set.
+func TestEveryInterleaving(t *testing.T) {
+	all := quick()
+	if os.Getenv("LOAM_ROLLOUT") != "" {
+		all = append(all, thorough()...)
+	}
+
+	for _, s := range all {
+		t.Run(s.name, func(t *testing.T) {
+			w, problem := s.run(20_000_000)
+			t.Logf("L0: %d states, %d transitions without faults", len(w.parent), len(w.after))
+			if problem != "" {
+				t.Error(problem)
+			}
+		})
+	}
+}

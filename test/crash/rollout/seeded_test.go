@@ -1,0 +1,294 @@
+package rollout
+
+import (
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/loam-os/loam/agent/turns"
+)
+
+// bug is a mistake that one could write, and a fleet that shows it.
+type bug struct {
+	in   scenario
+	edit func(s *scenario)
+}
+
+// seeing decides by a wrong view.
+func seeing(edit func(v *turns.View)) func(s *scenario) {
+	return func(s *scenario) {
+		s.next = func(v turns.View) turns.Step {
+			edit(&v)
+			return turns.Next(v)
+		}
+	}
+}
+
+// instead replaces the steps for which by returns true.
+func instead(by func(v turns.View, step turns.Step) (turns.Step, bool)) func(s *scenario) {
+	return func(s *scenario) {
+		s.next = func(v turns.View) turns.Step {
+			step := turns.Next(v)
+			if other, ok := by(v, step); ok {
+				return other
+			}
+			return step
+		}
+	}
+}
+
+// withLedger edits a copy of the ledger that was seen.
+func withLedger(edit func(v *turns.View, l *turns.Ledger)) func(s *scenario) {
+	return seeing(func(v *turns.View) {
+		if v.Seen == nil || v.Seen.Ledger == nil {
+			return
+		}
+		seen := *v.Seen
+		l := *seen.Ledger
+		l.Holders = maps.Clone(l.Holders)
+		l.Restored = maps.Clone(l.Restored)
+		edit(v, &l)
+		seen.Ledger = &l
+		v.Seen = &seen
+	})
+}
+
+var seeded = map[string]bug{
+	"a turn expires by the clock": {
+		fleetOf(2, 1, faults{clock: 1}),
+		withLedger(func(v *turns.View, l *turns.Ledger) {
+			maps.DeleteFunc(l.Holders, func(machine string, h turns.Holder) bool {
+				return machine != v.Me.Machine && v.Now.Sub(h.Since) > 10*time.Minute
+			})
+		}),
+	},
+	"a turn of that name is given, whatever its ID": {
+		fleetOf(3, 1, faults{}).withClone(),
+		instead(func(v turns.View, step turns.Step) (turns.Step, bool) {
+			if v.Seen == nil || v.Seen.Ledger == nil || v.Turn.Phase != turns.Over {
+				return step, false
+			}
+			h, ok := v.Seen.Ledger.Holders[v.Me.Machine]
+			return turns.Step{
+				Kind:   turns.Write,
+				Ledger: v.Seen.Ledger.Drop(v.Me.Machine, h.ID),
+			}, ok
+		}),
+	},
+	"a failure halts by a second write": {
+		fleetOf(2, 1, faults{}).withFailures(),
+		instead(func(v turns.View, step turns.Step) (turns.Step, bool) {
+			halts := step.Kind == turns.Write && step.Ledger.Halted != ""
+			if !halts || v.Seen.Ledger.Halted != "" {
+				return step, false
+			}
+			step.Ledger = v.Seen.Ledger.Drop(v.Me.Machine, v.Turn.Holder.ID)
+			return step, true
+		}),
+	},
+	"the ledger is not read again after the mark": {
+		fleetOf(2, 1, faults{delete: 1}),
+		func(s *scenario) { s.keeps = true },
+	},
+	"the Node is not marked": {
+		fleetOf(2, 1, faults{delete: 1}),
+		seeing(func(v *turns.View) {
+			if v.Turn.Phase != turns.Over && v.Need == turns.NeedTurn {
+				v.Mark = v.Turn.Holder.String()
+			}
+		}),
+	},
+	"a ledger is created after the list": {
+		fleetOf(2, 1, faults{delete: 1}),
+		instead(func(v turns.View, step turns.Step) (turns.Step, bool) {
+			switch {
+			case step.Kind != turns.Create:
+				return step, false
+			case !v.Seen.Listed:
+				return turns.Step{Kind: turns.List}, true
+			}
+			return turns.Step{
+				Kind:   turns.Create,
+				Ledger: turns.New().Restore(v.Policy, v.Seen.Fleet),
+			}, true
+		}),
+	},
+	"a turn is taken while the ledger is restored": {
+		fleetOf(2, 1, faults{delete: 1}),
+		withLedger(func(_ *turns.View, l *turns.Ledger) { l.State = turns.Running }),
+	},
+	"restored turns do not count": {
+		fleetOf(2, 1, faults{delete: 1}),
+		withLedger(func(_ *turns.View, l *turns.Ledger) { l.Restored = nil }),
+	},
+	"the mark is removed before the turn is given": {
+		fleetOf(2, 1, faults{delete: 1}),
+		instead(func(v turns.View, step turns.Step) (turns.Step, bool) {
+			changes := v.Turn.Phase == turns.Holding && v.Need == turns.NeedTurn
+			switch {
+			case changes && step.Kind == turns.Proceed:
+				return turns.Step{Kind: turns.Unmark}, true
+			case changes && step.Kind == turns.Mark:
+				return turns.Step{Kind: turns.Proceed}, true
+			}
+			return step, false
+		}),
+	},
+	"a write does not compare": {
+		fleetOf(2, 1, faults{}),
+		func(s *scenario) { s.blind = true },
+	},
+	"the turn is not durable before it is taken": {
+		fleetOf(2, 1, faults{kill: 1}),
+		func(s *scenario) { s.forgetful = true },
+	},
+	"a lost answer counts a turn twice": {
+		fleetOf(2, 1, faults{loss: 1}),
+		instead(func(v turns.View, step turns.Step) (turns.Step, bool) {
+			gives := step.Kind == turns.Write && v.Need == turns.NeedGive
+			if gives && step.Ledger.State == turns.Running {
+				step.Ledger.Done = v.Seen.Ledger.Done + 1
+			}
+			if v.Need == turns.NeedGive && step.Kind == turns.Unmark {
+				ledger := *v.Seen.Ledger
+				ledger.Done++
+				return turns.Step{Kind: turns.Write, Ledger: ledger}, ledger.Done <= 3
+			}
+			return step, gives
+		}),
+	},
+	"other holders are not counted": {
+		fleetOf(2, 1, faults{}),
+		withLedger(func(v *turns.View, l *turns.Ledger) {
+			if v.Turn.Phase == turns.Taking {
+				maps.DeleteFunc(l.Holders, func(m string, _ turns.Holder) bool {
+					return m != v.Me.Machine
+				})
+			}
+		}),
+	},
+	"a turn outlives the Node that it was taken for": {
+		fleetOf(2, 1, faults{rebirth: 1}),
+		instead(func(v turns.View, step turns.Step) (turns.Step, bool) {
+			if v.Turn.Phase != turns.Taking || v.Me.UID == v.Turn.Holder.UID {
+				return step, false
+			}
+			v.Turn.Holder.UID = v.Me.UID
+			return turns.Next(v), true
+		}),
+	},
+	"a turn is given back before that is on the disk": {
+		fleetOf(2, 1, faults{postpone: 1, kill: 1}),
+		instead(func(v turns.View, step turns.Step) (turns.Step, bool) {
+			if v.Need != turns.NeedPostpone || v.Turn.Phase != turns.Holding {
+				return step, false
+			}
+			saved := step
+			v.Turn = step.Turn
+			if step = turns.Next(v); step.Kind == turns.Save {
+				return saved, true
+			}
+			return step, true
+		}),
+	},
+	"a turn is returned before that is on the disk": {
+		fleetOf(2, 1, faults{giveUp: 1}).withUpgrades(),
+		instead(func(v turns.View, step turns.Step) (turns.Step, bool) {
+			switch {
+			case v.Need != turns.NeedReturn:
+				return step, false
+			case v.Seen == nil || v.Seen.Ledger == nil:
+				return turns.Step{Kind: turns.Read}, true
+			}
+			return turns.Step{
+				Kind:   turns.Write,
+				Ledger: v.Seen.Ledger.Drop(v.Me.Machine, v.Turn.Holder.ID),
+			}, true
+		}),
+	},
+	"a turn that may be taken counts as held": {
+		fleetOf(2, 1, faults{kill: 1}),
+		seeing(func(v *turns.View) {
+			if v.Turn.Phase == turns.Taking && v.Seen == nil {
+				v.Turn.Phase = turns.Holding
+			}
+		}),
+	},
+	"chunks are ignored": {
+		fleetOf(3, 3, faults{}).withFailures(),
+		seeing(func(v *turns.View) { v.Policy.Chunks = []turns.Amount{{Percent: 100}} }),
+	},
+	"zones are ignored": {
+		fleetOf(3, 2, faults{}).withZones(),
+		seeing(func(v *turns.View) { v.Me.Zone = v.Me.Machine }),
+	},
+	"a failure is not on its Node": {
+		fleetOf(2, 1, faults{delete: 1}).withFailures(),
+		seeing(func(v *turns.View) {
+			if v.Need == turns.NeedFail {
+				v.Failure = turns.Failure{Target: "new", Revision: 7, Why: v.Why}.String()
+			}
+		}),
+	},
+	"a failure is on its Node after the mark is removed": {
+		fleetOf(2, 1, faults{delete: 1}).withFailures(),
+		instead(func(v turns.View, step turns.Step) (turns.Step, bool) {
+			if step.Kind != turns.Note || v.Mark == "" {
+				return step, false
+			}
+			v.Failure = step.Failure.String()
+			return turns.Next(v), true
+		}),
+	},
+	"a failure is counted again after it was restored": {
+		fleetOf(2, 1, faults{delete: 1}).withFailures(),
+		withLedger(func(_ *turns.View, l *turns.Ledger) {
+			for machine, h := range l.Restored {
+				h.Counted = false
+				l.Restored[machine] = h
+			}
+		}),
+	},
+	"systems have a budget of their own": {
+		fleetOf(2, 1, faults{}).withUpgrades(),
+		withLedger(func(v *turns.View, l *turns.Ledger) {
+			maps.DeleteFunc(l.Holders, func(_ string, h turns.Holder) bool {
+				return h.Version != v.Me.Version
+			})
+		}),
+	},
+	"a turn ends with a restart": {
+		fleetOf(2, 1, faults{}).withUpgrades(),
+		func(s *scenario) { s.amnesic = true },
+	},
+	"a system that fell back does not halt": {
+		fleetOf(3, 1, faults{}).withFailures().withUpgrades(),
+		seeing(func(v *turns.View) {
+			if v.Me.Version != "" {
+				v.Policy.MaxFailures = 3
+			}
+		}),
+	},
+	"a turn is kept after a failure": {
+		fleetOf(2, 1, faults{}),
+		instead(func(v turns.View, step turns.Step) (turns.Step, bool) {
+			return turns.Step{Kind: turns.Nothing}, v.Need == turns.NeedGive
+		}),
+	},
+}
+
+// TestSeededBugsAreFound checks that the walk finds each of these mistakes.
+func TestSeededBugsAreFound(t *testing.T) {
+	for name, b := range seeded {
+		t.Run(name, func(t *testing.T) {
+			s := b.in
+			b.edit(&s)
+			w, problem := s.run(2_000_000)
+			if problem == "" {
+				t.Errorf("not found in %d states", len(w.parent))
+			} else {
+				t.Logf("found after %d states: %s", len(w.parent), problem)
+			}
+		})
+	}
+}
