@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/loam-os/loam/agent/status"
-	"github.com/loam-os/loam/agent/unit"
 	"github.com/loam-os/loam/test/container"
 )
 
@@ -25,12 +24,7 @@ func startDriftNode(t *testing.T, c *container.Container, document string) drift
 	install(t, n.root)
 	write(t, n.root, "srv/config.yaml", document)
 	n.screen = newScreen(t, c)
-	systemd, err := unit.Connect(t.Context(), c.Socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	t.Cleanup(func() { systemd.Close() })
+	systemd := c.Connect(t)
 	if err := systemd.Reload(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -54,7 +54,7 @@ func (d *Drives) list() ([]source.Drive, error) {
 }
 
 // ignored returns a warning about the drives that do not count besides the
-// accepted document, nil for none. read is the document that configures the
+// accepted document, nil if none. read is the document that configures the
 // node now.
 func (d *Drives) ignored(read source.Document) error {
 	if d.accepted == nil {

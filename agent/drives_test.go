@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/loam-os/loam/agent/drive"
+	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/hint"
 )
@@ -103,15 +104,15 @@ func TestTheDocumentIsRecorded(t *testing.T) {
 	}
 
 	n.Drives = &Drives{asked: true}
-	n.accept(doc, nil)
+	n.accept(doc, machine.Machine{}, nil)
 	got := n.accepted()
-	if got == nil || *got != source.Accept(doc) || n.Drives.watched() {
+	if got == nil || *got != source.Accept(doc, nil) || n.Drives.watched() {
 		t.Fatalf("%+v, watched %t", got, n.Drives.watched())
 	}
 
 	doc.Text = []byte("edited")
-	n.accept(doc, got)
-	if again := n.accepted(); *again != source.Accept(doc) {
+	n.accept(doc, machine.Machine{}, got)
+	if again := n.accepted(); *again != source.Accept(doc, nil) {
 		t.Errorf("%+v", again)
 	}
 
@@ -121,7 +122,9 @@ func TestTheDocumentIsRecorded(t *testing.T) {
 	if a := n.accepted(); a == nil || len(n.status.Warnings) != 1 {
 		t.Errorf("damaged: %+v, warnings %q", a, n.status.Warnings)
 	}
-	if _, err := source.Find(t.Context(), source.Env{Accepted: n.accepted()}); !errors.Is(err, source.ErrNone) {
+
+	_, err := source.Find(t.Context(), source.Env{Accepted: n.accepted()})
+	if !errors.Is(err, source.ErrNone) {
 		t.Error(err)
 	}
 }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/loam-os/loam/agent/apply"
+	"github.com/loam-os/loam/agent/cluster"
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/generation"
 )
@@ -42,8 +44,9 @@ func (n *node) openEngine() (*apply.Executor, error) {
 		return nil, fmt.Errorf("open the state of the node: %w", err)
 	}
 
+	n.spare = durable.NewSpare(state, spareName, spareSize)
 	return &apply.Executor{
-		State:     durable.New(state, nil),
+		State:     durable.New(state, nil).WithSpare(n.spare),
 		Node:      dir,
 		Image:     n.image.FS(),
 		Units:     n.jobs,
@@ -77,4 +80,29 @@ func lock(state *os.Root) (*os.File, error) {
 		return nil, fmt.Errorf("lock the state of the node: %w", err)
 	}
 	return f, nil
+}
+
+// dataVolume makes the data volume of a node; see manager.Manager.
+type dataVolume interface {
+	Request(ctx context.Context, size int64) error
+}
+
+// claimingEngine makes the data volume that a configuration asks for before it
+// applies the configuration, so that the kubelet finds the volume.
+type claimingEngine struct {
+	Engine
+	volume dataVolume
+}
+
+// Apply implements [Engine]. A node whose volume cannot be made is not
+// configured: an operator has to say which disk to use.
+func (e claimingEngine) Apply(ctx context.Context, r apply.Request) (generation.Manifest, error) {
+	size, err := cluster.DataVolumeSize(r.Desired)
+	if err == nil {
+		err = e.volume.Request(ctx, size)
+	}
+	if err != nil {
+		return generation.Manifest{}, err
+	}
+	return e.Engine.Apply(ctx, r)
 }

@@ -7,6 +7,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
+	"github.com/loam-os/loam/agent/clock"
 	"github.com/loam-os/loam/agent/cluster"
 	"github.com/loam-os/loam/agent/console"
 	"github.com/loam-os/loam/agent/metrics"
@@ -30,6 +31,8 @@ type Env struct {
 	// Uptime is the time since kernel start, Now the wall clock.
 	Uptime func() time.Duration
 	Now    func() time.Time
+	// Built is the date of the image's kernel (clock.Built).
+	Built func() (time.Time, error)
 	// SetHostname is sethostname(2).
 	SetHostname func(name string) error
 	Log         *zap.Logger
@@ -53,7 +56,17 @@ func NodeEnv(log *zap.Logger) Env {
 		Health:      metrics.HealthAddress,
 		Uptime:      Uptime,
 		Now:         time.Now,
+		Built:       clock.Built,
 		SetHostname: func(name string) error { return unix.Sethostname([]byte(name)) },
 		Log:         log,
 	}
+}
+
+// Uptime is the time since kernel start, suspend included (CLOCK_BOOTTIME).
+func Uptime() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		return 0 // Every kernel since 2.6.39 has the clock.
+	}
+	return time.Duration(ts.Nano())
 }

@@ -2,6 +2,8 @@ package agent
 
 import (
 	"context"
+	"os"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -56,3 +58,33 @@ func (h host) Proven(ctx context.Context) { h.pulled.Release(ctx, h.node.Log) }
 
 // End implements [loop.Host].
 func (h host) End(why error) { h.end(why) }
+
+// remember keeps from an earlier run of the agent in this boot when its
+// generation was applied, so that it is not announced again.
+func (n *node) remember() {
+	before := saidBefore(n.root)
+	if before.AppliedAt == 0 {
+		return
+	}
+	current, ok, err := n.engine.Current()
+	if err == nil && ok && current.Name() == before.Generation {
+		n.status.AppliedAt = before.AppliedAt
+		if n.Consoles != nil {
+			n.Consoles.Announced(before.Generation)
+		}
+	}
+}
+
+// saidBefore is the status that an earlier run of the agent in this boot left,
+// the zero Status if none did.
+func saidBefore(root *os.Root) status.Status {
+	text, err := root.ReadFile(strings.TrimPrefix(status.Path, "/"))
+	if err != nil {
+		return status.Status{}
+	}
+	before, err := status.Parse(text)
+	if err != nil {
+		return status.Status{}
+	}
+	return before
+}

@@ -18,6 +18,7 @@ import (
 	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/reset"
 	"github.com/loam-os/loam/agent/source"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // identify finds machine.yaml and configures the node accordingly. A wrong
@@ -41,17 +42,22 @@ func (n *node) identify(ctx context.Context) {
 	default:
 		n.machine = m
 		n.applyNetwork(ctx, &m.Network)
-		if n.name() && !n.inReset(doc.Text) {
-			n.accept(doc, places.Accepted)
+		if n.name() && !n.inReset(doc.Text) && n.encrypt(ctx, places.Accepted) {
+			n.accept(n.redact(doc), m, places.Accepted)
 			n.configure(ctx, places)
 		}
 	}
+
+	if !n.reset.Active() && !n.nameless {
+		n.obeyRecord()
+	}
 }
 
-// accept records the document, so that no other drive counts from now on.
-// before is the record so far.
-func (n *node) accept(doc source.Document, before *source.Accepted) {
-	now := source.Accept(doc)
+// accept records the document with the content m, so that no other drive, and
+// no document of a lower serial number counts from now on. before is the record
+// so far.
+func (n *node) accept(doc source.Document, m machine.Machine, before *source.Accepted) {
+	now := source.Accept(doc, m.Trust.Keys)
 	if n.Drives != nil {
 		n.Drives.accepted = &now
 	}
@@ -82,6 +88,8 @@ func (n *node) configure(ctx context.Context, places source.Env) {
 		n.status.Contents = n.machine.Contents.Directory.Path
 	}
 
+	n.initCluster()
+	n.refuseSource()
 	n.placeFiles()
 	n.source = source.New(n.machine.Source, places)
 	config, token, joins, err := clusterOf(n.machine.Source, n.root)
@@ -143,7 +151,8 @@ func (n *node) places() source.Env {
 }
 
 // accepted reads the record of the document that configured the node, nil for
-// none. A damaged record counts as a record of an unknown drive.
+// none. A damaged record counts as a record of an unknown drive, and has no
+// keys: only the keys of the image count then.
 func (n *node) accepted() *source.Accepted {
 	var a source.Accepted
 	found, err := durable.ReadJSON(n.root.FS(), reset.AcceptedName, &a)
@@ -158,21 +167,63 @@ func (n *node) accepted() *source.Accepted {
 }
 
 // findMachine reads machine.yaml. It returns source.ErrNone if the node has
-// none.
+// none. A node with trusted keys has a copy of the document that it accepted,
+// and goes on with that when the present one is missing or does not count.
 func (n *node) findMachine(
 	ctx context.Context,
 	places source.Env,
 ) (machine.Machine, source.Document, error) {
 	doc, err := source.Find(ctx, places)
-	if err != nil {
-		return machine.Machine{}, doc, err
+	m, err := n.decodeMachine(doc, err)
+	if err == nil {
+		return m, doc, nil
 	}
+
+	kept, keptErr := places.Accepted.Document()
+	before, keptErr := n.decodeMachine(kept, keptErr)
+	if keptErr != nil {
+		return m, doc, err
+	}
+
+	if !errors.Is(err, source.ErrNone) {
+		n.warn(notTaken(err))
+	}
+	return before, kept, nil
+}
+
+// notTaken is the warning of a node that goes on with its copy of machine.yaml.
+// It has one mistake of a document, and a code, for which a warning has no
+// field.
+func notTaken(err error) error {
+	code := fault.Of(err)
+	if wrong, is := errors.AsType[document.Errors](err); is && len(wrong) > 0 {
+		err = wrong[0]
+	}
+
+	err = fmt.Errorf("the node goes on with the machine.yaml that it accepted before: %w", err)
+	if code.IsSpecific() {
+		err = fmt.Errorf("%s: %w", code, err)
+	}
+	return err
+}
+
+// decodeMachine reads the machine.yaml in a document, unless err says why there
+// is none.
+func (n *node) decodeMachine(doc source.Document, err error) (machine.Machine, error) {
+	if err != nil {
+		return machine.Machine{}, err
+	}
+
 	n.status.Machine = doc.Name
+	if doc.SignedSerial > 0 {
+		n.status.Machine += fmt.Sprintf(", serial %d", doc.SignedSerial)
+	}
+
 	m, err := machine.Decode(doc.Name, doc.Text)
 	if err == nil && m.Hostname == "" && m.HostnameFrom == "" {
 		m.Hostname, err = givenName(doc, m)
 	}
-	return m, doc, err
+	return m, err
 }
 
 // givenName is the host name of a machine whose machine.yaml sets none: the

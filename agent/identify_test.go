@@ -12,6 +12,8 @@ import (
 
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/plane"
+	"github.com/loam-os/loam/agent/plane/pki"
 	"github.com/loam-os/loam/agent/reset"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/volume"
@@ -23,10 +25,13 @@ import (
 // identified is what machine.yaml has made of a node. Source is the type of
 // what it follows, Claim the serial number of the disk that it claims.
 type identified struct {
-	Hostname, Source, Server, Contents, Repository, Claim, Error string
-	Warnings                                                     int
-	Nameless, Reset                                              bool
+	Hostname, Source, Server, Contents, Repository, Claim, Error, Own string
+	Warnings                                                          int
+	Nameless, Reset                                                   bool
 }
+
+// built is the date of the kernel of the image.
+var built = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 
 // TestWhatMachineYAMLMakesOfANode: a node follows only a valid document, and
 // only if it has a name and is not being reset.
@@ -44,14 +49,17 @@ func TestWhatMachineYAMLMakesOfANode(t *testing.T) {
 			"{apiVersion: nodeagent.config.gardener.cloud/v1alpha1, kind: NodeAgentConfiguration, apiServer: {server: 'https://user-data', caBundle: YQ==}, " +
 			"controllers: {operatingSystemConfig: {secretName: s, kubernetesVersion: 1.36.3}}}\"}\n" +
 			"- {path: /var/lib/gardener-node-agent/machine-name, content: machine-1}\n"
-		nodes = nodeAgentText
+		nodes  = nodeAgentText
+		record = "{apiVersion: loam.dev/v1alpha1, kind: Cluster, name: plant-7, kubernetes: 1.36.3}"
 	)
 	for _, test := range []struct {
 		name, machine string
 		// reset is the record of one, nodeAgent what Gardener gives a node; ""
-		// for none.
+		// if none.
 		reset, nodeAgent string
-		want             identified
+		// cluster is the cluster record of the node, "" without one.
+		cluster string
+		want    identified
 	}{
 		{name: "none"},
 		{
@@ -114,6 +122,51 @@ func TestWhatMachineYAMLMakesOfANode(t *testing.T) {
 			},
 		},
 		{
+			name:    "a cluster of its own",
+			machine: named + "cluster: {init: {name: plant-7}}\n",
+			want:    identified{Hostname: "node-1", Source: "*local.Node", Own: "plant-7"},
+		},
+		{
+			name:    "the cluster that it has already",
+			machine: named + "cluster: {init: {name: plant-7, pods: [10.1.0.0/16]}}\n",
+			cluster: record,
+			want:    identified{Hostname: "node-1", Source: "*local.Node", Own: "plant-7"},
+		},
+		{
+			name:    "another cluster than it has",
+			machine: named + "cluster: {init: {name: plant-8}}\n",
+			cluster: record,
+			want: identified{
+				Hostname: "node-1",
+				Source:   "*local.Node",
+				Own:      "plant-7",
+				Error:    "init plant-8: this node belongs to another cluster, plant-7",
+			},
+		},
+		{
+			name:    "a source, of a node that has a cluster",
+			machine: named + gardener,
+			cluster: record,
+			want: identified{
+				Hostname: "node-1",
+				Source:   "*local.Node",
+				Own:      "plant-7",
+				Error:    "source of machine.yaml: this node is the first of cluster plant-7",
+			},
+		},
+		{
+			name:    "nothing any more, of a node that has a cluster",
+			cluster: record,
+			want:    identified{Source: "*local.Node", Own: "plant-7"},
+		},
+		{
+			name:    "a cluster, and a reset under way",
+			machine: named + "cluster: {init: {name: plant-7}}\n",
+			cluster: record,
+			reset:   undone,
+			want:    identified{Hostname: "node-1", Reset: true},
+		},
+		{
 			name: "Gardener's user data", machine: head + userData,
 			want: identified{
 				Hostname: "machine-1",
@@ -156,9 +209,17 @@ func TestWhatMachineYAMLMakesOfANode(t *testing.T) {
 			for name, text := range map[string]string{
 				source.RunPath: test.machine, reset.RecordName: test.reset,
 				"var/lib/gardener-node-agent/config-v1.1.0.yaml": test.nodeAgent, "var/lib/gardener-node-agent/cluster-ca.crt": test.nodeAgent,
+				plane.RecordFile: test.cluster,
 			} {
 				if text != "" {
 					files.Write(t, filepath.Join(n.Root, name), text)
+				}
+			}
+
+			if test.cluster != "" {
+				times := pki.Times{Built: built, Now: time.Now()}
+				if err := n.planeStore().Keys.Create("plant-7", times); err != nil {
+					t.Fatal(err)
 				}
 			}
 
@@ -167,7 +228,24 @@ func TestWhatMachineYAMLMakesOfANode(t *testing.T) {
 			if diff := cmp.Diff(test.want, n.identified(t)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
+			if test.want.Own != "" {
+				n.checkCertificates(t)
+			}
 		})
+	}
+}
+
+// checkCertificates: they are there before the agent is ready, when systemd starts
+// the programs that read them.
+func (n *node) checkCertificates(t *testing.T) {
+	t.Helper()
+	r, _, err := n.planeStore().Record()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := pki.Leaves(r.Names(n.status.Hostname))
+	if have := n.planeStore().Certificates(r); len(have) != len(want) {
+		t.Errorf("the node has %d certificates, want %d", len(have), len(want))
 	}
 }
 
@@ -181,6 +259,7 @@ func unidentified(t *testing.T) *node {
 			Root:        data.Path,
 			SetHostname: func(string) error { return nil },
 			Now:         time.Now,
+			Built:       func() (time.Time, error) { return built, nil },
 			Log:         zap.NewNop(),
 		},
 		root: data.Dir.Root(),
@@ -200,8 +279,14 @@ func (n *node) identified(t *testing.T) identified {
 	}
 
 	i := identified{
-		Hostname: n.status.Hostname, Contents: n.status.Contents, Repository: n.status.Repository, Claim: record.Claim.Serial,
-		Warnings: len(n.status.Warnings), Nameless: n.nameless, Reset: n.reset.Active(),
+		Hostname:   n.status.Hostname,
+		Contents:   n.status.Contents,
+		Repository: n.status.Repository,
+		Claim:      record.Claim.Serial,
+		Own:        n.status.OwnCluster,
+		Warnings:   len(n.status.Warnings),
+		Nameless:   n.nameless,
+		Reset:      n.reset.Active(),
 	}
 	if n.source != nil {
 		i.Source = fmt.Sprintf("%T", n.source)

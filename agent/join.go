@@ -87,6 +87,7 @@ func (n *node) join(config cluster.Config, token string) {
 
 	n.cluster = cluster.New(complete(config), cluster.Env{
 		Root:  n.root,
+		Spare: n.spare,
 		Token: token,
 		Restart: func(ctx context.Context, units []string) error {
 			return hint.InText(n.requests.Restart(ctx, units))
@@ -103,7 +104,9 @@ func (n *node) join(config cluster.Config, token string) {
 		Part:      rand.Float64,
 		Log:       n.Log,
 	})
-	n.source, n.tokens = n.cluster, config.Tokens
+	n.source = n.cluster
+	n.tokens = config.Tokens
+	n.cluster.Env.Classify = n.classifier()
 	n.status.Warnings = append(n.status.Warnings, config.Warnings...)
 }
 

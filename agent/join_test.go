@@ -55,7 +55,8 @@ func TestAuthoritiesOfMachineYAMLAndOfTheConfiguration(t *testing.T) {
 				t.Fatal(err)
 			}
 			if test.file != "" {
-				if err := os.WriteFile(filepath.Join(dir, agentCA), []byte(test.file), 0o600); err != nil {
+				err := os.WriteFile(filepath.Join(dir, agentCA), []byte(test.file), 0o600)
+				if err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -52,12 +52,7 @@ func networkOfTheNode(t *testing.T, c *container.Container) {
 			1,
 		),
 	)
-	var err error
-	n.systemd, err = unit.Connect(t.Context(), c.Socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer n.systemd.Close()
+	n.systemd = c.Connect(t)
 	defer func() {
 		if t.Failed() {
 			t.Log(c.Command(t, "journalctl", "--no-pager", "-n", "80",

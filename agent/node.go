@@ -5,15 +5,21 @@ import (
 	"os"
 	"sync"
 
+	"go.uber.org/zap"
+
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/boot"
 	"github.com/loam-os/loam/agent/cluster"
+	"github.com/loam-os/loam/agent/content"
 	"github.com/loam-os/loam/agent/decode"
 	"github.com/loam-os/loam/agent/drift"
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/loop"
 	"github.com/loam-os/loam/agent/machine"
+	"github.com/loam-os/loam/agent/network"
 	"github.com/loam-os/loam/agent/networkd/watch"
+	"github.com/loam-os/loam/agent/osc"
+	"github.com/loam-os/loam/agent/plane/local"
 	"github.com/loam-os/loam/agent/reset"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/status"
@@ -36,6 +42,8 @@ type node struct {
 	// engine changes the node, and jobs are what it asks of systemd.
 	engine *apply.Executor
 	jobs   *loop.Jobs
+	// spare keeps room for what is recorded.
+	spare *durable.Spare
 	// managed watches the managed paths, contents what a document refers to.
 	managed, contents *drift.Watcher
 	requests          loop.Requests
@@ -54,6 +62,8 @@ type node struct {
 	// is part of none.
 	source  source.Source
 	cluster *cluster.Cluster
+	// controlPlane is nil if the node has no cluster of its own.
+	controlPlane *local.Node
 	// tokens are the tokens that machine.yaml has synced.
 	tokens []cluster.Token
 	// upgrades is nil where the node cannot be upgraded.
@@ -69,7 +79,8 @@ func (n *node) warn(err error) {
 
 // agent is the loop of the node. end ends it.
 func (n *node) agent(end context.CancelCauseFunc) *loop.Loop {
-	pulled := decode.NewImages(durable.New(n.root, nil), n.systemd.Start)
+	n.status.DigestsOnly = n.machine.DigestsOnly()
+	pulled := decode.NewImages(durable.New(n.root, nil), n.imagePolicy(), n.systemd.Start)
 	a := &loop.Loop{
 		Engine:      claimingEngine{n.engine, n.data},
 		Units:       n.systemd,
@@ -101,6 +112,9 @@ func (n *node) agent(end context.CancelCauseFunc) *loop.Loop {
 	if n.upgrades != nil {
 		a.Upgrades = n.upgrades
 	}
+	if n.controlPlane != nil {
+		a.Decoder = recordDecoder{a.Decoder, n.controlPlane}
+	}
 	return a
 }
 
@@ -111,3 +125,63 @@ type (
 	Units   = loop.Units
 	Queries = loop.Queries
 )
+
+// imagePolicy returns what machine.yaml says of container images.
+func (n *node) imagePolicy() decode.ImagePolicy {
+	return decode.ImagePolicy{
+		DigestsOnly: n.machine.DigestsOnly(),
+		Keys:        n.machine.Images.Keys,
+	}
+}
+
+// decoder returns the node's decoder, which watches what documents refer to.
+// The cluster comes before a directory, and that before images.
+func (n *node) decoder(pulled *decode.Images) decode.Decoder {
+	d := decode.Decoder{
+		Hostname: n.status.Hostname,
+		Image:    n.image,
+		Node:     n.root,
+		Contents: pulled,
+		Prepare:  pulled.Prepare,
+		Cache:    &decode.Cache{},
+	}
+
+	files := pulled.WatchedFiles
+	if dir := (content.Directory{Path: n.status.Contents}); dir.Path != "" {
+		d.Contents = decode.Fallback{First: dir, Second: pulled}
+		files = func(references []osc.Reference) []string {
+			return append(dir.Files(references), pulled.WatchedFiles(references)...)
+		}
+	}
+
+	if n.cluster != nil {
+		d.Contents = decode.Fallback{First: n.cluster, Second: d.Contents}
+		d.Tokens = n.tokens
+	}
+
+	d.Follow = func(references []osc.Reference) {
+		if n.cluster != nil {
+			n.cluster.Follow(references)
+		}
+		pulled.Follow(references)
+		if err := n.contents.Set("/", files(references)); err != nil {
+			n.Log.Warn("watch contents", zap.Error(err))
+		}
+	}
+	return d
+}
+
+// applyNetwork gives networkd the network of machine.yaml, or the recorded one
+// if want is nil. A node is fresh if it runs no generation and no earlier run
+// of the agent in this boot had a machine.yaml.
+func (n *node) applyNetwork(ctx context.Context, want *network.Config) {
+	n.network = watch.New(n.root, n.systemd)
+
+	_, runs, err := n.engine.Current()
+	fresh := err == nil && !runs && saidBefore(n.root).Machine == ""
+	if err := n.network.Apply(ctx, durable.New(n.root, nil), want, fresh); err != nil {
+		n.Log.Error("network", zap.Error(err))
+		n.warn(err)
+	}
+	n.network.Observe()
+}

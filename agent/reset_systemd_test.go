@@ -50,12 +50,12 @@ func resetUnderSystemd(t *testing.T, c *container.Container) {
 		t.Fatalf("mounted: %q %v", text, err)
 	}
 	screen := newScreen(t, c)
-	systemd, err := unit.Connect(t.Context(), c.Socket)
+	systemd := c.Connect(t)
+
+	err := errors.Join(
+		systemd.Reload(t.Context()), systemd.Start(t.Context(), "loam-agent.service"),
+	)
 	if err != nil {
-		t.Fatal(err)
-	}
-	defer systemd.Close()
-	if err := errors.Join(systemd.Reload(t.Context()), systemd.Start(t.Context(), "loam-agent.service")); err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
@@ -118,7 +118,12 @@ func isReset(t *testing.T, root *os.Root, systemd *unit.Systemd) {
 	}
 
 	for _, name := range []string{
-		"etc/app", "etc/systemd/system/app.service", "var/lib/gardener-node-agent/credentials", "var/lib/kubelet/pki", "var/lib/kubelet/pods", "var/lib/loam/os",
+		"etc/app",
+		"etc/systemd/system/app.service",
+		"var/lib/gardener-node-agent/credentials",
+		"var/lib/kubelet/pki",
+		"var/lib/kubelet/pods",
+		"var/lib/loam/os",
 	} {
 		if _, err := root.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s is still there: %v", name, err)

@@ -44,8 +44,18 @@ func newResetNode(t *testing.T) *resetNode {
 	t.Helper()
 	dir := t.TempDir()
 	for _, name := range []string{
-		"var/lib/loam/machine-id", "var/lib/loam/inplace.json", "var/lib/loam/machine.json", "var/lib/gardener-node-agent/credentials/kubeconfig", "var/lib/kubelet/pki/kubelet-client-current.pem",
-		"var/lib/kubelet/pods/a/etc-hosts", "srv/token", "srv/other", "run/containerd/containerd.sock",
+		"var/lib/loam/machine-id",
+		"var/lib/loam/inplace.json",
+		"var/lib/loam/machine.json",
+		"var/lib/gardener-node-agent/credentials/kubeconfig",
+		"var/lib/kubelet/pki/kubelet-client-current.pem",
+		"var/lib/kubelet/pods/a/etc-hosts",
+		"var/lib/loam/plane/record.json",
+		"var/lib/loam/plane/keys/authorities/ca.key",
+		"var/lib/private/etcd/member/wal/0.wal",
+		"srv/token",
+		"srv/other",
+		"run/containerd/containerd.sock",
 	} {
 		files.Write(t, filepath.Join(dir, name), "x")
 	}
@@ -103,6 +113,10 @@ func (n *resetNode) Unmount(_ context.Context, point string) error {
 }
 
 // reset is as a start of the agent has it, with a machine.yaml.
+func (n *resetNode) trim(dir string) error {
+	return n.step("trim " + strings.TrimPrefix(dir, n.root.Name()))
+}
+
 func (n *resetNode) reset(t *testing.T, machineYAML string) *reset.Reset {
 	t.Helper()
 	r, err := reset.Open(reset.Env{
@@ -110,6 +124,7 @@ func (n *resetNode) reset(t *testing.T, machineYAML string) *reset.Reset {
 		Units:      n,
 		Pods:       func(context.Context) error { return n.step("pods") },
 		Mounts:     n,
+		Trim:       n.trim,
 		Tokens:     n,
 		Root:       n.root.Name(),
 		Node:       durable.New(n.root, n.hook),
@@ -177,7 +192,7 @@ type resetRecord struct {
 	Done   bool     `json:"done"`
 }
 
-// record is the record on disk, nil for none.
+// record is the record on disk, nil if none.
 func (n *resetNode) record(t *testing.T) *resetRecord {
 	t.Helper()
 	text, err := n.root.ReadFile(reset.RecordName)
@@ -199,15 +214,18 @@ func (n *resetNode) record(t *testing.T) *resetRecord {
 func (n *resetNode) isForgotten(t *testing.T) {
 	t.Helper()
 	want := []string{
-		"run", "run/containerd", "run/containerd/containerd.sock", "srv", "srv/other",
-		"var", "var/lib", "var/lib/gardener-node-agent", "var/lib/kubelet", "var/lib/loam", "var/lib/loam/machine-id", "var/lib/loam/reset.json",
+		"run", "run/containerd", "run/containerd/containerd.sock",
+		"srv", "srv/other",
+		"var", "var/lib", "var/lib/gardener-node-agent", "var/lib/kubelet",
+		"var/lib/loam", "var/lib/loam/machine-id", "var/lib/loam/plane",
+		"var/lib/loam/reset.json", "var/lib/private", "var/lib/private/etcd",
 	}
 	if diff := cmp.Diff(want, files.Names(t, n.root.Name())); diff != "" {
 		t.Errorf("the node has (-want +got):\n%s", diff)
 	}
 }
 
-var inOrder = []string{"stop kubelet.service", "pods", "engine", "unmount token"}
+var inOrder = []string{"stop kubelet.service", "pods", "engine", "unmount token", "trim /var"}
 
 func TestResetIsTheWorkOfTheNextStart(t *testing.T) {
 	n := newResetNode(t)
@@ -218,7 +236,7 @@ func TestResetIsTheWorkOfTheNextStart(t *testing.T) {
 	}
 
 	n.start(t, "a", func(t *testing.T, w *loopNode, p operator) {
-		// Who asked the agent before gets the answer of this one.
+		// A caller who asked the agent before gets this agent's answer.
 		if o, err := p.Reset(t.Context()); err != nil || o.Result != control.Reset {
 			t.Errorf("%+v %v", o, err)
 		}
@@ -232,7 +250,9 @@ func TestResetIsTheWorkOfTheNextStart(t *testing.T) {
 		if len(w.news) == 0 || w.news[len(w.news)-1] != status.Waiting {
 			t.Errorf("the consoles were told %v", w.news)
 		}
-		if _, err := p.Verify(t.Context(), control.VerifyRequest{Repair: true}); !errors.Is(err, loop.ErrInReset) {
+
+		_, err := p.Verify(t.Context(), control.VerifyRequest{Repair: true})
+		if !errors.Is(err, loop.ErrInReset) {
 			t.Errorf("verify: %v", err)
 		}
 		if len(w.did) > 0 || w.resumed || w.tidied {
@@ -244,7 +264,7 @@ func TestResetIsTheWorkOfTheNextStart(t *testing.T) {
 	// Once more on purpose does it all again.
 	n.start(t, "a", func(t *testing.T, _ *loopNode, p operator) {
 		if _, err := p.Reset(t.Context()); err != nil ||
-			!slices.Equal(n.did[len(n.did)-2:], []string{"pods", "engine"}) {
+			!slices.Equal(n.did[len(n.did)-3:], []string{"pods", "engine", "trim /var"}) {
 			t.Errorf("%v %v", n.did, err)
 		}
 	})
@@ -274,6 +294,12 @@ func TestResetWhoseStepFailsGoesOnWithTheNextStart(t *testing.T) {
 			rest: inOrder,
 		},
 		{step: "unmount token", err: errors.New("device or resource busy"), rest: inOrder},
+		{
+			step: "trim /var",
+			err:  errors.New("remote I/O error"),
+			done: true,
+			rest: inOrder,
+		},
 	} {
 		t.Run(tt.step+": "+tt.err.Error(), func(t *testing.T) {
 			n := newResetNode(t)
@@ -412,7 +438,10 @@ func TestVolumeOfTheKubeletIsEmptiedWhileItIsMounted(t *testing.T) {
 	n.mounts = append([]string{filepath.Join(n.root.Name(), "var/lib/kubelet")}, n.mounts...)
 	n.begin(t)
 	n.start(t, "a", func(*testing.T, *loopNode, operator) {})
-	if want := []string{"stop kubelet.service", "pods", "unmount token", "engine"}; !slices.Equal(n.did, want) {
+	want := []string{
+		"stop kubelet.service", "pods", "unmount token", "trim /var/lib/kubelet", "engine", "trim /var",
+	}
+	if !slices.Equal(n.did, want) {
 		t.Errorf("did %v, want %v", n.did, want)
 	}
 	n.isForgotten(t)

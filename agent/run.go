@@ -2,12 +2,20 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/loam-os/loam/agent/control"
+	"github.com/loam-os/loam/agent/crypt"
 	"github.com/loam-os/loam/agent/drift"
+	"github.com/loam-os/loam/agent/liveness"
 	"github.com/loam-os/loam/agent/loop"
 	"github.com/loam-os/loam/agent/metrics"
 	"github.com/loam-os/loam/agent/osimage"
@@ -40,6 +48,8 @@ func Run(ctx context.Context, env Env) error {
 		return err
 	}
 
+	data := manager.NewNode(root, env.Root, systemd)
+	data.Encrypt = record.Encryption != crypt.None
 	n := &node{
 		Env:      env,
 		root:     root,
@@ -50,7 +60,7 @@ func Run(ctx context.Context, env Env) error {
 		jobs:     &loop.Jobs{Units: systemd, Changed: make(chan struct{}, 1)},
 		requests: make(loop.Requests),
 		queries:  make(loop.Queries),
-		data:     manager.New(manager.NewNode(root, env.Root, systemd), env.Log),
+		data:     manager.New(data, env.Log),
 	}
 	return n.own(ctx)
 }
@@ -87,6 +97,7 @@ func (n *node) own(ctx context.Context) (err error) {
 // is why it starts again.
 func (n *node) live(ctx context.Context) error {
 	n.reset = n.newReset()
+	n.status.Repair = n.lastRepair()
 	n.identify(ctx)
 	n.status.Reset = n.reset.Status()
 	if err := n.data.Start(ctx, n.Uptime(), unit.Ready); err != nil {
@@ -105,6 +116,7 @@ func (n *node) live(ctx context.Context) error {
 		n.warn(err)
 	}
 
+	n.reportDamage()
 	op := operator{Requests: n.requests, reset: n.reset, upgrades: n.upgrades}
 	n.startOthers(life, end, op)
 	err := serve(life, n.agent(end), filepath.Join(n.Root, control.Socket), op)
@@ -129,9 +141,97 @@ func (n *node) startOthers(ctx context.Context, end context.CancelCauseFunc, op 
 	}
 
 	n.others.Go(func() { n.watchLiveness(ctx) })
+	if !n.record.Memory {
+		n.others.Go(func() { n.keepSpare(ctx) })
+	}
 	n.others.Go(func() { n.serveHTTP(ctx, n.Metrics, metrics.Handler(n.queries.Take)) })
 	n.others.Go(func() { n.serveHTTP(ctx, n.Health, metrics.Health(n.queries.Take)) })
 	if op.resetUnfinished() {
 		n.others.Go(func() { op.goOn(ctx, n.Log) })
+	}
+}
+
+// serve runs the agent and answers operators' requests. Without the socket the
+// loop runs all the same.
+func serve(ctx context.Context, agent *loop.Loop, socket string, node control.Node) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	listener, err := control.Listen(socket)
+	if err != nil {
+		agent.Log.Error("listen on the control socket", zap.Error(err))
+		return agent.Run(ctx)
+	}
+	served := make(chan error)
+	go func() { served <- control.Serve(ctx, listener, node) }()
+	err = agent.Run(ctx)
+	cancel()
+	return errors.Join(err, <-served)
+}
+
+// serveHTTP lets a monitoring system look, unless address is "". Without it the
+// loop runs all the same.
+func (env Env) serveHTTP(ctx context.Context, address string, handler http.Handler) {
+	if address == "" {
+		return
+	}
+	listener, err := net.Listen("tcp", address)
+	if err == nil {
+		err = metrics.Serve(ctx, listener, handler)
+	}
+	if err != nil {
+		env.Log.Error("serve by HTTP", zap.String("address", address), zap.Error(err))
+	}
+}
+
+// watchLiveness restarts containerd and the kubelet when they do not answer.
+func (n *node) watchLiveness(ctx context.Context) {
+	liveness.Watch{
+		Probes: map[string]func(context.Context) error{
+			"containerd.service": liveness.Containerd(liveness.ContainerdSocket),
+			"kubelet.service":    liveness.Kubelet(liveness.KubeletAddress),
+		},
+		Standings: n.queries.Standings,
+		Restart:   n.requests.RestartUnlessBusy,
+		Report: func(e liveness.Event) {
+			n.Log.Warn("liveness",
+				zap.String("unit", e.Unit),
+				zap.String("word", string(e.Word)),
+				zap.String("problem", e.Problem),
+				zap.Error(e.Err))
+			if n.cluster != nil {
+				n.cluster.Event(e.Word != liveness.Recovered, "UnitHealth", e.Text())
+			}
+		},
+	}.Run(ctx)
+}
+
+// The spare keeps room on the state partition for what the agent records. A
+// configuration, a verdict and a certificate are some kilobytes each.
+const (
+	spareName  = "spare"
+	spareSize  = 16 << 20
+	spareRetry = 10 * time.Minute
+)
+
+// keepSpare keeps the spare until ctx ends. Once it was given up, it tries to
+// have one again.
+func (n *node) keepSpare(ctx context.Context) {
+	for {
+		kept, err := n.spare.Keep()
+		if err != nil {
+			n.Log.Error("room for the agent's records", zap.Error(err))
+		}
+
+		var again <-chan time.Time
+		if !kept {
+			again = time.After(spareRetry)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-again:
+		case <-n.spare.Given():
+			n.Log.Warn("the state partition is full: the agent has used its spare room")
+		}
 	}
 }

@@ -16,7 +16,6 @@ import (
 
 	"github.com/loam-os/loam/agent/console"
 	"github.com/loam-os/loam/agent/status"
-	"github.com/loam-os/loam/agent/unit"
 	"github.com/loam-os/loam/test/container"
 )
 
@@ -98,11 +97,7 @@ func underSystemd(t *testing.T, c *container.Container) {
 	root := c.OpenRoot(t)
 	install(t, root)
 	screen := newScreen(t, c)
-	systemd, err := unit.Connect(t.Context(), c.Socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer systemd.Close()
+	systemd := c.Connect(t)
 	if err := systemd.Reload(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -214,7 +209,8 @@ func behindItsBack(t *testing.T, c *container.Container, root *os.Root, screen s
 	)
 	// Without the read-only view of a booted image, a write through a link
 	// reaches the store.
-	if err := root.WriteFile(current[1:]+"/root/etc/app/secret", []byte("drift"), 0o600); err != nil {
+	err = root.WriteFile(current[1:]+"/root/etc/app/secret", []byte("drift"), 0o600)
+	if err != nil {
 		t.Fatal(err)
 	}
 
@@ -229,7 +225,7 @@ func behindItsBack(t *testing.T, c *container.Container, root *os.Root, screen s
 // eventually waits for what the agent does in its own time.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	for tick := time.Tick(20 * time.Millisecond); !holds(); {
 		select {
 		case <-tick:

@@ -1,9 +1,12 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -13,6 +16,8 @@ import (
 
 	"github.com/loam-os/loam/agent/boot"
 	"github.com/loam-os/loam/agent/clock"
+	"github.com/loam-os/loam/agent/cluster"
+	"github.com/loam-os/loam/agent/fleetlock"
 	"github.com/loam-os/loam/agent/tpm"
 	"github.com/loam-os/loam/agent/upgrade"
 	"github.com/loam-os/loam/agent/vitals"
@@ -33,11 +38,16 @@ func (n *node) startUpgrades(ctx context.Context) error {
 	if n.record.Root == "" || n.record.Memory {
 		return nil // Not started by /init from a disk.
 	}
+	if n.record.Damage != nil {
+		return nil // A journal in memory would not survive the restart.
+	}
 
 	from := n.machine.Upgrade
 	u, err := n.upgrader()
 	restarts, windowErr := window.Parse(from.Window)
-	trial, trialErr := u.Trial(durationOr(from.Trial, defaultTrial))
+	trial, trialErr := upgrade.TrialOf(
+		u.Records, u.Boot.Running, durationOr(from.Trial, defaultTrial),
+	)
 	if err := errors.Join(err, windowErr, trialErr); err != nil {
 		return fmt.Errorf("upgrades: %w", err)
 	}
@@ -49,6 +59,10 @@ func (n *node) startUpgrades(ctx context.Context) error {
 
 	u.Disk = disk
 	n.upgrades = n.newUpgrades(u, restarts, trial)
+	if err := n.startFleetLock(ctx); err != nil {
+		closer.Close()
+		return fmt.Errorf("upgrades: %w", err)
+	}
 	n.others.Go(func() {
 		defer closer.Close()
 		n.upgrades.Run(ctx)
@@ -72,13 +86,14 @@ func (n *node) upgrader() (*upgrade.Upgrader, error) {
 
 	return &upgrade.Upgrader{
 		Records: upgrade.Files{Dir: n.engine.State},
-		Anchor:  tpm.OfMachine(),
+		Anchor:  anchor(n.record),
 		Boot: upgrade.Boot{
 			ID:        id,
 			Running:   upgrade.System{Version: n.status.ImageVersion, RootHash: n.record.RootHash},
 			ImageID:   n.status.ImageID,
 			Entry:     entry,
 			OtherDisk: n.record.OtherLoader,
+			PCRKey:    n.record.PCRKey,
 		},
 		Node: upgradeNode{n},
 		Sys:  os.DirFS(filepath.Join(n.Root, "sys")),
@@ -86,6 +101,22 @@ func (n *node) upgrader() (*upgrade.Upgrader, error) {
 		Log:  n.Log,
 	}, errors.Join(err, idErr)
 }
+
+// anchor returns what keeps the lowest security epoch outside of the disk. What a
+// key has signed is known from the start: the running system has neither the key
+// nor its signatures.
+func anchor(r boot.Record) upgrade.Anchor {
+	if r.SignedEpoch > 0 {
+		return signedAnchor(r.SignedEpoch)
+	}
+	return tpm.OfMachine()
+}
+
+// signedAnchor implements [upgrade.Anchor] for the rest of this boot.
+type signedAnchor int
+
+// Read implements [upgrade.Anchor].
+func (a signedAnchor) Read() (int, error) { return int(a), nil }
 
 // newUpgrades returns the upgrades that machine.yaml asks for. The cluster may
 // ask for them, too.
@@ -126,9 +157,57 @@ func (n *node) newUpgrades(
 			})
 			return hint.InText(err)
 		}
+		s.Turns = turnsOfPool{n.cluster}
 	}
 	return s
 }
+
+// startFleetLock makes upgrades wait for a slot of the server that machine.yaml
+// names, if it names one.
+func (n *node) startFleetLock(ctx context.Context) error {
+	from := n.machine.Upgrade.Turns
+	if from.FleetLock == "" {
+		return nil
+	}
+	text, err := n.root.ReadFile("etc/machine-id")
+	if err != nil {
+		return err
+	}
+	id, err := fleetlock.ID(string(text))
+	if err != nil {
+		return err
+	}
+
+	slot := fleetlock.NewSlot(fleetlock.Server{
+		URL:    from.FleetLock,
+		Client: fleetlock.Client{ID: id, Group: cmp.Or(from.Group, fleetlock.DefaultGroup)},
+		HTTP:   &http.Client{},
+	}, func() string { return n.upgrades.State().Phase }, rand.Float64, n.Log)
+	n.upgrades.Turns = slotTurns{slot}
+	n.others.Go(func() { slot.Run(ctx) })
+	return nil
+}
+
+// slotTurns are the slots of a FleetLock server: it implements [upgrade.Turns].
+type slotTurns struct{ slot *fleetlock.Slot }
+
+// Await implements [upgrade.Turns].
+func (t slotTurns) Await(s upgrade.System) string { return t.slot.Await(s != upgrade.System{}) }
+
+// Changed implements [upgrade.Turns].
+func (t slotTurns) Changed() <-chan struct{} { return t.slot.Changed() }
+
+// turnsOfPool are the turns that the nodes of a pool take: it implements
+// [upgrade.Turns].
+type turnsOfPool struct{ cluster *cluster.Cluster }
+
+// Await implements [upgrade.Turns].
+func (t turnsOfPool) Await(s upgrade.System) string {
+	return t.cluster.AwaitTurn(s.Version, s.RootHash)
+}
+
+// Changed implements [upgrade.Turns].
+func (t turnsOfPool) Changed() <-chan struct{} { return t.cluster.TurnChanged() }
 
 // upgradeNode is the node as its upgrades know it: it implements [upgrade.Node]
 // and [upgrade.Machine].
@@ -144,6 +223,11 @@ func (u upgradeNode) Health(ctx context.Context) upgrade.Health {
 		watch.Cluster = u.n.cluster
 	}
 	return watch.Health(ctx)
+}
+
+// Evidence implements [upgrade.Node].
+func (upgradeNode) Evidence(ctx context.Context, j upgrade.Journal) []string {
+	return vitals.Evidence(ctx, j)
 }
 
 // HandOver implements [upgrade.Node].

@@ -101,7 +101,10 @@ func TestAConfigurationWaitsForTheVolumeThatItClaims(t *testing.T) {
 			d, engine := manager.New(diskless.Node(t), zap.NewNop()), &applying{}
 			d.InUse = func(context.Context) bool { return test.used }
 			if test.own {
-				if err := d.Configure(t.Context(), machine.DataVolume{Disk: machine.Disk{Serial: "S1"}}, 0); err != nil {
+				err := d.Configure(
+					t.Context(), machine.DataVolume{Disk: machine.Disk{Serial: "S1"}}, 0,
+				)
+				if err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -123,7 +126,8 @@ func TestAConfigurationWaitsForTheVolumeThatItClaims(t *testing.T) {
 }
 
 func TestTheStatusSaysWhatIsWrongWithAVolume(t *testing.T) {
-	if got := (&status.Volume{Problem: "no disk at all"}).Fault(); got.Problem != "no disk at all" || got.Hint != "" {
+	got := (&status.Volume{Problem: "no disk at all"}).Fault()
+	if got.Problem != "no disk at all" || got.Hint != "" {
 		t.Errorf("%+v", got)
 	}
 	gone := (&status.Volume{Problem: "gone", Hint: "plug it in"}).Fault()
@@ -131,7 +135,7 @@ func TestTheStatusSaysWhatIsWrongWithAVolume(t *testing.T) {
 		t.Errorf("%+v", gone)
 	}
 
-	got := (&status.Volume{
+	got = (&status.Volume{
 		Problem: "no data volume: why (claimed: serial \"S1\")\n  /dev/sdb: …",
 		Hint:    "write it",
 	}).Fault()

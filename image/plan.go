@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -68,7 +69,7 @@ var unknown = [32]byte{0: 1, 16: 2}
 func (p Plan) WithRootHash(root [32]byte) (Plan, error) {
 	var err error
 	p.RootHash = root
-	p.Cmdline = cmdline(p.Spec.Arch, root)
+	p.Cmdline = SetTrust(cmdline(p.Spec, root), p.Spec.MachineTrust)
 	p.Table, err = partitions.Place(p.defs, partitions.Params{
 		Arch:       p.Spec.Arch,
 		RootHash:   root,
@@ -84,9 +85,6 @@ func (p Plan) WithRootHash(root [32]byte) (Plan, error) {
 // which a system that runs from memory may install.
 func (p Plan) WithDisk(sum string) Plan {
 	p.LiveCmdline = p.live(sum, "network")
-	if p.Spec.NetworkWipe {
-		p.LiveCmdline += " loam.wipe=network"
-	}
 	return p
 }
 
@@ -105,16 +103,38 @@ func (p Plan) live(sum, from string) string {
 // quiet leaves the console to the node's status. lockdown= and module.sig_enforce
 // keep root from changing the kernel (kernel_lockdown(7)), as Secure Boot does,
 // and slab_nomerge keeps a freed object of one kind from becoming one of another.
-func cmdline(arch string, root [32]byte) string {
+// loam.epoch is for /init (agent/boot).
+func cmdline(s Spec, root [32]byte) string {
 	serial := "ttyS0"
-	if arch == "arm64" {
+	if s.Arch == "arm64" {
 		serial = "ttyAMA0"
 	}
-	return fmt.Sprintf(
+	text := fmt.Sprintf(
 		"roothash=%s console=tty0 console=%s gpt quiet loglevel=4 panic=10 "+
 			"lockdown=integrity module.sig_enforce=1 slab_nomerge systemd.show_status=no",
 		hex.EncodeToString(root[:]), serial,
 	)
+	if s.Release.Epoch > 0 {
+		text += fmt.Sprintf(" loam.epoch=%d", s.Release.Epoch)
+	}
+	return text
+}
+
+// trustParameter is the kernel parameter with the keys for machine.yaml
+// (agent/trust).
+const trustParameter = "loam.trust="
+
+// SetTrust returns a command line with these keys for machine.yaml instead of
+// those that it has. They come after its first word, so that a command line
+// that goes on where another ends still does so.
+func SetTrust(cmdline, keys string) string {
+	words := slices.DeleteFunc(strings.Fields(cmdline), func(word string) bool {
+		return strings.HasPrefix(word, trustParameter)
+	})
+	if keys != "" && len(words) > 0 {
+		words = slices.Insert(words, 1, trustParameter+keys)
+	}
+	return strings.Join(words, " ")
 }
 
 // Slot returns the partition of slot A with the role.
@@ -146,6 +166,7 @@ func (p Plan) About() bundle.Sources {
 		Arch:     s.Arch,
 		Profile:  s.Profile,
 		RootHash: hex.EncodeToString(p.RootHash[:]),
+		Epoch:    s.Release.Epoch,
 	}
 }
 

@@ -3,6 +3,7 @@ package image
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/loam-os/loam/firmware/bootentry"
@@ -21,14 +22,16 @@ type Spec struct {
 	SectorSize int
 	Release    Release
 
-	// NetworkWipe lets a machine.yaml from the network overwrite a disk: it is
-	// not authenticated.
-	NetworkWipe bool
+	// MachineTrust has the keys that must have signed every machine.yaml, with
+	// commas between them (agent/trust); "" if none.
+	MachineTrust string
 }
 
 // Release is what the file os-release says: the only place of a version.
 type Release struct {
 	ImageID, Version string
+	// Epoch is the security epoch.
+	Epoch int
 	// Text is the content of the file.
 	Text []byte
 }
@@ -45,6 +48,17 @@ func ParseRelease(text []byte) (Release, error) {
 		return Release{}, fault.With(fmt.Errorf("os-release: no IMAGE_ID or no IMAGE_VERSION"),
 			fault.DocumentInvalid)
 	}
+
+	epoch, ok := values[osrelease.SecurityEpoch]
+	if !ok {
+		return r, nil
+	}
+	n, err := strconv.Atoi(epoch)
+	if err != nil || n < 0 {
+		return Release{}, fault.With(fmt.Errorf("os-release: %s=%s: want 0 or more",
+			osrelease.SecurityEpoch, epoch), fault.DocumentInvalid)
+	}
+	r.Epoch = n
 	return r, nil
 }
 
@@ -58,6 +72,16 @@ const Metal = "metal"
 
 // Validate returns an error for what cannot be built. It names the choices.
 func (s Spec) Validate() error {
+	if err := s.CheckTarget(); err != nil {
+		return err
+	}
+	_, err := bootentry.Format(s.entry())
+	return err
+}
+
+// CheckTarget returns an error if no image can be made for the architecture, the
+// profile or the sector size.
+func (s Spec) CheckTarget() error {
 	if !slices.Contains(Architectures(), s.Arch) {
 		return hint.With(fault.With(fmt.Errorf("architecture %q: unknown", s.Arch), fault.Usage),
 			"%s", strings.Join(Architectures(), " or "))
@@ -72,8 +96,7 @@ func (s Spec) Validate() error {
 		return fault.With(fmt.Errorf("sector size %d: want 512 or 4096", s.SectorSize), fault.Usage)
 	}
 
-	_, err := bootentry.Format(s.entry())
-	return err
+	return nil
 }
 
 func (s Spec) entry() bootentry.Name {

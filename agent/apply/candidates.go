@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/hint"
@@ -100,7 +99,7 @@ func (c candidates) earlier(
 		case err != nil:
 			return generation.Manifest{}, err
 		case name == "" && (m.Number >= have.Number || m.OSVersion != c.osVersion || isOut):
-		case name == "" || name == candidate || name == strconv.Itoa(m.Number):
+		case name == "" || m.Is(name):
 			return m, c.usable(have, m)
 		}
 	}

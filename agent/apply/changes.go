@@ -40,7 +40,7 @@ type changes struct {
 
 // watched is the change that is finished and waits for its verdict.
 type watched struct {
-	// gate judges the units of the change, nil if there is none.
+	// gate judges the units of the change. It is nil if no change is watched.
 	gate *health.Gate
 }
 
@@ -48,7 +48,7 @@ type watched struct {
 type cause struct {
 	reason string
 
-	// unit is the unit that reason is about, empty if there is none.
+	// unit is the unit that reason is about, empty if it is about no unit.
 	unit string
 
 	// operator is set if an operator asked: the generation that the node leaves
@@ -123,7 +123,7 @@ func (cs changes) journal(c change, before generation.Journal) generation.Journa
 // replaced. before is the journal of the change to have, which replaced it and
 // has no verdict yet, and well are the units that are well under have. For the
 // units in have, before already has the answer. Other units, such as those of
-// the image, count as they are now, as nothing shows that they were down.
+// the image, count as they are now, because nothing shows that they were down.
 func wellBefore(before generation.Journal, have generation.Manifest, well []string) []string {
 	all := slices.Clone(before.Well)
 	for _, name := range well {
@@ -249,8 +249,8 @@ func (cs changes) discard(j generation.Journal) error {
 	return cs.store.Delete(j.To)
 }
 
-// watch begins to watch the units of a new generation. failed and hung are what
-// came of their jobs.
+// watch begins to watch the units of a new generation. failed and hung are the
+// results of their jobs.
 func (cs changes) watch(
 	want generation.Manifest,
 	j generation.Journal,
@@ -272,7 +272,7 @@ func (cs changes) watch(
 // accept ends a change that stays. reason lists the units that are not well but
 // were not well before either.
 func (cs changes) accept(j generation.Journal, reason string) (generation.Manifest, error) {
-	// It may be held since an earlier try.
+	// An earlier try may have left it held.
 	if err := cs.ledger.Release(digestOf(j.To)); err != nil {
 		return generation.Manifest{}, unfinished(err)
 	}
@@ -334,8 +334,8 @@ func (cs changes) rollback(
 	})
 }
 
-// concludeRevert ends a revert: the configuration that the node has left is
-// held, and the one that it runs is no longer.
+// concludeRevert ends a revert. It holds the configuration that the node has
+// left, and releases the configuration that the node runs.
 func (cs changes) concludeRevert(j generation.Journal) error {
 	if err := cs.ledger.Release(digestOf(j.To)); err != nil {
 		return err
@@ -352,6 +352,7 @@ func (cs changes) concludeRevert(j generation.Journal) error {
 			return err
 		}
 	}
+
 	return cs.conclude(j, Reverted, j.Back)
 }
 
@@ -390,8 +391,8 @@ func (cs changes) record(j generation.Journal, outcome Outcome, reason string) e
 	return cs.ledger.Add(r)
 }
 
-// took returns how long the change j has taken. Over a restart only the wall
-// clock says that, which may have been set meanwhile.
+// took returns how long the change j has taken. After a restart only the wall
+// clock knows, and it may have been set meanwhile.
 func (cs changes) took(j generation.Journal) time.Duration {
 	if j.BootID == cs.bootID && j.Uptime > 0 {
 		return cs.uptime() - j.Uptime

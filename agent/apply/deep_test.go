@@ -10,7 +10,7 @@ import (
 )
 
 // TestDeepPaths has files as deep as agent/osc allows: each directory of a
-// generation is a link, of which a kernel follows 40, and os.Root fewer.
+// generation is a link. A kernel follows 40 links, and os.Root fewer.
 func TestDeepPaths(t *testing.T) {
 	n, _ := fakeNode(t)
 	e := n.executor(t, nil)

@@ -115,7 +115,8 @@ func (e *Executor) Reapply(ctx context.Context, name string) (generation.Manifes
 	return partsOf(e).rollbacks.reapply(ctx, name)
 }
 
-// Pending returns the change that is under way; false if there is none.
+// Pending returns the change that is under way, and reports whether there is
+// one.
 func (e *Executor) Pending() (Pending, bool, error) { return partsOf(e).trial.pending() }
 
 // Judge observes the units of the watched change. Conclude carries out the
@@ -134,7 +135,8 @@ func (e *Executor) Conclude(ctx context.Context, v health.Verdict) (generation.M
 // watched until all of them have been well for long enough.
 func (e *Executor) Confirm() (generation.Manifest, error) { return partsOf(e).trial.confirm() }
 
-// Held returns the hold on the configuration with this digest, if there is one.
+// Held returns the hold on the configuration with this digest, and reports
+// whether it is held.
 func (e *Executor) Held(digest string) (Held, bool, error) { return partsOf(e).ledger.Held(digest) }
 
 // Hold keeps a configuration from being applied again by itself.
@@ -145,7 +147,7 @@ func (e *Executor) Release(digest string) error { return partsOf(e).ledger.Relea
 
 // Owed lists the units of the current generation that systemd could not start
 // or restart when they changed, and that have not come up since: see Retry.
-// Without any, a configuration is applied.
+// When no unit is owed, the configuration counts as applied.
 func (e *Executor) Owed() ([]string, error) { return partsOf(e).units.owed.list() }
 
 // Retry starts the owed units again, and returns the ones that are still owed,

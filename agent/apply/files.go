@@ -61,12 +61,17 @@ func (f files) put(
 ) (did []string, err error) {
 	err = f.node.Together(func() error {
 		var errs []error
+		guard := f.guard()
 		for _, p := range placements {
 			if wanted != nil && !wanted[p.Path] {
 				continue
 			}
 
-			changed, err := generation.Put(f.node, p, f.store.Reader)
+			changed := false
+			err := guard.Check(p.Path)
+			if err == nil {
+				changed, err = generation.Put(f.node, p, f.store.Reader)
+			}
 			errs = append(errs, err)
 			if stop(err) {
 				break
@@ -81,6 +86,11 @@ func (f files) put(
 	})
 
 	return did, err
+}
+
+// guard checks where paths of the node lead to, for one pass.
+func (f files) guard() generation.PathGuard {
+	return generation.NewPathGuard(f.node.Root().FS(), f.image)
 }
 
 // placeAll is like place, but does not trust what is on the node. It checks
@@ -113,7 +123,11 @@ func (f files) placeAll(have, want generation.Manifest, stop func(error) bool) e
 // clean removes what interrupted writes of have or want have left, and then
 // what removeOld removes.
 func (f files) clean(have, want generation.Manifest) error {
+	guard := f.guard()
 	for _, entry := range slices.Concat(have.Entries, want.Entries) {
+		if guard.Check(entry.Path) != nil {
+			continue
+		}
 		if err := f.node.Discard(entry.Path[1:]); err != nil {
 			return err
 		}
@@ -133,16 +147,18 @@ func (f files) removeOld(have, want generation.Manifest) error {
 }
 
 // removePlaced removes the paths of m that current does not have, except those
-// with the prefix except ("" for none). It leaves a path alone if its content
-// is no longer as m had it, unless current needs a directory there, or if a
-// token sync writes it.
+// with the prefix except ("" if none). It leaves a path alone if its content
+// is no longer as m had it, unless current needs a directory there, if a token
+// sync writes it, or if it leads somewhere else by now.
 func (f files) removePlaced(m, current generation.Manifest, except string) ([]string, error) {
 	wanted := pathsOf(current)
 	above := parentsOf(current)
+	guard := f.guard()
 	var removed []string
 	for _, p := range generation.Place(m) {
 		alone := except != "" && strings.HasPrefix(p.Path, except)
-		if alone || wanted[p.Path] || slices.Contains(current.Synced, p.Path) {
+		if alone || wanted[p.Path] || slices.Contains(current.Synced, p.Path) ||
+			guard.Check(p.Path) != nil {
 			continue
 		}
 
@@ -260,8 +276,9 @@ func copyLink(to *durable.Dir, from fs.FS, name string) error {
 // removeDirs removes the directories of have that want does not need, innermost
 // first, if nothing else has put something there.
 func (f files) removeDirs(have, want []string) error {
+	guard := f.guard()
 	for _, dir := range slices.Backward(slices.Sorted(slices.Values(have))) {
-		if slices.Contains(want, dir) {
+		if slices.Contains(want, dir) || guard.Check(dir) != nil {
 			continue
 		}
 		if info, err := f.node.Root().Lstat(dir[1:]); err != nil || !info.IsDir() {
@@ -343,8 +360,12 @@ func (f files) removeOther(osVersion string, current generation.Manifest) ([]str
 // they placed it. It goes on after an error.
 func (f files) removeAll(current generation.Manifest, all []generation.Manifest) error {
 	var errs []error
+	guard := f.guard()
 	for _, m := range all {
 		for _, p := range generation.Place(m) {
+			if guard.Check(p.Path) != nil {
+				continue
+			}
 			name := strings.TrimPrefix(p.Path, "/")
 			errs = append(errs, f.node.Discard(name))
 			info, err := f.node.Root().Lstat(name)

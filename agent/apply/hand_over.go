@@ -2,8 +2,8 @@ package apply
 
 import "github.com/loam-os/loam/agent/generation"
 
-// handOver makes OS version to start with the configuration of OS version from.
-// With own, a configuration that to already has stays.
+// handOver makes the OS version called to start with the configuration of the OS
+// version called from. With own, to keeps its own configuration if it has one.
 func handOver(store *generation.Store, from, to string, own bool) error {
 	if own {
 		if _, ok, err := store.Current(to); err != nil || ok {

@@ -20,7 +20,7 @@ type Held struct {
 	// one of this configuration.
 	Generation string `json:"generation,omitempty"`
 	Why        string `json:"why"`
-	// Unit is the unit that Why is about, empty if there is none.
+	// Unit is the unit that Why is about, empty if Why is about no unit.
 	Unit string `json:"unit,omitempty"`
 
 	// Operator is set if an operator asked for the hold; the configuration
@@ -29,8 +29,8 @@ type Held struct {
 	At       time.Time `json:"at"`
 }
 
-// isReplaced reports whether nothing holds the configuration but that an
-// operator applied another in its place.
+// isReplaced reports whether the configuration is held only because an operator
+// applied another one in its place.
 func (h Held) isReplaced() bool { return h.Operator && h.Generation == "" }
 
 const (
@@ -53,7 +53,8 @@ func HeldList(state fs.FS) ([]Held, error) {
 	return all, nil
 }
 
-// Held returns the hold on the configuration with this digest, if there is one.
+// Held returns the hold on the configuration with this digest, and reports
+// whether it is held.
 func (l Ledger) Held(digest string) (Held, bool, error) {
 	all, err := HeldList(l.State.Root().FS())
 	i := slices.IndexFunc(all, func(h Held) bool { return strings.HasPrefix(digest, h.Digest) })

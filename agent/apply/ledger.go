@@ -57,7 +57,8 @@ const (
 )
 
 // History reads the changes of a node from its /var/lib/loam, oldest first. It
-// skips a line that cannot be decoded, as a power cut may leave one.
+// skips a line that cannot be decoded, because a power cut may leave such a
+// line.
 func History(state fs.FS) ([]Record, error) {
 	text, err := fs.ReadFile(state, historyName)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

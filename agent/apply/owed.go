@@ -11,8 +11,8 @@ import (
 	"github.com/loam-os/loam/agent/generation"
 )
 
-// owed lists the units of a generation that have not started or restarted yet,
-// as a change asked. It is durable: a reboot does not clear it.
+// owed lists the units of a generation that a change was to start or restart,
+// and that have not come up yet. It is durable: a reboot does not clear it.
 type owed struct {
 	Generation string   `json:"generation"`
 	Units      []string `json:"units"`
@@ -43,9 +43,9 @@ func (o owedUnits) list() ([]string, error) {
 	return o.cached.of(current), nil
 }
 
-// of returns the units of m that are owed a start. A unit that the
-// configuration wants stopped is owed none, and a unit that it does not list
-// belongs to the image.
+// of returns the units of m that are owed a start. It leaves out a unit that the
+// configuration wants stopped, and a unit that the configuration does not list,
+// which belongs to the image.
 func (o owed) of(m generation.Manifest) []string {
 	if o.Generation != m.Name() {
 		return nil
@@ -128,7 +128,7 @@ func (o owedUnits) read() error {
 	return nil
 }
 
-// write replaces the owed units. If there are none, it removes the file.
+// write replaces the owed units. If no unit is owed, it removes the file.
 func (o owedUnits) write(next owed) error {
 	before := *o.cached
 	next.known = true

@@ -70,7 +70,7 @@ func TestUnitThatWasNeverWellTakesNothingBack(t *testing.T) {
 		t.Errorf("tried again without a reason to succeed: %v %v", left, err)
 	}
 
-	// What it needs arrives: the fake takes any other text for a unit that
+	// The unit gets what it needs: the fake takes any other text for a unit that
 	// runs.
 	fake.texts["new.service"] = sleeper
 	starts := fake.starts

@@ -17,7 +17,7 @@ type Request struct {
 	// time.
 	Digest string
 
-	// Source names the document, for people.
+	// Source names the document, for operators.
 	Source string
 
 	// Try is how long the configuration stays without being confirmed. Zero

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"os"
 	"strings"
 	"testing"
 
@@ -197,17 +196,8 @@ func TestResetDoesWhatItCan(t *testing.T) {
 
 func TestResetWithSystemd(t *testing.T) {
 	container.Run(t, func(t *testing.T, c *container.Container) {
-		image, err := os.OpenRoot(os.Getenv(container.TreeVariable))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer image.Close()
-
-		systemd, err := unit.Connect(t.Context(), c.Socket)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer systemd.Close()
+		image := c.OpenImage(t)
+		systemd := c.Connect(t)
 
 		n := newNode(c.OpenRoot(t), image, systemd)
 		usedNode(t, n)

@@ -72,7 +72,7 @@ func (r resumer) resume(ctx context.Context) (Resumed, error) {
 
 // observeCurrent returns what is on disk once the node has a current generation
 // that can be read. replacement names the generation that replaced a corrupt or
-// lost one, if there was one.
+// lost one, "" if nothing had to be replaced.
 func (r resumer) observeCurrent(
 	ctx context.Context,
 ) (found situation, replacement string, err error) {

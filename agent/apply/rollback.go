@@ -87,7 +87,9 @@ func (r rollbacks) earlier(ctx context.Context, name string) (target, error) {
 		return target{}, err
 	}
 	if !ok {
-		return target{}, fault.With(errors.New("the node has no generation yet"), fault.NothingBefore)
+		return target{}, fault.With(
+			errors.New("the node has no generation yet"), fault.NothingBefore,
+		)
 	}
 
 	want, err := r.changes.candidates.earlier(have, name, before.Good)

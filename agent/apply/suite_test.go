@@ -19,6 +19,7 @@ import (
 	"github.com/loam-os/loam/agent/unit"
 	"github.com/loam-os/loam/test/container"
 	"github.com/loam-os/loam/test/executor"
+	"github.com/loam-os/loam/test/files"
 )
 
 // node is a root directory with a systemd, real or not.
@@ -29,7 +30,12 @@ type node struct {
 }
 
 func newNode(root, image *os.Root, units apply.Units) node {
-	n := node{root, image, units, &atomic.Value{}}
+	n := node{
+		root:  root,
+		image: image,
+		units: units,
+		clock: &atomic.Value{},
+	}
 	n.clock.Store(time.Hour)
 	return n
 }
@@ -71,16 +77,11 @@ func fakeNode(t *testing.T) (node, *fakeSystemd) {
 	return newNode(root, image, fake), fake
 }
 
-func tree(t *testing.T, files map[string]string) *os.Root {
+func tree(t *testing.T, texts map[string]string) *os.Root {
 	t.Helper()
-	root, err := os.OpenRoot(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { root.Close() })
-
+	root := files.Root(t)
 	dir := durable.New(root, nil)
-	for name, text := range files {
+	for name, text := range texts {
 		if err := root.MkdirAll(path.Dir(name), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -99,17 +100,8 @@ func TestExecutorWithFake(t *testing.T) {
 
 func TestExecutorWithSystemd(t *testing.T) {
 	container.Run(t, func(t *testing.T, c *container.Container) {
-		image, err := os.OpenRoot(os.Getenv(container.TreeVariable))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer image.Close()
-
-		systemd, err := unit.Connect(t.Context(), c.Socket)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer systemd.Close()
+		image := c.OpenImage(t)
+		systemd := c.Connect(t)
 
 		suite(t, newNode(c.OpenRoot(t), image, systemd))
 	})

@@ -14,7 +14,7 @@ import (
 	"github.com/loam-os/loam/agent/plan"
 )
 
-// units has systemd do what a plan says, and keeps how far it is.
+// units makes systemd do what a plan says, and records how far it is.
 type units struct {
 	systemd Units
 	// node is the running root directory, for the progress in /run.
@@ -177,7 +177,7 @@ func (u units) stage(
 	return failed
 }
 
-// result is what came of one action.
+// result is the outcome of one action.
 type result struct {
 	action plan.Action
 	err    error
@@ -218,9 +218,9 @@ func (u units) do(ctx context.Context, a plan.Action) error {
 	return u.systemd.Restart(ctx, a.Unit)
 }
 
-// retryWait limits how long Retry waits for its jobs, as nothing else can
-// change the node in that time. It is also what a stage has if those before it
-// have used up the time of the change.
+// retryWait limits how long Retry waits for its jobs, because nothing else can
+// change the node in that time. A stage gets the same time if the stages before
+// it have used up the time of the change.
 const retryWait = 10 * time.Second
 
 // retry starts the owed units again; see [Executor.Retry].

@@ -28,7 +28,12 @@ func (c *Console) Log(format string, args ...any) {
 // hints of errors follow it.
 func (c *Console) Say(format string, args ...any) {
 	c.Log(format, args...)
-	text := "loam: " + strings.ReplaceAll(hint.Sprintf(format, args...), "\n", "\n      ") + "\n"
+	c.Show(hint.Sprintf(format, args...))
+}
+
+// Show shows a message on every console, and writes it to no log.
+func (c *Console) Show(message string) {
+	text := "loam: " + strings.ReplaceAll(message, "\n", "\n      ") + "\n"
 	for _, name := range c.names() {
 		c.write(name, strings.ReplaceAll(text, "\n", "\r\n"))
 	}

@@ -10,9 +10,11 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/loam-os/loam/agent/cmdline"
+	"github.com/loam-os/loam/agent/crypt"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/partitions"
 	"github.com/loam-os/loam/partitions/gpt"
+	"github.com/loam-os/loam/partitions/luks"
 	"github.com/loam-os/loam/partitions/verity"
 )
 
@@ -39,6 +41,9 @@ type Decision struct {
 	VerityUUID uuid.UUID `json:"verityUUID"`
 	State      State     `json:"state"`
 
+	// Epoch is the security epoch of the system.
+	Epoch int `json:"epoch,omitempty"`
+
 	// OtherLoader means that the loader came from another disk.
 	OtherLoader bool `json:"otherLoader,omitempty"`
 
@@ -49,6 +54,21 @@ type Decision struct {
 	// Trial means that the system is on trial; known once the state partition
 	// is mounted.
 	Trial bool `json:"trial,omitempty"`
+
+	// Container is the partition with the container of the state, "" if the state
+	// is not encrypted. Encryption says which key opened it, PCRKey which key must
+	// have signed the system, and EncryptError why there is no container although
+	// one was requested.
+	Container    string     `json:"container,omitempty"`
+	Encryption   crypt.Mode `json:"encryption,omitempty"`
+	PCRKey       string     `json:"pcrKey,omitempty"`
+	EncryptError string     `json:"encryptError,omitempty"`
+
+	// recovery is the key slot of the recovery key of a new container.
+	recovery *luks.Prepared
+
+	// signedEpoch is the number in the TPM that only a key raises.
+	signedEpoch int
 
 	// Warnings are for the operator.
 	Warnings []string `json:"warnings,omitempty"`
@@ -68,6 +88,12 @@ type State struct {
 	Start int64 `json:"start"`
 	Size  int64 `json:"size"`
 
+	// Mark may ask for a container, into which the file system goes. Locked is
+	// a container that has to be opened before it is known what to do with the
+	// file system in it.
+	Mark   crypt.Mark `json:"mark,omitzero"`
+	Locked bool       `json:"locked,omitempty"`
+
 	// Repair asks for the repair of a corrupt superblock.
 	Repair bool `json:"repair,omitempty"`
 
@@ -76,10 +102,27 @@ type State struct {
 	Format bool `json:"format,omitempty"`
 	Grow   bool `json:"grow,omitempty"`
 
+	// Damage is why the partition is not mounted; nil if it is.
+	Damage *Damage `json:"damage,omitempty"`
+
 	// ESP is the UUID of the ESP, which the firmware's boot options are renewed
 	// to if they have the UUID of the image. It is the nil UUID after the first
 	// boot.
 	ESP uuid.UUID `json:"esp,omitzero"`
+}
+
+// Damage is why the state partition cannot be used. The system then runs with
+// its state in memory and repairs the partition (agent/repair).
+type Damage struct {
+	Reason string `json:"reason"`
+
+	// Ext4 means that the partition has, or had, a file system that e2fsck may
+	// repair. It must not change other data.
+	Ext4 bool `json:"ext4,omitempty"`
+
+	// Locked means that the partition has a container that is not open. Only an
+	// operator knows whether what is in it is still needed.
+	Locked bool `json:"locked,omitempty"`
 }
 
 // ErrNotThere says that no disk seen so far has the slot: more may appear.
@@ -121,6 +164,7 @@ func Decide(f Facts) (Decision, error) {
 		RootHash: hex.EncodeToString(hash[:]),
 		Disk:     chosen.disk.Device,
 		Unsure:   unsure,
+		Epoch:    epochOf(f.Cmdline),
 	}
 	if copies := others(found, chosen); copies != "" {
 		d.Warnings = append(d.Warnings, fmt.Sprintf("ignored the copy of the system on %s: "+
@@ -182,6 +226,7 @@ func candidates(f Facts, hash [32]byte) []candidate {
 			})
 		}
 	}
+
 	return out
 }
 
@@ -241,14 +286,15 @@ func byType(d Disk, kind uuid.UUID) (gpt.Partition, bool) {
 }
 
 // state decides what to do with the state partition. It is formatted only if it
-// is surely empty. Unknown content stops the boot, with an error that names it.
+// is surely empty. A partition that is damaged, or has unknown content, stays as
+// it is, and the state is in memory for this boot.
 //
 // The disk gets its own identity before its state partition is formatted, so
 // the first boot that is not cut off completes both.
 func state(d Disk, f Facts) (State, error) {
 	p, ok := byType(d, partitions.TypeUUID(partitions.State, f.Arch))
 	if !ok {
-		return State{}, errors.New("no state partition (type var)")
+		return State{Damage: &Damage{Reason: "no state partition (type var)"}}, nil
 	}
 
 	c := d.Contents[p.Index]
@@ -261,6 +307,11 @@ func state(d Disk, f Facts) (State, error) {
 		Index:  p.Index,
 		Start:  p.Start,
 		Size:   p.Size,
+	}
+
+	s.Damage = c.Damage()
+	if s.Damage != nil {
+		return s, nil
 	}
 
 	table, changed := d.Table.Grow(d.Size)
@@ -278,25 +329,59 @@ func state(d Disk, f Facts) (State, error) {
 		s.Size = table.Partition(p.Index).Size
 	}
 
+	s.plan(c)
+	return s, nil
+}
+
+// plan decides what to do with the content of the state partition, or of the
+// container on it.
+func (s *State) plan(c Content) {
+	s.Damage = c.Damage()
+	if s.Damage != nil {
+		return
+	}
+
 	switch c.Filesystem {
 	case FilesystemEmpty:
+		s.Mark = c.Mark
 		s.Format = true
 		s.Grow = true
+	case FilesystemLUKS:
+		s.Locked = true
 	case FilesystemExt4, FilesystemCorrupt:
 		s.Repair = c.Filesystem == FilesystemCorrupt
 		const slack = 1 << 20 // ext4 leaves a tail too short for a block group
 		s.Grow = s.Size-c.FilesystemSize >= slack
-	default:
-		return State{}, hint.With(
-			fmt.Errorf(
-				"state partition %s: holds unknown data (%s)",
-				c.Device, cmp.Or(c.Problem, "unknown content"),
-			),
-			"if nothing on it is needed, zero its first MiB from another system",
-		)
 	}
+}
 
-	return s, nil
+// Damage returns why a state partition must not be mounted, nil if it may be.
+func (c Content) Damage() *Damage {
+	switch c.Filesystem {
+	case FilesystemEmpty:
+		return nil
+	case FilesystemLUKS:
+		if c.Problem != "" {
+			return &Damage{Reason: "its container cannot be opened: " + c.Problem, Locked: true}
+		}
+		return nil
+	case FilesystemExt4, FilesystemCorrupt:
+		switch {
+		case c.Errors:
+			return &Damage{
+				Reason: "its file system has errors that are not repaired",
+				Ext4:   true,
+			}
+		case c.NoJournal:
+			return &Damage{Reason: "its file system has lost its journal", Ext4: true}
+		}
+		return nil
+	case FilesystemDamaged:
+		return &Damage{Reason: c.Problem, Ext4: true}
+	}
+	return &Damage{
+		Reason: fmt.Sprintf("holds unknown data (%s)", cmp.Or(c.Problem, "unknown content")),
+	}
 }
 
 // seen describes the disks for the error that says that no disk has the slot.

@@ -140,6 +140,19 @@ func twin(f Facts, name string) Facts {
 	return f
 }
 
+// damagedOnly returns a check that nothing is done to the state partition.
+func damagedOnly(want Damage) func(Decision) string {
+	return func(d Decision) string {
+		return cmp.Diff(State{
+			Device: "/dev/vda6",
+			Index:  6,
+			Start:  d.State.Start,
+			Size:   256 * mib,
+			Damage: &want,
+		}, d.State)
+	}
+}
+
 func TestDecide(t *testing.T) {
 	full := machine()
 	full.Disks[0].Table.DiskSize = full.Disks[0].Size
@@ -335,9 +348,44 @@ func TestDecide(t *testing.T) {
 			wantErr: "its verity tree covers",
 		},
 		{
-			name:    "foreign data on the state partition is never formatted",
-			facts:   with(machine(), 6, func(c *Content) { c.Filesystem = FilesystemOther }),
-			wantErr: "holds unknown data",
+			name:  "foreign data on the state partition is neither formatted nor repaired",
+			facts: with(machine(), 6, func(c *Content) { c.Filesystem = FilesystemOther }),
+			check: damagedOnly(Damage{Reason: "holds unknown data (unknown content)"}),
+		},
+		{
+			name:  "a file system with the error flag is not mounted",
+			facts: with(machine(), 6, func(c *Content) { c.Errors = true }),
+			check: damagedOnly(Damage{
+				Reason: "its file system has errors that are not repaired",
+				Ext4:   true,
+			}),
+		},
+		{
+			name:  "nor is one without a journal, which only e2fsck can have removed",
+			facts: with(machine(), 6, func(c *Content) { c.NoJournal = true }),
+			check: damagedOnly(Damage{
+				Reason: "its file system has lost its journal",
+				Ext4:   true,
+			}),
+		},
+		{
+			name: "nor is it if a power cut has corrupted its superblock, too",
+			facts: with(machine(), 6, func(c *Content) {
+				c.Filesystem = FilesystemCorrupt
+				c.Errors = true
+			}),
+			check: damagedOnly(Damage{
+				Reason: "its file system has errors that are not repaired",
+				Ext4:   true,
+			}),
+		},
+		{
+			name: "a file system without a superblock is not mounted",
+			facts: with(machine(), 6, func(c *Content) {
+				c.Filesystem = FilesystemDamaged
+				c.Problem = "no ext4 superblock"
+			}),
+			check: damagedOnly(Damage{Reason: "no ext4 superblock", Ext4: true}),
 		},
 		{
 			name: "no state partition",
@@ -346,7 +394,10 @@ func TestDecide(t *testing.T) {
 				f.Disks[0].Table.Partitions = f.Disks[0].Table.Partitions[:5]
 				return f
 			}(),
-			wantErr: "no state partition",
+			check: func(d Decision) string {
+				want := &Damage{Reason: "no state partition (type var)"}
+				return cmp.Diff(State{Damage: want}, d.State)
+			},
 		},
 	}
 

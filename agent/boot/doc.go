@@ -26,7 +26,10 @@
 //     file system online. At the first boot of an image that was copied to the
 //     disk, give disk, ESP and state partition UUIDs of their own, and renew
 //     the firmware's boot options that name the old ones. A disk that loamctl
-//     flash or an installation wrote has them already.
+//     flash or an installation wrote has them already. A state in a LUKS2
+//     container is opened by a key from the TPM or from an operator
+//     (agent/crypt). Then the TPM is locked: it gives the key to nothing that
+//     the system runs.
 //  5. Mount /etc: the image's directory under an overlay that is new at each
 //     boot, with machine ID and host name from the state partition, and the
 //     current generation placed in it before systemd starts.
@@ -43,6 +46,11 @@
 // anywhere leaves a partition that still asks to be formatted. A superblock
 // that a power cut has corrupted between its two sectors is repaired if its
 // copy in the second block group agrees.
+//
+// A state partition that has the error flag of ext4, or cannot be mounted, is
+// left as it is: /var is a tmpfs in this boot, and systemd starts
+// loam-repair.service, which repairs the partition (agent/repair). /init itself
+// restarts for no damage of the state.
 //
 // An error is shown on every console and in the kernel log, with a hint; after
 // 10 seconds the machine restarts.

@@ -17,7 +17,7 @@ import (
 const etcDir = "/run/loam/etc"
 
 // buildEtc mounts the current generation over the image's /etc, and returns the
-// generation's name, "" for none. If a generation cannot be read, buildEtc
+// generation's name, "" if none. If a generation cannot be read, buildEtc
 // returns an error after /etc is usable: the agent reports and repairs it.
 func buildEtc(sysroot, osVersion string) (string, error) {
 	if err := mountEtc(sysroot); err != nil {
@@ -54,7 +54,7 @@ func buildEtc(sysroot, osVersion string) (string, error) {
 
 	store := generation.Open(durable.New(state, nil))
 
-	// A full disk is no reason to leave out the generation.
+	// Best effort: a full disk must not keep the generation from being used.
 	revertErr := revert(store, osVersion)
 	gen, err := fillEtc(root, store.Reader, osVersion)
 	if err := errors.Join(revertErr, err); err != nil {

@@ -1,22 +1,18 @@
 package boot
 
 import (
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/generation"
+	"github.com/loam-os/loam/test/files"
 )
 
 // TestFillEtc: a path that cannot be placed does not keep the others away.
 func TestFillEtc(t *testing.T) {
-	root, err := os.OpenRoot(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer root.Close()
+	root := files.Root(t)
 
 	for _, dir := range []string{"var/lib/loam", "etc/b/in-the-way"} {
 		if err := root.MkdirAll(dir, 0o755); err != nil {

@@ -3,6 +3,7 @@ package boot
 import (
 	"github.com/google/uuid"
 
+	"github.com/loam-os/loam/agent/crypt"
 	"github.com/loam-os/loam/firmware/loadoption"
 	"github.com/loam-os/loam/partitions"
 	"github.com/loam-os/loam/partitions/gpt"
@@ -66,8 +67,15 @@ type Content struct {
 	Verity *verity.Superblock `json:"verity,omitempty"`
 	// Filesystem says what a state partition holds.
 	Filesystem Filesystem `json:"filesystem,omitempty"`
+	// Mark is the mark of a partition that asks to be formatted.
+	Mark crypt.Mark `json:"mark,omitzero"`
 	// FilesystemSize is the size of an ext4 file system in bytes.
 	FilesystemSize int64 `json:"filesystemSize,omitempty"`
+	// Errors means that the kernel has found errors in that file system.
+	Errors bool `json:"errors,omitempty"`
+
+	// NoJournal means that it has lost its journal.
+	NoJournal bool `json:"noJournal,omitempty"`
 	// Problem says why the content could not be read.
 	Problem string `json:"problem,omitempty"`
 }
@@ -82,8 +90,13 @@ const (
 	// FilesystemCorrupt is FilesystemExt4 with a superblock that a power cut
 	// has corrupted, and a copy that can replace it.
 	FilesystemCorrupt Filesystem = "corrupt"
+	// FilesystemDamaged is ext4 without a superblock that can be read. Perhaps
+	// e2fsck can repair it.
+	FilesystemDamaged Filesystem = "damaged"
 	// FilesystemExt4 is any ext4 file system, made by Loam or by the operator.
 	FilesystemExt4 Filesystem = "ext4"
+	// FilesystemLUKS is a container that has to be opened.
+	FilesystemLUKS Filesystem = "luks"
 	// FilesystemOther is data that Loam does not know, and so does not touch.
 	FilesystemOther Filesystem = "other"
 )

@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/loam-os/loam/agent/block"
+	"github.com/loam-os/loam/agent/crypt"
 	"github.com/loam-os/loam/firmware/efivar"
 	"github.com/loam-os/loam/firmware/loadoption"
 	"github.com/loam-os/loam/partitions"
@@ -173,7 +174,9 @@ func observeContent(disk io.ReaderAt, p gpt.Partition, node string) Content {
 		}
 		c.Verity = &sb
 	case partitions.TypeUUID(partitions.State, runtime.GOARCH):
-		c.observeFilesystem(r)
+		found := ObserveState(r)
+		found.Device = node
+		return found
 	}
 	return c
 }
@@ -181,33 +184,58 @@ func observeContent(disk io.ReaderAt, p gpt.Partition, node string) Content {
 // blankProbe is how much of a partition must be zero to call it empty.
 const blankProbe = 1 << 20
 
-func (c *Content) observeFilesystem(r io.ReaderAt) {
-	c.Filesystem = FilesystemOther
+// ObserveState reads what a state partition, or the container on it, holds.
+func ObserveState(r io.ReaderAt) (c Content) {
 	sb, err := ext4.ReadSuperblock(r)
 	if err == nil {
 		c.Filesystem = FilesystemExt4
 		c.FilesystemSize = sb.Size()
-		return
+		c.Errors = sb.Errors
+		c.NoJournal = sb.NoJournal
+		return c
+	}
+
+	// The mark goes before every copy of a superblock: the partition is to lose
+	// what it holds.
+	start := make([]byte, blankProbe)
+	_, startErr := r.ReadAt(start, 0)
+	if startErr == nil && bytes.HasPrefix(start, []byte(ext4.FormatMark)) {
+		c.Filesystem = FilesystemEmpty
+		c.Mark = crypt.ReadMark(start)
+		return c
+	}
+
+	// A container goes before the copies of an older file system, which may be
+	// left in what it has not written yet.
+	if found, err := crypt.Find(r); found {
+		c.Filesystem = FilesystemLUKS
+		if err != nil {
+			c.Problem = err.Error()
+		}
+		return c
 	}
 
 	if sb, _, err := ext4.Repaired(r); err == nil {
 		c.Filesystem = FilesystemCorrupt
 		c.FilesystemSize = sb.Size()
-		return
+		c.Errors = sb.Errors
+		c.NoJournal = sb.NoJournal
+		return c
 	}
 
-	if !errors.Is(err, ext4.ErrNotExt4) {
+	backup, backupErr := ext4.ReadBackup(r)
+	switch {
+	case !errors.Is(err, ext4.ErrNotExt4),
+		backupErr == nil && backup.Label == partitions.StateLabel:
+		c.Filesystem = FilesystemDamaged
 		c.Problem = err.Error()
-		return
-	}
-
-	start := make([]byte, blankProbe)
-	if _, err := r.ReadAt(start, 0); err != nil {
-		c.Problem = err.Error()
-		return
-	}
-
-	if bytes.HasPrefix(start, []byte(ext4.FormatMark)) || len(bytes.Trim(start, "\x00")) == 0 {
+	case startErr != nil:
+		c.Filesystem = FilesystemOther
+		c.Problem = startErr.Error()
+	case len(bytes.Trim(start, "\x00")) == 0:
 		c.Filesystem = FilesystemEmpty
+	default:
+		c.Filesystem = FilesystemOther
 	}
+	return c
 }

@@ -1,6 +1,10 @@
 package boot
 
-import "time"
+import (
+	"time"
+
+	"github.com/loam-os/loam/agent/crypt"
+)
 
 // RecordPath is where /init leaves its record for the running system.
 const RecordPath = "/run/loam/boot.json"
@@ -27,7 +31,7 @@ type Record struct {
 	Trial       bool `json:"trial,omitempty"`
 	OtherLoader bool `json:"otherLoader,omitempty"`
 
-	// Generation is the configuration /etc was built from, "" for none.
+	// Generation is the configuration /etc was built from, "" if none.
 	Generation string `json:"generation,omitempty"`
 
 	// Steps lists what was done and how long each step took.
@@ -36,8 +40,28 @@ type Record struct {
 	// KernelStart is the time from kernel start to the start of /init.
 	KernelStart time.Duration `json:"kernelStart"`
 
+	// Container is the partition with the container that State is in, "" if the
+	// state is not encrypted. Encryption says which key opened it.
+	Container  string     `json:"container,omitempty"`
+	Encryption crypt.Mode `json:"encryption,omitempty"`
+
+	// PCRKey is the fingerprint of the key that must have signed a system for the
+	// TPM to open the container for it (firmware/pcrsig); "" if none must.
+	PCRKey string `json:"pcrKey,omitempty"`
+
+	// SignedEpoch is the lowest security epoch that may start, as a key has signed
+	// it and the TPM keeps it; 0 without one.
+	SignedEpoch int `json:"signedEpoch,omitempty"`
+
+	// EncryptError says why the state could not be encrypted as requested.
+	EncryptError string `json:"encryptError,omitempty"`
+
 	// Warnings are for the operator; the boot continued.
 	Warnings []string `json:"warnings,omitempty"`
+
+	// Damage is why the state partition is not mounted, so that the state is in
+	// memory; nil if it is mounted.
+	Damage *Damage `json:"damage,omitempty"`
 }
 
 // Step is one finished step of the boot.

@@ -14,6 +14,7 @@ import (
 	uroot "github.com/u-root/u-root/pkg/mount"
 	"golang.org/x/sys/unix"
 
+	"github.com/loam-os/loam/agent/crypt"
 	"github.com/loam-os/loam/agent/dm"
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/uevent"
@@ -45,6 +46,9 @@ func (i *Init) Main() error {
 		return err
 	}
 	i.Done("find root by hash")
+	if err := i.checkEpoch(d); err != nil {
+		return err
+	}
 	return i.Run(d)
 }
 
@@ -106,6 +110,8 @@ func (i *Init) Run(d Decision) error {
 		return err
 	}
 
+	d.signedEpoch = i.raiseEpoch(sysroot, d)
+	i.lockTPM()
 	i.Done("mount state")
 	if onTrial(os.DirFS(sysroot+generation.Dir), d.RootHash) {
 		d.Trial = true
@@ -202,40 +208,33 @@ func mapVerity(d Decision) (string, error) {
 	// show the mapping.
 	id := fmt.Sprintf("CRYPT-VERITY-%s-%s",
 		strings.ReplaceAll(d.VerityUUID.String(), "-", ""), mapping)
-	dev, err := control.Create(mapping, id)
-	if err != nil {
-		return "", err
-	}
-
-	err = control.Load(mapping,
-		[]dm.Target{{Length: d.TargetLength, Type: "verity", Params: d.Target}})
+	dev, err := control.Map(dm.Mapping{
+		Name:    mapping,
+		UUID:    id,
+		Targets: []dm.Target{{Length: d.TargetLength, Type: "verity", Params: d.Target}},
+	})
 	if err != nil {
 		return "", fmt.Errorf("verity of %s with %s: %w", d.Root, d.Verity, err)
-	}
-
-	if err := control.Resume(mapping); err != nil {
-		return "", err
 	}
 
 	return fmt.Sprintf("/dev/dm-%d", unix.Minor(dev)), nil
 }
 
-// mountState mounts the state partition, or a tmpfs if the system is in memory
-// and has no state partition that works.
+// mountState mounts the state partition, or a tmpfs if it has none that works.
+// If it is damaged, a unit repairs it in the running system.
 func (i *Init) mountState(d *Decision) error {
-	if !d.Memory {
-		return i.mountStateDisk(d)
-	}
-
-	if d.State.Device != "" {
+	if d.State.Damage == nil && d.State.Device != "" {
 		err := i.mountStateDisk(d)
 		if err == nil {
 			return nil
 		}
-		i.console.Say("%v", err)
-		d.Warnings = append(d.Warnings,
-			hint.Sprintf("the state of the node is in memory, and lost with a restart: %v", err))
-		d.State = State{}
+		d.State.failed(err)
+	}
+
+	if d.State.Damage != nil {
+		if err := i.liveWithout(d, *d.State.Damage); err != nil {
+			return err
+		}
 	}
 
 	return mount{
@@ -247,10 +246,48 @@ func (i *Init) mountState(d *Decision) error {
 	}.apply()
 }
 
+// liveWithout prepares a system whose state partition is damaged. A system that
+// is in memory itself has no place to count its repairs, so it repairs nothing.
+func (i *Init) liveWithout(d *Decision, damage Damage) error {
+	warning := hint.Sprintf("the state of the node is in memory, and lost with a restart: "+
+		"state partition %s: %s", d.State.Device, damage.Reason)
+	i.console.Say("%s", warning)
+
+	if d.Memory {
+		d.Warnings = append(d.Warnings, warning)
+		d.State = State{}
+		return nil
+	}
+
+	return startRepair("/run")
+}
+
 // mountStateDisk mounts the state partition. A file system that does not grow
 // is smaller than it could be, but that must not stop the boot.
 func (i *Init) mountStateDisk(d *Decision) error {
 	target := sysroot + "/var"
+	if err := i.mountPrepared(d, target); err != nil {
+		return err
+	}
+
+	mode := requested(sysroot)
+	if mode != crypt.None && d.Encryption == crypt.None && !d.Memory {
+		if err := i.startEncrypted(d, target, mode); err != nil {
+			return fmt.Errorf("encrypt the state: %w", err)
+		}
+	}
+
+	if d.State.Grow {
+		if err := growFilesystem(target, d.State.Size); err != nil {
+			d.Warnings = append(d.Warnings, hint.Text(err))
+		}
+	}
+
+	return nil
+}
+
+// mountPrepared prepares the state partition and mounts it.
+func (i *Init) mountPrepared(d *Decision, target string) error {
 	if err := i.prepare(d); err != nil {
 		return err
 	}
@@ -266,13 +303,33 @@ func (i *Init) mountStateDisk(d *Decision) error {
 		return err
 	}
 
-	if d.State.Grow {
-		if err := growFilesystem(target, d.State.Size); err != nil {
-			d.Warnings = append(d.Warnings, hint.Text(err))
-		}
+	if err := probeState(d.State.Device, target); err != nil {
+		return errors.Join(err, unix.Unmount(target, 0))
+	}
+	err := errors.Join(recordReset(sysroot, d.State.Mark.Reset),
+		recordRecovery(sysroot, d.recovery))
+	if err != nil {
+		return errors.Join(err, unix.Unmount(target, 0))
+	}
+	return nil
+}
+
+// startEncrypted formats the mounted state partition again, encrypted, and
+// mounts that.
+func (i *Init) startEncrypted(d *Decision, target string, mode crypt.Mode) error {
+	if err := unix.Unmount(target, 0); err != nil {
+		return fmt.Errorf("unmount %s: %w", target, err)
+	}
+	if err := mark(d.State.Device, crypt.Mark{Encrypt: mode}); err != nil {
+		return err
 	}
 
-	return nil
+	d.State.Table = nil // It is written.
+	d.State.Mark = crypt.Mark{Encrypt: mode}
+	d.State.Repair = false
+	d.State.Format = true
+	d.State.Grow = true
+	return i.mountPrepared(d, target)
 }
 
 // release reads IMAGE_ID and IMAGE_VERSION of an os-release(5) file.
@@ -325,6 +382,13 @@ func (i *Init) record(d Decision, gen string) error {
 		Steps:       i.steps.steps,
 		KernelStart: i.kernel,
 		Warnings:    d.Warnings,
+		Damage:      d.State.Damage,
+
+		Container:    d.Container,
+		Encryption:   d.Encryption,
+		PCRKey:       d.PCRKey,
+		SignedEpoch:  d.signedEpoch,
+		EncryptError: d.EncryptError,
 	})
 	if err != nil {
 		return fmt.Errorf("record the boot: %w", err)

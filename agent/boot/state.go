@@ -39,6 +39,11 @@ func (i *Init) prepare(d *Decision) error {
 		}
 	}
 
+	if err := i.open(d); err != nil {
+		return err
+	}
+	s = d.State
+
 	if s.Repair {
 		if err := repairSuperblock(s.Device); err != nil {
 			return fmt.Errorf("repair state partition %s: %w", s.Device, err)

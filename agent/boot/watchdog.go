@@ -46,7 +46,7 @@ func (i *Init) armWatchdog() {
 const feedEvery = 5 * time.Second
 
 // startWatchdog starts a watchdog and feeds it for as long as this process is
-// /init: Limit is for that. The watchdog stays active when its device is closed
+// /init; Limit bounds that. The watchdog stays active when its device is closed
 // without writing the letter V, as exec does
 // (Documentation/watchdog/watchdog-api.rst).
 func startWatchdog(device string, after time.Duration) error {

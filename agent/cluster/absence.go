@@ -19,8 +19,8 @@ const (
 	absencePauseMax = 10 * time.Minute
 )
 
-// absence is a Node that was deleted while the node runs. The zero absence is
-// a Node that exists, or never did.
+// absence is a Node that was deleted while the node runs. The zero absence is a
+// Node that exists, or has never existed.
 type absence struct {
 	// name is the name of the Node, since the wall clock when it was gone.
 	name  string
@@ -52,7 +52,7 @@ func (a absence) problem() string {
 	case a.restarts == 1:
 		return gone + "; the kubelet was restarted, so that it registers it again"
 	}
-	return fmt.Sprintf("%s, and the kubelet does not register it again: journalctl -u kubelet", gone)
+	return fmt.Sprintf("%s, and the kubelet does not register it again: `loam logs kubelet`", gone)
 }
 
 // absenceController restarts the kubelet until it has registered a deleted Node

@@ -40,7 +40,7 @@ func addressesOf(n *core.Node) []liveness.Address {
 }
 
 // patch returns a merge patch of the Node's status with the lost addresses that
-// are in local, nil for none. It applies only to this resource version of the
+// are in local, nil if none. It applies only to this resource version of the
 // Node.
 func (a addresses) patch(n *core.Node, local []netip.Addr) ([]byte, error) {
 	want := liveness.Restore(a.last, addressesOf(n), local)

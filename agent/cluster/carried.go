@@ -180,7 +180,7 @@ type carried struct {
 	generation string
 	isRead     bool
 
-	// failed is the last read error, "" for none. It is logged once.
+	// failed is the last read error, "" if none. It is logged once.
 	failed string
 
 	tokens []Token

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"errors"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/loam-os/loam/agent/cluster/credentials"
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/document"
+	"github.com/loam-os/loam/test/files"
 )
 
 // The token sync writes as root to any path that it is given.
@@ -59,7 +61,7 @@ func TestLargeConfigurationIsNotRead(t *testing.T) {
 
 // The error is temporary and does not start a new generation.
 func TestUnreadableConfigurationIsReadAgain(t *testing.T) {
-	root, dir := newRoot(t)
+	root := files.Root(t)
 	core, logs := observer.New(zap.ErrorLevel)
 	c := carriedController{root: root.FS(), log: zap.New(core)}
 	const name = "var/lib/gardener-node-agent/config-v1.150.0.yaml"
@@ -74,7 +76,7 @@ func TestUnreadableConfigurationIsReadAgain(t *testing.T) {
 	}
 
 	w.status.Generation = "000001-0123456789ab"
-	place(t, dir, name, "kind: Broken")
+	files.Write(t, filepath.Join(root.Name(), name), "kind: Broken")
 	step()
 	step()
 
@@ -82,14 +84,14 @@ func TestUnreadableConfigurationIsReadAgain(t *testing.T) {
 		t.Errorf("tokens %v, %d errors", w.carried.tokens, logs.Len())
 	}
 
-	place(t, dir, name, nodeAgentText)
+	files.Write(t, filepath.Join(root.Name(), name), nodeAgentText)
 	step()
 
 	if diff := cmp.Diff(want, w.carried.tokens); diff != "" {
 		t.Errorf("tokens (-want +got):\n%s", diff)
 	}
 
-	place(t, dir, name, "kind: Broken")
+	files.Write(t, filepath.Join(root.Name(), name), "kind: Broken")
 	step() // This generation was read already.
 	w.status.Generation = "000002-0123456789ab"
 	step()

@@ -18,15 +18,20 @@ import (
 	"github.com/loam-os/loam/agent/cluster/credentials"
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/content"
+	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/osc"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/agent/turns"
 )
 
 // Env is what a Cluster needs of its node.
 type Env struct {
 	// Root is the node's root directory.
 	Root *os.Root
+
+	// Spare makes room for what is recorded; nil for none.
+	Spare *durable.Spare
 
 	// Token is the bootstrap token. If empty, the node's file has it.
 	Token string
@@ -41,6 +46,10 @@ type Env struct {
 	Restart func(ctx context.Context, units []string) error
 	Kubelet func(ctx context.Context) error
 	Upgrade func(ctx context.Context, version string) error
+
+	// Classify returns what a configuration would disturb on this node; nil if
+	// that is not known.
+	Classify func(ctx context.Context, text []byte) (turns.Class, error)
 
 	// BootID is the kernel's boot ID.
 	BootID string
@@ -66,6 +75,7 @@ func (e Env) about(d time.Duration) time.Duration {
 func (e Env) joiner() credentials.Joiner {
 	return credentials.Joiner{
 		Root:           e.Root,
+		Spare:          e.Spare,
 		BootstrapToken: e.Token,
 		Now:            e.Now,
 		Log:            e.Log,
@@ -90,9 +100,13 @@ type Cluster struct {
 	released *released
 	secrets  *secretCache
 	tokens   *tokenProgress
+	system   *systemTurn
 
 	// watches counts the watches that were restarted.
 	watches atomic.Int64
+
+	// drains counts the drains of the node.
+	drains drainCount
 }
 
 // New returns a Cluster without a connection. Run connects it.
@@ -110,6 +124,7 @@ func New(config Config, env Env) *Cluster {
 		released: &released{changed: changed},
 		secrets:  newSecretCache(changed),
 		tokens:   newTokenProgress(),
+		system:   newSystemTurn(!loadTurn(env.Root, env.Log).byPolicy),
 	}
 }
 
@@ -308,12 +323,21 @@ func (i inbox) post(ctx context.Context, f func()) {
 	}
 }
 
+// drainCount counts drains by how they ended.
+type drainCount struct{ drained, postponed atomic.Int64 }
+
+// Drains returns how many drains of the node succeeded since the start, and how
+// many were postponed.
+func (c *Cluster) Drains() (drained, postponed int) {
+	return int(c.drains.drained.Load()), int(c.drains.postponed.Load())
+}
+
 // Identity returns where a node keeps its identity in the cluster: directories
 // with nothing else in them, and files. All paths are absolute. Config names
 // the files of tokens.
 func Identity() (directories, files []string) {
 	directories = []string{credentials.Directory, credentials.KubeletDirectory}
-	return directories, []string{"/" + recordName}
+	return directories, []string{"/" + recordName, "/" + turnName}
 }
 
 // Silence keeps client-go from writing to standard error. Callers get every

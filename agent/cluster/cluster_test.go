@@ -1,22 +1,18 @@
 package cluster
 
 import (
-	"os"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/loam-os/loam/agent/source"
+	"github.com/loam-os/loam/test/files"
 )
 
 // A document of the cluster is decoded as the cluster's own agent decodes it.
 func TestReadReturnsADocumentFromTheCluster(t *testing.T) {
-	root, err := os.OpenRoot(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer root.Close()
+	root := files.Root(t)
 
 	c := New(Config{Server: "https://api", SecretName: "pool-1"}, Env{Root: root, Now: time.Now})
 	c.released.set(&pendingConfig{text: []byte("spec: {}"), sum: "1"})

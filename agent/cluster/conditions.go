@@ -34,7 +34,7 @@ func unitsCondition(s status.Status, r refusal, uptime time.Duration) core.NodeC
 		text := fmt.Sprintf("%s is %s/%s", u.Name, u.Active, u.Sub)
 		switch {
 		case u.Settled:
-		case u.Sub == "auto-restart", moving && uptime-u.Since < stuckAfter:
+		case u.Sub == "auto-restart", moving && uptime-time.Duration(u.Since) < stuckAfter:
 			busy = append(busy, text)
 		default:
 			bad = append(bad, text)

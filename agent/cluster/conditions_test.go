@@ -21,7 +21,7 @@ func TestUnitsCondition(t *testing.T) {
 				Active:  active,
 				Sub:     sub,
 				Settled: settled,
-				Since:   time.Minute,
+				Since:   status.Duration(time.Minute),
 			}},
 			Offered: "sum",
 		}
@@ -62,35 +62,51 @@ func TestUnitsCondition(t *testing.T) {
 			time.Hour,
 			[]string{"Unknown", "NoConfiguration", "the node has no configuration"},
 		},
-		{"no configuration, as the first is invalid", first, time.Hour,
+		{
+			"no configuration, as the first is invalid",
+			first,
+			time.Hour,
 			[]string{
 				"False", "OSCInvalid",
 				"Secret kube-system/pool:7: spec.units[0].name: empty; hint: name it",
-			}},
+			},
+		},
 		{
 			"no units",
 			status.Status{Generation: "000001-0123456789ab"},
 			time.Hour,
 			[]string{"True", "AllUnitsHealthy", "all units are as wanted"},
 		},
-		{"an invalid document", refusing(status.Invalid), time.Hour,
+		{
+			"an invalid document",
+			refusing(status.Invalid),
+			time.Hour,
 			[]string{
 				"False", "OSCInvalid",
 				"Secret kube-system/pool:7: spec.units[0].name: empty; hint: name it",
-			}},
+			},
+		},
 		{
 			"an invalid document before the newest",
 			older,
 			time.Hour,
 			[]string{"True", "AllUnitsHealthy", "all units are as wanted"},
 		},
-		{"a reverted change, and a unit that failed before", both, time.Hour,
-			[]string{"False", "OSCReverted", "unit b.service failed, a.service is failed/failed"}},
-		{"a held configuration", held, time.Hour,
+		{
+			"a reverted change, and a unit that failed before",
+			both,
+			time.Hour,
+			[]string{"False", "OSCReverted", "unit b.service failed, a.service is failed/failed"},
+		},
+		{
+			"a held configuration",
+			held,
+			time.Hour,
 			[]string{
 				"False", "OSCHeld", "configuration 0123456789ab is held by an operator: " +
 					"rolled back by the operator; hint: `loam apply` ends that",
-			}},
+			},
+		},
 		{
 			"as wanted",
 			unit("active", "running", true),

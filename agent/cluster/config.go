@@ -27,8 +27,11 @@ type Config struct {
 	// Tokens are the Secrets whose token is synced to a file.
 	Tokens []Token
 
+	// Gardener says that the cluster is Gardener's, by its own files.
+	Gardener bool
+
 	// DataVolumeSize is the size of the disk for the kubelet's directory, in
-	// bytes; 0 for none.
+	// bytes; 0 if none.
 	DataVolumeSize int64
 
 	// Warnings tell an operator what was ignored when this was read.
@@ -57,6 +60,17 @@ const (
 	roleLabel         = "node-role.kubernetes.io/"
 	zoneLabel         = "topology.kubernetes.io/zone"
 	hostnameLabel     = "kubernetes.io/hostname"
+	poolLabel         = "worker.gardener.cloud/pool"
+
+	// Annotations and labels of the turns that nodes take by a policy.
+	policyAnnotation = "rollout.loam.dev/policy" // on the Secret
+	turnAnnotation   = "loam.dev/turn"           // on the Node: the mark
+	// on the Node: a configuration and a system that failed there
+	failedAnnotation       = "loam.dev/failed"
+	failedSystemAnnotation = "loam.dev/failed-system"
+
+	pinnedLabel = "loam.dev/pinned"
+	canaryLabel = "loam.dev/canary"
 )
 
 // target returns the API server, with the name that the node has there.

@@ -40,9 +40,12 @@
 //	secrets.go     watch the Secrets of tokens and references
 //	lease.go       renew the Lease that shows that the agent is alive
 //	endpoint.go    follow the address of the API server
+//	drain.go       evict the pods before a change, uncordon the Node after it
 //	release.go     give the node its pending configuration: delay, drain, turn
 //	update.go      update the node in place: updates.go has its state
 //	readiness.go   wait for the static pods of the configuration
+//	turns.go       take turns by the policy of the pool: ledger.go has the Lease,
+//	               turn_needs.go what needs a turn, turn_system.go how upgrades wait
 //	report.go      write labels, annotations, conditions and Events of the Node
 //	baseline.go    record what later updates in place are compared with
 //	addresses.go   restore an address that the Node lost
@@ -85,6 +88,21 @@
 // has a Node: Gardener's authorizer refuses every Lease until then. The Lease
 // of another node expires once this node has seen it unchanged for its term,
 // whatever time that node wrote into it.
+//
+// With a policy in an annotation of the Secret, the nodes take turns by a
+// ledger that they share (agent/turns), and neither delay nor serial rollout
+// count. A configuration that stops and restarts nothing, by the exact plan, is
+// released at once. Any other waits for a turn, which the node gives once the
+// change is proven and its Node is Ready, or has failed. What is not known, such
+// as the class of a configuration whose content is missing, counts as the
+// heavier case.
+//
+// Before a change that stops pods, and before the restart with another system,
+// the node drains itself (agent/drain), once it has its turn. It uses the
+// kubelet's certificate, which may do that in every cluster; the agent's own may
+// not. If a budget does not let its pods go, it gives the turn back and is the
+// last of the pool. The Node is uncordoned before the turn is given, which for a
+// system is after its trial.
 //
 // A configuration that the node refuses or reverts, or that an operator holds,
 // is reported to the cluster, where the reference only logs it: an Event with

@@ -27,9 +27,14 @@ func TestNextStepOfTheEndpoint(t *testing.T) {
 	}{
 		{"a generation that was read", endpoint{generation: read}, nil, endpointKeep},
 		{"another generation", endpoint{}, nil, endpointReload},
-		{"another generation, while it is applied", endpoint{}, func(w *world) {
-			w.status.Phase = status.Applying
-		}, endpointKeep},
+		{
+			"another generation, while it is applied",
+			endpoint{},
+			func(w *world) {
+				w.status.Phase = status.Applying
+			},
+			endpointKeep,
+		},
 		{
 			"a new address that has not answered yet",
 			endpoint{generation: read, before: &Config{}, at: noon.Add(-29 * time.Second)},

@@ -29,8 +29,13 @@ func TestDesiredMetaOf(t *testing.T) {
 		offered *pendingConfig
 		want    string
 	}{
-		{"a new Node", &core.Node{}, status.Status{Version: "sum"}, offered("sum"),
-			`{"metadata":{"annotations":{"checksum/cloud-config-data":"sum"},"labels":{"node-role.kubernetes.io/worker":"","topology.kubernetes.io/zone":"z","worker.gardener.cloud/kubernetes-version":"1.36.3"}}}`},
+		{
+			"a new Node",
+			&core.Node{},
+			status.Status{Version: "sum"},
+			offered("sum"),
+			`{"metadata":{"annotations":{"checksum/cloud-config-data":"sum"},"labels":{"node-role.kubernetes.io/worker":"","topology.kubernetes.io/zone":"z","worker.gardener.cloud/kubernetes-version":"1.36.3"}}}`,
+		},
 		{"a Node with all labels", full, status.Status{Version: "sum"}, offered("sum"), ""},
 		{
 			"a Node of the control plane",

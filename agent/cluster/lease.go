@@ -9,19 +9,28 @@ import (
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// leasePrefix and the Node's name make the name of the node's Lease. leaseTerm
-// is how long it lasts without renewal, leaseRenew how often it is renewed.
+// leasePrefix and the Node's name make the name of the node's Lease.
+const leasePrefix = "gardener-node-agent-"
+
 // leaseEarly is by how much a renewal may be early, so that it is not late by
 // another step.
-const (
-	leasePrefix = "gardener-node-agent-"
-	leaseTerm   = 40 * time.Second
-	leaseRenew  = 10 * time.Second
-	leaseEarly  = 100 * time.Millisecond
-)
+const leaseEarly = 100 * time.Millisecond
+
+// leaseTimes are how long the node's Lease lasts without renewal, and how often
+// it is renewed.
+type leaseTimes struct{ term, renew time.Duration }
+
+// leaseTimesOf returns the times of Gardener's contract in Gardener, which reads
+// the Lease. Elsewhere only people do, and 5,000 nodes renew it.
+func leaseTimesOf(c Config) leaseTimes {
+	if c.Gardener {
+		return leaseTimes{term: 40 * time.Second, renew: 10 * time.Second}
+	}
+	return leaseTimes{term: 4 * time.Minute, renew: time.Minute}
+}
 
 // nodeLease is the node's own Lease, which shows that the agent is alive: its
-// last known state, nil for none, and when it was last renewed.
+// last known state, nil if none, and when it was last renewed.
 type nodeLease struct {
 	lease   *coordination.Lease
 	renewed time.Time
@@ -29,15 +38,15 @@ type nodeLease struct {
 
 // isDue reports whether to renew the Lease at now. A renewal in the future,
 // after the clock was set back, is due.
-func (l nodeLease) isDue(now time.Time) bool {
+func (l nodeLease) isDue(now time.Time, times leaseTimes) bool {
 	return l.lease == nil || now.Before(l.renewed) ||
-		!now.Before(l.renewed.Add(leaseRenew-leaseEarly))
+		!now.Before(l.renewed.Add(times.renew-leaseEarly))
 }
 
-// renewNodeLease makes l the Lease of Node n, renewed at now.
-func renewNodeLease(l *coordination.Lease, n *core.Node, now time.Time) {
+// renewNodeLease makes l the Lease of Node n for that term, renewed at now.
+func renewNodeLease(l *coordination.Lease, n *core.Node, now time.Time, lasts time.Duration) {
 	holder := leasePrefix + n.Name
-	term := int32(leaseTerm / time.Second)
+	term := int32(lasts / time.Second)
 	renewed := meta.NewMicroTime(now)
 
 	l.OwnerReferences = []meta.OwnerReference{{
@@ -59,17 +68,18 @@ type leaseController struct {
 
 func (c *leaseController) step(ctx context.Context, w *world) (outcome, error) {
 	held := c.held
+	times := leaseTimesOf(w.config)
 	if w.node == nil {
 		held.lease = nil
 		return outcome{}, nil
 	}
-	if !held.isDue(w.now) {
-		return outcome{wake: held.renewed.Add(leaseRenew)}, nil
+	if !held.isDue(w.now, times) {
+		return outcome{wake: held.renewed.Add(times.renew)}, nil
 	}
 
 	l, err := c.api.putLease(ctx, held.lease, leasePrefix+w.node.Name,
 		func(l *coordination.Lease) error {
-			renewNodeLease(l, w.node, w.now)
+			renewNodeLease(l, w.node, w.now, times.term)
 			return nil
 		})
 
@@ -79,5 +89,5 @@ func (c *leaseController) step(ctx context.Context, w *world) (outcome, error) {
 	}
 
 	held.renewed = w.now
-	return outcome{wake: held.renewed.Add(leaseRenew)}, nil
+	return outcome{wake: held.renewed.Add(times.renew)}, nil
 }

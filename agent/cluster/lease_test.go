@@ -8,22 +8,27 @@ import (
 )
 
 func TestWhenTheNodesLeaseIsRenewed(t *testing.T) {
+	const second = time.Second
 	for _, tt := range []struct {
-		name  string
-		lease *coordination.Lease
-		since time.Duration
-		want  bool
+		name     string
+		gardener bool
+		lease    *coordination.Lease
+		since    time.Duration
+		want     bool
 	}{
-		{"the first time", nil, 0, true},
-		{"just renewed", &coordination.Lease{}, 0, false},
-		{"renewed half a term ago", &coordination.Lease{}, 5 * time.Second, false},
-		{"almost due, as a step takes time", &coordination.Lease{}, 9950 * time.Millisecond, true},
-		{"due", &coordination.Lease{}, 10 * time.Second, true},
-		{"after the clock was set back", &coordination.Lease{}, -time.Hour, true},
+		{"the first time", true, nil, 0, true},
+		{"just renewed", true, &coordination.Lease{}, 0, false},
+		{"renewed half a term ago", true, &coordination.Lease{}, 5 * second, false},
+		{"almost due, as a step takes time", true, &coordination.Lease{}, 9950 * time.Millisecond, true},
+		{"due", true, &coordination.Lease{}, 10 * second, true},
+		{"after the clock was set back", true, &coordination.Lease{}, -time.Hour, true},
+		{"not due outside of Gardener", false, &coordination.Lease{}, 59 * second, false},
+		{"due outside of Gardener", false, &coordination.Lease{}, 60 * second, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			held := nodeLease{lease: tt.lease, renewed: noon}
-			if got := held.isDue(noon.Add(tt.since)); got != tt.want {
+			times := leaseTimesOf(Config{Gardener: tt.gardener})
+			if got := held.isDue(noon.Add(tt.since), times); got != tt.want {
 				t.Error(got)
 			}
 		})

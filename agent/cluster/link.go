@@ -95,7 +95,7 @@ func (l *link) setProblem(key, problem string) {
 	})
 }
 
-// firstProblem returns the first of problems, "" for none. mu must be held.
+// firstProblem returns the first of problems, "" if none. mu must be held.
 func (l *link) firstProblem() string {
 	if len(l.problems) == 0 {
 		return ""

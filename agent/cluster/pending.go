@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"strconv"
 	"time"
 
 	core "k8s.io/api/core/v1"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/loam-os/loam/agent/inplace"
 	"github.com/loam-os/loam/agent/osc"
+	"github.com/loam-os/loam/agent/turns"
 )
 
 // pendingConfig is the configuration that the cluster has for the node.
@@ -29,6 +31,12 @@ type pendingConfig struct {
 	// unclear is why that cannot be determined.
 	update  *inplace.Facts
 	unclear error
+
+	// policy is how the nodes of the pool take turns, nil for none. policyErr is
+	// why it cannot be read. revision orders the configurations of the pool.
+	policy    *turns.Policy
+	policyErr error
+	revision  uint64
 
 	// since is when the text was first seen.
 	since time.Time
@@ -49,7 +57,23 @@ func pendingConfigOf(s *core.Secret, hostname string, now time.Time) pendingConf
 
 	p.label = cmp.Or(s.Annotations[checksumAnnotation], p.sum)
 	p.update, p.unclear = factsOf(text, hostname)
+	p.readPolicy(s)
 	return p
+}
+
+// readPolicy reads the policy of the Secret, if it has one. It takes the place
+// of a serial rollout and of the delay.
+func (p *pendingConfig) readPolicy(s *core.Secret) {
+	text, ok := s.Annotations[policyAnnotation]
+	if !ok {
+		return
+	}
+
+	policy, err := turns.ParsePolicy("annotation "+policyAnnotation, []byte(text))
+	p.policy = &policy
+	p.policyErr = err
+	p.revision, _ = strconv.ParseUint(s.ResourceVersion, 10, 64) // 0 sorts first.
+	p.serial = false
 }
 
 // factsOf returns what a configuration asks for that needs a drained node, nil

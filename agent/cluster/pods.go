@@ -1,14 +1,12 @@
 package cluster
 
 import (
-	"context"
 	"fmt"
 	"io/fs"
 	"slices"
 	"strings"
 
 	core "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/yaml"
@@ -96,22 +94,4 @@ func podsOf(a *api, node string) query {
 		resource: "pods",
 		fields:   fields.OneTermEqualSelector("spec.nodeName", node).String(),
 	}
-}
-
-// deletePods deletes all pods of a Node.
-func (a *api) deletePods(ctx context.Context, node string) error {
-	list := &core.PodList{}
-	err := podsOf(a, node).with(a.core.Get(), &meta.ListOptions{}).Do(ctx).Into(list)
-	if err != nil {
-		return fmt.Errorf("list the pods of Node %s: %w", node, err)
-	}
-
-	for _, p := range list.Items {
-		err := a.core.Delete().Namespace(p.Namespace).Resource("pods").Name(p.Name).Do(ctx).Error()
-		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("delete pod %s/%s: %w", p.Namespace, p.Name, err)
-		}
-	}
-
-	return nil
 }

@@ -5,6 +5,10 @@ import (
 	"io/fs"
 
 	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/loam-os/loam/agent/cluster/credentials"
+	"github.com/loam-os/loam/hint"
 )
 
 // readinessAction is what to do before the Node reports its configuration.
@@ -19,7 +23,7 @@ const (
 // decideReadiness decides whether the Node may report the configuration that it
 // runs as applied. It may not while it runs another one than the cluster has
 // for it, or while its update in place is unfinished; updating is the digest of
-// the configuration of that update, "" for none. A configuration that was
+// the configuration of that update, "" if none. A configuration that was
 // reported once is not checked again.
 func decideReadiness(w world, updating string) readinessAction {
 	sum := w.status.Version
@@ -39,7 +43,8 @@ func decideReadiness(w world, updating string) readinessAction {
 // kubelet's directory do not count.
 type readinessController struct {
 	root    fs.FS
-	api     *api
+	env     Env
+	who     credentials.Credentials
 	watcher *watcher
 	updates *updates
 
@@ -53,7 +58,7 @@ type podChecks struct {
 	static     []staticPod
 	err        error
 
-	// pods are the pods of the Node. stop ends their watch, nil for none.
+	// pods are the pods of the Node. stop ends their watch, nil if none.
 	pods []*core.Pod
 	stop context.CancelFunc
 }
@@ -93,12 +98,40 @@ func (c *readinessController) check(w world) outcome {
 	case len(p.static) == 0:
 		return outcome{}
 	case p.stop == nil:
-		var ctx context.Context
-		ctx, p.stop = context.WithCancel(c.watcher.ctx)
-		watchAll(ctx, c.watcher, podsOf(c.api, w.node.Name), &core.Pod{}, func(pods []*core.Pod) {
-			p.pods = pods
-		})
+		if err := c.watch(w); err != nil {
+			return outcome{wake: w.now.Add(retryStep), blocked: hint.Line(err)}
+		}
 	}
 
 	return outcome{blocked: notReady(p.static, w.node.Name, p.pods)}
+}
+
+// watch watches the pods of the Node as its kubelet does. If that is refused, the
+// next step begins again: the kubelet may have another certificate. It says
+// nothing about the certificate of the agent.
+func (c *readinessController) watch(w world) error {
+	api, err := newKubeletAPI(c.env, w.config, c.who, w.node.Name)
+	if err != nil {
+		return err
+	}
+
+	ctx, cancel := context.WithCancel(c.watcher.ctx)
+	stop := func() {
+		cancel()
+		api.close()
+	}
+	c.checks.stop = stop
+
+	watcher := *c.watcher
+	watcher.result = func(key string, err error) {
+		c.watcher.link.record(key, err, c.env.Now())
+		if apierrors.IsUnauthorized(err) && ctx.Err() == nil {
+			stop()
+			c.checks.stop = nil
+		}
+	}
+	watchAll(ctx, &watcher, podsOf(api.api, w.node.Name), &core.Pod{}, func(pods []*core.Pod) {
+		c.checks.pods = pods
+	})
+	return nil
 }

@@ -23,13 +23,23 @@ func TestDecideReadiness(t *testing.T) {
 		{"while it is updated in place", func(*world) {}, "new", readinessWait},
 		{"after another was updated in place", func(*world) {}, "old", readinessCheck},
 		{"once it was reported", func(w *world) { w.reported = "new" }, "", readinessDone},
-		{"once an earlier run of the agent has reported it", func(w *world) {
-			w.reported = ""
-			w.node.Annotations[appliedAnnotation] = "new"
-		}, "", readinessDone},
-		{"reported, and another since", func(w *world) {
-			w.node.Annotations[appliedAnnotation] = "new"
-		}, "", readinessCheck},
+		{
+			"once an earlier run of the agent has reported it",
+			func(w *world) {
+				w.reported = ""
+				w.node.Annotations[appliedAnnotation] = "new"
+			},
+			"",
+			readinessDone,
+		},
+		{
+			"reported, and another since",
+			func(w *world) {
+				w.node.Annotations[appliedAnnotation] = "new"
+			},
+			"",
+			readinessCheck,
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := runningNew()
@@ -59,10 +69,15 @@ func TestReadyDigestWaitsForStaticPods(t *testing.T) {
 		out  outcome
 		want string
 	}{
-		{"a manifest that is damaged", func() {}, outcome{
-			wake:    noon.Add(time.Second),
-			blocked: "/" + name + ": not a Pod",
-		}, ""},
+		{
+			"a manifest that is damaged",
+			func() {},
+			outcome{
+				wake:    noon.Add(time.Second),
+				blocked: "/" + name + ": not a Pod",
+			},
+			"",
+		},
 		{
 			"a manifest that was corrected",
 			func() { files[name] = &fstest.MapFile{Data: []byte(manifest)} },

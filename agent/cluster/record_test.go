@@ -1,17 +1,20 @@
 package cluster
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/loam-os/loam/test/files"
 )
 
 func TestCorruptRecordIsAnError(t *testing.T) {
-	root, dir := newRoot(t)
+	root := files.Root(t)
 	if _, ok, err := loadRecord(root); ok || err != nil {
 		t.Errorf("none: %v %v", ok, err)
 	}
 
-	place(t, dir, recordName, `{"done":{"os":"1.0`)
+	files.Write(t, filepath.Join(root.Name(), recordName), `{"done":{"os":"1.0`)
 	_, ok, err := loadRecord(root)
 	if ok || err == nil ||
 		!strings.HasPrefix(err.Error(), "/var/lib/loam/inplace.json is damaged: ") {

@@ -35,6 +35,7 @@ func ReadNodeAgent(root fs.FS, dir string) (Config, error) {
 
 	system := read.Controllers.OperatingSystemConfig
 	c := Config{
+		Gardener:          true,
 		Server:            read.APIServer.Server,
 		SecretName:        system.SecretName,
 		KubernetesVersion: system.KubernetesVersion,

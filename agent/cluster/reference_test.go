@@ -34,6 +34,7 @@ func TestReadNodeAgent(t *testing.T) {
 
 	got, err := ReadNodeAgent(node, credentials.Directory)
 	want := Config{
+		Gardener:          true,
 		Server:            "https://api.site.local",
 		CA:                []byte("CA"),
 		SecretName:        "gardener-node-agent-pool-0123456789abcdef",

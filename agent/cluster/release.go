@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/loam-os/loam/agent/inplace"
+	"github.com/loam-os/loam/agent/turns"
 )
 
 // releaseAction is what to do with the pending configuration.
@@ -20,6 +21,7 @@ const (
 //     configuration does not wait.
 //   - A change that needs a drained node waits until it is drained; step is the
 //     next step of the update in place.
+//   - With a policy, a change that disturbs the node waits for a turn.
 //   - In a serial rollout, nodes take turns.
 func decideRelease(w world, step inplace.Step, t turn) (releaseAction, outcome) {
 	p := w.pending
@@ -27,19 +29,22 @@ func decideRelease(w world, step inplace.Step, t turn) (releaseAction, outcome) 
 		return releaseWait, outcome{}
 	}
 
-	if at := p.since.Add(w.delay); w.changes() && !p.serial && w.now.Before(at) {
+	spreads := !p.serial && p.policy == nil
+	if at := p.since.Add(w.delay); w.changes() && spreads && w.now.Before(at) {
 		return releaseWait, outcome{wake: at}
 	}
 
 	switch {
 	case step == inplace.Await:
 		return releaseWait, outcome{}
-	case !p.serial:
+	case spreads:
 		return releaseNow, outcome{}
 	case !w.nodeKnown:
 		return releaseWait, outcome{}
 	case !needsTurn(w):
 		return releaseNow, outcome{}
+	case p.policy != nil:
+		return releaseByPolicy(w, step), outcome{}
 	}
 
 	switch t.state {
@@ -51,6 +56,24 @@ func decideRelease(w world, step inplace.Step, t turn) (releaseAction, outcome) 
 		return releaseWait, outcome{wake: w.now.Add(t.rest), blocked: "turn of " + t.holder}
 	}
 	return releaseWait, outcome{}
+}
+
+// releaseByPolicy releases a configuration that disturbs nothing, that the node
+// has a turn for, or that has failed here before: the node holds that one. If it
+// stops pods, the node is drained first. step is the next step of the update in
+// place.
+func releaseByPolicy(w world, step inplace.Step) releaseAction {
+	class, known := w.turn.class(w)
+	kept := w.turn.kept
+	switch {
+	case kept.Failed == w.pending.sum, known && class == turns.None:
+		return releaseNow
+	case !w.turn.isForConfiguration(), mustDrain(w, step), w.turn.postponed() != "":
+		return releaseWait
+	case !known && kept.Holder.Target != w.pending.sum && w.status.Change == nil:
+		return releaseWait // It may stop pods, unlike the one of the turn.
+	}
+	return releaseNow
 }
 
 // needsTurn reports whether the pending configuration would disturb the node's

@@ -18,33 +18,87 @@ func TestDecideRelease(t *testing.T) {
 		out  outcome
 	}{
 		{"a change", func(*world) {}, inplace.Nothing, turn{}, releaseNow, outcome{}},
-		{"before the Secret is known", func(w *world) {
-			w.pending = nil
-		}, inplace.Nothing, turn{}, releaseWait, outcome{}},
-		{"a change that was released", func(w *world) {
-			w.released = w.pending
-		}, inplace.Nothing, turn{}, releaseWait, outcome{}},
+		{
+			"before the Secret is known",
+			func(w *world) {
+				w.pending = nil
+			},
+			inplace.Nothing,
+			turn{},
+			releaseWait,
+			outcome{},
+		},
+		{
+			"a change that was released",
+			func(w *world) {
+				w.released = w.pending
+			},
+			inplace.Nothing,
+			turn{},
+			releaseWait,
+			outcome{},
+		},
 
-		{"before its delay has passed", func(w *world) {
-			w.delay = time.Minute
-		}, inplace.Nothing, turn{}, releaseWait, outcome{wake: noon.Add(time.Minute)}},
-		{"after its delay", func(w *world) {
-			w.delay = time.Minute
-			w.now = noon.Add(time.Minute)
-		}, inplace.Nothing, turn{}, releaseNow, outcome{}},
-		{"the first configuration, which has no delay", func(w *world) {
-			w.delay = time.Minute
-			w.released = nil
-		}, inplace.Nothing, turn{}, releaseNow, outcome{}},
-		{"the first after none, which has no delay", func(w *world) {
-			w.delay = time.Minute
-			w.released = &pendingConfig{}
-		}, inplace.Nothing, turn{}, releaseNow, outcome{}},
+		{
+			"before its delay has passed",
+			func(w *world) {
+				w.delay = time.Minute
+			},
+			inplace.Nothing,
+			turn{},
+			releaseWait,
+			outcome{wake: noon.Add(time.Minute)},
+		},
+		{
+			"after its delay",
+			func(w *world) {
+				w.delay = time.Minute
+				w.now = noon.Add(time.Minute)
+			},
+			inplace.Nothing,
+			turn{},
+			releaseNow,
+			outcome{},
+		},
+		{
+			"the first configuration, which has no delay",
+			func(w *world) {
+				w.delay = time.Minute
+				w.released = nil
+			},
+			inplace.Nothing,
+			turn{},
+			releaseNow,
+			outcome{},
+		},
+		{
+			"the first after none, which has no delay",
+			func(w *world) {
+				w.delay = time.Minute
+				w.released = &pendingConfig{}
+			},
+			inplace.Nothing,
+			turn{},
+			releaseNow,
+			outcome{},
+		},
 
-		{"an update whose Node is not drained", func(*world) {
-		}, inplace.Await, turn{}, releaseWait, outcome{}},
-		{"an update whose Node is drained", func(*world) {
-		}, inplace.Configure, turn{}, releaseNow, outcome{}},
+		{
+			"an update whose Node is not drained",
+			func(*world) {},
+			inplace.Await,
+			turn{},
+			releaseWait,
+			outcome{},
+		},
+		{
+			"an update whose Node is drained",
+			func(*world) {},
+			inplace.Configure,
+			turn{},
+			releaseNow,
+			outcome{},
+		},
 
 		{"our turn", serial, inplace.Nothing, turn{state: turnOurs}, releaseNow, outcome{}},
 		{"a free Lease", serial, inplace.Nothing, turn{state: turnFree}, releaseAcquire, outcome{}},
@@ -64,28 +118,63 @@ func TestDecideRelease(t *testing.T) {
 			releaseWait,
 			outcome{},
 		},
-		{"our turn, which has no delay", func(w *world) {
-			w.pending.serial = true
-			w.delay = time.Minute
-		}, inplace.Nothing, turn{state: turnOurs}, releaseNow, outcome{}},
-		{"before it is known whether there is a Node", func(w *world) {
-			w.pending.serial = true
-			w.node = nil
-			w.nodeKnown = false
-		}, inplace.Nothing, turn{state: turnOurs}, releaseWait, outcome{}},
-		{"a new node, which takes no turn", func(w *world) {
-			w.pending.serial = true
-			w.node = nil
-		}, inplace.Nothing, turn{state: turnTaken}, releaseNow, outcome{}},
-		{"a restarted agent, whose Node has the configuration", func(w *world) {
-			w.pending.serial = true
-			w.released = nil
-			w.setNode(annotated(appliedAnnotation, "new"))
-		}, inplace.Nothing, turn{state: turnTaken}, releaseNow, outcome{}},
-		{"a restarted agent, whose Node has another configuration", func(w *world) {
-			w.pending.serial = true
-			w.released = nil
-		}, inplace.Nothing, turn{state: turnFree}, releaseAcquire, outcome{}},
+		{
+			"our turn, which has no delay",
+			func(w *world) {
+				w.pending.serial = true
+				w.delay = time.Minute
+			},
+			inplace.Nothing,
+			turn{state: turnOurs},
+			releaseNow,
+			outcome{},
+		},
+		{
+			"before it is known whether there is a Node",
+			func(w *world) {
+				w.pending.serial = true
+				w.node = nil
+				w.nodeKnown = false
+			},
+			inplace.Nothing,
+			turn{state: turnOurs},
+			releaseWait,
+			outcome{},
+		},
+		{
+			"a new node, which takes no turn",
+			func(w *world) {
+				w.pending.serial = true
+				w.node = nil
+			},
+			inplace.Nothing,
+			turn{state: turnTaken},
+			releaseNow,
+			outcome{},
+		},
+		{
+			"a restarted agent, whose Node has the configuration",
+			func(w *world) {
+				w.pending.serial = true
+				w.released = nil
+				w.setNode(annotated(appliedAnnotation, "new"))
+			},
+			inplace.Nothing,
+			turn{state: turnTaken},
+			releaseNow,
+			outcome{},
+		},
+		{
+			"a restarted agent, whose Node has another configuration",
+			func(w *world) {
+				w.pending.serial = true
+				w.released = nil
+			},
+			inplace.Nothing,
+			turn{state: turnFree},
+			releaseAcquire,
+			outcome{},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld()

@@ -18,9 +18,14 @@ func TestDecideRenewal(t *testing.T) {
 		{"before its time", noon.Add(time.Second), func(*world) {}, false},
 		{"while it is requested", noon, func(w *world) { w.renewing = true }, false},
 		{"once it was granted", noon, func(w *world) { w.ending = true }, false},
-		{"while the node is updated in place", noon, func(w *world) {
-			w.updating = inplace.Kubelet
-		}, false},
+		{
+			"while the node is updated in place",
+			noon,
+			func(w *world) {
+				w.updating = inplace.Kubelet
+			},
+			false,
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld()

@@ -23,7 +23,7 @@ type report struct {
 	at time.Duration
 }
 
-func reportOf(w world) report { return report{w.node, w.pending, w.status.Uptime} }
+func reportOf(w world) report { return report{w.node, w.pending, time.Duration(w.status.Uptime)} }
 
 // isFinal reports whether another report needs another input. A configuration
 // that is not ready, or units that are starting, may change without a new
@@ -55,7 +55,7 @@ type reportController struct {
 	last report
 
 	// unproven is a generation that was reported as applied and may still be
-	// reverted; "" for none.
+	// reverted; "" if none.
 	unproven string
 }
 

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/test/files"
 )
 
 func TestReportIsFinal(t *testing.T) {
@@ -46,8 +47,8 @@ func TestReportIsFinal(t *testing.T) {
 type nodeServer struct {
 	mu     sync.Mutex
 	writes []string
-	// events are the Events, as "Type Reason: Message", and conditions the patches of
-	// the Node's status.
+	// events are the Events, as "Type Reason: Message", and conditions the
+	// patches of the Node's status.
 	events, conditions []string
 }
 
@@ -98,11 +99,11 @@ func TestReportIsWrittenOnce(t *testing.T) {
 	}
 }
 
-// newReporter returns a report controller and the API server that it writes to. The
-// returned function waits for its Events.
+// newReporter returns a report controller and the API server that it writes to.
+// The returned function waits for its Events.
 func newReporter(t *testing.T) (c *reportController, server *nodeServer, wait func()) {
 	t.Helper()
-	root, _ := newRoot(t)
+	root := files.Root(t)
 	server = &nodeServer{}
 	group := &sync.WaitGroup{}
 	a := newTestAPI(t, server)
@@ -142,7 +143,7 @@ func TestAppliedIsAnnouncedOnceItIsProven(t *testing.T) {
 					t.Fatal(err)
 				}
 				tt.then(&w.status)
-				w.status.Uptime += time.Second
+				w.status.Uptime += status.Duration(time.Second)
 				w.ready = w.status.Version
 			}
 			wait()
@@ -153,8 +154,8 @@ func TestAppliedIsAnnouncedOnceItIsProven(t *testing.T) {
 	}
 }
 
-// TestTheClusterSeesWhyAConfigurationDoesNotRun holds what kubectl shows of the ways
-// in which a configuration does not stay.
+// TestTheClusterSeesWhyAConfigurationDoesNotRun holds what kubectl shows of the
+// ways in which a configuration does not stay.
 func TestTheClusterSeesWhyAConfigurationDoesNotRun(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -169,7 +170,7 @@ func TestTheClusterSeesWhyAConfigurationDoesNotRun(t *testing.T) {
 				Unit: "a.service",
 				Problem: "generation 000003-c was taken back: unit a.service failed: exit-code, " +
 					"exit code 1; its log ends: no such file",
-				Hint: "journalctl -u a.service",
+				Hint: "`loam logs a.service`",
 			},
 			"OSCReverted",
 		},
@@ -180,7 +181,7 @@ func TestTheClusterSeesWhyAConfigurationDoesNotRun(t *testing.T) {
 				Unit: "a.service",
 				Problem: "generation 000003-c was taken back: unit a.service is activating/start " +
 					"after 3m0s",
-				Hint: "journalctl -u a.service",
+				Hint: "`loam logs a.service`",
 			},
 			"OSCReverted",
 		},

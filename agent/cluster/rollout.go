@@ -149,7 +149,7 @@ type rolloutController struct {
 	// observed outlives the session.
 	observed *observedLease
 
-	// name is the name of the watched Lease, "" for none. stop ends its watch.
+	// name is the name of the watched Lease, "" if none. stop ends its watch.
 	name string
 	stop context.CancelFunc
 

@@ -159,25 +159,55 @@ func TestDecideRollout(t *testing.T) {
 		{"a free Lease", func(*world) {}, turn{state: turnFree}, rolloutWait, 0},
 		{"just taken", func(w *world) { w.now = noon }, ours, rolloutWait, rolloutRenew},
 		{"while it is applied", func(*world) {}, ours, rolloutRenewal, 2 * rolloutRenew},
-		{"after the clock was set back", func(w *world) {
-			w.now = noon.Add(-time.Hour)
-		}, ours, rolloutRenewal, rolloutRenew - time.Hour},
-		{"while it is on trial", func(w *world) {
-			w.ready = "new"
-			w.status.Change = &status.Change{}
-		}, ours, rolloutRenewal, 2 * rolloutRenew},
+		{
+			"after the clock was set back",
+			func(w *world) {
+				w.now = noon.Add(-time.Hour)
+			},
+			ours,
+			rolloutRenewal,
+			rolloutRenew - time.Hour,
+		},
+		{
+			"while it is on trial",
+			func(w *world) {
+				w.ready = "new"
+				w.status.Change = &status.Change{}
+			},
+			ours,
+			rolloutRenewal,
+			2 * rolloutRenew,
+		},
 		{"once it is applied", func(w *world) { w.ready = "new" }, ours, rolloutRelease, 0},
-		{"once it is refused", func(w *world) {
-			w.status.Offered = "new"
-			w.status.Refused = true
-		}, ours, rolloutWait, 0},
-		{"once it is held by an operator", func(w *world) {
-			w.status.Offered = "new"
-			w.status.Held = &status.Held{}
-		}, ours, rolloutWait, 0},
-		{"after the one before was refused", func(w *world) {
-			w.status.Refused = true
-		}, ours, rolloutRenewal, 2 * rolloutRenew},
+		{
+			"once it is refused",
+			func(w *world) {
+				w.status.Offered = "new"
+				w.status.Refused = true
+			},
+			ours,
+			rolloutWait,
+			0,
+		},
+		{
+			"once it is held by an operator",
+			func(w *world) {
+				w.status.Offered = "new"
+				w.status.Held = &status.Held{}
+			},
+			ours,
+			rolloutWait,
+			0,
+		},
+		{
+			"after the one before was refused",
+			func(w *world) {
+				w.status.Refused = true
+			},
+			ours,
+			rolloutRenewal,
+			2 * rolloutRenew,
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld()

@@ -1,35 +1,11 @@
 package cluster
 
 import (
-	"errors"
-	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/loam-os/loam/test/files"
 )
-
-// newRoot returns the root directory of an empty node.
-func newRoot(t *testing.T) (root *os.Root, dir string) {
-	t.Helper()
-	dir = t.TempDir()
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = root.Close() })
-
-	return root, dir
-}
-
-// place writes a file of the node.
-func place(t *testing.T, dir, name, text string) {
-	t.Helper()
-	name = filepath.Join(dir, name)
-	err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755),
-		os.WriteFile(name, []byte(text), 0o600))
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 func TestNameOfTheSecretIsSaved(t *testing.T) {
 	for _, test := range []struct{ name, file, configured, want string }{
@@ -42,9 +18,9 @@ func TestNameOfTheSecretIsSaved(t *testing.T) {
 		{"a path", "../a\n", "pool", "pool"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			root, dir := newRoot(t)
+			root := files.Root(t)
 			if test.file != "" {
-				place(t, dir, secretName, test.file)
+				files.Write(t, filepath.Join(root.Name(), secretName), test.file)
 			}
 			if got := loadSecretName(root, test.configured); got != test.want {
 				t.Errorf("%q, want %q", got, test.want)
@@ -53,7 +29,7 @@ func TestNameOfTheSecretIsSaved(t *testing.T) {
 	}
 
 	t.Run("as it was saved", func(t *testing.T) {
-		root, _ := newRoot(t)
+		root := files.Root(t)
 		if err := saveSecretName(root, "label", "pool"); err != nil ||
 			loadSecretName(root, "pool") != "label" ||
 			loadSecretName(root, "new") != "new" {

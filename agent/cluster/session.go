@@ -11,6 +11,9 @@ import (
 	"github.com/loam-os/loam/agent/status"
 )
 
+// stepInterval is how often a session runs a step if nothing happens.
+const stepInterval = 10 * time.Second
+
 // requestTimeout is how long a request may take.
 const requestTimeout = 10 * time.Second
 
@@ -53,6 +56,7 @@ func newMemory(config Config, env Env) *memory {
 			config: config,
 			bootID: env.BootID,
 			secret: loadSecretName(env.Root, config.SecretName),
+			turn:   loadTurn(env.Root, env.Log),
 		},
 		updates: loadUpdates(env.Root, env.Log),
 	}
@@ -119,28 +123,39 @@ func (c *Cluster) runSession(
 	m.world.beginSession()
 	c.link.edit(func(l *status.Cluster) { l.Expires = who.NotAfter })
 
+	s := c.newSession(m, connection{
+		api:     a,
+		who:     who,
+		events:  eventWriter{api: a, group: &group, log: c.Env.Log},
+		session: jobs{ctx: ctx, group: &group, post: c.inbox.post},
+		lasting: jobs{ctx: life, group: background, post: c.inbox.post},
+	})
+
+	for !s.refused && !m.world.isOver() && ctx.Err() == nil {
+		s.handleEvent(ctx)
+	}
+
+	return s.refused
+}
+
+// newSession returns a session over a connection, which gets its watcher here.
+// The watches have begun.
+func (c *Cluster) newSession(m *memory, conn connection) *session {
 	s := &session{
 		env:    c.Env,
 		link:   c.link,
 		inbox:  c.inbox,
 		memory: m,
-		events: eventWriter{api: a, group: &group, log: c.Env.Log},
+		events: conn.events,
 	}
 
-	conn := connection{
-		api: a,
-		who: who,
-		watcher: &watcher{
-			ctx:      ctx,
-			group:    &group,
-			inbox:    c.inbox,
-			link:     c.link,
-			restarts: &c.watches,
-			result:   s.handleResult,
-		},
-		events:  s.events,
-		session: jobs{ctx: ctx, group: &group, post: c.inbox.post},
-		lasting: jobs{ctx: life, group: background, post: c.inbox.post},
+	conn.watcher = &watcher{
+		ctx:      conn.session.ctx,
+		group:    conn.session.group,
+		inbox:    c.inbox,
+		link:     c.link,
+		restarts: &c.watches,
+		result:   s.handleResult,
 	}
 
 	for _, controller := range c.controllers(m, conn) {
@@ -155,12 +170,7 @@ func (c *Cluster) runSession(
 		inbox:  c.inbox,
 	}
 	node.watch("")
-
-	for !s.refused && !m.world.isOver() && ctx.Err() == nil {
-		s.handleEvent(ctx)
-	}
-
-	return s.refused
+	return s
 }
 
 // reportUnreachable records that no session can begin, and goes back to the API
@@ -205,7 +215,7 @@ func (s *session) handleEvent(ctx context.Context) {
 // step runs a step of each controller. None waits for another, and one whose
 // requests the API server rejects for good backs off.
 func (s *session) step(ctx context.Context) {
-	s.wake = s.env.Now().Add(leaseRenew)
+	s.wake = s.env.Now().Add(stepInterval)
 	blocked := ""
 	failed := false
 
@@ -218,6 +228,9 @@ func (s *session) step(ctx context.Context) {
 		}
 	}
 
+	if !failed {
+		s.link.setProblem("write", "") // Perhaps of a session before this one.
+	}
 	if s.failing && !failed {
 		s.link.record("write", nil, s.env.Now())
 	}

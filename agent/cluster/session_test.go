@@ -74,7 +74,7 @@ func TestStepRunsEachController(t *testing.T) {
 
 	s.parts = nil
 	s.step(t.Context())
-	if want := noon.Add(leaseRenew); !s.wake.Equal(want) {
+	if want := noon.Add(stepInterval); !s.wake.Equal(want) {
 		t.Errorf("without a request the next step is at %s, want %s", s.wake, want)
 	}
 }
@@ -120,5 +120,28 @@ func TestForbiddenRequestsAreRetriedWithBackoff(t *testing.T) {
 
 	if diff := cmp.Diff([]int{0, 2, 6}, asked(10)); diff != "" {
 		t.Errorf("once it is forbidden again (-want +got):\n%s", diff)
+	}
+}
+
+// The session in which a request was rejected may end before the API server
+// accepts the next one.
+func TestNextSessionClearsTheProblem(t *testing.T) {
+	server := &leaseServer{forbids: true}
+	uptime := time.Duration(0)
+	before := newTestSession(t, &uptime)
+	api := newTestAPI(t, server)
+	before.parts = []part{{controller: &leaseController{api: api, held: &nodeLease{}}}}
+	before.step(t.Context())
+	if before.link.get().Problem == "" {
+		t.Fatal("a rejected request is no problem")
+	}
+
+	server.forbids = false
+	next := newTestSession(t, &uptime)
+	next.link = before.link
+	next.parts = []part{{controller: &leaseController{api: api, held: &nodeLease{}}}}
+	next.step(t.Context())
+	if problem := next.link.get().Problem; problem != "" {
+		t.Errorf("the next session shows %q", problem)
 	}
 }

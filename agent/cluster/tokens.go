@@ -18,7 +18,7 @@ import (
 )
 
 // tokenCheck is how often token files are compared with their Secrets.
-const tokenCheck = leaseRenew
+const tokenCheck = stepInterval
 
 // tokenProgress is how the goroutine that applies a configuration waits for the
 // session to write its tokens.

@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/test/files"
 )
 
 func TestOneTokenForEachPath(t *testing.T) {
@@ -83,9 +85,9 @@ func TestWhenTokenFilesAreChecked(t *testing.T) {
 
 // Follows one token through what may happen to its Secret and its file.
 func TestTokenFileFollowsItsSecret(t *testing.T) {
-	root, dir := newRoot(t)
+	root := files.Root(t)
 	const path = "/var/token"
-	file := filepath.Join(dir, path)
+	file := filepath.Join(root.Name(), path)
 	progress := newTokenProgress()
 	inbox := newInbox()
 	c := tokenController{
@@ -120,12 +122,24 @@ func TestTokenFileFollowsItsSecret(t *testing.T) {
 			true,
 			true,
 		},
-		{"the token is back", func() {
-			see(map[string][]byte{"token": []byte("two")})
-		}, "two", true, false},
-		{"a file that something else changed", func() {
-			place(t, dir, path, "other")
-		}, "other", true, false},
+		{
+			"the token is back",
+			func() {
+				see(map[string][]byte{"token": []byte("two")})
+			},
+			"two",
+			true,
+			false,
+		},
+		{
+			"a file that something else changed",
+			func() {
+				files.Write(t, filepath.Join(root.Name(), path), "other")
+			},
+			"other",
+			true,
+			false,
+		},
 		{"when it is checked", func() { w.now = w.now.Add(tokenCheck) }, "two", true, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

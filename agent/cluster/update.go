@@ -69,7 +69,16 @@ func (u updates) decide(w world) updateDecision {
 			w.status.ImageVersion, w.pending.update.OS))
 	}
 
+	if step == inplace.OS && !mayRestart(w) {
+		return wait(outcome{blocked: "update in place: a turn to restart"})
+	}
 	return updateDecision{action: updateRun, step: step}
+}
+
+// mayRestart reports whether the node may restart for its configuration: it has a
+// turn, or its pool has no policy.
+func mayRestart(w world) bool {
+	return w.pending.policy == nil || w.turn.isForConfiguration()
 }
 
 // waitsFor says what the pending update changes and why it waits.

@@ -37,7 +37,14 @@ func (c *updateController) run(
 	case inplace.Rejoin:
 		job = func(ctx context.Context) error { return rejoinKubelet(ctx, c.env, config) }
 	case inplace.Clear:
-		job = func(ctx context.Context) error { return c.conn.api.deletePods(ctx, name) }
+		job = func(ctx context.Context) error {
+			api, err := newKubeletAPI(c.env, config, c.conn.who, name)
+			if err != nil {
+				return err
+			}
+			defer api.close()
+			return api.deletePods(ctx)
+		}
 	}
 
 	if job != nil {

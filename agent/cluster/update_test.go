@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"errors"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/loam-os/loam/agent/inplace"
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/agent/turns"
+	"github.com/loam-os/loam/test/files"
 )
 
 // updating is a drained node with kubelet 1.35 whose pending configuration has
@@ -246,6 +249,31 @@ func TestDecideUpdate(t *testing.T) {
 			step:   inplace.OS,
 		},
 		{
+			name: "another release, before the node has its turn",
+			from: begun,
+			edit: func(w *world, _ *updates) {
+				w.pending.update = &inplace.Facts{OS: "2.0.0", Kubelet: "1.35"}
+				w.pending.policy = &turns.Policy{}
+				w.turn.kept = turns.Turn{
+					Phase:  turns.Holding,
+					Holder: turns.Holder{Version: "1.5.0"},
+				}
+			},
+			action:  updateWait,
+			blocked: "update in place: a turn to restart",
+		},
+		{
+			name: "another release, in the turn of the node",
+			from: begun,
+			edit: func(w *world, _ *updates) {
+				w.pending.update = &inplace.Facts{OS: "2.0.0", Kubelet: "1.35"}
+				w.pending.policy = &turns.Policy{}
+				w.turn.kept.Phase = turns.Holding
+			},
+			action: updateRun,
+			step:   inplace.OS,
+		},
+		{
 			name: "another release, from which the node came back",
 			from: begun,
 			edit: func(w *world, u *updates) {
@@ -319,8 +347,8 @@ func TestRecordOnceAConfigurationIsReleased(t *testing.T) {
 
 // The kubelet does not start with the state of another policy.
 func TestStateOfAnotherCPUManagerPolicyIsRemoved(t *testing.T) {
-	root, dir := newRoot(t)
-	place(t, dir, cpuManagerState, "{}")
+	root := files.Root(t)
+	files.Write(t, filepath.Join(root.Name(), cpuManagerState), "{}")
 	w, u := updating()
 	w.pending.update = &inplace.Facts{Kubelet: "1.35", CPUManagerPolicy: "static"}
 	c := updateController{updates: &u, env: Env{Root: root}}
@@ -365,9 +393,14 @@ func TestDecideBaseline(t *testing.T) {
 			false,
 			baselineKeep,
 		},
-		{"one that is unclear", func(w *world) {
-			w.pending.unclear = errors.New("unreadable")
-		}, false, baselineKeep},
+		{
+			"one that is unclear",
+			func(w *world) {
+				w.pending.unclear = errors.New("unreadable")
+			},
+			false,
+			baselineKeep,
+		},
 		{"before the Secret is known", func(w *world) { w.pending = nil }, true, baselineKeep},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -384,8 +417,8 @@ func TestDecideBaseline(t *testing.T) {
 }
 
 func TestDamagedRecordNeedsADrainedNode(t *testing.T) {
-	root, dir := newRoot(t)
-	place(t, dir, recordName, "{")
+	root := files.Root(t)
+	files.Write(t, filepath.Join(root.Name(), recordName), "{")
 
 	_, _, err := loadRecord(root)
 	if err == nil || !strings.Contains(err.Error(), "/"+recordName+" is damaged") {

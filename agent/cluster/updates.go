@@ -49,7 +49,7 @@ type updates struct {
 	// rebooting says that the node is about to boot another release.
 	rebooting bool
 
-	// failure is a failure to be reported, nil for none. retryAt is when to
+	// failure is a failure to be reported, nil if none. retryAt is when to
 	// retry the step after it.
 	failure *updateFailure
 	retryAt time.Time

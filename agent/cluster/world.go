@@ -42,21 +42,24 @@ type world struct {
 
 	// secret is the name of the Secret with the configuration. pending is the
 	// configuration in it, nil until it is known, and released the
-	// configuration that the node was given last, nil for none.
+	// configuration that the node was given last, nil if none.
 	secret   string
 	pending  *pendingConfig
 	released *pendingConfig
+
+	// turn is the node's turn by the policy of its pool.
+	turn turnOfPool
 
 	// carried is what the running configuration has for the node agent.
 	carried carried
 
 	// ready is the digest of the configuration that the Node may report as
-	// applied, "" for none. reported is the digest that it reports, "" before
+	// applied, "" if none. reported is the digest that it reports, "" before
 	// the first report.
 	ready, reported string
 
 	// updating is the step of an update in place that is under way,
-	// [inplace.Nothing] for none. renewing says that the next certificate is
+	// [inplace.Nothing] if none. renewing says that the next certificate is
 	// requested, ending that the session ends once no step is under way.
 	updating         inplace.Step
 	renewing, ending bool
@@ -126,6 +129,7 @@ func (w world) link(l status.Cluster) status.Cluster {
 	l.Server = w.config.Server
 	l.Secret = w.secret
 	l.Ready = isNodeReady(w.node)
+	l.Turn = w.turn.status()
 	l.Node = ""
 	if w.node != nil {
 		l.Node = w.node.Name

@@ -30,7 +30,7 @@ func newWorld() world {
 		bootID: "boot 1",
 		status: status.Status{
 			Phase:        status.Applied,
-			AppliedAt:    time.Minute,
+			AppliedAt:    status.Duration(time.Minute),
 			Generation:   "000001-0123456789ab",
 			Version:      "old",
 			Offered:      "old",

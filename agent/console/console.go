@@ -1,7 +1,7 @@
-// Package console shows the node's status on the kernel's consoles. A screen has a
-// page that is drawn again in place whenever the status changes. A serial line,
-// which may be a log, gets the page only when something changed that an operator
-// cares about.
+// Package console shows the node's status on the kernel's consoles. A screen
+// has a page that is drawn again in place whenever the status changes. A serial
+// line, which may be a log, gets the page only when something changed that an
+// operator cares about.
 package console
 
 import (
@@ -20,8 +20,9 @@ import (
 	"github.com/loam-os/loam/agent/status"
 )
 
-// Printer shows the status on all consoles. A console that accepts no text, such as
-// a serial port without a UART, costs writeTimeout for each page and nothing else.
+// Printer shows the status on all consoles. A console that accepts no text,
+// such as a serial port without a UART, costs writeTimeout for each page and
+// nothing else.
 type Printer struct {
 	// Now returns the time of day; [time.Now] if it is nil.
 	Now func() time.Time
@@ -43,8 +44,8 @@ type console struct {
 }
 
 const (
-	// width and lines fit a terminal of 80 columns and 25 lines, together with the
-	// applied line.
+	// width and lines fit a terminal of 80 columns and 25 lines, together with
+	// the applied line.
 	width = 79
 	lines = 23
 
@@ -54,9 +55,10 @@ const (
 // screen is the name of a virtual terminal of the kernel (vt(4)).
 var screen = regexp.MustCompile(`^tty[0-9]+$`)
 
-// Open opens the consoles in the directory dev that the file active names, which is
-// /sys/class/tty/console/active on a node. It leaves out a console that cannot be
-// opened. The Printer is usable even with an error, and then prints nowhere.
+// Open opens the consoles in the directory dev that the file active names,
+// which is /sys/class/tty/console/active on a node. It leaves out a console
+// that cannot be opened. The Printer is usable even with an error, and then
+// prints nowhere.
 func Open(dev, active string) (*Printer, error) {
 	text, err := os.ReadFile(active)
 	if err != nil {
@@ -72,8 +74,8 @@ func Open(dev, active string) (*Printer, error) {
 	return p, nil
 }
 
-// open opens a console. tty0 stands for the terminal that is in front. The page is
-// on the first one, so that it does not disturb a shell on another.
+// open opens a console. tty0 stands for the terminal that is in front. The page
+// is on the first one, so that it does not disturb a shell on another.
 func open(dev, name string) (console, error) {
 	const flags = os.O_WRONLY | syscall.O_NOCTTY | syscall.O_NONBLOCK
 	if name == "tty0" {
@@ -91,8 +93,9 @@ func open(dev, name string) (console, error) {
 // repeat it.
 func (p *Printer) Announced(generation string) { p.announced = generation }
 
-// Show draws the status on screens. If it is news, Show also prints it on all other
-// consoles, and once for each generation that is applied the line that says so.
+// Show draws the status on screens. If it is news, Show also prints it on all
+// other consoles, and once for each generation that is applied the line that
+// says so.
 func (p *Printer) Show(s status.Status, news bool) {
 	now := time.Now
 	if p.Now != nil {
@@ -119,31 +122,34 @@ func (p *Printer) Show(s status.Status, news bool) {
 	}
 }
 
-// hasShell reports whether a debug shell is open on a terminal. Its operator does
-// not want a page drawn over what he does.
+// hasShell reports whether a debug shell is open on a terminal. Its operator
+// does not want a page drawn over what he does.
 func hasShell(s status.Status, terminal string) bool {
 	return slices.Contains(s.DebugShells, terminal)
 }
 
-// page returns what draws the status over the whole screen, whatever is on it. The
-// last line stays empty, so that nothing scrolls.
+// page returns what draws the status over the whole screen, whatever is on it.
+// The last line stays empty, so that nothing scrolls.
 func (c console) page(s status.Status, now time.Time) string {
 	columns, rows := c.size()
 	text := s.Table(status.View{Width: columns - 1, Lines: rows - 1, Now: now})
 	return status.InPlace(text)
 }
 
-// size returns the size of the screen, 80x25 if it is not known.
+// size returns the size of the screen, 80x25 if it is not known. Of a screen that
+// is smaller than the smallest page, it returns the size that the page needs.
 func (c console) size() (columns, rows int) {
-	columns, rows = 80, 25
+	columns = 80
+	rows = 25
 	raw, err := c.file.SyscallConn()
 	if err != nil {
 		return columns, rows
 	}
 	_ = raw.Control(func(fd uintptr) {
 		size, err := unix.IoctlGetWinsize(int(fd), unix.TIOCGWINSZ)
-		if err == nil && size.Col >= 80 && size.Row >= 25 {
-			columns, rows = int(size.Col), int(size.Row)
+		if err == nil && size.Col > 0 && size.Row > 0 {
+			columns = max(int(size.Col), status.MinWidth+1)
+			rows = max(int(size.Row), status.MinLines+1)
 		}
 	})
 	return columns, rows

@@ -1,18 +1,21 @@
 package console
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/test/terminal"
 )
 
 func TestShowPrintsTheAppliedLineOncePerGeneration(t *testing.T) {
 	applied := func(generation string) status.Status {
-		return status.Status{Phase: status.Applied, Generation: generation, AppliedAt: time.Second}
+		return status.Status{Phase: status.Applied, Generation: generation, AppliedAt: status.Duration(time.Second)}
 	}
 	failed := status.Status{
 		Phase:      status.Failed,
@@ -20,7 +23,7 @@ func TestShowPrintsTheAppliedLineOncePerGeneration(t *testing.T) {
 		Error:      &status.Error{Problem: "unit a.service failed"},
 	}
 	appliedWithFailedUnit := failed
-	appliedWithFailedUnit.AppliedAt = time.Second
+	appliedWithFailedUnit.AppliedAt = status.Duration(time.Second)
 
 	for _, tt := range []struct {
 		name, announced string
@@ -106,7 +109,12 @@ func TestShowDrawsOnScreensAndPrintsNews(t *testing.T) {
 		serial bool
 	}{
 		{name: "nothing that an operator cares about", screen: true},
-		{name: "news", news: true, screen: true, serial: true},
+		{
+			name:   "news",
+			news:   true,
+			screen: true,
+			serial: true,
+		},
 		{name: "a shell on the serial line", shells: []string{"ttyS0"}, screen: true},
 		{name: "a shell on the screen", shells: []string{"tty1"}},
 	} {
@@ -159,4 +167,41 @@ func read(t *testing.T, name string) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// A page that is larger than its screen scrolls, and its first rows are lost.
+func TestPageFitsTheScreen(t *testing.T) {
+	for _, tt := range []struct {
+		columns, rows         int
+		wantColumns, wantRows int
+	}{
+		{columns: 0, rows: 0, wantColumns: 80, wantRows: 25},
+		{columns: 80, rows: 25, wantColumns: 80, wantRows: 25},
+		{columns: 64, rows: 24, wantColumns: 64, wantRows: 24},
+		{columns: 40, rows: 15, wantColumns: 41, wantRows: 15},
+		{columns: 39, rows: 10, wantColumns: 41, wantRows: 11},
+		{columns: 30, rows: 25, wantColumns: 41, wantRows: 25},
+		{columns: 20, rows: 3, wantColumns: 41, wantRows: 11},
+	} {
+		t.Run(fmt.Sprintf("%dx%d", tt.columns, tt.rows), func(t *testing.T) {
+			c := console{terminal.Open(t, tt.columns, tt.rows).Program, "tty1", true}
+			columns, rows := c.size()
+			if columns != tt.wantColumns || rows != tt.wantRows {
+				t.Errorf("%dx%d, want %dx%d", columns, rows, tt.wantColumns, tt.wantRows)
+			}
+
+			unit := status.Unit{Name: "a.service"}
+			s := status.Status{Phase: status.Failed, Units: slices.Repeat([]status.Unit{unit}, 99)}
+			page := c.page(s, time.Unix(0, 0))
+			if lines := strings.Count(page, "\n"); lines >= rows {
+				t.Errorf("%d lines on %d rows", lines, rows)
+			}
+			for line := range strings.Lines(page) {
+				text := strings.TrimSuffix(strings.TrimPrefix(line, "\x1b[H"), "\x1b[K\r\n")
+				if text != "\x1b[J" && len(text) >= columns {
+					t.Errorf("%q in %d columns", text, columns)
+				}
+			}
+		})
+	}
 }

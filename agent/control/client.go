@@ -116,7 +116,8 @@ var ErrNoAgent = fault.With(errors.New("no agent runs"), fault.AgentNotRunning)
 func unreachable(err error) error {
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("wait for the agent, which goes on: %w", err)
+		return hint.With(fmt.Errorf("the agent goes on with the request: %w", err),
+			"`loam status` shows how far it is")
 	case errors.Is(err, fs.ErrPermission):
 		return hint.With(fmt.Errorf("connect to the agent: %w", err), "run the command as root")
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ECONNREFUSED):

@@ -117,7 +117,7 @@ type Outcome struct {
 	Digest string `json:"digest,omitempty"`
 	// Reason explains the result, for display.
 	Reason string `json:"reason,omitempty"`
-	// Unit is the unit that Reason is about, "" for none.
+	// Unit is the unit that Reason is about, "" if none.
 	Unit string `json:"unit,omitempty"`
 	// Until is when a change on trial is reverted; zero for any other.
 	Until time.Time `json:"until,omitzero"`

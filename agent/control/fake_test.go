@@ -52,7 +52,8 @@ func (f fakeNode) Apply(ctx context.Context, r control.ApplyRequest) (control.Ou
 	case "busy":
 		return control.Outcome{}, fmt.Errorf("apply: %w", control.ErrBusy)
 	case "away":
-		return control.Outcome{}, fault.With(errors.New("apply: no route"), fault.RepositoryUnreachable)
+		err := errors.New("apply: no route")
+		return control.Outcome{}, fault.With(err, fault.RepositoryUnreachable)
 	case "fails":
 		return control.Outcome{}, errors.New("disk full")
 	case "blocks":

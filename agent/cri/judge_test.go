@@ -34,7 +34,7 @@ func TestContainerdReadsIt(t *testing.T) {
 	}
 
 	file := filepath.Join(t.TempDir(), "config.toml")
-	// What an extension drops in may be of the older schema still.
+	// An extension may drop in a file of the older schema.
 	text = strings.ReplaceAll(text, "/etc/containerd/conf.d", filepath.Dir(file)+"/conf.d")
 	dropIn := filepath.Join(filepath.Dir(file), "conf.d", "extension.toml")
 	err = errors.Join(

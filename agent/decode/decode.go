@@ -55,7 +55,8 @@ func (d Decoder) Decode(ctx context.Context, doc source.Document) (config.Desire
 	parsed, problems := cache.decode(doc, env)
 	warnings, refusal := document.Lenient(problems)
 	if !doc.FromCluster {
-		warnings, refusal = nil, problems
+		warnings = nil
+		refusal = problems
 	}
 	if refusal != nil {
 		return config.Desired{}, refusal

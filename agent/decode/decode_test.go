@@ -12,21 +12,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/loam-os/loam/agent/source"
+	"github.com/loam-os/loam/test/files"
 )
 
 // An operator's document is refused for a problem that is only a note in a
 // document of a cluster.
 func TestDecodeIsStrictWithOperators(t *testing.T) {
-	image, err := os.OpenRoot(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer image.Close()
+	image := files.Root(t)
 	const text = "apiVersion: extensions.gardener.cloud/v1alpha1\nkind: OperatingSystemConfig\nspec:\n  later: 1\n  units:\n" +
 		"  - {name: gardener-user.service}\n  - {name: a.service, dropIns: [{name: a.conf, content: x=1}]}\n"
 	doc := source.Document{Name: "d.yaml", Text: []byte(text)}
 
-	_, err = Decoder{Image: image}.Decode(context.Background(), doc)
+	_, err := Decoder{Image: image}.Decode(context.Background(), doc)
 	if err == nil ||
 		!strings.HasPrefix(err.Error(), "d.yaml:4: spec.later: unknown field; hint: ") ||
 		strings.Count(err.Error(), "\n") != 1 {
@@ -74,11 +71,7 @@ func manyFiles(n int) []byte {
 }
 
 func TestTheSameTextIsNotDecodedAgain(t *testing.T) {
-	image, err := os.OpenRoot(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer image.Close()
+	image := files.Root(t)
 	d, doc := Decoder{
 		Image: image,
 		Cache: &Cache{},

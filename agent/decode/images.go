@@ -14,22 +14,51 @@ import (
 
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/content"
+	"github.com/loam-os/loam/agent/cosign"
 	"github.com/loam-os/loam/agent/cri"
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/osc"
 	"github.com/loam-os/loam/agent/registry"
+	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // PreparedHosts has the hosts.toml files of a configuration whose images are
 // pulled before it is applied. It is gone after a restart of the machine.
 const PreparedHosts = "/run/loam/certs.d"
 
+// ErrTag is returned for an image that a tag names, where only a digest may.
+var ErrTag = hint.With(
+	fault.With(errors.New("its tag is what the registry says today, and this node wants a digest"),
+		fault.DigestMissing),
+	"name it as IMAGE@sha256:DIGEST, or write images: {tags: allow} in machine.yaml")
+
+// CheckTag returns [ErrTag] unless ref has a digest.
+func CheckTag(ref string) error {
+	if strings.Contains(ref, "@") {
+		return nil
+	}
+	return ErrTag
+}
+
+// ImagePolicy says which images a node takes.
+type ImagePolicy struct {
+	// DigestsOnly refuses images that a tag names.
+	DigestsOnly bool
+	// Keys are public keys as PEM, one of which must have signed each image;
+	// without keys, signatures do not matter.
+	Keys []string
+}
+
 // Images provides the files of container images, pulled by the node's
 // containerd. It implements [content.Provider].
 type Images struct {
 	registry *registry.Registry
-	node     *durable.Dir
-	start    func(ctx context.Context, unit string) error
+	policy   ImagePolicy
+	// err says why the keys of policy cannot be used: there are no images then.
+	err   error
+	node  *durable.Dir
+	start func(ctx context.Context, unit string) error
 	// prepared is the digest of the mirrors in PreparedHosts.
 	prepared string
 
@@ -41,16 +70,32 @@ type Images struct {
 // NewImages returns the Images of a node. start starts containerd: it is down
 // until a configuration starts it, and that configuration may need an image
 // itself.
-func NewImages(node *durable.Dir, start func(ctx context.Context, unit string) error) *Images {
-	return &Images{
+func NewImages(
+	node *durable.Dir, policy ImagePolicy, start func(ctx context.Context, unit string) error,
+) *Images {
+	i := &Images{
 		registry: registry.New(registry.Socket, PreparedHosts, registry.HostsDir),
+		policy:   policy,
 		node:     node,
 		start:    start,
 	}
+	var keys cosign.Keys
+	keys, i.err = cosign.ParseKeys(policy.Keys)
+	i.registry.Require(keys)
+	return i
 }
 
 // Image implements [content.Provider].
 func (i *Images) Image(ctx context.Context, ref, path string) (config.Content, error) {
+	if i.err != nil {
+		return config.Content{}, i.err
+	}
+	if i.policy.DigestsOnly {
+		if err := CheckTag(ref); err != nil {
+			return config.Content{}, err
+		}
+	}
+
 	found, err := i.registry.Image(ctx, ref, path)
 	if !errors.Is(err, registry.ErrNotRunning) {
 		return found, err

@@ -1,13 +1,13 @@
 package decode
 
 import (
-	"os"
 	"slices"
 	"testing"
 
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/volume"
+	"github.com/loam-os/loam/test/files"
 )
 
 // nodeAgentText is a configuration of Gardener's node agent.
@@ -37,11 +37,7 @@ func TestMountUnitOfAVolumeIsLeftToLoam(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			root, err := os.OpenRoot(t.TempDir())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer root.Close()
+			root := files.Root(t)
 			if err := root.MkdirAll("var/lib/loam", 0o755); err != nil {
 				t.Fatal(err)
 			}

@@ -4,10 +4,13 @@ package dm
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"unsafe"
 
+	"github.com/google/uuid"
 	"golang.org/x/sys/unix"
 )
 
@@ -41,23 +44,51 @@ func Open() (*Control, error) {
 // Close closes the control device; mappings stay.
 func (c *Control) Close() error { return c.file.Close() }
 
-// Create makes an empty mapping and returns its device number. name is at
-// most 127 bytes, uuid at most 128.
-func (c *Control) Create(name, uuid string) (dev uint64, err error) {
-	head, _, err := c.call(unix.DM_DEV_CREATE, name, uuid, unix.DM_READONLY_FLAG, nil)
-	return head.Dev, err
+// Mapping is a block device that the device mapper makes.
+type Mapping struct {
+	// Name is at most 127 bytes, UUID at most 128.
+	Name, UUID string
+
+	// Writable is for a mapping that is not read-only.
+	Writable bool
+	Targets  []Target
 }
 
-// Load sets the table that the next Resume makes live, read-only.
-func (c *Control) Load(name string, targets []Target) error {
-	_, _, err := c.call(unix.DM_TABLE_LOAD, name, "", unix.DM_READONLY_FLAG, targets)
-	return err
+// Crypt returns the mapping of a LUKS2 container whose data has size bytes. table
+// are the parameters of the target. The UUID has the form that cryptsetup gives,
+// so that cryptsetup can show the mapping.
+func Crypt(name string, container uuid.UUID, table string, size int64) Mapping {
+	return Mapping{
+		Name: name,
+		UUID: fmt.Sprintf("CRYPT-LUKS2-%s-%s",
+			strings.ReplaceAll(container.String(), "-", ""), name),
+		Writable: true,
+		Targets:  []Target{{Length: uint64(size) / SectorSize, Type: "crypt", Params: table}},
+	}
 }
 
-// Resume makes the loaded table live.
-func (c *Control) Resume(name string) error {
-	_, _, err := c.call(unix.DM_DEV_SUSPEND, name, "", 0, nil)
-	return err
+// Map makes a mapping and returns its device number. If it cannot be made
+// completely, nothing is left of it.
+func (c *Control) Map(m Mapping) (dev uint64, err error) {
+	// The parameters may have a key: the kernel wipes its copy.
+	flags := uint32(unix.DM_SECURE_DATA_FLAG)
+	if !m.Writable {
+		flags |= unix.DM_READONLY_FLAG
+	}
+
+	head, _, err := c.call(unix.DM_DEV_CREATE, m.Name, m.UUID, flags, nil)
+	if err != nil {
+		return 0, err
+	}
+
+	_, _, err = c.call(unix.DM_TABLE_LOAD, m.Name, "", flags, m.Targets)
+	if err == nil {
+		_, _, err = c.call(unix.DM_DEV_SUSPEND, m.Name, "", 0, nil)
+	}
+	if err != nil {
+		return 0, errors.Join(err, c.Remove(m.Name))
+	}
+	return head.Dev, nil
 }
 
 // Remove removes the mapping.

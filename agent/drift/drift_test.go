@@ -84,7 +84,7 @@ func next(t *testing.T, w *drift.Watcher) []string {
 			t.Fatal("the watcher ended")
 		}
 		return paths
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("no event")
 	}
 	return nil
@@ -293,7 +293,7 @@ func TestDirectoryComesBack(t *testing.T) {
 	}
 }
 
-// What was moved away is no longer watched.
+// A directory that was moved away is no longer watched.
 func TestDirectoryMovedAwayIsForgotten(t *testing.T) {
 	tr := tree{t, t.TempDir()}
 	tr.write("/etc/app/a", "old")

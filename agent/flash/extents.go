@@ -139,8 +139,9 @@ func usedOfSlot(part *io.SectionReader, tree gpt.Partition, table gpt.Table) ([]
 }
 
 // inSlot returns the index in the table of the partition with a role that is in
-// the same slot as another partition, -1 if there is none. It has the same
-// label and is the nearest, as both slots may hold systems of one version.
+// the same slot as another partition, -1 if the slot has no such partition. It
+// has the same label and is the nearest, because both slots may hold systems of
+// one version.
 func inSlot(table gpt.Table, role partitions.Role, with gpt.Partition) int {
 	at := -1
 	least := table.DiskSize

@@ -60,7 +60,7 @@ const MachineFile = partitions.MachineFile
 
 // Prepare gives an image of a disk its identity, and puts machine.yaml on the
 // ESP of an image or of an installer medium. It returns what to write of it.
-// machine is nil for none.
+// machine is nil if none.
 func Prepare(
 	o *Overlay, size int64, id partitions.Identity, machine []byte,
 ) (Image, error) {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Whatever a unit's [Install] section says, its links stay in the directory of
-// units.
+// The links of a unit stay in the directory of units, whatever its [Install]
+// section says.
 func FuzzInstall(f *testing.F) {
 	f.Add("a.service", "[Install]\nWantedBy=b.target \\\n c.target\nAlias=%p.service\n")
 	f.Add("a@.service", "[Install]\nDefaultInstance=../../x\nWantedBy=%i.target\n")

@@ -3,6 +3,8 @@ package generation
 import (
 	"fmt"
 	"io/fs"
+	"regexp"
+	"strconv"
 
 	"github.com/loam-os/loam/hint/fault"
 )
@@ -51,6 +53,19 @@ func (m Manifest) Name() string {
 		return ""
 	}
 	return fmt.Sprintf("%06d-%.12s", m.Number, m.Digest)
+}
+
+// reference is how an operator writes a generation: a number or a name.
+var reference = regexp.MustCompile(`^[0-9]{1,9}(-[0-9a-f]{12})?$`)
+
+// IsReference reports whether text can be the number or the name of a generation.
+func IsReference(text string) bool { return reference.MatchString(text) }
+
+// Is reports whether text, for which [IsReference] holds, is the number or the
+// name of m. A number may have zeros before it, as the number in a name has.
+func (m Manifest) Is(text string) bool {
+	number, err := strconv.Atoi(text)
+	return text == m.Name() || err == nil && number == m.Number
 }
 
 // Kind tells files from links.

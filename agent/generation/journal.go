@@ -35,7 +35,7 @@ type Journal struct {
 	// Back is why this change reverts to an earlier generation.
 	Back string `json:"back,omitempty"`
 
-	// Unit is the unit that Back is about, empty if there is none.
+	// Unit is the unit that Back is about, empty if it is about no unit.
 	Unit string `json:"unit,omitempty"`
 
 	// Operator says that an operator asked for the revert and that From is not

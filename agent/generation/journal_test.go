@@ -68,13 +68,20 @@ func TestAtBoot(t *testing.T) {
 			true,
 		},
 		{"the cut came before the flip", forward, "2", "A", forward, false},
-		{"no generation to revert to", with(func(j *Journal) {
-			j.Good = ""
-			j.Boots = 5
-		}), "9", "B", with(func(j *Journal) {
-			j.Good = ""
-			j.Boots = 6
-		}), false},
+		{
+			"no generation to revert to",
+			with(func(j *Journal) {
+				j.Good = ""
+				j.Boots = 5
+			}),
+			"9",
+			"B",
+			with(func(j *Journal) {
+				j.Good = ""
+				j.Boots = 6
+			}),
+			false,
+		},
 		{"already reverting", back("why", 2), "4", "A", back("why", 2), false},
 		{"a journal that cannot be read", Journal{}, "2", "B", Journal{}, false},
 	}

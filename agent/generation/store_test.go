@@ -6,21 +6,19 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/test/files"
 )
 
 func newStore(t *testing.T) (*Store, *os.Root) {
 	t.Helper()
-	root, err := os.OpenRoot(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { root.Close() })
+	root := files.Root(t)
 	return Open(durable.New(root, nil)), root
 }
 
@@ -342,5 +340,29 @@ func TestWriteChecksContentAndLeavesNothing(t *testing.T) {
 
 	if after := len(names(t, root, contentDir)) + len(names(t, root, treeDir)); after != before {
 		t.Errorf("%d objects, %d before", after, before)
+	}
+}
+
+func TestReferences(t *testing.T) {
+	m := Manifest{Number: 42, Digest: strings.Repeat("0a", 32)}
+	for text, want := range map[string]struct{ valid, is bool }{
+		"42":                  {true, true},
+		"000042":              {true, true},
+		"000042-0a0a0a0a0a0a": {true, true},
+		"41":                  {true, false},
+		"000042-0b0b0b0b0b0b": {true, false},
+		"":                    {},
+		"x":                   {},
+		"-1":                  {},
+		"+42":                 {},
+		"4 2":                 {},
+		"000042-":             {},
+		"000042-0a":           {},
+		"9999999999":          {},
+	} {
+		valid := IsReference(text)
+		if valid != want.valid || valid && m.Is(text) != want.is {
+			t.Errorf("%q: valid %v, is %v, want %+v", text, valid, m.Is(text), want)
+		}
 	}
 }

@@ -46,7 +46,7 @@ type Catalog struct {
 }
 
 // vendorUnit is one unit of the image. Its path is "" if the image does not
-// have it.
+// have the file.
 type vendorUnit struct {
 	text, path string
 	masked     bool

@@ -65,7 +65,7 @@ func Place(node *durable.Dir, files []machine.InitialFile, joined bool) (bool, e
 	return true, write(node, machine.PlacedFile, []byte(want+"\n"), 0o600)
 }
 
-// placed returns the digest of the files that were placed last, "" for none.
+// placed returns the digest of the files that were placed last, "" if none.
 func placed(node *durable.Dir) (string, error) {
 	text, err := node.Root().ReadFile(relative(machine.PlacedFile))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -56,7 +56,7 @@ func (n node) place(files []machine.InitialFile, joined bool, hook durable.Hook)
 	return initial.Place(durable.New(n.root, hook), files, joined)
 }
 
-// token returns the node's bootstrap token, "" for none.
+// token returns the node's bootstrap token, "" if none.
 func (n node) token(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(n.path, dir, "credentials/bootstrap-token"))

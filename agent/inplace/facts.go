@@ -30,7 +30,7 @@ type Facts struct {
 	CPUManagerPolicy string `json:"cpuManagerPolicy,omitempty"`
 
 	// CertificateAuthorities and ServiceAccountKey are the starts of their last
-	// rotations; zero for none.
+	// rotations; zero if none.
 	CertificateAuthorities time.Time `json:"certificateAuthorities,omitzero"`
 	ServiceAccountKey      time.Time `json:"serviceAccountKey,omitzero"`
 }

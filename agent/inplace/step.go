@@ -39,7 +39,7 @@ type Record struct {
 	// was issued.
 	Agent time.Time `json:"agent,omitzero"`
 
-	// Version is the digest of the configuration being updated to, "" for none.
+	// Version is the digest of the configuration being updated to, "" if none.
 	// Cleared says that only Report is left. Boot is the boot ID in which
 	// another OS was requested.
 	Version string `json:"version,omitempty"`

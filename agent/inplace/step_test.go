@@ -72,12 +72,22 @@ func TestDiff(t *testing.T) {
 	}{
 		{"the same", nil, kubelet, ""},
 		{"a patch of kubelet", func(u *config.Update) { u.Kubelet = "1.35.9" }, kubelet, ""},
-		{"a minor of kubelet", func(u *config.Update) {
-			u.Kubelet = "v1.36.0"
-		}, kubelet, "kubelet's version"},
-		{"another image", func(u *config.Update) {
-			u.OSVersion = "1.1.0"
-		}, kubelet, "the operating system"},
+		{
+			"a minor of kubelet",
+			func(u *config.Update) {
+				u.Kubelet = "v1.36.0"
+			},
+			kubelet,
+			"kubelet's version",
+		},
+		{
+			"another image",
+			func(u *config.Update) {
+				u.OSVersion = "1.1.0"
+			},
+			kubelet,
+			"the operating system",
+		},
 		{
 			"what kubelet has for itself",
 			nil,
@@ -92,14 +102,23 @@ func TestDiff(t *testing.T) {
 			strings.Replace(kubelet, "cpuManagerPolicy: static", "", 1),
 			"kubelet's CPU manager policy",
 		},
-		{"authorities and keys", func(u *config.Update) {
-			u.CertificateAuthorities = summer
-			u.ServiceAccountKey = summer
-		}, kubelet,
-			"certificate authorities, the service account key"},
-		{"a rotation that is no longer mentioned", func(u *config.Update) {
-			u.ServiceAccountKey = time.Time{}
-		}, kubelet, ""},
+		{
+			"authorities and keys",
+			func(u *config.Update) {
+				u.CertificateAuthorities = summer
+				u.ServiceAccountKey = summer
+			},
+			kubelet,
+			"certificate authorities, the service account key",
+		},
+		{
+			"a rotation that is no longer mentioned",
+			func(u *config.Update) {
+				u.ServiceAccountKey = time.Time{}
+			},
+			kubelet,
+			"",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			u := base

@@ -35,7 +35,7 @@ type Disk struct {
 type Claim struct {
 	Claim volume.Claim
 	// Wipe is the serial number of a disk whose content may be overwritten; ""
-	// for none.
+	// if none.
 	Wipe string
 }
 
@@ -174,7 +174,7 @@ func emptied(d volume.Disk) volume.Disk {
 }
 
 // withWipeHint adds a hint that names the disk which would be chosen if its
-// content could be overwritten, if there is one.
+// content could be overwritten. Without such a disk it adds nothing.
 func (f Facts) withWipeHint(err error, w Claim) error {
 	for _, d := range f.Disks {
 		forced := Claim{volume.Claim{Serial: d.Serial}, d.Serial}

@@ -11,7 +11,7 @@ import (
 )
 
 // Observe reads the facts of all disks. It reports the disk except, which the
-// system comes from, as in use; "" for none.
+// system comes from, as in use; "" if none.
 func Observe(m volume.Machine, except string) (Facts, error) {
 	disks, err := volume.Observe(m)
 	f := Facts{Arch: runtime.GOARCH}

@@ -1,5 +1,5 @@
-// Package journal reads the log of units with journalctl(1): libsystemd, which can
-// read journal files, needs cgo.
+// Package journal reads the log of units with journalctl(1): libsystemd, which
+// can read journal files, needs cgo.
 package journal
 
 import (
@@ -18,13 +18,13 @@ const readTimeout = 2 * time.Second
 const maxLine = 200
 
 // Last returns the last line that the processes of a unit have logged in this
-// boot, and not more than age ago. It returns "" if there is none, or if the
-// journal cannot be read.
+// boot, and not more than age ago. It returns "" if there is no such line, or if
+// the journal cannot be read.
 func Last(ctx context.Context, unit string, age time.Duration) string {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 
-	// What systemd itself logs about the unit is in its state already.
+	// The state of the unit already has what systemd itself logs about it.
 	cmd := exec.CommandContext(ctx, "journalctl", "--quiet", "--no-pager", "--boot",
 		"--output=cat", "--lines=1", since(age), "_SYSTEMD_UNIT="+unit)
 

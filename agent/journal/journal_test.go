@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// journalctl puts a program of that name in the path. It records its arguments in
-// the returned file.
+// journalctl puts a program of that name in the path. It records its arguments
+// in the returned file.
 func journalctl(t *testing.T, script string) (arguments string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -24,6 +24,7 @@ func journalctl(t *testing.T, script string) (arguments string) {
 
 func TestLast(t *testing.T) {
 	long := strings.Repeat("x", 300)
+
 	for _, tt := range []struct{ name, script, want string }{
 		{"a line", "echo cannot open /etc/a", "cannot open /etc/a"},
 		{"an entry of several lines", "printf 'panic: nil\\ngoroutine 1\\n'", "panic: nil"},

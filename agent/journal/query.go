@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // Query says which entries to read.
@@ -44,21 +45,25 @@ func (q Query) arguments() []string {
 	} else {
 		args = append(args, "--since=@"+strconv.FormatInt(q.Since.Unix(), 10))
 	}
+
 	if !q.Until.IsZero() {
 		// The second that has begun belongs to it.
 		args = append(args, "--until=@"+strconv.FormatInt(q.Until.Unix()+1, 10))
 	}
+
 	if q.Lines > 0 {
 		args = append(args, "--lines="+strconv.Itoa(q.Lines))
 	}
 	if q.Follow {
 		args = append(args, "--follow")
 	}
+
 	return args
 }
 
-// Copy copies entries to out, a line or more each. It returns how many bytes that
-// were: 0 if there are no such entries. The end of ctx is no error if q follows.
+// Copy copies entries to out, a line or more each. It returns how many bytes
+// that were: 0 if there are no such entries. The end of ctx is no error if q
+// follows.
 func Copy(ctx context.Context, out io.Writer, q Query) (int64, error) {
 	var problem bytes.Buffer
 	count := counter{out: out}
@@ -75,13 +80,13 @@ func Copy(ctx context.Context, out io.Writer, q Query) (int64, error) {
 	case errors.Is(err, exec.ErrNotFound):
 		err = hint.With(err, "the journal is read with systemd's journalctl")
 	case problem.Len() > 0:
-		err = errors.New(strings.TrimSpace(problem.String()))
+		err = fault.With(errors.New(strings.TrimSpace(problem.String())), fault.NoJournal)
 	}
 	return count.n, fmt.Errorf("read the journal of %s: %w", q.Unit, err)
 }
 
-// Tail returns the last entries, a line or more each. It returns none if the journal
-// cannot be read.
+// Tail returns the last entries, a line or more each. It returns none if the
+// journal cannot be read.
 func Tail(ctx context.Context, q Query) []string {
 	var out bytes.Buffer
 	n, err := Copy(ctx, &out, q)
@@ -103,8 +108,8 @@ func (c *counter) Write(text []byte) (int, error) {
 	return n, err
 }
 
-// Boots returns the boots of which there is a journal, as offsets from the last one,
-// which is 0; the oldest first. root is as in [Query].
+// Boots returns the boots of which there is a journal, as offsets from the last
+// one, which is 0; the oldest first. root is as in [Query].
 func Boots(ctx context.Context, root string) ([]int, error) {
 	args := []string{"--quiet", "--no-pager", "--list-boots", "--output=json"}
 	if root != "" && root != "/" {
@@ -112,6 +117,9 @@ func Boots(ctx context.Context, root string) ([]int, error) {
 	}
 	text, err := exec.CommandContext(ctx, "journalctl", args...).Output()
 	if err != nil {
+		if _, exited := errors.AsType[*exec.ExitError](err); exited && ctx.Err() == nil {
+			err = fault.With(err, fault.NoJournal)
+		}
 		return nil, fmt.Errorf("list the boots of the journal: %w", err)
 	}
 

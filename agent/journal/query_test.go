@@ -27,7 +27,12 @@ func TestCopyAsksJournalctl(t *testing.T) {
 		},
 		{
 			"the last lines of the boot before, and what comes",
-			Query{Unit: "a.service", Boot: -1, Lines: 5, Follow: true},
+			Query{
+				Unit:   "a.service",
+				Boot:   -1,
+				Lines:  5,
+				Follow: true,
+			},
 			[]string{"--boot=-1", "--lines=5", "--follow"},
 			nil,
 		},

@@ -36,7 +36,7 @@ type Source interface {
 	// Installed reports to the source that the disk has the system.
 	Installed(ctx context.Context) error
 
-	// Disk is the device node of the disk that the source is on, "" for none.
+	// Disk is the device node of the disk that the source is on, "" if none.
 	Disk() string
 
 	// String names the source for display.
@@ -51,8 +51,10 @@ type node struct {
 	*boot.Init
 	source Source
 	params Params
-	// text is machine.yaml, machine its content.
+	// text is machine.yaml as the source has sent it, document what of it
+	// counts, and machine its content.
 	text     []byte
+	document source.Document
 	machine  machine.Machine
 	warnings []string
 }
@@ -80,8 +82,8 @@ func Run(ctx context.Context, i *boot.Init, p Params, s Source) error {
 	return n.run(ctx)
 }
 
-// identify reads machine.yaml and stores it for the agent, which reports its
-// errors.
+// identify reads machine.yaml and stores it for the agent, which verifies it
+// again and reports its errors.
 func (n *node) identify(ctx context.Context) error {
 	text, err := n.source.Machine(ctx)
 	if err != nil || text == nil {
@@ -95,17 +97,23 @@ func (n *node) identify(ctx context.Context) error {
 		return fmt.Errorf("machine.yaml: %w", err)
 	}
 
-	if err := n.params.authenticate(); err != nil {
-		n.Say("machine.yaml from %s is not authenticated: %v", n.source, err)
+	document, err := n.params.verify(text, n.source.String())
+	if err != nil {
+		n.Say("%v", err)
+		return nil
+	}
+	if err := n.params.authenticate(document); err != nil {
+		n.Say("%s is not authenticated: %v", document.Name, err)
 	}
 
-	m, err := machine.Decode("machine.yaml", text)
+	m, err := machine.Decode("machine.yaml", document.Text)
 	if err != nil {
 		n.Say("%v", err)
 		return nil
 	}
 
 	n.text = text
+	n.document = document
 	n.machine = m
 	return nil
 }
@@ -132,7 +140,7 @@ func (n *node) run(ctx context.Context) error {
 	}
 
 	n.Done("verify the system")
-	if n.machine.State != nil {
+	if n.machine.StateDisk() != nil {
 		d.State, err = n.state()
 		if err != nil {
 			n.warn(fmt.Errorf("the state of the node is in memory, and lost with a restart: %w",
@@ -188,7 +196,7 @@ func (n *node) install(ctx context.Context) error {
 			"take it from manifest.json of the build, field liveCmdline")
 	}
 
-	if err := n.params.mayWipe(*n.machine.Install, n.source.String()); err != nil {
+	if err := n.params.mayWipe(*n.machine.Install, n.document); err != nil {
 		return err
 	}
 

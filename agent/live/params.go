@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/loam-os/loam/agent/cmdline"
+	"github.com/loam-os/loam/agent/trust"
 	"github.com/loam-os/loam/partitions"
 	"github.com/loam-os/loam/partitions/verity"
 )
@@ -23,12 +24,10 @@ type Params struct {
 	// Server is a URL, "" if DHCP gives it.
 	Server string
 
-	// Wipe allows a machine.yaml from the network to overwrite a disk.
-	Wipe bool
+	// Trust has the keys that must have signed machine.yaml; without keys, it
+	// needs no signature.
+	Trust trust.Keys
 }
-
-// wipeParameter is set to FromNetwork for Wipe.
-const wipeParameter = "loam.wipe"
 
 // Sources of a system.
 const (
@@ -37,7 +36,7 @@ const (
 )
 
 // ParseParams reads roothash=, loam.disk=sha256:, loam.from= (FromNetwork if
-// absent), loam.server= and loam.wipe=.
+// absent), loam.server= and loam.trust=.
 func ParseParams(text string) (p Params, err error) {
 	line := cmdline.Parse(text)
 	hash, _ := line.Get("roothash")
@@ -57,12 +56,9 @@ func ParseParams(text string) (p Params, err error) {
 		}
 	}
 
-	if wipe, ok := line.Get(wipeParameter); ok {
-		if wipe != FromNetwork {
-			return p, fmt.Errorf("kernel command line: %s=%.80s: want %s",
-				wipeParameter, wipe, FromNetwork)
-		}
-		p.Wipe = true
+	p.Trust, err = trust.OfCmdline(text)
+	if err != nil {
+		return p, err
 	}
 
 	p.Server, _ = line.Get("loam.server")

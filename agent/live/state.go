@@ -32,7 +32,7 @@ type stateDisk struct {
 
 // state finds the disk that is claimed for the state.
 func (n *node) state() (s boot.State, err error) {
-	claim := n.machine.State.Disk.Claim()
+	claim := n.machine.StateDisk().Claim()
 	err = n.awaitDisk(claim, func() error {
 		found, err := volume.Observe(disks())
 		if err != nil {
@@ -95,7 +95,7 @@ func (d stateDisk) unfinished() bool {
 	return d.marked && !slices.ContainsFunc(d.Content.Evidence, foreign)
 }
 
-// decideState returns the disk that has the state, or is to have it. A disk
+// decideState returns the disk that has the state, or that will have it. A disk
 // that has the state goes before every empty disk. A disk on which a power cut
 // has left part of a file system for the state counts as empty.
 func decideState(all []stateDisk, c volume.Claim) (boot.State, error) {

@@ -14,7 +14,7 @@ type Address struct {
 const internalIP = "InternalIP"
 
 // Restore decides which addresses to write to a Node that had the addresses
-// before and now has now; nil for none. A kubelet that restarts while a cloud's
+// before and now has now; nil if none. A kubelet that restarts while a cloud's
 // API is down may remove the InternalIP, which takes the node out of the pods'
 // network. Removed addresses that are still in local, those of the interfaces,
 // are put back first.

@@ -49,7 +49,7 @@ func served(
 		go func() { guests.Wait(); close(left) }()
 		select {
 		case <-left:
-		case <-time.After(5 * time.Second):
+		case <-time.After(30 * time.Second):
 			t.Error("a connection stays open")
 		}
 		server.Close()
@@ -104,7 +104,7 @@ func refused(t *testing.T, listener net.Listener) string {
 	return listener.Addr().String()
 }
 
-// check runs a probe that should return the error want, "" for none.
+// check runs a probe that should return the error want, "" if none.
 func check(t *testing.T, probe func(context.Context) error, want string) {
 	t.Helper()
 	limit := late
@@ -183,7 +183,7 @@ func TestKubelet(t *testing.T) {
 	}
 }
 
-// grpc answers a call as a gRPC server does; status is "" for none.
+// grpc answers a call as a gRPC server does; status is "" if none.
 func grpc(message, status string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		call, err := io.ReadAll(r.Body)

@@ -190,7 +190,8 @@ func (s State) afterApply(step Step, r Result) State {
 		return s
 	}
 
-	// What waits belongs to the source's document, which a caller has replaced.
+	// The files that wait belong to the source's document. A caller has
+	// replaced that.
 	if step.Request != nil {
 		s.Facts.Waits = nil
 	}
@@ -226,7 +227,8 @@ func (s State) afterReset(r Result) State {
 // changed returns the state after the engine has made the node something else,
 // with what went wrong.
 func (s State) changed(err error) State {
-	s.Faults.Unfinished, s.Faults.Jobs = nil, nil
+	s.Faults.Unfinished = nil
+	s.Faults.Jobs = nil
 	s.Due.Prune = true
 	switch {
 	case errors.Is(err, apply.ErrUnfinished):
@@ -245,7 +247,7 @@ func (s State) repaired(paths []string, now time.Duration) State {
 	s.Facts.Drift = status.Drift{
 		Repaired: s.Facts.Drift.Repaired + len(paths),
 		Last:     paths[len(paths)-1],
-		At:       now,
+		At:       status.Duration(now),
 	}
 	return s
 }
@@ -293,7 +295,7 @@ func (s State) applies(held *apply.Held, err error) (State, bool) {
 	case held != nil:
 		advice := "change it, or try it again with `loam apply`"
 		if held.Unit != "" {
-			advice = "journalctl -u " + held.Unit + "; " + advice
+			advice = "`loam why` shows its log; " + advice
 		}
 		what := "configuration " + held.Digest
 		if held.Generation != "" {

@@ -69,7 +69,7 @@ func TestAfterAStep(t *testing.T) {
 				Drift:    errTest,
 			}},
 			want: State{
-				Facts:  status.Status{Drift: status.Drift{Repaired: 2, Last: "/etc/b", At: early}},
+				Facts:  status.Status{Drift: status.Drift{Repaired: 2, Last: "/etc/b", At: status.Duration(early)}},
 				Drift:  Drift{Again: true},
 				Faults: Faults{Drift: problem(errTest)},
 			},
@@ -110,7 +110,7 @@ func TestAfterAStep(t *testing.T) {
 			want: State{Facts: status.Status{Drift: status.Drift{
 				Repaired: 4,
 				Last:     "/etc/a",
-				At:       early,
+				At:       status.Duration(early),
 			}}},
 		},
 		{
@@ -223,7 +223,7 @@ func TestAfterAStep(t *testing.T) {
 			want: State{Facts: status.Status{Drift: status.Drift{
 				Repaired: 1,
 				Last:     "/etc/a",
-				At:       early,
+				At:       status.Duration(early),
 			}}},
 		},
 		{
@@ -264,7 +264,11 @@ func TestAfterAStep(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := tt.state.After(tt.step, tt.result, early)
-			if diff := cmp.Diff(tt.want, got, cmp.Comparer(func(a, b error) bool { return errors.Is(a, b) })); diff != "" {
+
+			diff := cmp.Diff(
+				tt.want, got, cmp.Comparer(func(a, b error) bool { return errors.Is(a, b) }),
+			)
+			if diff != "" {
 				t.Errorf("state (-want +got):\n%s", diff)
 			}
 		})
@@ -445,7 +449,7 @@ func TestConfigurationOfTheSourceIsApplied(t *testing.T) {
 
 func TestGenerationThatChangesIsObservedAgain(t *testing.T) {
 	s := running()
-	s.Facts.AppliedAt = early
+	s.Facts.AppliedAt = status.Duration(early)
 	s.Starts = Starts{Well: []string{"a.service"}, Unwell: []health.Unwell{{Unit: "b.service"}}}
 	two := generation.Manifest{Number: 2, Digest: "two"}
 	pending := &apply.Pending{}
@@ -466,8 +470,8 @@ func TestGenerationThatChangesIsObservedAgain(t *testing.T) {
 	}
 
 	// An earlier run of the agent in this boot has said when it was applied.
-	first := State{Facts: status.Status{AppliedAt: early}}.observed(two, nil, nil)
-	if first.Facts.AppliedAt != early {
+	first := State{Facts: status.Status{AppliedAt: status.Duration(early)}}.observed(two, nil, nil)
+	if time.Duration(first.Facts.AppliedAt) != early {
 		t.Error("it is applied once more after the agent was started again")
 	}
 

@@ -52,7 +52,7 @@ func TestStatusNamesTheUnitThatAChangeWaitsFor(t *testing.T) {
 			Unit:     "a.service",
 			State:    "activating/start",
 			Others:   1,
-			Deadline: began + limit,
+			Deadline: status.Duration(began + limit),
 		}
 		if s := w.last(); s.Phase != status.Applying || s.Awaited == nil || *s.Awaited != want {
 			t.Errorf("%s, awaits %+v, want %+v", s.Phase, s.Awaited, want)
@@ -86,7 +86,7 @@ func TestStatusNamesTheUnitThatAVerdictWaitsFor(t *testing.T) {
 		w.text = "two"
 		w.source <- struct{}{}
 		wait()
-		want := status.Awaited{Unit: "a.service", State: "activating/start", Deadline: time.Hour}
+		want := status.Awaited{Unit: "a.service", State: "activating/start", Deadline: status.Duration(time.Hour)}
 		if s := w.last(); s.Awaited == nil || *s.Awaited != want {
 			t.Errorf("awaits %+v, want %+v", s.Awaited, want)
 		}
@@ -106,7 +106,7 @@ func TestAwaitedText(t *testing.T) {
 		t.Errorf("with nothing to go back to: %s", got)
 	}
 
-	a.Deadline = 5 * time.Minute
+	a.Deadline = status.Duration(5 * time.Minute)
 	want := "a.service, which is activating/start, and 2 more; taken back in 2m50s if it is not up"
 	if got := a.Text(130 * time.Second); got != want {
 		t.Errorf("%q, want %q", got, want)

@@ -33,7 +33,8 @@ func TestAChangeLooksOnlyAtThePathsThatItChanged(t *testing.T) {
 	w := newFakeNode()
 	w.text = "one"
 	runEngine(t, w, wider{w}, func(wait func()) {
-		if want := []string{"/etc/link", "/var/lib/changes", "/var/lib/stays"}; !slices.Equal(w.looked, want) {
+		want := []string{"/etc/link", "/var/lib/changes", "/var/lib/stays"}
+		if !slices.Equal(w.looked, want) {
 			t.Errorf("the first generation: looked at %q, want %q", w.looked, want)
 		}
 		w.looked = nil

@@ -63,7 +63,8 @@ func (c *changes) resumed(ctx context.Context, r Result) {
 }
 
 func (c *changes) concluded(ctx context.Context, step Step, r Result) {
-	v, before := step.Verdict, step.Have
+	v := step.Verdict
+	before := step.Have
 	stays := r.Err == nil && v.Word == health.Good
 	if stays && len(v.Unwell) > 0 {
 		c.node.log.Warn("the change stays, and not all of its units are well",

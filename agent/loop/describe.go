@@ -45,7 +45,7 @@ func describe(err error) *status.Error {
 		return &status.Error{
 			Unit:    job.Unit,
 			Problem: job.Error(),
-			Hint:    "journalctl -u " + job.Unit,
+			Hint:    "`loam logs " + job.Unit + "`",
 		}
 	}
 
@@ -61,7 +61,7 @@ func describeDocument(wrong document.Errors) *status.Error {
 	first := wrong[0]
 	problem := first.Problem
 	if more := len(wrong) - 1; more > 0 {
-		problem += fmt.Sprintf(" (and %d more: journalctl -u loam-agent)", more)
+		problem += fmt.Sprintf(" (and %d more: `loam logs`)", more)
 	}
 	return &status.Error{
 		Path:     first.Path,
@@ -89,7 +89,8 @@ func advice(err error) string {
 		return "free room on the state partition, `df -h /var` and `df -i /var`; " +
 			"the node goes on by itself"
 	case errors.Is(err, syscall.EROFS):
-		return "the kernel made a file system read-only, see `dmesg`; the disk may be failing"
+		return "the kernel made a file system read-only, see `dmesg`; a restart of the machine " +
+			"repairs the state partition"
 	}
 	return ""
 }

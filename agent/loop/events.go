@@ -74,7 +74,8 @@ func (r *runner) watch(ctx context.Context, source source.Source) <-chan struct{
 
 // wait takes in the next event.
 func (r *runner) wait(ctx context.Context) error {
-	n, e := r.node, &r.events
+	n := r.node
+	e := &r.events
 	select {
 	case <-ctx.Done():
 	case done := <-r.done:

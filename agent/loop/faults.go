@@ -25,7 +25,7 @@ type Faults struct {
 }
 
 // First returns the fault that an operator sees, because it must be repaired
-// first; nil for none.
+// first; nil if none.
 func (f Faults) First() *status.Error {
 	inOrder := [...]*status.Error{
 		f.Desired,
@@ -45,7 +45,9 @@ func (f Faults) First() *status.Error {
 
 // refused returns the faults of a node that does not do what it was asked.
 func (f Faults) refused(kind status.Refusal, why *status.Error) Faults {
-	f.Desired, f.Refusal, f.RevertedFrom = why, kind, ""
+	f.Desired = why
+	f.Refusal = kind
+	f.RevertedFrom = ""
 	return f
 }
 

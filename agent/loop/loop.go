@@ -39,9 +39,9 @@ type Loop struct {
 	Upgrades Watched[status.Upgrade]
 	// Reset is the node's reset.
 	Reset Resetter
-	// Requests are what operators and the cluster ask for; nil for none.
+	// Requests are what operators and the cluster ask for; nil if none.
 	Requests Requests
-	// Queries ask how the node stands; nil for none.
+	// Queries ask how the node stands; nil if none.
 	Queries Queries
 	// DebugShells are terminals to open a root shell on.
 	DebugShells []string

@@ -35,6 +35,7 @@ func (r *recorder) Prepare(context.Context, config.Desired) {}
 func (r *recorder) Link() status.Cluster                    { return status.Cluster{} }
 func (r *recorder) Linked() <-chan struct{}                 { return nil }
 func (r *recorder) WatchRestarts() int                      { return 0 }
+func (r *recorder) Drains() (drained, postponed int)        { return 0, 0 }
 
 func (r *recorder) Event(_ bool, reason, message string) {
 	r.events = append(r.events, reason+": "+message)
@@ -93,7 +94,7 @@ type fakeNode struct {
 	// logged is the last line of each unit's log; ages are how old it may be.
 	logged map[string]string
 	ages   []time.Duration
-	// cluster is told how the node stands; nil for none.
+	// cluster is told how the node stands; nil if none.
 	cluster Cluster
 	held    map[string]apply.Held
 	// broken is what Repair returns next, looked what it was asked for.
@@ -119,8 +120,10 @@ type fakeNode struct {
 
 func newFakeNode() *fakeNode {
 	return &fakeNode{
-		held: map[string]apply.Held{}, source: make(chan struct{}), units: make(chan string),
-		state: unit.State{Name: "a.service", Active: "active", Sub: "running"},
+		held:   map[string]apply.Held{},
+		source: make(chan struct{}),
+		units:  make(chan string),
+		state:  unit.State{Name: "a.service", Active: "active", Sub: "running"},
 	}
 }
 
@@ -167,7 +170,9 @@ func (w *fakeNode) Apply(_ context.Context, r apply.Request) (generation.Manifes
 		}
 	}
 	w.current = generation.Manifest{
-		Number: len(w.applied), Digest: d.Digest(), Source: source,
+		Number:  len(w.applied),
+		Digest:  d.Digest(),
+		Source:  source,
 		Units:   []generation.Unit{{Name: "a.service", Enabled: true}},
 		Entries: []generation.Entry{{Path: "/etc/a", Kind: generation.KindLink}},
 	}
@@ -343,7 +348,9 @@ func (w *fakeNode) Tidy() error {
 	return nil
 }
 
-func (w *fakeNode) Verify(context.Context, map[string]config.Content, bool) (apply.Verified, error) {
+func (w *fakeNode) Verify(
+	context.Context, map[string]config.Content, bool,
+) (apply.Verified, error) {
 	return apply.Verified{Checked: 1}, nil
 }
 
@@ -535,7 +542,7 @@ func TestFirstBootApplies(t *testing.T) {
 	w.text = "one"
 	run(t, w, func(func()) {})
 	if s := w.last(); s.Phase != status.Applied || s.Generation != w.current.Name() ||
-		s.AppliedAt != time.Second {
+		time.Duration(s.AppliedAt) != time.Second {
 		t.Errorf("status: %+v", s)
 	}
 
@@ -605,7 +612,7 @@ func TestManyChangesAreOneApply(t *testing.T) {
 }
 
 // TestASourceThatCanNoLongerBeWatchedIsReadOnceMore, as its end may have hidden
-// a change, and a person is told.
+// a change, and the operator is told.
 func TestASourceThatCanNoLongerBeWatchedIsReadOnceMore(t *testing.T) {
 	w := newFakeNode()
 	w.text = "one"

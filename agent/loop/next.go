@@ -80,7 +80,7 @@ type Step struct {
 	// Document is what Read reads; nil for the document of the source.
 	Document *source.Document
 	// Apply is what Apply applies. Hold is the digest of the source's
-	// configuration that is held meanwhile, empty for none.
+	// configuration that is held meanwhile, empty if none.
 	Apply apply.Request
 	Hold  string
 }
@@ -187,7 +187,8 @@ func (s State) Begin(step Step, now time.Duration) State {
 	case Judge:
 		s.Due.Judge = false
 	case Idle:
-		s.Due, s.Drift.Touched = Due{}, nil
+		s.Due = Due{}
+		s.Drift.Touched = nil
 	case Resume:
 		s.Due.Resume = false
 	case Conclude:
@@ -231,7 +232,8 @@ func (k Kind) isBeside() bool {
 func (s State) applying() State {
 	s.Faults = s.Faults.accepted()
 	s.Facts.AppliedAt = 0
-	s.Change.Shown, s.Change.Unit = nil, nil
+	s.Change.Shown = nil
+	s.Change.Unit = nil
 	s.Change.Applying = true
 	return s
 }

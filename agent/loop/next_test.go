@@ -213,10 +213,16 @@ func TestRequestIsAdmittedOrRefused(t *testing.T) {
 		},
 		{"the first request of a reset records it", nothing, Request{Reset: true}, BeginReset, nil},
 		{"a reset is carried out by the next agent", inReset, Request{Reset: true}, RunReset, nil},
-		{"the first caller after a reset gets its outcome", func(s *State) {
-			isReset(s)
-			s.Reset.Ran = true
-		}, Request{Reset: true}, AnswerReset, nil},
+		{
+			"the first caller after a reset gets its outcome",
+			func(s *State) {
+				isReset(s)
+				s.Reset.Ran = true
+			},
+			Request{Reset: true},
+			AnswerReset,
+			nil,
+		},
 		{
 			"the next caller has all of it done once more",
 			isReset,
@@ -224,10 +230,16 @@ func TestRequestIsAdmittedOrRefused(t *testing.T) {
 			RunReset,
 			nil,
 		},
-		{"a reset that is not complete is done again", func(s *State) {
-			inReset(s)
-			s.Reset.Ran = true
-		}, Request{Reset: true}, RunReset, nil},
+		{
+			"a reset that is not complete is done again",
+			func(s *State) {
+				inReset(s)
+				s.Reset.Ran = true
+			},
+			Request{Reset: true},
+			RunReset,
+			nil,
+		},
 		{"a reset that is complete can be ended", isReset, Request{Follow: true}, EndReset, nil},
 		{"a reset that is not complete goes on", inReset, Request{Follow: true}, "", ErrNotReset},
 	} {
@@ -259,7 +271,7 @@ func TestApplyReadsTheDocumentOfTheCaller(t *testing.T) {
 
 func TestApplyingForgetsWhatWasBefore(t *testing.T) {
 	s := State{
-		Facts:  status.Status{AppliedAt: time.Minute},
+		Facts:  status.Status{AppliedAt: status.Duration(time.Minute)},
 		Change: Change{Shown: &status.Change{}},
 		Faults: Faults{
 			Desired: &status.Error{},

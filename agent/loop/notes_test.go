@@ -43,7 +43,12 @@ func TestNotesBelongToTheDocument(t *testing.T) {
 		}
 	})
 	if diff := cmp.Diff(map[string][]config.Note{
-		"one": notes["one"], "one again": notes["one"], "bad": nil, "two": nil, "three": notes["three"], "": nil,
+		"one":       notes["one"],
+		"one again": notes["one"],
+		"bad":       nil,
+		"two":       nil,
+		"three":     notes["three"],
+		"":          nil,
 	}, shown); diff != "" {
 		t.Errorf("notes by document (-want +got):\n%s", diff)
 	}

@@ -79,9 +79,10 @@ func (w worker) read(ctx context.Context, step Step) (Reading, error) {
 		return w.decode(ctx, *step.Document, step.Have)
 	}
 	if w.source == nil {
-		return Reading{}, hint.With(fault.With(errors.New("this node has no source of configuration"),
-			fault.NoSource),
-			"give a file")
+		return Reading{}, hint.With(
+			fault.With(errors.New("this node has no source of configuration"), fault.NoSource),
+			"give a file",
+		)
 	}
 
 	doc, err := w.source.Read(ctx)
@@ -105,7 +106,8 @@ func (w worker) decode(
 		return reading, err
 	}
 
-	reading.Desired, reading.FullDigest = desired, desired.Digest()
+	reading.Desired = desired
+	reading.FullDigest = desired.Digest()
 	for _, p := range desired.Probes {
 		if has(have, desired.Files, p.Path) || w.host.Reach(ctx, p) == nil {
 			continue

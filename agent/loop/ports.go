@@ -118,6 +118,8 @@ type Cluster interface {
 	Prepare(ctx context.Context, d config.Desired)
 	// WatchRestarts is how often a watch was started again.
 	WatchRestarts() int
+	// Drains are how many drains of the node ended, by how they did.
+	Drains() (drained, postponed int)
 }
 
 // Recorder tells a cluster how the node stands.

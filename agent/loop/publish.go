@@ -32,8 +32,9 @@ func (p *publisher) publish(s status.Status) {
 	}
 
 	news := !p.any || isNews(s, p.last)
-	p.last, p.any = s, true
-	s.Uptime = p.host.Uptime()
+	p.last = s
+	p.any = true
+	s.Uptime = status.Duration(p.host.Uptime())
 	if p.cluster != nil {
 		p.cluster.Report(s)
 	}

@@ -56,7 +56,9 @@ func TestAChangeThatTakesLongIsNotWaitedForByARestart(t *testing.T) {
 		w.hold, w.text = make(chan struct{}), "two"
 		w.source <- struct{}{}
 		wait()
-		if err := w.requests.RestartUnlessBusy(context.Background(), []string{"containerd.service"}); !errors.Is(err, liveness.ErrBusy) {
+
+		err := w.requests.RestartUnlessBusy(context.Background(), []string{"containerd.service"})
+		if !errors.Is(err, liveness.ErrBusy) {
 			t.Error(err)
 		}
 		close(w.hold)

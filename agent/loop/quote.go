@@ -10,14 +10,16 @@ import (
 	"github.com/loam-os/loam/agent/unit"
 )
 
-// Quote is the last line of the log of a unit that is in its state since then.
+// Quote is the last line of the log of a unit. The unit has been in its state
+// since Since.
 type Quote struct {
 	Unit  string
 	Since time.Duration
-	Line  string // empty if there is none
+	Line  string // empty if the log has no line
 }
 
-// withLog returns a problem with the last line of a log behind it, if there is one.
+// withLog returns a problem, followed by the last line of the log if the log has
+// a line.
 func withLog(problem, line string) string {
 	if line == "" {
 		return problem
@@ -33,8 +35,8 @@ func (q Quote) of(s unit.State) string {
 	return q.Line
 }
 
-// quoteFailure returns a line of the log of the unit that has failed. It reads the
-// log only if another unit has failed, or the same one again.
+// quoteFailure returns a line of the log of the unit that has failed. It reads
+// the log only if another unit has failed, or the same one again.
 func (n *node) quoteFailure(ctx context.Context) Quote {
 	failure := n.state.Current.failure()
 	if failure == nil {
@@ -69,8 +71,8 @@ func (n *node) quoteLog(ctx context.Context, v health.Verdict) health.Verdict {
 	return v
 }
 
-// lastLine returns what a unit has logged last since the last change began. What it
-// logged before that does not explain what the change has come to.
+// lastLine returns what a unit has logged last since the last change began.
+// What it logged before that does not explain what the change has come to.
 func (n *node) lastLine(ctx context.Context, unit string) string {
 	age := n.host.Uptime() - n.state.Change.Began
 	return n.host.LastLine(ctx, unit, age)

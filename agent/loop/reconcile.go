@@ -65,7 +65,8 @@ func (c reconciler) reconcile(ctx context.Context, before State, r Result) Step 
 // reportUnreadable logs once why a configuration cannot be read. What it refers
 // to may appear later.
 func (c reconciler) reportUnreadable(err error) {
-	fault, last := c.node.state.Faults.Desired, c.node.published.last.Error
+	fault := c.node.state.Faults.Desired
+	last := c.node.published.last.Error
 	if last == nil || last.Problem != fault.Problem {
 		c.node.log.Error("the configuration cannot be had", zap.Error(err))
 	}

@@ -198,9 +198,10 @@ func verdictOutcome(
 		o.Result = control.Trying
 		o.Until = s.Change.Pending.Try.Until
 	case v.Word == health.Bad && now.Name() == before.Name():
-		return control.Outcome{}, hint.With(fault.With(fmt.Errorf("applied, and not well: %s", v.Reason),
-			fault.UnitFailed),
-			"there is no generation before it to go back to")
+		return control.Outcome{}, hint.With(
+			fault.With(fmt.Errorf("applied, and not well: %s", v.Reason), fault.UnitFailed),
+			"there is no generation before it to go back to",
+		)
 	case v.Word == health.Bad:
 		o.Result = control.Reverted
 		o.From = before.Name()

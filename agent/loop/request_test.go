@@ -26,7 +26,7 @@ func (w *fakeNode) runs(text string) bool {
 	}}}.Digest()
 }
 
-// mustApply is a person's apply of a document that proves itself.
+// mustApply applies a document for an operator. The document proves itself.
 func (w *fakeNode) mustApply(t *testing.T, text string) {
 	t.Helper()
 	w.watched, w.verdict = true, health.Verdict{Word: health.Good}

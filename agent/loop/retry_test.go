@@ -121,7 +121,9 @@ func TestRollbackIsCompletedOnceThereIsRoom(t *testing.T) {
 		good := w.current.Name()
 		w.says("two", wait)
 		f.no = errFull
-		if _, err := w.requests.Rollback(context.Background(), control.RollbackRequest{}); !errors.Is(err, syscall.ENOSPC) {
+
+		_, err := w.requests.Rollback(context.Background(), control.RollbackRequest{})
+		if !errors.Is(err, syscall.ENOSPC) {
 			t.Errorf("without room: %v", err)
 		}
 

@@ -235,6 +235,7 @@ func (r *runner) sample() metrics.Sample {
 	s.Status.AgentRSS = metrics.Resident()
 	if r.changes.cluster != nil {
 		s.Counters.WatchRestarts = r.changes.cluster.WatchRestarts()
+		s.Counters.Drained, s.Counters.Postponed = r.changes.cluster.Drains()
 	}
 	return s
 }

@@ -39,7 +39,8 @@ func backoff(wait time.Duration) time.Duration {
 // generation is still the same.
 func (s Starts) observed(same bool, pending *apply.Pending, owed []string) Starts {
 	if !same {
-		s.Well, s.Unwell = nil, nil
+		s.Well = nil
+		s.Unwell = nil
 	}
 	if pending != nil {
 		s.Well = pending.Well
@@ -52,7 +53,7 @@ func (s Starts) observed(same bool, pending *apply.Pending, owed []string) Start
 func (s Starts) warnings() []string {
 	var all []string
 	for _, u := range s.Unwell {
-		all = append(all, hint.Line(hint.With(errors.New(u.How), "journalctl -u %s", u.Unit)))
+		all = append(all, hint.Line(hint.With(errors.New(u.How), "`loam logs %s`", u.Unit)))
 	}
 	return all
 }

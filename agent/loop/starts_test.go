@@ -14,7 +14,10 @@ import (
 
 // fails is a unit that has failed.
 func (w *fakeNode) fails() {
-	w.state.Active, w.state.Sub, w.state.Result, w.state.ExitCode = "failed", "failed", "exit-code", 3
+	w.state.Active = "failed"
+	w.state.Sub = "failed"
+	w.state.Result = "exit-code"
+	w.state.ExitCode = 3
 }
 
 func TestUnitThatDoesNotCountIsReportedOnceAndHoldsNothing(t *testing.T) {
@@ -32,10 +35,12 @@ func TestUnitThatDoesNotCountIsReportedOnceAndHoldsNothing(t *testing.T) {
 		wait()
 		s := w.last()
 		if s.AppliedAt == 0 || s.Error == nil || s.Error.Problem != how ||
-			s.Error.Hint != "journalctl -u a.service" {
+			s.Error.Hint != "`loam logs a.service`" {
 			t.Errorf("applied at %s, error %+v", s.AppliedAt, s.Error)
 		}
-		if want := []string{how + "; hint: journalctl -u a.service"}; !slices.Equal(s.Warnings, want) {
+
+		want := []string{how + "; hint: `loam logs a.service`"}
+		if !slices.Equal(s.Warnings, want) {
 			t.Errorf("warnings %q", s.Warnings)
 		}
 

@@ -58,14 +58,14 @@ type Current struct {
 
 // Change is the change on trial, or the one being made.
 type Change struct {
-	// Pending is the change that has not proven itself; nil for none.
+	// Pending is the change that has not proven itself; nil if none.
 	Pending *apply.Pending
 	// Applying says that a step makes the node something else: until it is
 	// done, nothing counts as applied, however well the units are.
 	Applying bool
-	// Began is when the last change began, 0 if there was none in this run.
+	// Began is when the last change began, 0 if there was no change in this run.
 	Began time.Duration
-	// Verdict is the verdict to carry out; zero for none.
+	// Verdict is the verdict to carry out; zero if none.
 	Verdict health.Verdict
 	// Shown is the change in the status. Job is the unit for which the step
 	// that runs waits, Unit the one for which the verdict waits.
@@ -128,7 +128,8 @@ func (s State) touch(paths []string) State {
 // change looks at all paths from now on, and so does the loop once, as the last
 // change relied on the watch.
 func (s State) unguard() State {
-	s.Drift.Guarded, s.Drift.Blind = false, true
+	s.Drift.Guarded = false
+	s.Drift.Blind = true
 	return s.touch(generation.Paths(s.Current.Generation))
 }
 
@@ -187,7 +188,8 @@ func (s State) ring(which alarm) State {
 	case readAlarm:
 		return s.reread()
 	case resumeAlarm:
-		s.Due.Resume, s.Due.Read = true, true
+		s.Due.Resume = true
+		s.Due.Read = true
 	case probeAlarm:
 		s.Due.Probe = true
 	case startAlarm:

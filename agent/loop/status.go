@@ -22,17 +22,20 @@ import (
 func (s State) Status() status.Status {
 	st := s.Facts
 	st.Units = s.Current.shown()
-	st.Change, st.Awaited = s.Change.Shown, cmp.Or(s.Change.Job, s.Change.Unit)
+	st.Change = s.Change.Shown
+	st.Awaited = cmp.Or(s.Change.Job, s.Change.Unit)
 	st.Warnings = slices.Concat(s.Facts.Warnings, s.Starts.warnings())
 
 	st.Error = s.faults().First()
 	st.Phase = s.phase(st.Error)
-	st.Refused, st.Refusal = s.Faults.Desired != nil, s.Faults.refusal()
+	st.Refused = s.Faults.Desired != nil
+	st.Refusal = s.Faults.refusal()
 
 	st.RevertedFrom = s.Faults.RevertedFrom
 
 	current := s.Current.Generation
-	st.Generation, st.Digest = current.Name(), current.Digest
+	st.Generation = current.Name()
+	st.Digest = current.Digest
 	if st.Generation != "" {
 		st.Source = current.Source
 	}
@@ -120,7 +123,7 @@ func (c Current) shown() []status.Unit {
 			Sub:          s.Sub,
 			Settled:      settled,
 			InvocationID: s.InvocationID,
-			Since:        s.Since,
+			Since:        status.Duration(s.Since),
 		})
 	}
 	return units
@@ -138,7 +141,7 @@ func (c Current) failure() *status.Error {
 			return &status.Error{
 				Unit:    s.Name,
 				Problem: withLog(problem, c.Quote.of(s)),
-				Hint:    "journalctl -u " + s.Name,
+				Hint:    "`loam logs " + s.Name + "`",
 				Code:    fault.UnitFailed,
 			}
 		}
@@ -158,7 +161,8 @@ func (c Current) isSettled() bool {
 // boot without a change waits for units that are starting.
 func (s State) evaluate(now, limit time.Duration) (evaluated State, again time.Duration) {
 	if s.Change.Pending == nil {
-		s.Change.Shown, s.Change.Unit = nil, nil
+		s.Change.Shown = nil
+		s.Change.Unit = nil
 	}
 
 	// From here on, the states of the units show what is wrong.
@@ -170,7 +174,7 @@ func (s State) evaluate(now, limit time.Duration) (evaluated State, again time.D
 		var applied bool
 		applied, again = s.isApplied(now, limit)
 		if applied {
-			s.Facts.AppliedAt = now
+			s.Facts.AppliedAt = status.Duration(now)
 		}
 	}
 	return s, again
@@ -255,7 +259,7 @@ func problemOf(c *status.Cluster) string {
 		return ""
 	case c.Connected:
 		return c.Problem
-	case c.Reached:
+	case c.Reached, c.Problem != "":
 		return "not reached"
 	}
 	return ""
@@ -270,7 +274,7 @@ func changeOf(p apply.Pending, v health.Verdict) *status.Change {
 	return c
 }
 
-// awaitedBy returns the unit that a verdict waits for; nil for none.
+// awaitedBy returns the unit that a verdict waits for; nil if none.
 func (s State) awaitedBy(v health.Verdict) *status.Awaited {
 	if v.Word != health.Wait || v.Unit == "" {
 		return nil
@@ -279,7 +283,7 @@ func (s State) awaitedBy(v health.Verdict) *status.Awaited {
 	observed, _ := s.Current.state(v.Unit)
 	unit := &status.Awaited{Unit: v.Unit, State: observed.Active + "/" + observed.Sub}
 	if s.Change.Pending.Good != "" {
-		unit.Deadline = v.Deadline
+		unit.Deadline = status.Duration(v.Deadline)
 	}
 	return unit
 }
@@ -300,7 +304,7 @@ func (s State) awaitedJob(u unit.State, others int, deadline time.Duration) *sta
 	case job.Same(last):
 		job.Deadline = last.Deadline // The clocks differ a little each time.
 	default:
-		job.Deadline = deadline
+		job.Deadline = status.Duration(deadline)
 	}
 	return job
 }

@@ -153,11 +153,11 @@ func TestGenerationCountsAsApplied(t *testing.T) {
 
 func TestEvaluateNotesWhenAGenerationWasAppliedFirst(t *testing.T) {
 	s, _ := running().evaluate(early, limit)
-	if s.Facts.AppliedAt != early {
+	if time.Duration(s.Facts.AppliedAt) != early {
 		t.Errorf("applied at %s", s.Facts.AppliedAt)
 	}
 	s, _ = s.evaluate(late, limit)
-	if s.Facts.AppliedAt != early {
+	if time.Duration(s.Facts.AppliedAt) != early {
 		t.Errorf("later, applied at %s", s.Facts.AppliedAt)
 	}
 }
@@ -216,17 +216,17 @@ func TestPhaseOfTheNode(t *testing.T) {
 			status.Failed,
 		},
 		{"its units come up", func(*State) {}, status.Applying},
-		{"it was applied", func(s *State) { s.Facts.AppliedAt = early }, status.Applied},
+		{"it was applied", func(s *State) { s.Facts.AppliedAt = status.Duration(early) }, status.Applied},
 		{"it was applied, and a unit of a timer runs", func(s *State) {
-			s.Facts.AppliedAt = early
+			s.Facts.AppliedAt = status.Duration(early)
 			s.Current.Units[0] = activating("a.service")
 		}, status.Applied},
 		{"it was applied, and a unit fails", func(s *State) {
-			s.Facts.AppliedAt = early
+			s.Facts.AppliedAt = status.Duration(early)
 			s.Current.Units[0] = failed("a.service")
 		}, status.Failed},
 		{"its volume is absent", func(s *State) {
-			s.Facts.AppliedAt = early
+			s.Facts.AppliedAt = status.Duration(early)
 			s.Facts.Volume = &status.Volume{Problem: "no data volume"}
 		}, status.Failed},
 		{"it is made something else, whatever is wrong", func(s *State) {
@@ -247,7 +247,7 @@ func TestPhaseOfTheNode(t *testing.T) {
 func TestStatusShowsWhatIsKnown(t *testing.T) {
 	const digest = "0123456789abcdef"
 	s := running()
-	s.Facts = status.Status{ImageID: "loam", AppliedAt: early, Warnings: []string{"of the boot"}}
+	s.Facts = status.Status{ImageID: "loam", AppliedAt: status.Duration(early), Warnings: []string{"of the boot"}}
 	s.Desired = Desired{Version: "v7", AppliedDigest: digest, FullDigest: "all"}
 	s.Change.Shown = &status.Change{Good: "000000-good"}
 	s.Starts.Unwell = []health.Unwell{{Unit: "b.service", How: "unit b.service failed"}}
@@ -289,8 +289,8 @@ func TestStatusShowsWhatIsKnown(t *testing.T) {
 			{Name: "b.service", Active: "failed", Sub: "failed"},
 		},
 		Change:    &status.Change{Good: "000000-good"},
-		Warnings:  []string{"of the boot", "unit b.service failed; hint: journalctl -u b.service"},
-		AppliedAt: early,
+		Warnings:  []string{"of the boot", "unit b.service failed; hint: `loam logs b.service`"},
+		AppliedAt: status.Duration(early),
 	}
 	got := s.Status()
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -310,7 +310,7 @@ func TestVersionIsShownOnceItRuns(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := running()
-			s.Facts.AppliedAt = early
+			s.Facts.AppliedAt = status.Duration(early)
 			s.Desired = Desired{Version: "v7", AppliedDigest: "one"}
 			tt.state(&s)
 			if got := s.Status().Version; got != tt.want {
@@ -334,14 +334,24 @@ func TestUnitThatRecovers(t *testing.T) {
 	}{
 		{"is not observed any more", nil, true, 0},
 		{"has failed", []unit.State{failed("b.service")}, false, 0},
-		{"has just come up", []unit.State{since(
-			active("b.service"),
-			late-time.Second,
-		)}, false, steady - time.Second},
-		{"has been up for long enough", []unit.State{since(
-			active("b.service"),
-			late-steady,
-		)}, true, 0},
+		{
+			"has just come up",
+			[]unit.State{since(
+				active("b.service"),
+				late-time.Second,
+			)},
+			false,
+			steady - time.Second,
+		},
+		{
+			"has been up for long enough",
+			[]unit.State{since(
+				active("b.service"),
+				late-steady,
+			)},
+			true,
+			0,
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := running()
@@ -396,8 +406,11 @@ func TestWhatIsNews(t *testing.T) {
 	joined := status.Status{Cluster: &status.Cluster{Reached: true, Connected: true}}
 	away := status.Status{Cluster: &status.Cluster{Reached: true}}
 	joining := status.Status{Cluster: &status.Cluster{}}
+	refused := status.Status{Cluster: &status.Cluster{Problem: "its certificate has expired"}}
+	silent := status.Status{Cluster: &status.Cluster{Problem: "no answer"}}
 	trial := status.Status{Upgrade: &status.Upgrade{Phase: "trial", Waits: "ready"}}
 	later := status.Status{Upgrade: &status.Upgrade{Phase: "trial", Waits: "10 s"}}
+
 	for _, tt := range []struct {
 		name      string
 		s, before status.Status
@@ -410,6 +423,8 @@ func TestWhatIsNews(t *testing.T) {
 		{"an upgrade is further", further, staging, false},
 		{"an upgrade is armed", armed, further, true},
 		{"the cluster answers for the first time", joined, joining, false},
+		{"the cluster is not reached from the start", refused, joining, true},
+		{"the cluster is not reached for another reason", silent, refused, false},
 		{"the cluster is away", away, joined, true},
 		{"the cluster is back", joined, away, true},
 	} {

@@ -43,7 +43,7 @@ func TestBadChangeIsTakenBackAndNotTriedAgain(t *testing.T) {
 		s := w.last()
 		if s.Generation != good || s.Phase != status.Failed || s.Error == nil ||
 			!strings.Contains(s.Error.Problem, "unit a.service failed") ||
-			!strings.HasPrefix(s.Error.Hint, "journalctl -u a.service; ") || s.Change != nil ||
+			!strings.HasPrefix(s.Error.Hint, "`loam why` shows its log; ") || s.Change != nil ||
 			s.RevertedFrom != bad {
 			t.Errorf("after it was taken back: %+v, error %+v", s, s.Error)
 		}
@@ -81,10 +81,14 @@ func TestBadChangeIsTakenBackAndNotTriedAgain(t *testing.T) {
 
 		w.sample, _ = w.queries.Take(context.Background())
 	})
-	if want := []health.Word{health.Good, health.Bad, health.Good}; !slices.Equal(w.concluded, want) {
+
+	want := []health.Word{health.Good, health.Bad, health.Good}
+	if !slices.Equal(w.concluded, want) {
 		t.Errorf("concluded %v", w.concluded)
 	}
-	if want := map[string]int{"applied": 2, "reverted": 1}; !maps.Equal(w.sample.Counters.Applies, want) {
+
+	counts := map[string]int{"applied": 2, "reverted": 1}
+	if !maps.Equal(w.sample.Counters.Applies, counts) {
 		t.Errorf("counted %v", w.sample.Counters.Applies)
 	}
 }

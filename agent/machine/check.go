@@ -1,8 +1,12 @@
 package machine
 
 import (
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
 	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"net"
 	"net/netip"
@@ -16,9 +20,13 @@ import (
 	"time"
 
 	"github.com/loam-os/loam/agent/document"
+	"github.com/loam-os/loam/agent/fleetlock"
 	"github.com/loam-os/loam/agent/hostname"
+	"github.com/loam-os/loam/agent/plane"
+	"github.com/loam-os/loam/agent/trust"
 	"github.com/loam-os/loam/agent/volume"
 	"github.com/loam-os/loam/agent/window"
+	"github.com/loam-os/loam/hint"
 )
 
 var (
@@ -48,8 +56,10 @@ func check(report *document.Report, m Machine) {
 			"write dhcp or serial, or a hostname instead")
 	}
 
+	checkTrust(report, m.Trust)
 	checkNetwork(report, m.Network)
 	checkSource(report, m.Source)
+	checkOwnCluster(report, m)
 	checkFiles(report, m)
 
 	if directory := m.Contents.Directory; directory != nil {
@@ -57,13 +67,12 @@ func check(report *document.Report, m Machine) {
 			"/var/lib/contents")
 	}
 
+	checkImages(report, m.Images)
 	checkUpgrade(report, m.Upgrade)
 	checkDataVolume(report, m.DataVolume)
 	checkInstall(report, m.Install)
 
-	if m.State != nil {
-		checkClaim(report, "state.disk", m.State.Disk)
-	}
+	checkState(report, m.State)
 	checkSerials(report, m)
 
 	for i, name := range m.DebugShell {
@@ -89,16 +98,72 @@ func checkEmpty(report *document.Report, m Machine, wrong document.Errors) {
 		}
 	}
 
+	check("trust", len(m.Trust.Keys) == 0,
+		"write keys, or leave it out: no signature is needed then")
 	check("network", m.Network.IsZero(),
 		"write interfaces, or leave it out: the node then does DHCP on every wired interface")
 	check("source", m.Source == Source{},
 		"write one of file, esp, credential, cluster and nodeAgent, or leave it out: the node "+
 			"then keeps the configuration it has")
+	check("cluster", m.Cluster == OwnCluster{},
+		"write init: {}, which makes the machine a cluster, or leave it out")
 	check("contents", m.Contents == Contents{}, "write directory, or leave it out")
+	check("images", m.Images.Tags == "" && len(m.Images.Keys) == 0,
+		"write tags or keys, or leave it out")
 	check("upgrade", reflect.ValueOf(m.Upgrade).IsZero(),
 		"write repository and root, or leave it out")
 	check("dataVolume", m.DataVolume == DataVolume{},
 		"write what identifies the disk, such as serial, or leave it out")
+}
+
+func checkTrust(report *document.Report, t Trust) {
+	if len(t.Keys) > trust.MaxKeys {
+		report.Add("trust.keys", fmt.Sprintf("has %d keys", len(t.Keys)),
+			fmt.Sprintf("write at most %d", trust.MaxKeys))
+	}
+
+	for i, text := range t.Keys {
+		at := fmt.Sprintf("trust.keys[%d]", i)
+		if _, err := trust.ParseKey(text); err != nil {
+			report.Add(at, err.Error(), hint.Of(err))
+		}
+		if slices.Contains(t.Keys[:i], text) {
+			report.Add(at, "given twice", "keep one of them")
+		}
+	}
+}
+
+func checkImages(report *document.Report, i Images) {
+	if i.Tags != "" && i.Tags != TagsAllow && i.Tags != TagsRefuse {
+		report.Add("images.tags", document.Quote(i.Tags)+" is not known here",
+			"write allow or refuse")
+	}
+
+	for n, text := range i.Keys {
+		if !isPublicKey(text) {
+			report.Add(fmt.Sprintf("images.keys[%d]", n), "is not a public key",
+				"write the text of cosign.pub, from -----BEGIN PUBLIC KEY----- on")
+		}
+	}
+}
+
+// isPublicKey reports whether text is one public key as PEM, of a kind that
+// signs images.
+func isPublicKey(text string) bool {
+	block, rest := pem.Decode([]byte(text))
+	if block == nil || block.Type != "PUBLIC KEY" || strings.TrimSpace(string(rest)) != "" {
+		return false
+	}
+
+	key, err := x509.ParsePKIXPublicKey(block.Bytes)
+	if err != nil {
+		return false
+	}
+	switch key.(type) {
+	case *ecdsa.PublicKey, *rsa.PublicKey, ed25519.PublicKey:
+		return true
+	}
+	return false
 }
 
 // checkSerials reports a disk that is claimed twice: each takes the whole disk.
@@ -159,6 +224,18 @@ func checkSource(report *document.Report, source Source) {
 	if kinds > 1 {
 		report.Add("source", "has more than one kind",
 			"keep one of file, esp, credential, cluster and nodeAgent")
+	}
+}
+
+func checkOwnCluster(report *document.Report, m Machine) {
+	if m.Cluster.Init == nil {
+		return
+	}
+	plane.CheckInit(report, "cluster.init", *m.Cluster.Init)
+
+	if m.Source != (Source{}) {
+		report.Add("cluster.init", "is set as well as source",
+			"keep one of them: a machine that is a cluster has its configuration from there")
 	}
 }
 
@@ -248,7 +325,7 @@ func checkUpgrade(report *document.Report, u Upgrade) {
 			"write the root.json of the repository: its keys decide what the node runs")
 	}
 
-	if u.Repository != "" && !isRepository(u.Repository) {
+	if u.Repository != "" && !IsRepository(u.Repository) {
 		report.Add("upgrade.repository", document.Quote(u.Repository)+" is not a repository",
 			"write an absolute directory, http://HOST/DIR, https://HOST/DIR or oci://HOST/NAME:TAG")
 	}
@@ -257,7 +334,7 @@ func checkUpgrade(report *document.Report, u Upgrade) {
 	checkVersion(report, u.Version)
 
 	for i, ref := range u.Mirrors {
-		if !isRepository(ref) {
+		if !IsRepository(ref) {
 			report.Add(fmt.Sprintf("upgrade.mirrors[%d]", i),
 				document.Quote(ref)+" is neither a directory nor a URL",
 				"write one such as http://192.0.2.7:2752")
@@ -274,6 +351,8 @@ func checkUpgrade(report *document.Report, u Upgrade) {
 			`write one such as "22:00-04:00" or "Sat,Sun 00:00-24:00", in UTC`)
 	}
 
+	checkTurns(report, u.Turns)
+
 	for _, d := range []struct {
 		field, value string
 		least        time.Duration
@@ -286,9 +365,25 @@ func checkUpgrade(report *document.Report, u Upgrade) {
 	}
 }
 
-// isRepository reports whether ref has one of the forms that the node opens: an
+func checkTurns(report *document.Report, t Turns) {
+	server, err := url.Parse(t.FleetLock)
+	isHTTP := err == nil && (server.Scheme == "http" || server.Scheme == "https") && server.Host != ""
+	if t.FleetLock != "" && !isHTTP {
+		report.Add("upgrade.turns.fleetlock", document.Quote(t.FleetLock)+" is not a URL of a server",
+			"write one such as http://192.0.2.1:8080")
+	}
+	if t.Group != "" && t.FleetLock == "" {
+		report.Add("upgrade.turns.group", "has no server", "write upgrade.turns.fleetlock, its URL")
+	}
+	if t.Group != "" && !fleetlock.IsGroup(t.Group) {
+		report.Add("upgrade.turns.group", document.Quote(t.Group)+" is not a name of a group",
+			"write letters, digits, dots and hyphens, such as line-3")
+	}
+}
+
+// IsRepository reports whether ref has one of the forms that the node opens: an
 // absolute directory, or a URL of http, https, oci or file.
-func isRepository(ref string) bool {
+func IsRepository(ref string) bool {
 	if strings.HasPrefix(ref, "/") {
 		return true
 	}
@@ -336,14 +431,20 @@ func checkRoot(report *document.Report, text string) {
 // entry's name.
 var releaseVersion = regexp.MustCompile(`^[A-Za-z0-9.-]+$`)
 
+// IsVersion reports whether text is the version of a release: one version, not a
+// pattern.
+func IsVersion(text string) bool {
+	wildcard := func(part string) bool { return part == "x" || part == "X" || part == "" }
+	return releaseVersion.MatchString(text) &&
+		!slices.ContainsFunc(strings.Split(text, "."), wildcard)
+}
+
 func checkVersion(report *document.Report, version string) {
 	if version == "" {
 		return
 	}
 
-	wildcard := func(part string) bool { return part == "x" || part == "X" || part == "" }
-	if !releaseVersion.MatchString(version) ||
-		slices.ContainsFunc(strings.Split(version, "."), wildcard) {
+	if !IsVersion(version) {
 		report.Add("upgrade.version", document.Quote(version)+" is not the version of a release",
 			"write one version such as 0.2.0: there are no patterns")
 	}
@@ -380,6 +481,36 @@ func checkInstall(report *document.Report, in *Install) {
 	if in.Wipe != "" && in.Wipe != in.Disk.Serial {
 		report.Add("install.wipe", document.Quote(in.Wipe)+" is not install.disk.serial",
 			"write the serial number of the disk twice: all that is on it is lost")
+	}
+}
+
+func checkState(report *document.Report, s *State) {
+	if s == nil {
+		return
+	}
+	checkEncrypt(report, *s)
+	if s.OnDamage != "" && s.OnDamage != OnDamageReset {
+		report.Add("state.onDamage", document.Quote(s.OnDamage)+" is not known here",
+			"write reset, or leave it out: a damaged state partition then stays as it is")
+	}
+
+	others := s.OnDamage != "" || s.Encrypt != ""
+	if !others || report.Given("state.disk") {
+		checkClaim(report, "state.disk", s.Disk)
+	}
+}
+
+func checkEncrypt(report *document.Report, s State) {
+	switch s.Encrypt {
+	case "":
+	case EncryptTPM, EncryptKey:
+		if s.Disk != (Disk{}) {
+			report.Add("state.encrypt", "is set as well as state.disk",
+				"keep one of them: the state of a node that runs from memory is not encrypted")
+		}
+	default:
+		report.Add("state.encrypt", document.Quote(s.Encrypt)+" is not known here",
+			"write tpm, or key for a machine without a TPM 2.0")
 	}
 }
 

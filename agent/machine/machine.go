@@ -2,9 +2,12 @@ package machine
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/agent/network"
+	"github.com/loam-os/loam/agent/plane"
+	"github.com/loam-os/loam/agent/trust"
 	"github.com/loam-os/loam/agent/volume"
 )
 
@@ -32,8 +35,11 @@ type Machine struct {
 	Hostname string `json:"hostname"`
 
 	// HostnameFrom is the source of the name of a node without Hostname:
-	// FromDHCP or FromSerial; "" for none.
+	// FromDHCP or FromSerial; "" if none.
 	HostnameFrom string `json:"hostnameFrom"`
+
+	// Trust has the keys that must sign every later machine.yaml of the node.
+	Trust Trust `json:"trust"`
 
 	// Network is configured before all that needs it; the zero Config is the
 	// image's own.
@@ -43,6 +49,9 @@ type Machine struct {
 	// from nowhere.
 	Source Source `json:"source"`
 
+	// Cluster makes the machine a cluster of its own, instead of Source.
+	Cluster OwnCluster `json:"cluster"`
+
 	// Files are placed on a machine that has not joined its cluster yet, for
 	// Source.NodeAgent.
 	Files []InitialFile `json:"files"`
@@ -50,6 +59,9 @@ type Machine struct {
 	// Contents says where the node finds the content that its configuration
 	// refers to; the zero Contents means nowhere.
 	Contents Contents `json:"contents"`
+
+	// Images says which container images the configuration may have files of.
+	Images Images `json:"images"`
 
 	// Upgrade says where releases of the system come from; the zero Upgrade
 	// means from nowhere.
@@ -60,17 +72,25 @@ type Machine struct {
 	DataVolume DataVolume `json:"dataVolume"`
 
 	// Install claims the disk on which a node that was started over the
-	// network, or from a USB installer, installs the system; nil for none. A
+	// network, or from a USB installer, installs the system; nil if none. A
 	// node that runs from its disk ignores it.
 	Install *Install `json:"install"`
 
-	// State claims the disk for the state of a node that runs from memory; nil
-	// leaves the state in memory.
+	// State says where the state of the node is kept, and what becomes of a
+	// damaged one; nil leaves it where the system is, not encrypted.
 	State *State `json:"state"`
 
 	// DebugShell lists terminals with a root shell without a password, without
 	// /dev/, such as ttyS1.
 	DebugShell []string `json:"debugShell"`
+}
+
+// Trust has the keys that must sign every later machine.yaml of the node: one
+// of them is enough, and the serial number must be higher than before. Without
+// keys, and without any in the image, no signature is needed.
+type Trust struct {
+	// Keys are public ed25519 keys, each the base64 line of the PEM file.
+	Keys []string `json:"keys"`
 }
 
 // Source has at most one field set.
@@ -80,6 +100,14 @@ type Source struct {
 	Credential *Credential `json:"credential"`
 	Cluster    *Cluster    `json:"cluster"`
 	NodeAgent  *NodeAgent  `json:"nodeAgent"`
+}
+
+// OwnCluster is a Kubernetes cluster that Loam nodes make by themselves.
+type OwnCluster struct {
+	// Init makes the machine the first node of a new cluster with these
+	// settings, once: later changes of them change nothing. All may be left
+	// out.
+	Init *plane.Settings `json:"init"`
 }
 
 // NodeAgent is a cluster as Gardener describes it to its own node agent:
@@ -122,7 +150,7 @@ type Cluster struct {
 	// Machine is the name in the node's certificate; "" is the host name.
 	Machine string `json:"machine"`
 
-	// Zone and KubernetesVersion become labels of the Node; "" for none.
+	// Zone and KubernetesVersion become labels of the Node; "" if none.
 	Zone              string `json:"zone"`
 	KubernetesVersion string `json:"kubernetesVersion"`
 
@@ -157,13 +185,25 @@ type Upgrade struct {
 	// Mirrors are asked for content before Repository: directories and URLs of
 	// copies of it, and of nodes that share what they run. They need not be
 	// trusted. Share is the address at which this node shares, such as
-	// "192.0.2.1:2752"; "" for none.
+	// "192.0.2.1:2752"; "" if none.
 	Mirrors []string `json:"mirrors"`
 	Share   string   `json:"share"`
 
 	// Window is the maintenance window in which the machine may restart to try
 	// a system, in UTC, such as "Sat,Sun 22:00-04:00"; "" is always.
 	Window string `json:"window"`
+
+	// Turns keeps machines from restarting all at once.
+	Turns Turns `json:"turns"`
+}
+
+// Turns is a server that says when the machine may restart to try a system.
+type Turns struct {
+	// FleetLock is the base URL of a server of the FleetLock protocol, "" for
+	// none. Group is the machine's group there; "" is "default". The server
+	// takes the place of the turns of a pool.
+	FleetLock string `json:"fleetlock"`
+	Group     string `json:"group"`
 }
 
 // DataVolume is a claim to a disk for the kubelet's data, with its file system.
@@ -180,9 +220,47 @@ type Install struct {
 	Wipe string `json:"wipe"`
 }
 
-// State is a claim to a whole disk for /var.
+// OnDamageReset is a value of State.OnDamage.
+const OnDamageReset = "reset"
+
+// State is about /var. Disk is for a node that runs from memory, Encrypt for a
+// node that runs from its disk.
 type State struct {
+	// Disk claims the whole disk for /var of a node that runs from memory; the
+	// zero Disk leaves the state in memory.
 	Disk Disk `json:"disk"`
+
+	// Encrypt says where the key of the state comes from at each boot: "tpm" or
+	// "key", an operator; "" does not encrypt. It counts for a new node.
+	Encrypt string `json:"encrypt"`
+
+	// OnDamage says what happens if e2fsck cannot repair the state partition:
+	// OnDamageReset formats it, and all that it holds is lost; "" leaves it as
+	// it is, and the node runs with its state in memory.
+	OnDamage string `json:"onDamage"`
+}
+
+// Keys that open an encrypted state: one that the machine's TPM seals, or one
+// that an operator gives to the machine.
+const (
+	EncryptTPM = "tpm"
+	EncryptKey = "key"
+)
+
+// StateDisk returns the claim to a disk for the state, nil without one.
+func (m Machine) StateDisk() *Disk {
+	if m.State == nil || m.State.Disk == (Disk{}) {
+		return nil
+	}
+	return &m.State.Disk
+}
+
+// Encrypt returns State.Encrypt, "" without State.
+func (m Machine) Encrypt() string {
+	if m.State == nil {
+		return ""
+	}
+	return m.State.Encrypt
 }
 
 // Disk is a volume.Claim: a disk must match all fields that are set.
@@ -220,10 +298,48 @@ type Contents struct {
 	Directory *Directory `json:"directory"`
 }
 
+// Values of Images.Tags.
+const (
+	TagsAllow  = "allow"
+	TagsRefuse = "refuse"
+)
+
+// Images says which container images the configuration may have files of
+// (imageRef), if the node pulls them.
+type Images struct {
+	// Tags says whether a tag names an image, or only a digest does: TagsAllow
+	// or TagsRefuse; "" allows them to nodes of a cluster.
+	Tags string `json:"tags"`
+
+	// Keys are public keys as PEM (cosign.pub), one of which must have signed
+	// each image; without keys, signatures do not matter.
+	Keys []string `json:"keys"`
+}
+
+// DigestsOnly reports whether the node refuses images that a tag names.
+// Gardener names images by tags, so a node of a cluster takes them unless
+// machine.yaml says otherwise.
+func (m Machine) DigestsOnly() bool {
+	if m.Images.Tags != "" {
+		return m.Images.Tags == TagsRefuse
+	}
+	return m.Source.Cluster == nil && m.Source.NodeAgent == nil
+}
+
 // Directory is a directory of the node: see content.Directory. Path is
 // absolute.
 type Directory struct {
 	Path string `json:"path"`
+}
+
+// DecodeUnverified is Decode for a document that may be signed. It does not look
+// at the signature: it is for commands, and not for what configures a node.
+func DecodeUnverified(name string, text []byte) (Machine, error) {
+	opened, err := trust.Open(text)
+	if err != nil {
+		return Machine{}, fmt.Errorf("%s: %w", name, err)
+	}
+	return Decode(name, opened.Text)
 }
 
 // Decode reads and checks a machine.yaml. Errors are of type document.Errors,

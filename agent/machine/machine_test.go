@@ -28,6 +28,31 @@ const authority = `      -----BEGIN CERTIFICATE-----
       -----END CERTIFICATE-----
 `
 
+// TestWhichNodesTakeTags: Gardener names images by tags, an operator can look
+// a digest up.
+func TestWhichNodesTakeTags(t *testing.T) {
+	cluster := machine.Source{Cluster: &machine.Cluster{}}
+	nodeAgent := machine.Source{NodeAgent: &machine.NodeAgent{}}
+	file := machine.Source{File: &machine.File{Path: "/a"}}
+	for _, test := range []struct {
+		name, tags  string
+		source      machine.Source
+		digestsOnly bool
+	}{
+		{name: "no source", digestsOnly: true},
+		{name: "a file", source: file, digestsOnly: true},
+		{name: "a file, allowed", source: file, tags: "allow"},
+		{name: "a cluster", source: cluster},
+		{name: "Gardener", source: nodeAgent},
+		{name: "Gardener, refused", source: nodeAgent, tags: "refuse", digestsOnly: true},
+	} {
+		m := machine.Machine{Source: test.source, Images: machine.Images{Tags: test.tags}}
+		if got := m.DigestsOnly(); got != test.digestsOnly {
+			t.Errorf("%s: %t", test.name, got)
+		}
+	}
+}
+
 func TestDecode(t *testing.T) {
 	for _, test := range []struct {
 		name, text string
@@ -85,6 +110,13 @@ func TestDecode(t *testing.T) {
 			}},
 		},
 		{
+			name: "turns for upgrades",
+			text: head + "upgrade: {turns: {fleetlock: 'https://turns.example/base', group: line-3}}\n",
+			want: machine.Machine{Upgrade: machine.Upgrade{
+				Turns: machine.Turns{FleetLock: "https://turns.example/base", Group: "line-3"},
+			}},
+		},
+		{
 			name: "a directory of upgrades with a character that a URL has not",
 			text: head + "upgrade: {mirrors: ['/srv/100%']}\n",
 			want: machine.Machine{Upgrade: machine.Upgrade{Mirrors: []string{"/srv/100%"}}},
@@ -122,6 +154,29 @@ func TestDecode(t *testing.T) {
 			},
 		},
 		{
+			name: "keys that sign later documents",
+			text: head + "trust: {keys: [" + keyOne + ", " + keyTwo + "]}\n",
+			want: machine.Machine{Trust: machine.Trust{Keys: []string{keyOne, keyTwo}}},
+		},
+		{
+			name: "an encrypted state, which is made again if it is damaged",
+			text: head + "state: {encrypt: tpm, onDamage: reset}\n",
+			want: machine.Machine{State: &machine.State{
+				Encrypt:  machine.EncryptTPM,
+				OnDamage: machine.OnDamageReset,
+			}},
+		},
+		{
+			name: "a damaged state partition that is made again",
+			text: head + "state: {onDamage: reset}\n",
+			want: machine.Machine{State: &machine.State{OnDamage: machine.OnDamageReset}},
+		},
+		{
+			name: "an encrypted state",
+			text: head + "state: {encrypt: tpm}\n",
+			want: machine.Machine{State: &machine.State{Encrypt: machine.EncryptTPM}},
+		},
+		{
 			name: "a credential",
 			text: head + "source: {credential: {name: loam.config}}\n",
 			want: machine.Machine{
@@ -142,6 +197,12 @@ func TestDecode(t *testing.T) {
 		})
 	}
 }
+
+// keyOne and keyTwo are public keys, as machine.yaml has them.
+const (
+	keyOne = "MCowBQYDK2VwAyEAiojj3XQJ8ZX9UtstPLpdcspnCb8dlBIb83SIAbQPb1w="
+	keyTwo = "MCowBQYDK2VwAyEAgTl3Dqh9F19Wo1Rmw0x+zMuNipG07jeiXfYPW4/Js5Q="
+)
 
 func TestDecodeErrors(t *testing.T) {
 	const (
@@ -200,6 +261,32 @@ func TestDecodeErrors(t *testing.T) {
 				`m:6: hostname: "A" is not a host name` + nameHint,
 		},
 		{
+			name: "trust in no key",
+			text: head + "trust: {keys: []}\n",
+			want: "m:3: trust: is empty; hint: write keys, or leave it out: " +
+				"no signature is needed then",
+		},
+		{
+			name: "trust in half a key, and in a key twice",
+			text: head + "trust: {keys: [MCowBQYDK2Vw, " + keyOne + ", " + keyOne + "]}\n",
+			want: "m:3: trust.keys[0]: is not a public ed25519 key; hint: " +
+				"write the line between BEGIN and END that `openssl pkey -in machine.key " +
+				"-pubout` prints\n" +
+				"m:3: trust.keys[2]: given twice; hint: keep one of them",
+		},
+		{
+			name: "images of nothing",
+			text: head + "images: {}\n",
+			want: "m:3: images: is empty; hint: write tags or keys, or leave it out",
+		},
+		{
+			name: "images by an unknown rule, and by a key that is none",
+			text: head + "images: {tags: never, keys: [abc]}\n",
+			want: `m:3: images.tags: "never" is not known here; hint: write allow or refuse` + "\n" +
+				"m:3: images.keys[0]: is not a public key; hint: " +
+				"write the text of cosign.pub, from -----BEGIN PUBLIC KEY----- on",
+		},
+		{
 			name: "an upper-case host name",
 			text: head + "hostname: NUC\n",
 			want: `m:3: hostname: "NUC" is not a host name` + nameHint,
@@ -208,6 +295,24 @@ func TestDecodeErrors(t *testing.T) {
 			name: "a host name that ends in a dash",
 			text: head + "hostname: a-\n",
 			want: `m:3: hostname: "a-" is not a host name` + nameHint,
+		},
+		{
+			name: "a cluster with networks that overlap",
+			text: head + "cluster:\n  init:\n    pods: [10.96.0.0/12]\n",
+			want: "m:4: cluster.init.services[0]: 10.96.0.0/16 overlaps 10.96.0.0/12 of pods[0]; " +
+				"hint: write networks that have no address in common",
+		},
+		{
+			name: "a cluster of its own beside a source",
+			text: head + "source: {nodeAgent: {}}\ncluster: {init: {}}\n",
+			want: "m:4: cluster.init: is set as well as source; hint: keep one of them: a machine " +
+				"that is a cluster has its configuration from there",
+		},
+		{
+			name: "a cluster that says nothing",
+			text: head + "cluster: {}\n",
+			want: "m:3: cluster: is empty; hint: write init: {}, which makes the machine a cluster, " +
+				"or leave it out",
 		},
 		{
 			name: "two sources",
@@ -298,6 +403,11 @@ func TestDecodeErrors(t *testing.T) {
 			want: `m:3: state.disk: is empty; hint: write what identifies the disk, such as serial`,
 		},
 		{
+			name: "another word for a damaged state partition",
+			text: head + "state: {onDamage: format}\n",
+			want: `m:3: state.onDamage: "format" is not known here; hint: write reset, or leave it out: a damaged state partition then stays as it is`,
+		},
+		{
 			name: "another disk may be wiped than is installed on",
 			text: head + "install: {disk: {model: FAST}, wipe: S1}\n",
 			want: `m:3: install.wipe: "S1" is not install.disk.serial; hint: write the serial number of the disk twice: all that is on it is lost`,
@@ -383,6 +493,24 @@ func TestDecodeErrors(t *testing.T) {
 			name: "a name to share at",
 			text: head + "upgrade: {share: 'node-1:2752'}\n",
 			want: `m:3: upgrade.share: "node-1:2752"` + shareHint,
+		},
+		{
+			name: "turns at a server without a scheme",
+			text: head + "upgrade: {turns: {fleetlock: '192.0.2.1:8080'}}\n",
+			want: `m:3: upgrade.turns.fleetlock: "192.0.2.1:8080" is not a URL of a server` +
+				"; hint: write one such as http://192.0.2.1:8080",
+		},
+		{
+			name: "a group of turns without a server",
+			text: head + "upgrade: {turns: {group: line-3}}\n",
+			want: `m:3: upgrade.turns.group: has no server` +
+				"; hint: write upgrade.turns.fleetlock, its URL",
+		},
+		{
+			name: "a group of turns with a space",
+			text: head + "upgrade: {turns: {fleetlock: 'http://a', group: line 3}}\n",
+			want: `m:3: upgrade.turns.group: "line 3" is not a name of a group` +
+				"; hint: write letters, digits, dots and hyphens, such as line-3",
 		},
 		{
 			name: "a shell on a device path",

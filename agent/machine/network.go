@@ -23,7 +23,10 @@ const (
 	// minMTU is what every IPv4 host accepts (RFC 791), minMTU6 the least for
 	// an IPv6 link (RFC 8200, section 5), maxMTU the most that Linux accepts
 	// for any device, usualMTU the MTU of Ethernet.
-	minMTU, minMTU6, maxMTU, usualMTU = 576, 1280, 65535, 1500
+	minMTU   = 576
+	minMTU6  = 1280
+	maxMTU   = 65535
+	usualMTU = 1500
 )
 
 // networkCheck collects what is known about a Config while it is checked.

@@ -12,8 +12,8 @@ import (
 )
 
 var (
-	// What udev and the kernel call hardware. Characters that networkd would
-	// read as a pattern or a list are not allowed.
+	// Names that udev and the kernel give hardware. Characters that networkd
+	// would read as a pattern or a list are not allowed.
 	kernelName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._-]{0,14}$`)
 	driverName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 	busPath    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9:.,_@-]{0,127}$`)

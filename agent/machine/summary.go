@@ -4,14 +4,25 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+
+	"github.com/loam-os/loam/agent/plane"
 )
 
 // Summary says what a node with this document does, in two lines: who it is and
 // where its configuration comes from; what happens to its disks and its system.
 // The document must be valid.
 func (m Machine) Summary() [2]string {
+	identity := []string{m.name(), m.network(), m.configuration()}
+	if n := len(m.Trust.Keys); n > 0 {
+		identity = append(identity,
+			fmt.Sprintf("takes only signed documents afterwards (trusted keys: %d)", n))
+	}
+	if n := len(m.Images.Keys); n > 0 {
+		identity = append(identity, fmt.Sprintf("takes only signed images (keys: %d)", n))
+	}
+
 	return [2]string{
-		strings.Join([]string{m.name(), m.network(), m.Source.summary()}, "; "),
+		strings.Join(identity, "; "),
 		strings.Join([]string{m.disks(), m.Upgrade.summary(), m.shells()}, "; "),
 	}
 }
@@ -36,6 +47,14 @@ func (m Machine) network() string {
 		names = append(names, one.Name)
 	}
 	return "network of " + strings.Join(names, ", ")
+}
+
+func (m Machine) configuration() string {
+	if m.Cluster.Init == nil {
+		return m.Source.summary()
+	}
+	return fmt.Sprintf("is the first node of its own cluster, %s",
+		plane.NewRecord(*m.Cluster.Init).Name)
 }
 
 func (s Source) summary() string {
@@ -65,15 +84,21 @@ func (m Machine) disks() string {
 		}
 		all = append(all, what)
 	}
-	if m.State != nil {
-		all = append(all, "state on "+m.State.Disk.summary())
+	if d := m.StateDisk(); d != nil {
+		all = append(all, "state on "+d.summary())
+	}
+	if m.Encrypt() != "" {
+		all = append(all, "state encrypted, opened by "+m.Encrypt())
 	}
 	if m.DataVolume.Disk != (Disk{}) {
 		all = append(all, "kubelet's data on "+m.DataVolume.Disk.summary())
 	}
 
 	if all == nil {
-		return "claims no disk"
+		all = append(all, "claims no disk")
+	}
+	if m.State != nil && m.State.OnDamage == OnDamageReset {
+		all = append(all, "formats a state partition that is damaged beyond repair")
 	}
 	return strings.Join(all, "; ")
 }
@@ -92,9 +117,11 @@ func (d Disk) summary() string {
 			all = append(all, field.name+" "+field.value)
 		}
 	}
+
 	if d.OnlyEmpty {
 		all = append(all, "the only empty one")
 	}
+
 	return "the disk with " + strings.Join(all, ", ")
 }
 

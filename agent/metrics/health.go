@@ -49,8 +49,8 @@ func Health(take Take) http.Handler {
 	return mux
 }
 
-// answer passes the answer of the agent's loop to write, or responds with 503
-// if there is none within Limit.
+// answer passes the answer of the agent's loop to write. If the loop does not
+// answer within Limit, it responds with 503.
 func answer(take Take, write func(w http.ResponseWriter, s Sample)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeoutCause(r.Context(), Limit,

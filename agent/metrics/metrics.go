@@ -26,6 +26,9 @@ type Counters struct {
 
 	// WatchRestarts counts the watches on the cluster that were restarted.
 	WatchRestarts int
+
+	// Drained and Postponed count the drains of the node by how they ended.
+	Drained, Postponed int
 }
 
 // reverted is the outcome of a change that was reverted (apply.Reverted).
@@ -62,7 +65,7 @@ func (s Sample) Text() string {
 	var p page
 	p.node(s.Status)
 	p.changes(s.Counters)
-	p.cluster(s.Status.Cluster, s.Counters.WatchRestarts)
+	p.cluster(s.Status.Cluster, s.Counters)
 	p.units(s.Status.Units)
 	p.metric("process_resident_memory_bytes", gauge, "Resident memory of the agent.")
 	p.value(float64(s.Status.AgentRSS))
@@ -72,11 +75,23 @@ func (s Sample) Text() string {
 	return p.String()
 }
 
+// states are how a node can be.
+var states = []status.Health{
+	status.Well, status.Degraded, status.Unwell, status.Changing, status.Idle,
+}
+
 func (p *page) node(s status.Status) {
 	p.metric("loam_generation_info", gauge,
 		"The configuration that the node runs; no value if there is none.")
 	if s.Generation != "" {
 		p.value(1, "generation", s.Generation, "digest", s.Digest, "os_version", s.ImageVersion)
+	}
+
+	p.metric("loam_health", gauge,
+		"1 for the state that the first line of loam status shows, 0 for the others.")
+	health, _ := s.Assess()
+	for _, state := range states {
+		p.flag(health == state, "state", string(state))
 	}
 
 	p.metric("loam_pending", gauge, "1 while a change is applied or has not proven itself, else 0.")
@@ -104,8 +119,11 @@ func (p *page) changes(c Counters) {
 		"Time from the beginning of a change to its outcome.", c.ApplySeconds)
 }
 
+// turnClasses are what a change disturbs that needs a turn (agent/turns).
+var turnClasses = [...]string{"kubelet", "pods", "reboot"}
+
 // cluster is left out on a node without one.
-func (p *page) cluster(c *status.Cluster, restarts int) {
+func (p *page) cluster(c *status.Cluster, counters Counters) {
 	if c == nil {
 		return
 	}
@@ -114,8 +132,24 @@ func (p *page) cluster(c *status.Cluster, restarts int) {
 	p.flag(c.Connected)
 	p.metric("loam_node_registered", gauge, "1 while the Node exists, else 0.")
 	p.flag(c.Node != "")
+	p.metric("loam_turn_held", gauge,
+		"1 while the node has its turn to change, by what that disturbs, else 0.")
+	for _, class := range turnClasses {
+		p.flag(c.Turn.Class == class, "class", class)
+	}
+	p.metric("loam_turn_since_seconds", gauge,
+		"Unix time at which the node took its turn; no value without one.")
+	if !c.Turn.Since.IsZero() {
+		p.value(float64(c.Turn.Since.Unix()))
+	}
+	p.metric("loam_turn_waiting", gauge, "1 while a change waits for a turn, else 0.")
+	p.flag(c.Turn.Waits != "")
 	p.metric("loam_watch_restarts_total", counter, "Watches on the cluster that were restarted.")
-	p.value(float64(restarts))
+	p.value(float64(counters.WatchRestarts))
+	p.metric("loam_drains_total", counter,
+		"Drains of the node before changes that stop pods, by outcome.")
+	p.value(float64(counters.Drained), "outcome", "drained")
+	p.value(float64(counters.Postponed), "outcome", "postponed")
 	p.metric("loam_certificate_expiry_seconds", gauge,
 		"Unix time at which the node's certificate expires; no value without one.")
 

@@ -33,7 +33,7 @@ func busy() metrics.Sample {
 				{Name: "a.service", Active: "failed"}, {Name: "b.service", Active: "maintenance"},
 			},
 		},
-		Counters:   metrics.Counters{WatchRestarts: 7},
+		Counters:   metrics.Counters{WatchRestarts: 7, Drained: 2, Postponed: 1},
 		Goroutines: 23,
 	}
 
@@ -86,6 +86,19 @@ func TestValues(t *testing.T) {
 			func(*metrics.Sample) {},
 			info + strings.Repeat("0123456789abcdef", 4) + `",os_version="1.2.3"} 1`,
 		},
+		{"a change that is applied is not well", func(s *metrics.Sample) {
+			s.Status.Phase = status.Applying
+		}, `loam_health{state="well"} 0`},
+		{"a node that has failed", func(s *metrics.Sample) {
+			s.Status.Phase = status.Failed
+			s.Status.Change = nil
+			s.Status.RevertedFrom = ""
+			s.Status.Error = &status.Error{Problem: "unit a.service failed"}
+			s.Status.Units = []status.Unit{{Name: "a.service", Active: "failed"}}
+		}, `loam_health{state="not well"} 1`},
+		{"a node that is well", func(s *metrics.Sample) {
+			s.Status = status.Status{Phase: status.Applied}
+		}, `loam_health{state="well"} 1`},
 		{"a change that is watched", func(*metrics.Sample) {}, "loam_pending 1"},
 		{"a change that is applied", func(s *metrics.Sample) {
 			s.Status.Change = nil
@@ -101,6 +114,16 @@ func TestValues(t *testing.T) {
 		{"no certificate yet", func(s *metrics.Sample) {
 			s.Status.Cluster.Expires = time.Time{}
 		}, "no loam_certificate_expiry_seconds"},
+		{"a turn", func(s *metrics.Sample) {
+			s.Status.Cluster.Turn = status.Turn{For: "2.0.0", Class: "reboot", Since: time.Unix(9, 0)}
+		}, "loam_turn_held{class=\"reboot\"} 1"},
+		{"when a turn was taken", func(s *metrics.Sample) {
+			s.Status.Cluster.Turn.Since = time.Unix(9, 0)
+		}, "loam_turn_since_seconds 9"},
+		{"no turn", func(*metrics.Sample) {}, "no loam_turn_since_seconds"},
+		{"a change that waits for its turn", func(s *metrics.Sample) {
+			s.Status.Cluster.Turn.Waits = "2 of 2 nodes are away"
+		}, "loam_turn_waiting 1"},
 		{"a large number in full", func(s *metrics.Sample) {
 			s.Status.AgentRSS = 123456789012
 		}, "process_resident_memory_bytes 123456789012"},

@@ -27,12 +27,13 @@ func (p *page) metric(name, kind, help string) {
 // value adds a value of the metric; labels alternates names and values.
 func (p *page) value(v float64, labels ...string) { p.sample(p.name, v, labels...) }
 
-func (p *page) flag(set bool) {
+// flag adds 1 or 0 as a value of the metric.
+func (p *page) flag(set bool, labels ...string) {
 	v := 0.0
 	if set {
 		v = 1
 	}
-	p.value(v)
+	p.value(v, labels...)
 }
 
 // histogram adds a complete metric.

@@ -104,7 +104,9 @@ func TestEmptyEntersNoMount(t *testing.T) {
 	}
 	files.Write(t, filepath.Join(outside, "data"), "of the network")
 	point := filepath.Join(dir, "pods/a/bound")
-	if err := errors.Join(os.Symlink(outside, filepath.Join(dir, "link")), os.Mkdir(point, 0o755)); err != nil {
+
+	err := errors.Join(os.Symlink(outside, filepath.Join(dir, "link")), os.Mkdir(point, 0o755))
+	if err != nil {
 		t.Fatal(err)
 	}
 
@@ -123,11 +125,16 @@ func TestEmptyEntersNoMount(t *testing.T) {
 	if err := Empty(dir); !errors.Is(err, ErrMounted) || !strings.Contains(err.Error(), point) {
 		t.Errorf("with a mount that stays: %v", err)
 	}
-	if diff := cmp.Diff([]string{"pods", "pods/a", "pods/a/bound", "pods/a/bound/data"}, files.Names(t, dir)); diff != "" {
+
+	diff := cmp.Diff(
+		[]string{"pods", "pods/a", "pods/a/bound", "pods/a/bound/data"}, files.Names(t, dir),
+	)
+	if diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)
 	}
 
-	if err := errors.Join(held.Close(), UnmountBelow(t.Context(), Kernel{}, dir), Empty(dir)); err != nil {
+	err = errors.Join(held.Close(), UnmountBelow(t.Context(), Kernel{}, dir), Empty(dir))
+	if err != nil {
 		t.Error(err)
 	}
 	if left := files.Names(t, dir); len(left) > 0 {

@@ -71,7 +71,8 @@ func CheckURL(text string) error {
 		strings.HasSuffix(u.Path, "/") {
 		return hint.With(fmt.Errorf("%q is not the URL of a server", text),
 			"write one such as http://192.0.2.1:8080, without a / at the end; the "+
-				"system that it sends is verified, its machine.yaml is not")
+				"system that it sends is verified, its machine.yaml only if the image has "+
+				"keys for it")
 	}
 	return nil
 }

@@ -151,9 +151,15 @@ func TestATransferIsGivenUp(t *testing.T) {
 		waited time.Duration
 	}{
 		{"the server does not have it", http.NotFound, 0, "the server does not have it", 0},
-		{"it is too large", func(w http.ResponseWriter, _ *http.Request) {
-			_, _ = w.Write(make([]byte, 100))
-		}, 10, "larger than allowed: 100 bytes", 0},
+		{
+			"it is too large",
+			func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = w.Write(make([]byte, 100))
+			},
+			10,
+			"larger than allowed: 100 bytes",
+			0,
+		},
 		{
 			"the server is away for longer than the timeout",
 			func(w http.ResponseWriter, _ *http.Request) {
@@ -174,9 +180,15 @@ func TestATransferIsGivenUp(t *testing.T) {
 				"hint: y[2J" + strings.Repeat("z", 1001) + "\nhint: waited",
 			time.Minute,
 		},
-		{"a redirect is not followed", func(w http.ResponseWriter, r *http.Request) {
-			http.Redirect(w, r, "http://192.0.2.1/", http.StatusFound)
-		}, 0, "302 Found", time.Minute},
+		{
+			"a redirect is not followed",
+			func(w http.ResponseWriter, r *http.Request) {
+				http.Redirect(w, r, "http://192.0.2.1/", http.StatusFound)
+			},
+			0,
+			"302 Found",
+			time.Minute,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s, waited := serve(t, test.answer)

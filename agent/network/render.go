@@ -11,7 +11,7 @@ import (
 const Default = "80-loam-ethernet.network"
 
 // Render returns c as files of systemd-networkd, by their names in Dir:
-// systemd.network(5), systemd.netdev(5). There are none for the zero Config.
+// systemd.network(5), systemd.netdev(5). The zero Config has no files.
 func Render(c Config) Files {
 	if c.IsZero() {
 		return nil

@@ -79,13 +79,18 @@ func TestJudge(t *testing.T) {
 			nil,
 			[]string{"b: it could not be made (journalctl -u systemd-networkd)"},
 		},
-		{"the image's own file", nil, []networkd.Link{{
-			Name:    "enp3s0",
-			File:    network.Default,
-			Admin:   "configuring",
-			Oper:    "degraded",
-			Carrier: "carrier",
-		}}, []string{"enp3s0: it has no address yet"}},
+		{
+			"the image's own file",
+			nil,
+			[]networkd.Link{{
+				Name:    "enp3s0",
+				File:    network.Default,
+				Admin:   "configuring",
+				Oper:    "degraded",
+				Carrier: "carrier",
+			}},
+			[]string{"enp3s0: it has no address yet"},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			diff := cmp.Diff(test.want, networkd.Judge(test.files, test.links).Problems)

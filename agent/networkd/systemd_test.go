@@ -2,7 +2,6 @@ package networkd_test
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"github.com/loam-os/loam/agent/networkd"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/test/container"
+	"github.com/loam-os/loam/test/files"
 )
 
 // router is at the other end of the wire.
@@ -37,7 +37,7 @@ Prefix=2001:db8:1::/64
 // situation is a machine.yaml and its result.
 type situation struct {
 	name, interfaces string
-	// before changes the wire, of which this node's end is wire0.
+	// before changes the wire. This node's end of it is wire0.
 	before string
 	// holds are commands and what they must print eventually.
 	holds []holds
@@ -244,11 +244,7 @@ func await(t *testing.T, what string, holds func() (string, bool)) {
 // TestRecordedNetworkIsWritten: what is recorded comes back unchanged and can
 // be removed; renaming a link replaces one set by another.
 func TestRecordedNetworkIsWritten(t *testing.T) {
-	root, err := os.OpenRoot(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer root.Close()
+	root := files.Root(t)
 
 	node := durable.New(root, nil)
 	for _, files := range []network.Files{

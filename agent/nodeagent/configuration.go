@@ -65,7 +65,7 @@ type APIServer struct {
 }
 
 // Bootstrap is for a node that joins its cluster. KubeletDataVolumeSize is the
-// size of the disk for the kubelet's directory, in bytes, 0 for none.
+// size of the disk for the kubelet's directory, in bytes, 0 if none.
 type Bootstrap struct {
 	KubeletDataVolumeSize int64 `json:"kubeletDataVolumeSize"`
 }

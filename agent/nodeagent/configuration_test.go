@@ -134,8 +134,12 @@ func TestCheck(t *testing.T) {
 			"    - path: /var/../etc/shadow\n",
 			`config.yaml:20: controllers.token.syncConfigs[0].path: "/var/../etc/shadow" is not a clean path; hint: write it absolute, without . and ..`,
 		},
-		{"two tokens at one path", tokens, tokens + "      secretName: a\n" + tokens,
-			`config.yaml:22: controllers.token.syncConfigs[1].path: "/var/lib/opentelemetry-collector/auth-token" is also the path of syncConfigs[0]; hint: give each token a file of its own`},
+		{
+			"two tokens at one path",
+			tokens,
+			tokens + "      secretName: a\n" + tokens,
+			`config.yaml:22: controllers.token.syncConfigs[1].path: "/var/lib/opentelemetry-collector/auth-token" is also the path of syncConfigs[0]; hint: give each token a file of its own`,
+		},
 		{
 			"a size that is none",
 			"26843545600",

@@ -6,6 +6,7 @@ import (
 
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/content"
+	"github.com/loam-os/loam/agent/decode"
 	"github.com/loam-os/loam/agent/osc"
 )
 
@@ -18,7 +19,9 @@ type contents struct {
 	directory content.Provider
 	// cluster says that the agent has a cluster to read Secrets from.
 	cluster bool
-	unknown []osc.Reference
+	// digestsOnly says that the agent refuses images which a tag names.
+	digestsOnly bool
+	unknown     []osc.Reference
 }
 
 // Secret implements [content.Provider].
@@ -43,6 +46,11 @@ func (c *contents) Image(ctx context.Context, ref, path string) (config.Content,
 		found, err := c.directory.Image(ctx, ref, path)
 		if !errors.Is(err, content.ErrAbsent) {
 			return found, err
+		}
+	}
+	if c.digestsOnly {
+		if err := decode.CheckTag(ref); err != nil {
+			return config.Content{}, err
 		}
 	}
 	return c.unread(osc.Reference{Image: ref, Path: path}), nil

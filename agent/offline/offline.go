@@ -7,20 +7,26 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
+	"net/netip"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/content"
 	"github.com/loam-os/loam/agent/decode"
+	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/osimage"
 	"github.com/loam-os/loam/agent/plan"
+	"github.com/loam-os/loam/agent/plane"
+	"github.com/loam-os/loam/agent/plane/local"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/unit"
-	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // Env says which node to read.
@@ -44,11 +50,20 @@ type Node struct {
 	root *os.Root
 }
 
+// OpenRoot opens the root directory of a node. The caller closes it.
+func OpenRoot(dir string) (*os.Root, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fault.With(fmt.Errorf("open the root directory: %w", err), fault.NotANode)
+	}
+	return root, nil
+}
+
 // Open opens a node for reading. The caller closes it.
 func Open(env Env) (*Node, error) {
-	root, err := os.OpenRoot(env.Root)
+	root, err := OpenRoot(env.Root)
 	if err != nil {
-		return nil, fmt.Errorf("open the root directory: %w", err)
+		return nil, err
 	}
 
 	n := &Node{env: env, root: root}
@@ -64,8 +79,7 @@ func (n *Node) Close() error { return n.root.Close() }
 func (n *Node) observe() error {
 	facts, _, err := osimage.Observe(n.root)
 	if err != nil {
-		return hint.With(fmt.Errorf("look at the node beneath %s: %w", n.env.Root, err),
-			"--root names the root directory of a Loam node")
+		return fmt.Errorf("look at the node beneath %s: %w", n.env.Root, err)
 	}
 
 	n.Status = facts
@@ -105,13 +119,7 @@ func (n *Node) Plan(ctx context.Context, doc source.Document) (plan.Plan, config
 	}
 	defer image.Close()
 
-	units, disconnect, err := n.units(ctx)
-	if err != nil {
-		return plan.Plan{}, config.Desired{}, err
-	}
-	defer disconnect()
-
-	known := &contents{cluster: n.Status.Cluster != nil}
+	known := &contents{cluster: n.Status.Cluster != nil, digestsOnly: n.Status.DigestsOnly}
 	if n.Status.Contents != "" {
 		known.directory = content.Directory{Path: n.Status.Contents}
 	}
@@ -127,6 +135,52 @@ func (n *Node) Plan(ctx context.Context, doc source.Document) (plan.Plan, config
 	}
 	desired.Notes = append(desired.Notes, known.notes()...)
 
+	p, err := n.plan(ctx, image, desired, doc.Name)
+	return p, desired, err
+}
+
+// PlanRecord returns what the agent would do about a record of the node's own
+// cluster, with the address that the cluster uses.
+func (n *Node) PlanRecord(
+	ctx context.Context, r plane.Record,
+) (plan.Plan, config.Desired, error) {
+	image, err := n.image()
+	if err != nil {
+		return plan.Plan{}, config.Desired{}, err
+	}
+	defer image.Close()
+
+	store := plane.NewStore(durable.New(n.root, nil))
+	own := local.Node{
+		Store: store,
+		Root:  n.env.Root,
+		Image: image,
+		Name:  n.Status.Hostname,
+		Addresses: func() ([]netip.Addr, error) {
+			address, err := store.Address()
+			return []netip.Addr{address}, err
+		},
+		Uptime: func() time.Duration { return math.MaxInt64 },
+	}
+	desired, err := own.Preview(r)
+	if err != nil {
+		return plan.Plan{}, config.Desired{}, err
+	}
+
+	p, err := n.plan(ctx, image, desired, plane.RecordFile)
+	return p, desired, err
+}
+
+// plan returns what the agent would do to get to desired, which source asks for.
+func (n *Node) plan(
+	ctx context.Context, image *os.Root, desired config.Desired, source string,
+) (plan.Plan, error) {
+	units, disconnect, err := n.units(ctx)
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	defer disconnect()
+
 	planner := apply.Planner{
 		State:     generation.Read(n.State),
 		Node:      n.root.FS(),
@@ -135,8 +189,7 @@ func (n *Node) Plan(ctx context.Context, doc source.Document) (plan.Plan, config
 		Units:     units,
 		OSVersion: n.Status.ImageVersion,
 	}
-	p, err := planner.Plan(ctx, desired, doc.Name)
-	return p, desired, err
+	return planner.Plan(ctx, desired, source)
 }
 
 // image opens the image's root directory: of the running node without what is

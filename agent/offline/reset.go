@@ -17,7 +17,7 @@ import (
 // Reset returns what a reset of the node would remove. It leaves out what
 // cannot be read, as that does not keep a reset from removing it.
 func (n *Node) Reset(ctx context.Context) show.Reset {
-	r := show.Reset{Host: n.Status.Hostname}
+	r := show.Reset{Host: n.Status.Hostname, Encrypted: n.Status.Encryption != ""}
 
 	current, _, _ := n.Current()
 	r.Generation = current.Name()

@@ -8,7 +8,7 @@
 //	                          |
 //	          Env ------> MergeChecked --> config.Desired
 //
-// What gardener-node-agent would accept nevertheless is a warning
+// A fault that gardener-node-agent would accept is a warning
 // (document.Error). In a document that an operator wrote, a warning is a
 // mistake like any other; in a document from a cluster it is only reported.
 // [document.Lenient] separates the two.

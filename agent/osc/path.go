@@ -60,6 +60,31 @@ var refused = []struct{ pattern, reason, hint string }{
 		"services of the image need the groups in it",
 		"add groups with a file in /etc/sysusers.d",
 	},
+	{
+		"/etc/ld.so.preload",
+		"every program of the node would load what it names",
+		"set LD_PRELOAD= in the unit that needs it",
+	},
+	{
+		"/etc/systemd/system-generators",
+		"programs there run before the node agent can judge them, at each boot",
+		"list units in units",
+	},
+	{
+		"/etc/systemd/system-environment-generators",
+		"programs there run before the node agent can judge them, at each boot",
+		"set Environment= in the units that need it",
+	},
+	{
+		"/etc/systemd/system.conf",
+		"it changes PID 1, the next boot included",
+		"write drop-ins for units",
+	},
+	{
+		"/etc/systemd/system.conf.d",
+		"it changes PID 1, the next boot included",
+		"write drop-ins for units",
+	},
 	{"/etc/systemd/system/loam.*", "it belongs to Loam", "name the unit otherwise"},
 	{"/etc/systemd/system/loam-*", "it belongs to Loam", "name the unit otherwise"},
 	{

@@ -95,21 +95,25 @@ func checkUnitFile(report *document.Report, at, suffix, text string) {
 		}
 	}
 
-	checkAliases(report, at, text)
+	checkOwnUnits(report, at, text)
 }
 
-// checkAliases refuses the names of Loam's own units: an alias is a link that
-// systemd would follow instead of the image's unit.
-func checkAliases(report *document.Report, at, text string) {
+// checkOwnUnits refuses what a unit would do to Loam's own. An alias is a link
+// that systemd would follow instead of the image's unit, and a unit that stops
+// the node agent stops what would take it back.
+func checkOwnUnits(report *document.Report, at, text string) {
 	for line := range strings.SplitSeq(strings.ReplaceAll(text, "\\\n", " "), "\n") {
 		key, value, _ := strings.Cut(line, "=")
-		if strings.TrimSpace(key) != "Alias" {
-			continue
-		}
+		key = strings.TrimSpace(key)
 		for _, name := range strings.Fields(value) {
-			if ownUnit(name) {
+			switch {
+			case !ownUnit(name):
+			case key == "Alias":
 				report.Add(at, "the alias "+document.Quote(name)+" is refused: it belongs to Loam",
 					"choose another name")
+			case key == "Conflicts" || key == "PropagatesStopTo":
+				report.Add(at, key+"="+document.Quote(name)+" is refused: it stops a unit of Loam",
+					"leave it out")
 			}
 		}
 	}

@@ -89,7 +89,8 @@ func (s service) fault() (problem, hint string) {
 		return fmt.Sprintf("it has %d lines of ExecStart=, and is not of Type=oneshot", starts),
 			"keep one of them, write Type=oneshot, or empty the list first with ExecStart="
 	case oneshot && (restart == "always" || restart == "on-success"):
-		return "it has Type=oneshot and Restart=" + restart, "write Restart=on-failure, or no Restart="
+		return "it has Type=oneshot and Restart=" + restart,
+			"write Restart=on-failure, or no Restart="
 	case s.settings["Type"] == "dbus" && s.settings["BusName"] == "":
 		return "it has Type=dbus and no BusName=", "write BusName= in [Service]"
 	}

@@ -188,6 +188,23 @@ func TestBadInput(t *testing.T) {
 				`units there override those of the image, the node agent's too; hint: list the unit in units`,
 		},
 		{
+			name: "a library for every program",
+			text: file("/etc/ld.so.preload"),
+			want: `c:5: spec.files[0].path: "/etc/ld.so.preload" is refused: every program of the node would load what it names; hint: set LD_PRELOAD= in the unit that needs it`,
+		},
+		{
+			name: "a generator of units",
+			text: file("/etc/systemd/system-generators/mine"),
+			want: `c:5: spec.files[0].path: "/etc/systemd/system-generators/mine" is refused: ` +
+				"programs there run before the node agent can judge them, at each boot; " +
+				"hint: list units in units",
+		},
+		{
+			name: "the configuration of PID 1",
+			text: file("/etc/systemd/system.conf.d/mine.conf"),
+			want: `c:5: spec.files[0].path: "/etc/systemd/system.conf.d/mine.conf" is refused: it changes PID 1, the next boot included; hint: write drop-ins for units`,
+		},
+		{
 			name: "the agent's state",
 			text: file("/var/lib/loam/journal.json"),
 			want: `c:5: spec.files[0].path: "/var/lib/loam/journal.json" is refused: it holds the node agent's own state; hint: choose another directory of /var/lib`,
@@ -337,6 +354,13 @@ func TestBadInput(t *testing.T) {
 				`{name: a.service, content: "[Service]\nExecStart=/bin/true\n[Install]\nAlias=b.service \\\n loam-agent.service\n"}`,
 			),
 			want: `c:5: spec.units[0].content: the alias "loam-agent.service" is refused: it belongs to Loam; hint: choose another name`,
+		},
+		{
+			name: "a unit that stops the agent",
+			text: unit(
+				`{name: a.service, content: "[Unit]\nConflicts=b.service loam-agent.service\n[Service]\nExecStart=/bin/true\n"}`,
+			),
+			want: `c:5: spec.units[0].content: Conflicts="loam-agent.service" is refused: it stops a unit of Loam; hint: leave it out`,
 		},
 		{
 			name: "a unit of Loam",

@@ -16,6 +16,7 @@ import (
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/firmware/osrelease"
 	"github.com/loam-os/loam/firmware/secureboot"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // Observe returns the part of the status that the image and the boot determine,
@@ -23,11 +24,13 @@ import (
 func Observe(root *os.Root) (status.Status, boot.Record, error) {
 	text, err := root.ReadFile("usr/lib/os-release")
 	if err != nil {
-		return status.Status{}, boot.Record{}, fmt.Errorf("read os-release: %w", err)
+		return status.Status{}, boot.Record{},
+			fault.With(fmt.Errorf("read os-release: %w", err), fault.NotANode)
 	}
 	release := osrelease.Parse(text)
 	if release[osrelease.ImageVersion] == "" {
-		return status.Status{}, boot.Record{}, errors.New("read os-release: no IMAGE_VERSION")
+		return status.Status{}, boot.Record{},
+			fault.With(errors.New("read os-release: no IMAGE_VERSION"), fault.NotANode)
 	}
 
 	record, err := bootRecord(root)
@@ -53,6 +56,7 @@ func Observe(root *os.Root) (status.Status, boot.Record, error) {
 		Kernel:       unix.ByteSliceToString(name.Release[:]),
 		Hostname:     unix.ByteSliceToString(name.Nodename[:]),
 		SecureBoot:   string(secureboot.ModeOf(sys)),
+		Encryption:   string(record.Encryption),
 	}, record, nil
 }
 

@@ -2,7 +2,6 @@ package osimage
 
 import (
 	"errors"
-	"os"
 	"path"
 	"strings"
 	"testing"
@@ -11,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/test/files"
 )
 
 func TestObserve(t *testing.T) {
@@ -51,11 +51,7 @@ func TestObserve(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			root, err := os.OpenRoot(t.TempDir())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer root.Close()
+			root := files.Root(t)
 			for name, text := range map[string]string{
 				"usr/lib/os-release": tt.release,
 				"run/loam/boot.json": tt.record,
@@ -63,7 +59,11 @@ func TestObserve(t *testing.T) {
 				if text == "" {
 					continue
 				}
-				if err := errors.Join(root.MkdirAll(path.Dir(name), 0o755), root.WriteFile(name, []byte(text), 0o644)); err != nil {
+
+				err := errors.Join(
+					root.MkdirAll(path.Dir(name), 0o755), root.WriteFile(name, []byte(text), 0o644),
+				)
+				if err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -65,8 +65,8 @@ func (a aliases) merge(units []generation.Unit) map[string]*listed {
 	return all
 }
 
-// eachOf returns the results of f for both units, either of which may be nil,
-// sorted and without duplicates.
+// eachOf returns the results of f for both units, sorted and without duplicates.
+// Either unit may be nil.
 func eachOf(have, want *listed, f func(*listed) []string) []string {
 	var all []string
 	for _, l := range []*listed{have, want} {

@@ -67,8 +67,10 @@ func units(all ...config.Unit) config.Desired { return config.Desired{Units: all
 func TestUnits(t *testing.T) {
 	vendor := func(name string) config.Unit { return config.Unit{Name: name} }
 	up := Observed{
-		"a.service": {Active: "active"}, "containerd.service": {Active: "active"},
-		"journald.service": {Active: "active"}, "plain.service": {Active: "active"},
+		"a.service":          {Active: "active"},
+		"containerd.service": {Active: "active"},
+		"journald.service":   {Active: "active"},
+		"plain.service":      {Active: "active"},
 	}
 
 	tests := []struct {
@@ -94,11 +96,16 @@ func TestUnits(t *testing.T) {
 			"",
 			true,
 		},
-		{"a new unit of the image that is up, with command restart", units(),
+		{
+			"a new unit of the image that is up, with command restart",
+			units(),
 			units(with(vendor("journald.service"), func(u *config.Unit) {
 				u.Command = config.CommandRestart
-			})), up,
-			"restart journald.service: command is restart", true},
+			})),
+			up,
+			"restart journald.service: command is restart",
+			true,
+		},
 		{
 			"a new drop-in of a unit of the image",
 			units(),
@@ -107,8 +114,14 @@ func TestUnits(t *testing.T) {
 			"restart journald.service: drop-in 10-a.conf added",
 			false,
 		},
-		{"a changed text", units(own("a.service", "x")), units(own("a.service", "y")), up,
-			"restart a.service: unit file a.service changed", false},
+		{
+			"a changed text",
+			units(own("a.service", "x")),
+			units(own("a.service", "y")),
+			up,
+			"restart a.service: unit file a.service changed",
+			false,
+		},
 		{
 			"a changed drop-in",
 			units(with(own("a.service", "x"), dropIn("x"))),
@@ -117,7 +130,8 @@ func TestUnits(t *testing.T) {
 			"restart a.service: drop-in 10-a.conf changed",
 			false,
 		},
-		{"a changed watched file",
+		{
+			"a changed watched file",
 			config.Desired{
 				Files: []config.File{file("/etc/a", "x"), file("/etc/b", "x")},
 				Units: []config.Unit{own("a.service", "x", "/etc/a"), own("b.service", "x")},
@@ -126,8 +140,12 @@ func TestUnits(t *testing.T) {
 				Files: []config.File{file("/etc/a", "y"), file("/etc/b", "y")},
 				Units: []config.Unit{own("a.service", "x", "/etc/a"), own("b.service", "x")},
 			},
-			up, "restart a.service: file /etc/a changed", true},
-		{"only the list of watched files changes",
+			up,
+			"restart a.service: file /etc/a changed",
+			true,
+		},
+		{
+			"only the list of watched files changes",
 			config.Desired{
 				Files: []config.File{file("/etc/a", "x")},
 				Units: []config.Unit{own("a.service", "x")},
@@ -136,7 +154,10 @@ func TestUnits(t *testing.T) {
 				Files: []config.File{file("/etc/a", "x")},
 				Units: []config.Unit{own("a.service", "x", "/etc/a")},
 			},
-			up, "", true},
+			up,
+			"",
+			true,
+		},
 		{
 			"a removed unit",
 			units(own("a.service", "x")),
@@ -217,9 +238,14 @@ func TestUnits(t *testing.T) {
 			"",
 			true,
 		},
-		{"a oneshot that is done", units(own("a.service", "x")), units(own("a.service", "x")),
-			Observed{"a.service": {Active: "inactive", Type: "oneshot", Result: "success"}}, "",
-			true},
+		{
+			"a oneshot that is done",
+			units(own("a.service", "x")),
+			units(own("a.service", "x")),
+			Observed{"a.service": {Active: "inactive", Type: "oneshot", Result: "success"}},
+			"",
+			true,
+		},
 		{
 			"a oneshot that is done, changed",
 			units(own("a.service", "x")),
@@ -269,15 +295,19 @@ func TestUnits(t *testing.T) {
 			"restart a@1.service: unit file a@.service changed",
 			false,
 		},
-		{"containerd before others, kubelet last", units(own("gone.service", "x")),
+		{
+			"containerd before others, kubelet last",
+			units(own("gone.service", "x")),
 			units(own("a.service", "x"), with(vendor("containerd.service"), dropIn("x")),
-				own("kubelet.service", "x"), own("z.service", "x")), nil,
+				own("kubelet.service", "x"), own("z.service", "x")),
+			nil,
 			"stop gone.service: no longer in the configuration\n" +
 				"start containerd.service: new in the configuration, drop-in 10-a.conf added\n" +
 				"start a.service: new in the configuration, unit file a.service added\n" +
 				"start z.service: new in the configuration, unit file z.service added\n" +
 				"start kubelet.service: new in the configuration, unit file kubelet.service added",
-			false},
+			false,
+		},
 	}
 
 	for _, tt := range tests {
@@ -381,7 +411,8 @@ func TestOnDemand(t *testing.T) {
 			"start a.service: unit file a.service changed",
 		},
 		{"down and changed, by a socket", units(socket, service), units(socket, other), down, ""},
-		{"down, and a watched file changes",
+		{
+			"down, and a watched file changes",
 			config.Desired{
 				Files: []config.File{file("/etc/a", "x")},
 				Units: []config.Unit{timer, watching},
@@ -390,7 +421,9 @@ func TestOnDemand(t *testing.T) {
 				Files: []config.File{file("/etc/a", "y")},
 				Units: []config.Unit{timer, watching},
 			},
-			down, "start a.service: file /etc/a changed"},
+			down,
+			"start a.service: file /etc/a changed",
+		},
 		{
 			"running and changed, by a socket",
 			units(socket, service),

@@ -9,5 +9,7 @@
 // It is the only importer of containerd's client. Images are pulled into a
 // containerd namespace of Loam's own, through the mirrors of the same
 // configuration. Certificates in /var/lib/ca-certificates-local of a
-// configuration are trusted for the pull before its files are in place.
+// configuration are trusted for the pull before its files are in place. With
+// keys, an image is pulled only if one of them has signed it (agent/cosign), and
+// its signature is kept with it.
 package registry

@@ -15,14 +15,19 @@ import (
 // two is an image whose layers interact in every way.
 var two = cluster.Image{Layers: []cluster.Layer{
 	{
-		"bin/old": text("old"), "bin/gone": text("gone"), "etc/conf/a": text("lower"),
+		"bin/old":      text("old"),
+		"bin/gone":     text("gone"),
+		"etc/conf/a":   text("lower"),
 		"etc/conf/c":   text("lower"),
-		"usr/bin/tool": text("tool"), "sbin": {Link: "usr/bin"},
-		"out": {Link: "../../../../etc/hostname"},
+		"usr/bin/tool": text("tool"),
+		"sbin":         {Link: "usr/bin"},
+		"out":          {Link: "../../../../etc/hostname"},
 	},
 	{
-		"bin/new": text("new"), "bin/.wh.gone": text(""), "etc/conf/.wh..wh..opq": text(""),
-		"etc/conf/a": text("upper"),
+		"bin/new":               text("new"),
+		"bin/.wh.gone":          text(""),
+		"etc/conf/.wh..wh..opq": text(""),
+		"etc/conf/a":            text("upper"),
 	},
 }}
 

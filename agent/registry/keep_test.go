@@ -84,7 +84,7 @@ func lend(t *testing.T, r *Registry, name, namespace string) {
 
 	m := other.remote(ctx, spec)
 	defer m.close()
-	if _, err := s.pull(ctx, m, target); err != nil {
+	if _, err := s.pull(ctx, m, target, nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.images.Get(ctx, &images.GetImageRequest{Name: name}); err != nil {

@@ -30,8 +30,10 @@ const (
 )
 
 // pull makes containerd have the image target under the name of remote, and
-// lists its files.
-func (s *session) pull(ctx context.Context, m *remote, target ocispec.Descriptor) (image, error) {
+// lists its files. If signature is not nil, it is kept with the image.
+func (s *session) pull(
+	ctx context.Context, m *remote, target ocispec.Descriptor, signature *ocispec.Descriptor,
+) (image, error) {
 	fetcher, err := m.resolver.Fetcher(ctx, m.name())
 	if err != nil {
 		return image{}, m.explain(ctx, err)
@@ -46,6 +48,13 @@ func (s *session) pull(ctx context.Context, m *remote, target ocispec.Descriptor
 	layers, err := p.layers(held, target)
 	if err != nil {
 		return image{}, m.explain(ctx, err)
+	}
+
+	if signature != nil {
+		labels := map[string]string{signatureLabel: signature.Digest.String()}
+		if err := p.label(held, target, labels); err != nil {
+			return image{}, err
+		}
 	}
 
 	files, err := p.read(held, m.name(), layers)
@@ -125,19 +134,9 @@ func (p pull) manifest(
 
 // document pulls and decodes a JSON part of the image.
 func (p pull) document(ctx context.Context, d ocispec.Descriptor, into any) error {
-	if d.Size > maxDocument {
-		return fmt.Errorf("%s %s has %d bytes, more than %d",
-			d.MediaType, d.Digest, d.Size, maxDocument)
-	}
-
-	if err := p.fetch(ctx, d); err != nil {
-		return err
-	}
-
-	d.Data = nil // Only verified content counts.
-	text, err := contents.ReadBlob(ctx, p.content, d)
+	text, err := p.small(ctx, d)
 	if err != nil {
-		return fmt.Errorf("read %s: %w", d.Digest, err)
+		return err
 	}
 	if err := json.Unmarshal(text, into); err != nil {
 		return fmt.Errorf("read %s %s: %w", d.MediaType, d.Digest, err)
@@ -146,20 +145,46 @@ func (p pull) document(ctx context.Context, d ocispec.Descriptor, into any) erro
 	return nil
 }
 
+// small pulls and returns a part of an image that fits into memory.
+func (p pull) small(ctx context.Context, d ocispec.Descriptor) ([]byte, error) {
+	if d.Size > maxDocument {
+		return nil, fmt.Errorf("%s %s has %d bytes, more than %d",
+			d.MediaType, d.Digest, d.Size, maxDocument)
+	}
+
+	if err := p.fetch(ctx, d); err != nil {
+		return nil, err
+	}
+
+	d.Data = nil // Only verified content counts.
+	text, err := contents.ReadBlob(ctx, p.content, d)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", d.Digest, err)
+	}
+	return text, nil
+}
+
 // refer makes containerd keep parts as long as whole (containerd
 // docs/garbage-collection.md).
 func (p pull) refer(
 	ctx context.Context, whole ocispec.Descriptor, parts ...ocispec.Descriptor,
 ) error {
-	info := contents.Info{Digest: whole.Digest, Labels: map[string]string{}}
-	var fields []string
+	labels := map[string]string{}
 	for i, part := range parts {
-		label := fmt.Sprintf("containerd.io/gc.ref.content.%d", i)
-		info.Labels[label] = part.Digest.String()
+		labels[fmt.Sprintf("containerd.io/gc.ref.content.%d", i)] = part.Digest.String()
+	}
+	return p.label(ctx, whole, labels)
+}
+
+// label sets labels of content that containerd has. Other labels stay.
+func (p pull) label(ctx context.Context, d ocispec.Descriptor, labels map[string]string) error {
+	var fields []string
+	for label := range labels {
 		fields = append(fields, "labels."+label)
 	}
+	info := contents.Info{Digest: d.Digest, Labels: labels}
 	if _, err := p.content.Update(ctx, info, fields...); err != nil {
-		return fmt.Errorf("refer from %s to its parts: %w", whole.Digest, err)
+		return fmt.Errorf("refer from %s to its parts: %w", d.Digest, err)
 	}
 
 	return nil

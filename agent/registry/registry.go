@@ -16,6 +16,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/cosign"
 	"github.com/loam-os/loam/agent/osc"
 )
 
@@ -31,6 +32,7 @@ type Registry struct {
 	socket string
 	hosts  []string
 	limits limits
+	keys   cosign.Keys
 
 	// lock serializes requests to registries and changes of containerd's
 	// content. A second request for the same image then finds it there.
@@ -176,7 +178,12 @@ func (r *Registry) image(ctx context.Context, ref string) (image, error) {
 		return image{}, err
 	}
 
-	i, err := r.present(ctx, s, remote, target)
+	signature, err := r.verify(ctx, s, remote, target)
+	if err != nil {
+		return image{}, err
+	}
+
+	i, err := r.present(ctx, s, remote, target, signature)
 	if err != nil {
 		return image{}, err
 	}
@@ -189,21 +196,25 @@ func (r *Registry) image(ctx context.Context, ref string) (image, error) {
 }
 
 // present returns the image target and pulls it unless containerd has it under
-// the name.
+// the name. signature is not nil if containerd does not have that yet.
 func (r *Registry) present(
-	ctx context.Context, s *session, remote *remote, target ocispec.Descriptor,
+	ctx context.Context,
+	s *session,
+	remote *remote,
+	target ocispec.Descriptor,
+	signature *ocispec.Descriptor,
 ) (image, error) {
 	r.mu.Lock()
 	i, known := r.images[target.Digest]
 	r.mu.Unlock()
-	if known {
+	if known && signature == nil {
 		last, ok, err := s.record(ctx, remote.name())
 		if err != nil || ok && last.Digest == target.Digest {
 			return i, err
 		}
 	}
 
-	return s.pull(ctx, remote, target)
+	return s.pull(ctx, remote, target, signature)
 }
 
 func (r *Registry) acquire(ctx context.Context) error {

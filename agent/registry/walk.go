@@ -18,7 +18,7 @@ var errLinks = errors.New("too many symbolic links")
 // .. of the root is the root, so no path and no link leads out.
 type walker struct {
 	*tree
-	missing func(dir *node, name string) *node // instead of an error; nil for none
+	missing func(dir *node, name string) *node // instead of an error; nil if none
 	passed  func(dir *node, name string)       // called for each entry on the way
 	links   int
 	dirs    []*node // from the root to the current directory

@@ -6,16 +6,18 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/loam-os/loam/agent/boot"
 	"github.com/loam-os/loam/agent/cluster"
 	"github.com/loam-os/loam/agent/durable"
 )
 
 // RecordName is the record of a reset, beneath the root directory. While it
 // exists, the agent reads no source and joins no cluster.
-const RecordName = "var/lib/loam/reset.json"
+const RecordName = boot.ResetName
 
 // AcceptedName is the record of the document that configured the node
-// (source.Accepted). Without it, any drive may give the node its machine.yaml.
+// (source.Accepted). Without it, any drive may give the node its machine.yaml,
+// and needs a signature only if the image has keys.
 const AcceptedName = "var/lib/loam/machine.json"
 
 // record is a reset that an operator requested.

@@ -9,12 +9,16 @@
 // cluster, and a power cut needs no special case: Run may be called again at
 // any time, and each of its steps finds the rest of its work.
 //
+// An encrypted state loses its key at the end, and the machine restarts with a
+// new one.
+//
 // A reset holds until an operator ends it ([Reset.Forget]) or machine.yaml
 // changes ([Reset.Observe]).
 package reset
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -29,6 +33,7 @@ import (
 	"github.com/loam-os/loam/agent/cri"
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/mount"
+	"github.com/loam-os/loam/agent/plane"
 	"github.com/loam-os/loam/agent/pods"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/unit"
@@ -59,6 +64,14 @@ type Env struct {
 	Tokens Tokens
 	// Pods stops and removes every pod.
 	Pods func(ctx context.Context) error
+	// Trim has the disk forget what was deleted from the file system at dir.
+	Trim func(dir string) error
+	// DropKey makes an encrypted state unreadable from the next boot on, which
+	// makes a new one with this record of the reset. It is nil for a state that
+	// is not encrypted.
+	DropKey func(record string) error
+	// Restart restarts the machine.
+	Restart func(ctx context.Context) error
 	// Root is the path of the root directory, Node the directory itself.
 	Root string
 	Node *durable.Dir
@@ -109,6 +122,7 @@ func (r *Reset) Run(ctx context.Context) error {
 	for _, dir := range directories {
 		if r.isMountPoint(dir) {
 			required = append(required, r.empty(ctx, r.path(dir)))
+			bestEffort = append(bestEffort, r.env.Trim(r.path(dir)))
 		}
 	}
 
@@ -121,12 +135,33 @@ func (r *Reset) Run(ctx context.Context) error {
 
 	required = append(required, r.forgetIdentity(ctx), ctx.Err())
 	if errors.Join(required...) == nil {
-		done := *r.record
-		done.Done = true
-		required = append(required, done.write(r.env.Node))
+		required = append(required, r.finish(ctx))
 	}
 	r.record.Done = errors.Join(required...) == nil
+
+	// Deleting a file leaves its content on the disk.
+	bestEffort = append(bestEffort, r.env.Trim(r.path("/var")))
 	return errors.Join(slices.Concat(required, bestEffort)...)
+}
+
+// finish records that the reset is done. An encrypted state loses its key, so the
+// record goes to the next one.
+func (r *Reset) finish(ctx context.Context) error {
+	done := *r.record
+	done.Done = true
+	if r.env.DropKey == nil {
+		return done.write(r.env.Node)
+	}
+
+	done.Tokens = nil // They were in the state.
+	text, err := json.Marshal(done)
+	if err != nil {
+		return fmt.Errorf("record the reset: %w", err)
+	}
+	if err := r.env.DropKey(string(text)); err != nil {
+		return err
+	}
+	return r.env.Restart(ctx)
 }
 
 // kubeletUnit is stopped first: the kubelet would start pods again, and write
@@ -174,7 +209,8 @@ func (r *Reset) startContainerd(ctx context.Context) error {
 	return r.env.Units.Start(ctx, cri.Unit)
 }
 
-// forgetIdentity removes what identifies the node to its cluster and its pods.
+// forgetIdentity removes what identifies the node to its cluster and its pods,
+// and the cluster that the node has made.
 func (r *Reset) forgetIdentity(ctx context.Context) error {
 	directories, files := cluster.Identity()
 	var errs []error
@@ -186,7 +222,7 @@ func (r *Reset) forgetIdentity(ctx context.Context) error {
 		}
 	}
 
-	for _, dir := range directories {
+	for _, dir := range slices.Concat(directories, plane.Directories()) {
 		errs = append(errs, r.empty(ctx, r.path(dir)))
 	}
 	return errors.Join(errs...)

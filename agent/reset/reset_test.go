@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/mount"
 	"github.com/loam-os/loam/agent/unit"
@@ -62,6 +63,10 @@ func (f *fixture) Unmount(_ context.Context, point string) error {
 	return f.step("unmount " + point)
 }
 
+func (f *fixture) trim(dir string) error {
+	return f.step("trim " + strings.TrimPrefix(dir, f.root.Name()))
+}
+
 func (f *fixture) TokenFiles() []string { return []string{"/srv/token"} }
 
 func (f *fixture) reset(t *testing.T) *Reset {
@@ -71,6 +76,7 @@ func (f *fixture) reset(t *testing.T) *Reset {
 		Units:      f,
 		Pods:       func(context.Context) error { return f.step("pods") },
 		Mounts:     f,
+		Trim:       f.trim,
 		Tokens:     f,
 		Root:       f.root.Name(),
 		Node:       durable.New(f.root, nil),
@@ -219,11 +225,7 @@ const nodeAgentText = "apiVersion: nodeagent.config.gardener.cloud/v1alpha1\nkin
 // TestAResetKnowsTheTokensThatTheConfigurationCarries: they are secrets, and
 // what names their files goes before they do.
 func TestAResetKnowsTheTokensThatTheConfigurationCarries(t *testing.T) {
-	root, err := os.OpenRoot(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer root.Close()
+	root := files.Root(t)
 	const carried = "var/lib/gardener-node-agent/config-v1.149.0.yaml"
 	text := strings.Replace(
 		nodeAgentText,
@@ -232,7 +234,10 @@ func TestAResetKnowsTheTokensThatTheConfigurationCarries(t *testing.T) {
 		1,
 	)
 	for name, text := range map[string]string{carried: text, "var/lib/loam/x": ""} {
-		if err := errors.Join(root.MkdirAll(filepath.Dir(name), 0o755), root.WriteFile(name, []byte(text), 0o600)); err != nil {
+		err := errors.Join(
+			root.MkdirAll(filepath.Dir(name), 0o755), root.WriteFile(name, []byte(text), 0o600),
+		)
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -244,5 +249,68 @@ func TestAResetKnowsTheTokensThatTheConfigurationCarries(t *testing.T) {
 	record, err := readRecord(r.env.Node)
 	if err != nil || !slices.Equal(record.Tokens, []string{"/srv/token", "/var/lib/log/token"}) {
 		t.Errorf("%+v, %v", record, err)
+	}
+}
+
+// TestAnEncryptedStateLosesItsKey at the end, when nothing else is to be done.
+// The record goes to the next state.
+func TestAnEncryptedStateLosesItsKey(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		fails string
+		want  []string
+		done  bool
+	}{
+		{
+			name: "the machine restarts",
+			want: []string{"pods", "engine", "drop the key", "restart", "trim /var"},
+			done: true,
+		},
+		{
+			name:  "the configuration is still there",
+			fails: "engine",
+			want:  []string{"pods", "engine", "trim /var"},
+		},
+		{
+			name:  "the key cannot be dropped",
+			fails: "drop the key",
+			want:  []string{"pods", "engine", "drop the key", "trim /var"},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := newFixture(t)
+			f.kubelet = "inactive"
+			files.Write(t, filepath.Join(f.root.Name(), AcceptedName), "{}")
+			if tt.fails != "" {
+				f.fails[tt.fails] = apply.ErrUnfinished
+			}
+			r := f.reset(t)
+			if err := r.Begin(); err != nil {
+				t.Fatal(err)
+			}
+
+			r = f.reset(t)
+			var carried record
+			r.env.DropKey = func(text string) error {
+				if err := json.Unmarshal([]byte(text), &carried); err != nil {
+					t.Error(err)
+				}
+				return f.step("drop the key")
+			}
+			r.env.Restart = func(context.Context) error { return f.step("restart") }
+			err := r.Run(t.Context())
+			done := r.Status().Done
+			if tt.done != (err == nil) || tt.done != done || !slices.Equal(f.did, tt.want) {
+				t.Errorf("did %q, done %t, %v", f.did, r.Status().Done, err)
+			}
+			if tt.done && (!carried.Done || len(carried.Tokens) > 0 || carried.At.IsZero()) {
+				t.Errorf("the next state begins with %+v", carried)
+			}
+
+			kept, err := readRecord(r.env.Node)
+			if err != nil || kept.Done {
+				t.Errorf("the old state has %+v, %v", kept, err)
+			}
+		})
 	}
 }

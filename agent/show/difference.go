@@ -26,7 +26,8 @@ type File struct {
 	// Before and After are the path in either generation; nil if absent.
 	Before *Side `json:"before,omitempty"`
 	After  *Side `json:"after,omitempty"`
-	// Diff is the unified diff of the content; Withheld says why there is none.
+	// Diff is the unified diff of the content; Withheld says why it is not
+	// shown.
 	Diff     string `json:"diff,omitempty"`
 	Withheld string `json:"withheld,omitempty"`
 }

@@ -131,7 +131,13 @@ func TestDifferenceOfOneFile(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			from := generation.Manifest{Entries: []generation.Entry{tt.before}}
 			to := generation.Manifest{Entries: []generation.Entry{tt.after}}
-			files := Comparison{from, to, s.read, tt.secrets}.Difference().Files
+			compared := Comparison{
+				From:    from,
+				To:      to,
+				Read:    s.read,
+				Secrets: tt.secrets,
+			}
+			files := compared.Difference().Files
 			if len(files) != 1 {
 				t.Fatalf("%d files differ", len(files))
 			}
@@ -155,7 +161,8 @@ func TestLinkInPlaceOfAFileShowsTheFile(t *testing.T) {
 		{Path: "/etc/a", Kind: generation.KindLink, Target: "/etc/b"},
 	}}
 
-	f := Comparison{from, to, s.read, false}.Difference().Files[0]
+	compared := Comparison{From: from, To: to, Read: s.read}
+	f := compared.Difference().Files[0]
 	if f.about() != "0644 -> link to /etc/b" ||
 		!strings.Contains(f.Diff, "--- a/etc/a\n+++ /dev/null\n") {
 		t.Errorf("%s\n%s", f.about(), f.Diff)

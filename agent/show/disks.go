@@ -19,8 +19,8 @@ type Disk struct {
 	Device string `json:"device"`
 	Size   int64  `json:"size"`
 
-	// Model, Serial and WWID are as the disk says, "" if it does not. Paths are its
-	// names in /dev/disk/by-path.
+	// Model, Serial and WWID are as the disk says, "" if it does not. Paths are
+	// its names in /dev/disk/by-path.
 	Model  string   `json:"model,omitempty"`
 	Serial string   `json:"serial,omitempty"`
 	WWID   string   `json:"wwid,omitempty"`
@@ -34,8 +34,8 @@ type Disk struct {
 	Uses    []string `json:"uses,omitempty"`
 	Content string   `json:"content"`
 
-	// Claim is the line of machine.yaml that would claim the disk, "" if none would.
-	// ClaimEmptied is the line that would if the disk were empty.
+	// Claim is the line of machine.yaml that would claim the disk, "" if none
+	// would. ClaimEmptied is the line that would if the disk were empty.
 	Claim        string `json:"claim,omitempty"`
 	ClaimEmptied string `json:"claimEmptied,omitempty"`
 
@@ -45,8 +45,9 @@ type Disk struct {
 
 // Partition is a partition of a disk.
 type Partition struct {
-	// Device is its node, Label the name that a GPT gives it, Size in bytes, Content
-	// what is on it in words.
+	// Device is the device node. Label is the name that a GPT gives the
+	// partition. Size is in bytes. Content says in words what is on the
+	// partition.
 	Device  string `json:"device"`
 	Label   string `json:"label,omitempty"`
 	Size    int64  `json:"size"`
@@ -55,8 +56,8 @@ type Partition struct {
 
 // Claimed is what would become of a disk.
 type Claimed struct {
-	// Device is its node. FileSystem is that of a data volume that it has, "" for
-	// none.
+	// Device is its node. FileSystem is that of a data volume that it has, ""
+	// if none.
 	Device     string `json:"device"`
 	FileSystem string `json:"fileSystem,omitempty"`
 	// Format says that the disk would be formatted.

@@ -18,7 +18,7 @@ type History struct {
 	Current string   `json:"current,omitempty"`
 	Kept    []string `json:"kept,omitempty"`
 
-	// Pending is the change on trial; nil for none.
+	// Pending is the change on trial; nil if none.
 	Pending *Pending `json:"pending,omitempty"`
 
 	// Records are the earlier changes, oldest first.

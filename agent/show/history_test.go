@@ -16,7 +16,12 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func TestPendingRow(t *testing.T) {
 	const row = "* 000002-b             2026-03-01 12:00 UTC  pending           b.yaml\n"
-	change := Pending{From: "000001-a", To: "000002-b", Began: noon, Source: "b.yaml"}
+	change := Pending{
+		From:   "000001-a",
+		To:     "000002-b",
+		Began:  noon,
+		Source: "b.yaml",
+	}
 	with := func(edit func(*Pending)) Pending {
 		p := change
 		edit(&p)
@@ -89,7 +94,12 @@ func TestHistoryFitsAConsole(t *testing.T) {
 				Source:     "new.yaml",
 				Outcome:    apply.Replaced,
 			},
-			{At: noon, Generation: name, Outcome: apply.Reverted, Reason: reason},
+			{
+				At:         noon,
+				Generation: name,
+				Outcome:    apply.Reverted,
+				Reason:     reason,
+			},
 		},
 		Held: []apply.Held{{Digest: "0123456789ab", Why: reason, At: noon}},
 	}

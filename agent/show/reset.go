@@ -9,7 +9,7 @@ import (
 type Reset struct {
 	Host string
 
-	// Generation is the current one, "" for none; Units are its units.
+	// Generation is the current one, "" if none; Units are its units.
 	Generation string
 	Units      []string
 	Files      int
@@ -18,6 +18,9 @@ type Reset struct {
 	// why they could not be listed.
 	Pods    []string
 	Unknown string
+
+	// Encrypted means that the state is encrypted, so that it loses its key.
+	Encrypted bool
 
 	// Identity are the existing directories of the node's identity.
 	Identity []string
@@ -46,6 +49,11 @@ func (r Reset) String() string {
 		{"identity", list(r.Identity)},
 	} {
 		fmt.Fprintf(&out, "  %-10s  %s\n", row[0], row[1])
+	}
+
+	if r.Encrypted {
+		fmt.Fprintf(&out, "  %-10s  %s\n", "state",
+			"its key, and the recovery key; the machine restarts and shows a new one")
 	}
 
 	return out.String()

@@ -60,7 +60,8 @@ func (d Difference) list(about func(File) string) string {
 // count returns how many lines a file gains and loses, "" without a diff.
 func (f File) count() string {
 	const header = 3
-	gained, lost := 0, 0
+	gained := 0
+	lost := 0
 	for i, line := range strings.Split(f.Diff, "\n") {
 		switch {
 		case i < header:

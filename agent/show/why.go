@@ -37,8 +37,8 @@ type Failure struct {
 	// At is when the node went back, absent for what is wrong now.
 	At time.Time `json:"at,omitzero"`
 
-	// Problem is what went wrong, Hint what to do about it, Unit the unit that it
-	// is about; "" if unknown.
+	// Problem is what went wrong, Hint what to do about it, Unit the unit that
+	// it is about; "" if unknown.
 	Problem string `json:"problem"`
 	Hint    string `json:"hint,omitempty"`
 	Unit    string `json:"unit,omitempty"`
@@ -52,14 +52,17 @@ type Why struct {
 	// Failures are the newest first.
 	Failures []Failure `json:"failures"`
 
-	// System is the image that runs, with its version.
+	// System is the image that runs, with its version; "" if neither is known.
 	System string `json:"system"`
 }
 
 // Explain returns what went wrong on a node with this status, history and these
 // holds. The evidence of units is for the caller to add.
 func Explain(s status.Status, history []apply.Record, held []apply.Held) Why {
-	why := Why{System: s.ImageID + " " + s.ImageVersion, Failures: []Failure{}}
+	why := Why{
+		System:   strings.TrimSpace(s.ImageID + " " + s.ImageVersion),
+		Failures: []Failure{},
+	}
 	for _, r := range history {
 		if f, failed := ofRecord(r, held); failed {
 			why.Failures = append(why.Failures, f)
@@ -79,7 +82,7 @@ func Explain(s status.Status, history []apply.Record, held []apply.Held) Why {
 	}
 	slices.SortStableFunc(why.Failures, func(a, b Failure) int { return b.At.Compare(a.At) })
 
-	// What was taken back is in the history, and with its time.
+	// The history has a change that was reverted, with its time.
 	if e := s.Error; e != nil && s.Refusal != status.Reverted {
 		plain := *e
 		plain.Hint = ""
@@ -116,7 +119,10 @@ func ofRecord(r apply.Record, held []apply.Held) (Failure, bool) {
 
 // Text returns the newest failure with its evidence, or all of them.
 func (w Why) Text(all bool) string {
-	if len(w.Failures) == 0 {
+	switch {
+	case len(w.Failures) == 0 && w.System == "":
+		return "nothing has gone wrong on this node\n"
+	case len(w.Failures) == 0:
 		return "nothing has gone wrong on this node; it runs " + w.System + "\n"
 	}
 

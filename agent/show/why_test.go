@@ -22,7 +22,12 @@ func TestExplainHasTheNewestFirst(t *testing.T) {
 	}
 	history := []apply.Record{
 		{Generation: "000001-a", Outcome: apply.Applied, At: noon},
-		{From: "000002-b", Generation: "000001-a", Outcome: apply.Reverted, At: noon},
+		{
+			From:       "000002-b",
+			Generation: "000001-a",
+			Outcome:    apply.Reverted,
+			At:         noon,
+		},
 		{
 			From:       "000003-c",
 			Generation: "000001-a",
@@ -69,6 +74,21 @@ func TestWhySaysWhereThereIsNoEvidence(t *testing.T) {
 		w := Why{Failures: []Failure{{Kind: OfSystem, Name: "0.2.0", Problem: reason}}}
 		if got := strings.HasSuffix(w.Text(false), noLog); got != want {
 			t.Errorf("%s:\n%s", reason, w.Text(false))
+		}
+	}
+}
+
+func TestWhyOfAWellNodeNamesItsSystem(t *testing.T) {
+	for _, tt := range []struct{ id, version, want string }{
+		{"loam-node-os", "0.1.0", "; it runs loam-node-os 0.1.0"},
+		{"", "0.1.0", "; it runs 0.1.0"},
+		{"loam-node-os", "", "; it runs loam-node-os"},
+		{"", "", ""},
+	} {
+		why := Explain(status.Status{ImageID: tt.id, ImageVersion: tt.version}, nil, nil)
+		want := "nothing has gone wrong on this node" + tt.want + "\n"
+		if got := why.Text(false); got != want {
+			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }

@@ -21,16 +21,16 @@ func TestTheFirstDocumentStays(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a := source.Accept(doc)
+		a := source.Accept(doc, nil)
 		return &a
 	}
-	esp := source.Accept(source.Document{Kind: source.FromESP, Text: []byte("first")})
+	esp := source.Accept(source.Document{Kind: source.FromESP, Text: []byte("first")}, nil)
 
 	for _, test := range []struct {
 		name     string
 		accepted *source.Accepted
 		drives   []source.Drive
-		want     string // "" for none
+		want     string // "" if none
 		wantErr  bool
 	}{
 		{"no document yet", nil, []source.Drive{other}, "other", false},
@@ -83,7 +83,7 @@ func TestTheFirstDocumentStays(t *testing.T) {
 
 // Other places belong to the owner of the machine: a hypervisor, or its ESP.
 func TestAnotherPlaceStillCounts(t *testing.T) {
-	a := source.Accept(source.Document{Kind: source.FromDrive, Serial: "S1"})
+	a := source.Accept(source.Document{Kind: source.FromDrive, Serial: "S1"}, nil)
 	doc, err := source.Find(t.Context(), source.Env{
 		ESP:      fakeESP{"/loam/machine.yaml": "from the ESP"},
 		Drives:   on(fakeDrive{"machine.yaml": "first", "serial": "S1"}),

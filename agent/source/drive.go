@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/loam-os/loam/agent/document"
+	"github.com/loam-os/loam/agent/trust"
 	"github.com/loam-os/loam/hint"
 )
 
@@ -67,12 +68,7 @@ func (d drives) Read(context.Context) (Document, error) {
 		)
 	}
 
-	doc, err := readDrive(found[0])
-	if err == nil && !d.accepted.proves(doc) {
-		return Document{}, fmt.Errorf("%s is not the document that this node was made by, "+
-			"and the drive has no serial number: %w", doc.Name, ErrAbsent)
-	}
-	return doc, err
+	return readDrive(found[0])
 }
 
 func readDrive(from Drive) (Document, error) {
@@ -82,12 +78,13 @@ func readDrive(from Drive) (Document, error) {
 	}
 
 	name := machineFile
-	if files[name] == nil && ours.Match(files[userData]) {
+	data := files[userData]
+	if files[name] == nil && (ours.Match(data) || trust.IsEnvelope(data)) {
 		name = userData
 	}
 
 	if files[name] == nil {
-		return Document{}, notForUs(from, files[userData])
+		return Document{}, notForUs(from, data)
 	}
 
 	found := Document{

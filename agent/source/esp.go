@@ -52,6 +52,29 @@ func (p Partition) Open(path string) (io.ReadCloser, error) {
 	}{r, device}, nil
 }
 
+// Redact replaces the file at path by text, and erases the old content from the
+// partition. Nothing else may write to the partition meanwhile.
+func (p Partition) Redact(path string, text []byte) error {
+	device, err := os.OpenFile(p.Device, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer device.Close()
+
+	size, err := device.Seek(0, io.SeekEnd)
+	if err != nil {
+		return fmt.Errorf("%s: %w", p.Device, err)
+	}
+	fs, err := fat.Open(device, size, sectorSize)
+	if err != nil {
+		return fmt.Errorf("%s: %w", p.Device, err)
+	}
+	if err := fs.Redact(strings.TrimPrefix(path, "/"), text); err != nil {
+		return fmt.Errorf("%s: %w", p.Device, err)
+	}
+	return nil
+}
+
 // sectorSize is a sector size that every disk supports.
 const sectorSize = 512
 

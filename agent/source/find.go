@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/loam-os/loam/agent/cmdline"
+	"github.com/loam-os/loam/agent/trust"
 )
 
 // The places of machine.yaml, in this order: the file or ESP file in the kernel
@@ -34,9 +35,29 @@ type place struct {
 }
 
 // Find reads the machine.yaml of the node from the first place that has one. If
-// that cannot be read, Find fails and does not try another place, because the
-// node would then get another identity than intended.
+// that cannot be read, or does not count ([Verify]), Find fails and does not
+// try another place, because the node would then get another identity than
+// intended.
 func Find(ctx context.Context, env Env) (Document, error) {
+	image, err := trust.OfCmdline(env.Cmdline)
+	if err != nil {
+		return Document{}, err
+	}
+
+	found, err := read(ctx, env)
+	if err != nil {
+		return Document{}, err
+	}
+
+	found, err = Verify(found, image, env.Accepted)
+	if err == nil && found.Kind == FromDrive && !env.Accepted.proves(found) {
+		return Document{}, ErrNone
+	}
+	return found, err
+}
+
+// read reads the machine.yaml from the first place that has one.
+func read(ctx context.Context, env Env) (Document, error) {
 	if place, ok := cmdline.Parse(env.Cmdline).Get(Parameter); ok {
 		return readParameter(ctx, env, place)
 	}

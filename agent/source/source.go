@@ -20,6 +20,11 @@ type Document struct {
 	Kind   Kind
 	Serial string
 
+	// SignedSerial is the serial number of a signed machine.yaml, 0 for any
+	// other. Verified says that keys are trusted, and that they let it count.
+	SignedSerial uint64
+	Verified     bool
+
 	// FromCluster says that a cluster made the document. It is decoded as the
 	// cluster's own agent decodes it, which overlooks mistakes. A document that
 	// an operator wrote is decoded strictly.
@@ -55,7 +60,7 @@ type Env struct {
 	FirmwareConfig string
 
 	// Given is the file that /init leaves on a node which runs from memory,
-	// RunPath; "" for none.
+	// RunPath; "" if none.
 	Given string
 
 	// ESP reads from the EFI system partition; nil if the node has none.

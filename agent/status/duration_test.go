@@ -21,7 +21,7 @@ func fill(v reflect.Value) {
 	switch {
 	case v.Type() == reflect.TypeFor[time.Time]():
 		v.Set(reflect.ValueOf(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)))
-	case v.Type() == reflect.TypeFor[time.Duration]():
+	case v.Type() == reflect.TypeFor[Duration]():
 		v.SetInt(int64(90500 * time.Millisecond))
 	case v.Kind() == reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
@@ -79,10 +79,11 @@ func TestDurationsAreTextInJSON(t *testing.T) {
 
 func TestDurationsOfEarlierVersionsAreRead(t *testing.T) {
 	s, err := Parse([]byte(`{"uptime": 1500000000, "units": [{"since": 2000000000}]}`))
-	if err != nil || s.Uptime != 1500*time.Millisecond || s.Units[0].Since != 2*time.Second {
+	uptime, since := Duration(1500*time.Millisecond), Duration(2*time.Second)
+	if err != nil || s.Uptime != uptime || s.Units[0].Since != since {
 		t.Errorf("%+v, %v", s, err)
 	}
 	if _, err := Parse([]byte(`{"uptime": "soon"}`)); err == nil {
-		t.Error("no error for a duration that is none")
+		t.Error("a word is taken for a duration")
 	}
 }

@@ -3,6 +3,8 @@ package status
 import (
 	"fmt"
 	"strings"
+
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // Health says in one word how a node is.
@@ -25,6 +27,12 @@ const (
 func (s Status) Assess() (Health, string) {
 	unsettled := s.unsettled()
 	switch {
+	case s.Repair != nil && s.Repair.State == Repairing:
+		return Changing, "the state partition is being repaired"
+	case s.Repair != nil && s.Repair.Code == fault.StateLocked:
+		return Unwell, "the encrypted state is not open, and the state in memory"
+	case s.Repair != nil && s.Repair.State == RepairFailed:
+		return Unwell, "the state is in memory, as its partition is damaged"
 	case s.Phase == "":
 		return Changing, "the agent starts"
 	case s.Reset != nil:
@@ -92,6 +100,23 @@ func (s Status) beside() string {
 		return "the network is not as machine.yaml wants it"
 	case s.Upgrade != nil && s.Upgrade.Problem != "":
 		return "an upgrade does not go on"
+	case s.Upgrade != nil && len(s.Upgrade.Damage) > 0:
+		return "the EFI system partition is damaged"
+	case s.Error != nil:
+		return ofDisk(s.Error.Code)
+	}
+	return ""
+}
+
+// ofDisk says what an error of the disk with the state is, "" for other errors.
+func ofDisk(code fault.Code) string {
+	switch code {
+	case fault.DiskFull:
+		return "the disk is full"
+	case fault.DiskError:
+		return "the disk cannot be read or written"
+	case fault.ReadOnly:
+		return "a file system is read-only"
 	}
 	return ""
 }

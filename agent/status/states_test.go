@@ -2,6 +2,7 @@ package status
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // now is when each of the states is looked at, 15 minutes after kernel start.
@@ -36,7 +38,7 @@ func firstBoot() Status {
 		Hostname:     "node-1",
 		Machine:      "/efi/loam/machine.yaml",
 		Repository:   "https://releases.example.org/loam",
-		Uptime:       15 * time.Minute,
+		Uptime:       Duration(15 * time.Minute),
 		Network: &Network{
 			From: NetworkOfMachine,
 			Interfaces: []Interface{
@@ -51,7 +53,7 @@ func firstBoot() Status {
 func running() Status {
 	s := firstBoot()
 	s.Phase = Applied
-	s.AppliedAt = 12300 * time.Millisecond
+	s.AppliedAt = Duration(12300 * time.Millisecond)
 	s.Generation = two
 	s.Source = "/var/lib/demo/config.yaml"
 	s.Files = 12
@@ -87,12 +89,17 @@ func well(name string) Unit {
 		Active:  "active",
 		Sub:     "running",
 		Settled: true,
-		Since:   11500 * time.Millisecond,
+		Since:   Duration(11500 * time.Millisecond),
 	}
 }
 
 func unwell(name, active, sub string) Unit {
-	return Unit{Name: name, Active: active, Sub: sub, Since: 870 * time.Second}
+	return Unit{
+		Name:   name,
+		Active: active,
+		Sub:    sub,
+		Since:  Duration(870 * time.Second),
+	}
 }
 
 // refuse has the node run what it ran before.
@@ -155,7 +162,7 @@ var states = []struct {
 			Unit:     "hello.service",
 			State:    "activating/start",
 			Others:   2,
-			Deadline: 17 * time.Minute,
+			Deadline: Duration(17 * time.Minute),
 		}
 		s.Units[1] = unwell("hello.service", "activating", "start")
 	}},
@@ -164,7 +171,7 @@ var states = []struct {
 			Unit: "hello.service",
 			Problem: "generation " + three + " was taken back: unit hello.service is " +
 				"activating/start after 3m0s; its log ends: waiting for the database",
-			Hint: "journalctl -u hello.service; change it, or try it again with `loam apply`",
+			Hint: "`loam why` shows its log; change it, or try it again with `loam apply`",
 		})
 		s.RevertedFrom = three
 	}},
@@ -192,7 +199,7 @@ var states = []struct {
 			Unit: "hello.service",
 			Problem: "generation " + three + " was taken back: unit hello.service failed: " +
 				"exit-code, exit code 1; its log ends: " + helloLog,
-			Hint: "journalctl -u hello.service; change it, or try it again with `loam apply`",
+			Hint: "`loam why` shows its log; change it, or try it again with `loam apply`",
 		})
 		s.RevertedFrom = three
 	}},
@@ -221,13 +228,13 @@ var states = []struct {
 			Unit: "hello.service",
 			Problem: "unit hello.service failed: exit-code, exit code 1; its log ends: " +
 				helloLog,
-			Hint: "journalctl -u hello.service",
+			Hint: "`loam logs hello.service`",
 		}
 	}},
 	{"unit-restarts", running, func(s *Status) {
 		s.Units[1] = unwell("hello.service", "activating", "auto-restart")
 		s.Warnings = []string{"unit hello.service does not stay up: systemd has restarted it " +
-			"3 times; its log ends: " + helloLog + "; hint: journalctl -u hello.service"}
+			"3 times; its log ends: " + helloLog + "; hint: `loam logs hello.service`"}
 	}},
 	{"upgrade-fetching", member, func(s *Status) {
 		s.Upgrade.Phase = "staging"
@@ -257,12 +264,12 @@ var states = []struct {
 	{"upgrade-on-trial", member, func(s *Status) {
 		s.ImageVersion = "0.2.0"
 		s.Slot = "b"
-		s.Uptime = 4 * time.Minute
+		s.Uptime = Duration(4 * time.Minute)
 		s.Upgrade.Phase = "trial"
 		s.Upgrade.From = "0.1.0"
 		s.Upgrade.To = "0.2.0"
 		s.Upgrade.Waits = "node: Node node-1 is not ready"
-		s.Upgrade.Deadline = 10 * time.Minute
+		s.Upgrade.Deadline = Duration(10 * time.Minute)
 		s.Upgrade.Other = "0.1.0"
 	}},
 	{"upgrade-blessed", member, func(s *Status) {
@@ -289,16 +296,16 @@ var states = []struct {
 			By:    "panic",
 			At:    now.Add(-time.Hour),
 			Boots: 3,
-			Took:  95 * time.Second,
+			Took:  Duration(95 * time.Second),
 		}
 	}},
 	{"drill-failed", member, func(s *Status) {
 		s.Upgrade.Drill = &Drill{By: "check", At: now.Add(-time.Hour), Problem: "it was blessed"}
 	}},
-	{"cancelled", member, func(s *Status) {
+	{"canceled", member, func(s *Status) {
 		s.Upgrade.Failed = []FailedSystem{{
 			Version: "0.2.0",
-			Reason:  "cancelled by the operator",
+			Reason:  "canceled by the operator",
 			At:      now.Add(-time.Minute),
 		}}
 		s.Upgrade.Other = ""
@@ -375,15 +382,23 @@ var states = []struct {
 		s.ControlPlane = true
 		s.Cluster.Waits = "static pod kube-apiserver runs an earlier configuration"
 	}},
+	{"turn-held", member, func(s *Status) {
+		s.Cluster.Turn = Turn{
+			For:   "0.2.0",
+			Class: "reboot",
+			Since: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
+		}
+	}},
 	{"debug-shell", running, func(s *Status) { s.DebugShells = []string{"ttyS1"} }},
 	{"drift-repaired", running, func(s *Status) {
-		s.Drift = Drift{Repaired: 2, Last: "/etc/hello/greeting", At: 93 * time.Second}
+		s.Drift = Drift{Repaired: 2, Last: "/etc/hello/greeting", At: Duration(93 * time.Second)}
 	}},
 	{"drift-stays", running, func(s *Status) {
 		s.Phase = Failed
 		s.Error = &Error{
 			Problem: "repair /etc/hello/greeting: read-only file system",
-			Hint:    "the kernel made a file system read-only, see `dmesg`; the disk may be failing",
+			Hint: "the kernel made a file system read-only, see `dmesg`; a restart of the machine " +
+				"repairs the state partition",
 		}
 	}},
 	{"mirror-waits", running, func(s *Status) {
@@ -430,15 +445,107 @@ var states = []struct {
 	{"state-read-only", running, func(s *Status) {
 		s.refuse(NotApplied, Error{
 			Problem: "write generation " + three + ": read-only file system",
-			Hint:    "the kernel made a file system read-only, see `dmesg`; the disk may be failing",
+			Code:    fault.ReadOnly,
+			Hint: "the kernel made a file system read-only, see `dmesg`; a restart of the machine " +
+				"repairs the state partition",
 		})
+	}},
+	{"state-repairing", firstBoot, func(s *Status) {
+		s.Phase = ""
+		s.Upgrade = nil
+		s.Repair = &Repair{
+			State:  Repairing,
+			At:     now,
+			Device: "/dev/vda8",
+			Damage: "its file system has errors that are not repaired",
+		}
+	}},
+	{"state-repaired", running, func(s *Status) {
+		s.Repair = &Repair{
+			State:   RepairDone,
+			At:      now.Add(-time.Hour),
+			Device:  "/dev/vda8",
+			Damage:  "its file system has errors that are not repaired",
+			Changes: 5,
+			First: []string{
+				"Inode 14 seems to contain garbage.  Clear? yes",
+				"Entry 'hello' in /lib/demo (131073) has deleted/unused inode 14.  Clear? yes",
+				"Unconnected directory inode 20 (was in /lib/demo)  Connect to /lost+found? yes",
+				"Inode 20 ref count is 3, should be 2.  Fix? yes",
+				"Inode bitmap differences:  -14  Fix? yes",
+			},
+			Log: "/var/lib/loam/repair/20260301T110000Z.log",
+		}
+	}},
+	{"state-repaired-not-counted", firstBoot, func(s *Status) {
+		s.Upgrade = nil
+		s.Repair = &Repair{
+			State:  RepairFailed,
+			At:     now,
+			Device: "/dev/vda8",
+			Damage: "its file system has errors that are not repaired",
+			Problem: "it is repaired, but a restart cannot be counted: ESP: " +
+				"open /dev/vda1: no such device",
+			Hint: "restart the machine: `systemctl reboot`",
+		}
+	}},
+	{"state-reset", running, func(s *Status) {
+		s.Repair = &Repair{
+			State:  RepairReset,
+			At:     now.Add(-time.Hour),
+			Device: "/dev/vda8",
+			Damage: "holds unknown data (unknown content)",
+			Kept:   "/loam/state-damaged.img.gz on the ESP",
+		}
+	}},
+	{"state-reset-no-copy", running, func(s *Status) {
+		s.Repair = &Repair{
+			State:   RepairReset,
+			At:      now.Add(-time.Hour),
+			Device:  "/dev/vda8",
+			Damage:  "holds unknown data (unknown content)",
+			Problem: "no room on the ESP for a copy of the state partition",
+		}
+	}},
+	{"state-damaged", member, func(s *Status) {
+		s.Upgrade = nil
+		s.Repair = &Repair{
+			State:   RepairFailed,
+			At:      now,
+			Device:  "/dev/vda8",
+			Damage:  "no ext4 superblock",
+			Problem: "e2fsck cannot repair it",
+			Code:    "state-damaged",
+			Log:     "/loam/repair.log on the ESP",
+			Hint: "with `state: {onDamage: reset}` in machine.yaml, a restart formats it, " +
+				"and all that it holds is lost",
+		}
+	}},
+	{"state-locked", firstBoot, func(s *Status) {
+		s.Upgrade = nil
+		s.Repair = &Repair{
+			State:  RepairFailed,
+			At:     now,
+			Device: "/dev/vda8",
+			Damage: "no key opens it: unseal with the TPM: the firmware's Secure Boot state or " +
+				"keys have changed (PCR 7): Secure Boot was on, and is off",
+			Problem: "nothing on it is changed",
+			Code:    "state-locked",
+			Hint: "give the recovery key to the machine, in the file loam-state.key on a USB " +
+				"disk with FAT32 or in the credential loam.state-key, and restart it",
+		}
 	}},
 	{"disk-full", member, func(s *Status) {
 		s.refuse(NotApplied, Error{
 			Problem: "write generation " + three + ": no space left on device",
+			Code:    fault.DiskFull,
 			Hint: "free room on the state partition, `df -h /var` and `df -i /var`; " +
 				"the node goes on by itself",
 		})
+	}},
+	{"esp-damaged", running, func(s *Status) {
+		s.Upgrade.Damage = []string{"the boot entry of 1.0.0, to which the machine would fall " +
+			"back, is damaged; the next upgrade replaces it"}
 	}},
 	{"unfinished", running, func(s *Status) {
 		s.Phase = Failed
@@ -459,8 +566,8 @@ var states = []struct {
 	}},
 }
 
-// TestStates holds the page of each state, on a console and as `loam status` shows
-// it, against its golden file. LOAM_GOLDEN writes them.
+// TestStates holds the page of each state, on a console and as `loam status`
+// shows it, against its golden file. LOAM_GOLDEN writes them.
 func TestStates(t *testing.T) {
 	for _, state := range states {
 		t.Run(state.name, func(t *testing.T) {
@@ -477,6 +584,43 @@ func TestStates(t *testing.T) {
 			}})
 			golden(t, filepath.Join("testdata", state.name+".txtar"), got)
 		})
+	}
+}
+
+// TestStatesOnNarrowScreens draws the page of each state where there is little
+// room. A page for fewer than 40 columns is 40 wide, and is wrapped by the terminal.
+func TestStatesOnNarrowScreens(t *testing.T) {
+	for _, state := range states {
+		s := state.of()
+		state.edit(&s)
+		for _, width := range []int{1, 20, 30, 39, 40, 63, 71, 72} {
+			fits := max(width, MinWidth)
+			t.Run(fmt.Sprintf("%s/%d", state.name, width), func(t *testing.T) {
+				for _, lines := range []int{MinLines, 15, 23} {
+					checkPage(t, s.Table(View{Width: width, Lines: lines, Now: now}), fits, lines)
+				}
+				whole := s.Table(View{Width: width, Now: now})
+				checkPage(t, whole, fits, 1000)
+				if e := s.Error; e != nil {
+					checkSays(t, whole, e.Problem)
+					checkSays(t, whole, e.Hint)
+				}
+			})
+		}
+
+		if e := s.Error; e != nil && state.name != "everything-at-once" {
+			short := s.Table(View{Width: MinWidth, Lines: 23, Now: now})
+			t.Run(state.name+"/hint", func(t *testing.T) { checkSays(t, short, e.Hint) })
+		}
+	}
+}
+
+// checkSays looks for a text on a page, wherever lines end.
+func checkSays(t *testing.T, page, text string) {
+	t.Helper()
+	squeeze := func(text string) string { return strings.Join(strings.Fields(text), "") }
+	if !strings.Contains(squeeze(page), squeeze(text)) {
+		t.Errorf("no %q in\n%s", text, page)
 	}
 }
 
@@ -505,12 +649,14 @@ func golden(t *testing.T, file string, got []byte) {
 			t.Fatal(err)
 		}
 	}
+
 	want, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatalf("%v; hint: make golden", err)
 	}
 	if !bytes.Equal(want, got) {
-		t.Errorf("%s (-want +got); hint: make golden\n%s", file, cmp.Diff(string(want), string(got)))
+		diff := cmp.Diff(string(want), string(got))
+		t.Errorf("%s (-want +got); hint: make golden\n%s", file, diff)
 	}
 }
 

@@ -1,7 +1,9 @@
 package status
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -55,17 +57,21 @@ type Status struct {
 	// Boot.
 	SecureBoot string `json:"secureBoot,omitempty"`
 
+	// Encryption says what opened the encrypted state: tpm, key or recovery; ""
+	// if the state is not encrypted.
+	Encryption string `json:"encryption,omitempty"`
+
 	// Hostname is the node's name.
 	Hostname string `json:"hostname"`
 
-	// Generation is a name such as 000042-0123456789ab, "" for none.
+	// Generation is a name such as 000042-0123456789ab, "" if none.
 	Generation string `json:"generation,omitempty"`
 
 	// Digest is the digest of the configuration, 64 hex digits.
 	Digest string `json:"digest,omitempty"`
 
 	// Source names the generation's document, Machine the place where
-	// machine.yaml was found.
+	// machine.yaml was found, and its serial number if it is signed.
 	Source  string `json:"source,omitempty"`
 	Machine string `json:"machine,omitempty"`
 
@@ -88,7 +94,7 @@ type Status struct {
 	// reason.
 	Refused bool `json:"refused,omitempty"`
 
-	// Refusal is the kind of that reason, "" for none or while the node is
+	// Refusal is the kind of that reason, "" if none or while the node is
 	// between two configurations.
 	Refusal Refusal `json:"refusal,omitempty"`
 
@@ -106,16 +112,19 @@ type Status struct {
 	// none.
 	Contents string `json:"contents,omitempty"`
 
+	// DigestsOnly says that the node refuses images which a tag names.
+	DigestsOnly bool `json:"digestsOnly,omitempty"`
+
 	// Files counts the files of the generation, Units are its units.
 	Files int    `json:"files"`
 	Units []Unit `json:"units"`
 
 	// Change is the change on trial, Held the source's configuration while an
-	// operator holds it; nil for none.
+	// operator holds it; nil if none.
 	Change *Change `json:"change,omitempty"`
 	Held   *Held   `json:"held,omitempty"`
 
-	// Awaited is the unit that a change waits for; nil for none.
+	// Awaited is the unit that a change waits for; nil if none.
 	Awaited *Awaited `json:"awaited,omitempty"`
 
 	// Drift counts managed paths that something else changed.
@@ -143,8 +152,15 @@ type Status struct {
 	// Cluster is the connection to the cluster; nil without one.
 	Cluster *Cluster `json:"cluster,omitempty"`
 
+	// OwnCluster is the name of the cluster that the node makes by itself, ""
+	// if none.
+	OwnCluster string `json:"ownCluster,omitempty"`
+
 	// Volume is the data volume; nil if none is claimed.
 	Volume *Volume `json:"volume,omitempty"`
+
+	// Repair is the last repair of the state partition; nil if none.
+	Repair *Repair `json:"repair,omitempty"`
 
 	// DebugShells are terminals on which a root shell is open.
 	DebugShells []string `json:"debugShells,omitempty"`
@@ -155,8 +171,8 @@ type Status struct {
 	// Uptime is the time from kernel start to this status. AppliedAt is the
 	// time from kernel start until the generation was first applied in this
 	// boot; 0 if it was not.
-	Uptime    time.Duration `json:"uptime"`
-	AppliedAt time.Duration `json:"appliedAt,omitempty"`
+	Uptime    Duration `json:"uptime"`
+	AppliedAt Duration `json:"appliedAt,omitempty"`
 
 	// AgentRSS is the agent's resident memory in bytes.
 	AgentRSS int64 `json:"agentRSS"`
@@ -213,6 +229,49 @@ func (v *Volume) Fault() *Error {
 	return &Error{Problem: problem, Hint: hint}
 }
 
+// RepairState is how far a repair is.
+type RepairState string
+
+const (
+	// Repairing means that it is under way. The machine restarts at its end.
+	Repairing RepairState = "repairing"
+	// RepairDone means that the partition is repaired.
+	RepairDone RepairState = "repaired"
+	// RepairReset means that the partition was formatted.
+	RepairReset RepairState = "reset"
+	// RepairFailed means that the partition is not used: the state of the node is
+	// in memory.
+	RepairFailed RepairState = "failed"
+)
+
+// Repair is about a state partition that was damaged.
+type Repair struct {
+	// State is how far the repair is, At when it began.
+	State RepairState `json:"state"`
+	At    time.Time   `json:"at"`
+
+	// Device is the state partition, "" if it is absent. Damage is why it was
+	// not mounted.
+	Device string `json:"device,omitempty"`
+	Damage string `json:"damage"`
+
+	// Changes counts what e2fsck changed, First has the first of its messages,
+	// and Log is the file with all of them, "" if none.
+	Changes int      `json:"changes,omitempty"`
+	First   []string `json:"first,omitempty"`
+	Log     string   `json:"log,omitempty"`
+
+	// Kept is the copy of a partition that was formatted, "" if there was no room
+	// for it.
+	Kept string `json:"kept,omitempty"`
+
+	// Problem is why the partition is not used, or has no copy. Hint is what to do
+	// about it, and Code names the problem for programs.
+	Problem string     `json:"problem,omitempty"`
+	Hint    string     `json:"hint,omitempty"`
+	Code    fault.Code `json:"code,omitempty"`
+}
+
 // Cluster is the connection to the node's cluster.
 type Cluster struct {
 	// Server is the URL of the API server, Secret the name of the Secret with
@@ -239,8 +298,24 @@ type Cluster struct {
 	// applied, "" for nothing.
 	Waits string `json:"waits,omitempty"`
 
+	// Turn is the node's turn in its pool.
+	Turn Turn `json:"turn,omitzero"`
+
 	// Expires is the expiry of the node's certificate; zero without one.
 	Expires time.Time `json:"expires,omitzero"`
+}
+
+// Turn is a node's turn to change in its pool.
+type Turn struct {
+	// For is what the node has its turn for: the version of a system, or the
+	// digest of a configuration; "" if it has no turn. Class is what the change
+	// disturbs, and Since is when the node took its turn.
+	For   string    `json:"for,omitempty"`
+	Class string    `json:"class,omitempty"`
+	Since time.Time `json:"since,omitzero"`
+
+	// Waits is why the node has no turn yet, "" if it needs none.
+	Waits string `json:"waits,omitempty"`
 }
 
 // Network is the state of the node's network.
@@ -294,7 +369,7 @@ type Interface struct {
 
 // Change is a generation on trial.
 type Change struct {
-	// From is the generation before it, "" for none.
+	// From is the generation before it, "" if none.
 	From string `json:"from,omitempty"`
 	// Good is the generation that the node reverts to if this one is bad.
 	Good string `json:"good,omitempty"`
@@ -313,7 +388,7 @@ type Awaited struct {
 	Others int    `json:"others,omitempty"`
 	// Deadline is when the change is reverted if the unit counts and is not up, as
 	// time from kernel start; 0 if it is not.
-	Deadline time.Duration `json:"deadline,omitempty"`
+	Deadline Duration `json:"deadline,omitempty"`
 }
 
 // Same reports whether a and other, which may be nil, are about the same unit.
@@ -328,7 +403,7 @@ func (a Awaited) Text(now time.Duration) string {
 		text += fmt.Sprintf(", and %d more", a.Others)
 	}
 	if a.Deadline > 0 {
-		left := max(0, a.Deadline-now).Round(time.Second)
+		left := max(0, time.Duration(a.Deadline)-now).Round(time.Second)
 		text += fmt.Sprintf("; taken back in %s if it is not up", left)
 	}
 	return text
@@ -347,9 +422,10 @@ type Upgrade struct {
 	// "trial".
 	Phase string `json:"phase,omitempty"`
 
-	// From and To are versions.
-	From string `json:"from,omitempty"`
-	To   string `json:"to,omitempty"`
+	// From and To are versions, Target is the verity root hash of To.
+	From   string `json:"from,omitempty"`
+	To     string `json:"to,omitempty"`
+	Target string `json:"target,omitempty"`
 
 	// Part is what is being written: "root", "verity" or "uki". Done of its
 	// Size bytes are right; Fetched bytes were downloaded.
@@ -364,7 +440,7 @@ type Upgrade struct {
 
 	// Deadline is when a trial ends without success if something is worse then, as
 	// time from kernel start; 0 without a trial.
-	Deadline time.Duration `json:"deadline,omitempty"`
+	Deadline Duration `json:"deadline,omitempty"`
 
 	// Restarts is when the maintenance window lets the machine restart with the
 	// release, Retry when what failed is tried again; zero for neither.
@@ -382,8 +458,12 @@ type Upgrade struct {
 	// automatically.
 	Failed []FailedSystem `json:"failed,omitempty"`
 
-	// Drill is the last drill; nil for none.
+	// Drill is the last drill; nil if none.
 	Drill *Drill `json:"drill,omitempty"`
+
+	// Damage says what is damaged on the EFI system partition and could not be
+	// repaired: the next start may fail.
+	Damage []string `json:"damage,omitempty"`
 }
 
 // Drill is the result of a drill of a fallback.
@@ -394,8 +474,8 @@ type Drill struct {
 
 	// Boots is the number of failed boots, Took the time from the restart to
 	// the end of the fallback.
-	Boots int           `json:"boots,omitempty"`
-	Took  time.Duration `json:"took,omitempty"`
+	Boots int      `json:"boots,omitempty"`
+	Took  Duration `json:"took,omitempty"`
 
 	// Problem is why the drill failed, "" if it succeeded.
 	Problem string `json:"problem,omitempty"`
@@ -425,8 +505,8 @@ type Drift struct {
 	// Repaired counts the paths.
 	Repaired int `json:"repaired"`
 	// Last is the path repaired last, At when, as time from kernel start.
-	Last string        `json:"last,omitempty"`
-	At   time.Duration `json:"at,omitempty"`
+	Last string   `json:"last,omitempty"`
+	At   Duration `json:"at,omitempty"`
 }
 
 // Error is the one error that is shown to an operator.
@@ -484,7 +564,7 @@ type Unit struct {
 	Settled      bool   `json:"settled"`
 	InvocationID string `json:"invocationID,omitempty"`
 	// Since is when the state last changed, as time from kernel start.
-	Since time.Duration `json:"since,omitempty"`
+	Since Duration `json:"since,omitempty"`
 }
 
 // Write writes s atomically to Path beneath node, the running root directory.
@@ -503,8 +583,12 @@ func Write(node *durable.Dir, s Status) error {
 // Parse decodes what Write has written.
 func Parse(text []byte) (Status, error) {
 	var s Status
-	if err := json.Unmarshal(text, &s); err != nil {
-		return Status{}, fmt.Errorf("parse status: %w", err)
+	err := json.Unmarshal(text, &s)
+	if wrong, is := errors.AsType[*json.UnmarshalTypeError](err); is {
+		err = fmt.Errorf("%s is of type %s", cmp.Or(wrong.Field, "the whole"), wrong.Value)
+	}
+	if err != nil {
+		return Status{}, fault.With(fmt.Errorf("parse status: %w", err), fault.NotAStatus)
 	}
 	return s, nil
 }

@@ -8,22 +8,24 @@ import (
 	"time"
 
 	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // View is how a status is shown.
 type View struct {
-	// Width is in columns. It is at least 64, and of more than 100 the rest stays
-	// empty: a reader does not follow a line across a wide screen.
+	// Width is in columns: at least [MinWidth], and of more than 100 the rest
+	// stays empty.
 	Width int
-	// Lines is how many lines there is room for, 0 for any number.
+	// Lines is how many lines there is room for, at least [MinLines]; 0 for any
+	// number.
 	Lines int
-	// Now is the time of day from which countdowns count; zero for none.
+	// Now is the time of day from which countdowns count; zero if none.
 	Now time.Time
 }
 
-// Table formats s as plain ASCII with a newline at the end of each line. First is
-// how the node is, then what runs, what was refused, what comes next, where orders
-// come from, and details. Where lines are few, it leaves out details.
+// Table formats s as plain ASCII with a newline at the end of each line. First
+// is how the node is, then what runs, what was refused, what comes next, where
+// orders come from, and details. Where lines are few, it leaves out details.
 func (s Status) Table(v View) string { return s.page(v).String() }
 
 // Changes returns the rows of the table of s that the table of before has not.
@@ -47,10 +49,10 @@ const uptimeLabel = "uptime"
 
 func (s Status) page(v View) *table {
 	t := &table{
-		width:  min(max(v.Width, 64), 100),
+		width:  min(max(v.Width, MinWidth), maxWidth),
 		lines:  v.Lines,
 		now:    v.Now,
-		uptime: s.Uptime,
+		uptime: time.Duration(s.Uptime),
 		units:  s.Units,
 	}
 	t.verdict(s)
@@ -88,26 +90,69 @@ func (t *table) runs(s Status) {
 func (t *table) refused(s Status) {
 	t.group()
 	if e := s.Error; e != nil {
-		t.row("error", e.place()+e.Problem)
-		t.row("hint", e.Hint)
+		t.problem("error", e.place()+e.Problem)
+		t.problem("hint", e.Hint)
 	}
+	t.repair(s.Repair)
+
 	if s.Held != nil {
 		t.row("held", s.Held.Digest+" of the source: "+s.Held.Why)
 	}
 	if u := s.Upgrade; u != nil {
 		t.row("upgrade", u.Problem)
 		for _, f := range u.Failed {
-			t.row("failed", f.Version+" on "+t.date(f.At)+": "+f.Reason+" (loam why)")
+			t.row("failed", f.Version+" on "+t.date(f.At)+": "+f.Reason+" (`loam why`)")
 		}
 		t.drill(u.Drill)
 	}
+
 	if s.Network != nil {
 		for _, p := range s.Network.Problems {
 			t.row("! network", p)
 		}
 	}
+
 	t.warnings(s)
 	t.notes(s.Notes)
+}
+
+// mostChanges is how many changes of a repair are shown.
+const mostChanges = 3
+
+// repair says what became of a damaged state partition.
+func (t *table) repair(r *Repair) {
+	if r == nil {
+		return
+	}
+
+	what := join("state partition", r.Device)
+	switch r.State {
+	case Repairing:
+		t.row("! state", "e2fsck repairs "+what+", then the machine restarts: "+r.Damage)
+	case RepairDone:
+		t.row("repaired", fmt.Sprintf("%s on %s: %s", what, t.date(r.At), r.Damage))
+		t.row("", count(r.Changes, "change")+" by e2fsck"+optional(": ", r.Log))
+	case RepairReset:
+		t.row("reset", fmt.Sprintf("%s was formatted on %s: %s", what, t.date(r.At), r.Damage))
+		t.row("", cmp.Or(optional("what it held is in ", r.Kept), "no copy: "+r.Problem))
+	case RepairFailed:
+		how := " is damaged: "
+		if r.Code == fault.StateLocked {
+			how = " is not open: "
+		}
+		t.row("! state", what+how+r.Damage)
+		t.row("", r.Problem)
+		t.row("log", r.Log)
+		t.row("hint", r.Hint)
+	}
+
+	for i, change := range r.First {
+		if i == mostChanges {
+			t.detail("", fmt.Sprintf("and %d more", r.Changes-mostChanges))
+			return
+		}
+		t.detail("", change)
+	}
 }
 
 // place returns where the error is in its document, with what separates it from
@@ -142,6 +187,9 @@ func (t *table) warnings(s Status) {
 	if s.Volume != nil {
 		warnings = append(warnings, s.Volume.Warnings...)
 	}
+	if s.Upgrade != nil {
+		warnings = append(warnings, s.Upgrade.Damage...)
+	}
 	for i, w := range warnings {
 		if t.lines > 0 && i == mostNotes {
 			t.row("", fmt.Sprintf("and %d more: loam status", len(warnings)-mostNotes))
@@ -170,9 +218,11 @@ func (t *table) next(s Status) {
 	t.group()
 	t.change(s.Change)
 	if s.Awaited != nil {
-		t.row("waits for", s.Awaited.Text(s.Uptime))
+		t.row("waits for", s.Awaited.Text(time.Duration(s.Uptime)))
 	}
+
 	t.upgrade(s.Upgrade)
+
 	for _, p := range s.Waits {
 		t.row("held back", p.Path+" until "+strings.Join(p.URLs, " or ")+" answers")
 	}
@@ -182,11 +232,22 @@ func (t *table) next(s Status) {
 	if s.Reset != nil && s.Reset.Done {
 		t.row("next", "`loam apply` or another machine.yaml ends the reset")
 	}
+
 	t.row("wanted", s.wanted())
 	t.row("missing", s.Missing)
 	if s.Cluster != nil {
+		t.row("turn", s.Cluster.Turn.text())
 		t.row("waits for", s.Cluster.Waits)
 	}
+}
+
+// text says what the turn is for and since when, "" without a turn.
+func (turn Turn) text() string {
+	if turn.For == "" {
+		return ""
+	}
+	return fmt.Sprintf("for %.12s, since %s", turn.For,
+		turn.Since.UTC().Format("2006-01-02 15:04 MST"))
 }
 
 func (t *table) change(c *Change) {
@@ -197,9 +258,9 @@ func (t *table) change(c *Change) {
 		t.row("", c.Waits)
 		t.row("", "`loam confirm` keeps it, `loam rollback` ends it")
 	case c.Good != "":
-		t.row("watched", c.Waits+"; goes back to "+c.Good+" if it is worse")
+		t.row("watched", before(c.Waits, "; ")+"goes back to "+c.Good+" if it is worse")
 	default:
-		t.row("watched", c.Waits+"; there is nothing to go back to")
+		t.row("watched", before(c.Waits, "; ")+"there is nothing to go back to")
 	}
 }
 
@@ -214,7 +275,7 @@ func (t *table) upgrade(u *Upgrade) {
 		t.row("drill", u.Waits)
 	case "trial":
 		t.row("on trial", u.To+", falls back to "+cmp.Or(u.From, "the other slot")+
-			t.left(u.Deadline)+optional(": ", u.Waits))
+			t.left(time.Duration(u.Deadline))+optional(": ", u.Waits))
 	default:
 		words := fmt.Sprintf("%s to %s, %s", u.From, u.To, u.Phase)
 		if u.Size > 0 {
@@ -270,6 +331,9 @@ func (t *table) orders(s Status) {
 	t.row("source", s.Source)
 	t.row("repository", s.Repository)
 	t.cluster(s.Cluster)
+	if s.OwnCluster != "" {
+		t.row("cluster", s.OwnCluster+", of which this is the first node")
+	}
 	t.detail("machine.yaml", s.Machine)
 }
 
@@ -306,13 +370,27 @@ func (t *table) details(s Status) {
 	t.network(s.Network)
 	if s.Drift.Repaired > 0 {
 		t.row("drift", fmt.Sprintf("%s repaired, last %s at %s",
-			count(s.Drift.Repaired, "path"), s.Drift.Last, seconds(s.Drift.At)))
+			count(s.Drift.Repaired, "path"), s.Drift.Last, seconds(time.Duration(s.Drift.At))))
 	}
 	t.detail("root hash", s.RootHash)
 	t.detail("kernel", s.Kernel)
 	t.detail("Secure Boot", s.SecureBoot)
+	t.detail("state", encryption(s.Encryption))
 	t.detail("files", fmt.Sprint(s.Files))
-	t.detail(uptimeLabel, seconds(s.Uptime)+" since kernel start")
+	t.detail(uptimeLabel, seconds(time.Duration(s.Uptime))+" since kernel start")
+}
+
+// encryption says how the state is encrypted.
+func encryption(by string) string {
+	switch by {
+	case "":
+		return ""
+	case "tpm":
+		return "encrypted, opened by the TPM"
+	case "key":
+		return "encrypted, opened by a key"
+	}
+	return "encrypted, opened by the recovery key"
 }
 
 func (t *table) network(n *Network) {
@@ -366,7 +444,7 @@ func (s Status) phase() string {
 
 	switch {
 	case s.Phase == Applied && s.AppliedAt > 0:
-		return "applied after " + seconds(s.AppliedAt)
+		return "applied after " + seconds(time.Duration(s.AppliedAt))
 	case s.Phase == Failed && s.isWellBefore():
 		refused := "the new configuration"
 		if s.RevertedFrom != "" {
@@ -380,5 +458,5 @@ func (s Status) phase() string {
 // AppliedLine is the line that the console prints once when a generation is
 // applied.
 func (s Status) AppliedLine() string {
-	return fmt.Sprintf("loam: applied generation %s after %s", s.Generation, seconds(s.AppliedAt))
+	return fmt.Sprintf("loam: applied generation %s after %s", s.Generation, seconds(time.Duration(s.AppliedAt)))
 }

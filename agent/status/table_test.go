@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/loam-os/loam/agent/config"
 )
 
@@ -34,18 +36,31 @@ func example() Status {
 				Active:  "active",
 				Sub:     "running",
 				Settled: true,
-				Since:   1500 * time.Millisecond,
+				Since:   Duration(1500 * time.Millisecond),
 			},
 			{Name: strings.Repeat("long", 20) + ".service", Active: "failed", Sub: "failed"},
 		},
 		DebugShells: []string{"ttyS1"},
-		Uptime:      12300 * time.Millisecond,
+		Uptime:      Duration(12300 * time.Millisecond),
 	}
 }
 
 func TestTableFitsItsWidth(t *testing.T) {
-	for _, width := range []int{64, 80, 132} {
-		for line := range strings.Lines(example().Table(View{Width: width})) {
+	s := example()
+	for _, since := range []time.Duration{
+		0, 999*time.Second + 960*time.Millisecond, 1000 * time.Second, 27 * time.Hour, 28 * time.Hour,
+		20_000 * time.Hour,
+	} {
+		s.Units = append(s.Units, Unit{
+			Name:   "hello.service",
+			Active: "activating",
+			Sub:    "auto-restart",
+			Since:  Duration(since),
+		})
+	}
+
+	for _, width := range []int{40, 64, 80, 132} {
+		for line := range strings.Lines(s.Table(View{Width: width})) {
 			if len(line) > width+1 || strings.ContainsFunc(strings.TrimSuffix(line, "\n"),
 				func(r rune) bool { return r < ' ' || r > '~' }) {
 				t.Errorf("at width %d: %q", width, line)
@@ -68,8 +83,36 @@ func TestTableHasTheImportantRows(t *testing.T) {
 	}
 }
 
+func TestWrap(t *testing.T) {
+	for _, tt := range []struct {
+		name, text string
+		want       []string
+	}{
+		{"a text that fits", "one two", []string{"one two"}},
+		{"a text", "one two three four", []string{"one two three", "four"}},
+		{"a long word", "0123456789abcdef", []string{"0123456789abcd", "ef"}},
+		{
+			"a command",
+			"try it with `loam apply` again",
+			[]string{"try it with", "`loam apply`", "again"},
+		},
+		{
+			"a command that is longer than a line",
+			"then `loam apply --try 5m`",
+			[]string{"then `loam", "apply --try", "5m`"},
+		},
+		{"a backquote alone", "one ` two three", []string{"one ` two", "three"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, Wrap(tt.text, 14)); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestAppliedLine(t *testing.T) {
-	s := Status{Generation: "000001-0123456789ab", AppliedAt: 12340 * time.Millisecond}
+	s := Status{Generation: "000001-0123456789ab", AppliedAt: Duration(12340 * time.Millisecond)}
 	got := s.AppliedLine()
 	want := "loam: applied generation 000001-0123456789ab after 12.3 s"
 	if got != want {
@@ -125,7 +168,7 @@ func TestRows(t *testing.T) {
 			By:    "panic",
 			At:    time.Unix(0, 0),
 			Boots: 3,
-			Took:  90 * time.Second,
+			Took:  Duration(90 * time.Second),
 		}}}, "  drill        by panic, 1970-01-01 00:00:00 UTC: back in 1m30s, tries: 3\n"},
 		{
 			"a drill that failed",
@@ -141,7 +184,7 @@ func TestRows(t *testing.T) {
 					{Version: "2", Reason: "ill", At: time.Unix(0, 0)},
 				}},
 			},
-			"  failed       2 on 1970-01-01 00:00:00 UTC: ill (loam why)\n",
+			"  failed       2 on 1970-01-01 00:00:00 UTC: ill (`loam why`)\n",
 		},
 		{
 			"a change that was taken back, and all is well",
@@ -175,15 +218,15 @@ func TestRows(t *testing.T) {
 				Name:   "a.service",
 				Active: "activating",
 				Sub:    "auto-restart",
-				Since:  126 * time.Second,
+				Since:  Duration(126 * time.Second),
 			}}},
 			"*activating/auto-restart at 126.0 s\n",
 		},
 		{
 			"a unit that a change waits for",
 			Status{
-				Awaited: &Awaited{Unit: "a.service", State: "activating/start", Deadline: time.Minute},
-				Uptime:  10 * time.Second,
+				Awaited: &Awaited{Unit: "a.service", State: "activating/start", Deadline: Duration(time.Minute)},
+				Uptime:  Duration(10 * time.Second),
 			},
 			"  waits for    a.service, which is activating/start; taken back in 50s if it is\n",
 		},
@@ -204,7 +247,7 @@ func TestRows(t *testing.T) {
 		},
 		{
 			"one path that drifted",
-			Status{Drift: Drift{Repaired: 1, Last: "/etc/a", At: 2 * time.Second}},
+			Status{Drift: Drift{Repaired: 1, Last: "/etc/a", At: Duration(2 * time.Second)}},
 			"  drift        1 path repaired, last /etc/a at 2.0 s\n",
 		},
 		{
@@ -213,6 +256,11 @@ func TestRows(t *testing.T) {
 				{Path: "/etc/hosts.toml", URLs: []string{"https://a", "https://b"}},
 			}},
 			"  held back    /etc/hosts.toml until https://a or https://b answers\n",
+		},
+		{
+			"a cluster of its own",
+			Status{OwnCluster: "plant-7"},
+			"  cluster      plant-7, of which this is the first node\n",
 		},
 		{"notes on the document", Status{Notes: []config.Note{{
 			Document: "osc.yaml",

@@ -3,6 +3,8 @@ package status
 import (
 	"cmp"
 	"fmt"
+	"math"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -17,8 +19,20 @@ const indent = 15
 const (
 	// minUnits is how many lines units have at least.
 	minUnits = 3
-	// maxValue is how many lines a value takes at most where lines are few.
+	// maxValue is how many lines of a page of 80 columns a value takes at most
+	// where lines are few.
 	maxValue = 4
+
+	// MinWidth is the width of the narrowest page. A terminal with fewer columns
+	// wraps its lines.
+	MinWidth = 40
+	// MinLines is how many lines the shortest page has.
+	MinLines = 10
+	// maxWidth is the width of the widest page: a reader does not follow a line
+	// across a wide screen.
+	maxWidth = 100
+	// unitWidth is the narrowest page with a unit on one line.
+	unitWidth = 72
 )
 
 // table collects rows in groups.
@@ -34,8 +48,8 @@ type table struct {
 type row struct {
 	label string
 	lines []string
-	// detail says that the row is left out first.
-	detail bool
+	// detail says that the row is left out first, problem that it is left out last.
+	detail, problem bool
 }
 
 // group begins the next group.
@@ -47,20 +61,44 @@ func (t *table) row(label, value string) { t.add(row{label: label}, value) }
 // detail adds a row that is left out where lines are few.
 func (t *table) detail(label, value string) { t.add(row{label: label, detail: true}, value) }
 
+// problem adds a row that is left out last.
+func (t *table) problem(label, value string) { t.add(row{label: label, problem: true}, value) }
+
 func (t *table) add(r row, value string) {
 	if value == "" {
 		return
 	}
 	r.lines = Wrap(ascii(value), t.width-indent)
-	if t.lines > 0 && len(r.lines) > maxValue {
-		r.lines = append(r.lines[:maxValue-1], "... (loam status)")
+	if most := t.maxLines(); t.lines > 0 && len(r.lines) > most {
+		r.lines = append(r.lines[:most-1], "... (`loam status`)")
 	}
 	last := len(t.groups) - 1
 	t.groups[last] = append(t.groups[last], r)
 }
 
-// Wrap breaks a text into lines of at most width bytes, at spaces if it can.
+// maxLines returns how many lines a value takes at most where lines are few: more
+// on a narrow page, as there are fewer words on each, but not all of the page.
+func (t *table) maxLines() int {
+	const usual = 80 - indent
+	return max(maxValue, min(maxValue*usual/(t.width-indent), t.lines/3))
+}
+
+// command is what a text has in backquotes for a reader to type.
+var command = regexp.MustCompile("`[^`]*`")
+
+// heldSpace stands for a space at which Wrap breaks no line.
+const heldSpace = "\x00"
+
+// Wrap breaks a text into lines of at most width bytes, at spaces if it can. It
+// keeps a command in backquotes whole if that fits on a line.
 func Wrap(text string, width int) []string {
+	text = command.ReplaceAllStringFunc(text, func(quoted string) string {
+		if len(quoted) > width {
+			return quoted
+		}
+		return strings.ReplaceAll(quoted, " ", heldSpace)
+	})
+
 	var lines []string
 	for text != "" {
 		end := min(len(text), width)
@@ -69,18 +107,18 @@ func Wrap(text string, width int) []string {
 				end = space
 			}
 		}
-		lines = append(lines, text[:end])
+		lines = append(lines, strings.ReplaceAll(text[:end], heldSpace, " "))
 		text = strings.TrimLeft(text[end:], " ")
 	}
 	return lines
 }
 
-// String returns the page with the units at its end, and leaves out what it has no
-// room for.
+// String returns the page with the units at its end, and leaves out what it has
+// no room for.
 func (t *table) String() string {
 	groups := t.groups
 	if t.lines > 0 {
-		room := t.lines - 2 - min(len(t.units), minUnits)
+		room := t.lines - 2 - min(len(t.allUnits()), minUnits)
 		groups = fit(groups, room)
 	}
 
@@ -95,13 +133,13 @@ func (t *table) String() string {
 		}
 	}
 
-	room := len(t.units)
+	units := t.allUnits()
 	if t.lines > 0 {
-		room = max(minUnits, t.lines-1-strings.Count(out.String(), "\n"))
-	} else if len(t.units) > 0 {
+		units = t.unitLines(max(minUnits, t.lines-1-strings.Count(out.String(), "\n")))
+	} else if len(units) > 0 {
 		out.WriteByte('\n')
 	}
-	out.WriteString(row{label: "units", lines: t.unitLines(room)}.String())
+	out.WriteString(row{label: "units", lines: units}.String())
 
 	at := ""
 	if !t.now.IsZero() {
@@ -115,27 +153,27 @@ func (t *table) String() string {
 func (t *table) rows() []row {
 	all := slices.Concat(t.groups...)
 	for _, u := range t.units {
-		all = append(all, row{label: "unit", lines: []string{t.unit(u)}})
+		all = append(all, row{label: "unit", lines: t.unit(u)})
 	}
 	return all
 }
 
-// Sequences of console_codes(4): to the first column of the first line, erase the
-// rest of the line, and erase the rest of the screen.
+// Sequences of console_codes(4): to the first column of the first line, erase
+// the rest of the line, and erase the rest of the screen.
 const (
 	home      = "\x1b[H"
 	eraseLine = "\x1b[K"
 	eraseRest = "\x1b[J"
 )
 
-// InPlace returns what draws a page over all that is on a terminal, which has to be
-// a column wider and a line higher than the page.
+// InPlace returns what draws a page over all that is on a terminal, which has
+// to be a column wider and a line higher than the page.
 func InPlace(page string) string {
 	return home + strings.ReplaceAll(page, "\n", eraseLine+"\r\n") + eraseRest
 }
 
-// fit leaves out details from the last on, until the rows take no more lines than
-// there is room for.
+// fit leaves out details from the last on, then what is no problem, until the
+// rows take no more lines than there is room for.
 func fit(groups [][]row, room int) [][]row {
 	all := slices.Concat(groups...)
 	count := func() (lines int) {
@@ -145,13 +183,18 @@ func fit(groups [][]row, room int) [][]row {
 		return lines
 	}
 
-	for i := len(all) - 1; i >= 0 && count() > room; i-- {
-		if all[i].detail {
-			all = slices.Delete(all, i, i+1)
+	for _, mayGo := range []func(row) bool{
+		func(r row) bool { return r.detail },
+		func(r row) bool { return !r.problem },
+	} {
+		for i := len(all) - 1; i > 0 && count() > room; i-- {
+			if mayGo(all[i]) {
+				all = slices.Delete(all, i, i+1)
+			}
 		}
 	}
 
-	// What comes first matters most.
+	// The first item matters most.
 	for len(all) > 1 && count() > room {
 		all = all[:len(all)-1]
 	}
@@ -174,51 +217,68 @@ func (t *table) rule(at string) string {
 	return text + strings.Repeat("-", t.width-len(text)) + "\n"
 }
 
-// unitLines returns the lines of at most room units, unhealthy ones first.
+// allUnits returns the lines of all units.
+func (t *table) allUnits() []string { return t.unitLines(math.MaxInt) }
+
+// unitLines returns at most room lines with units, unhealthy ones first.
 func (t *table) unitLines(room int) []string {
 	units := slices.Clone(t.units)
 	slices.SortStableFunc(units, func(a, b Unit) int { return cmp.Compare(rank(a), rank(b)) })
-	left := units[:0:0]
-	if len(units) > room {
-		left = units[room-1:]
-		units = units[:room-1]
-	}
 
 	var lines []string
-	for _, u := range units {
-		lines = append(lines, t.unit(u))
-	}
-	if len(left) > 0 {
-		lines = append(lines, more(left))
+	for i, u := range units {
+		of := t.unit(u)
+		isLast := i == len(units)-1
+		if len(lines)+len(of) > room || len(lines)+len(of) == room && !isLast {
+			return append(lines, t.more(units[i:]))
+		}
+		lines = append(lines, of...)
 	}
 	return lines
 }
 
-// unit returns the columns of a unit: name, state, since when.
-func (t *table) unit(u Unit) string {
+// unit returns name, state, since when of a unit, in columns. On a narrow page the
+// name has a line of its own.
+func (t *table) unit(u Unit) []string {
 	mark := " "
 	if !u.Settled {
 		mark = "*"
 	}
-
 	state := mark + u.Active + "/" + u.Sub
+	at := since(time.Duration(u.Since))
+
 	room := t.width - indent - 25 - 10
+	if t.width < unitWidth {
+		room = t.width - indent
+	}
 	name := ascii(u.Name)
 	if len(name) > room {
 		name = name[:room-2] + ".."
 	}
+	if t.width >= unitWidth {
+		return []string{fmt.Sprintf("%-*s%-25.24s%10s", room, name, state, at)}
+	}
 
-	return fmt.Sprintf("%-*s%-25.24s%10s", room, name, state, since(u.Since))
+	state = state[:min(len(state), room)]
+	if len(state)+1+len(at) <= room {
+		state += " " + at
+	}
+	return []string{name, strings.TrimRight(state, " ")}
 }
 
 // more sums up units that there is no room for.
-func more(units []Unit) string {
+func (t *table) more(units []Unit) string {
 	bad := 0
 	for _, u := range units {
 		bad += 1 - rank(u)
 	}
-	if bad == 0 {
+	switch narrow := t.width < unitWidth; {
+	case bad == 0 && narrow:
+		return fmt.Sprintf("and %d more, all well", len(units))
+	case bad == 0:
 		return fmt.Sprintf("and %d more, all as wanted", len(units))
+	case narrow:
+		return fmt.Sprintf("and %d more, %d not well", len(units), bad)
 	}
 	return fmt.Sprintf("and %d more, %d of them not as wanted: loam status", len(units), bad)
 }
@@ -243,11 +303,18 @@ func (t *table) when(at time.Time) string {
 	return text
 }
 
+// since returns the time since kernel start at which a unit got its state, in at
+// most 10 bytes; "" if it is not known.
 func since(d time.Duration) string {
-	if d == 0 {
+	switch {
+	case d == 0:
 		return ""
+	case d < 999*time.Second:
+		return "at " + seconds(d)
+	case d < 100_000*time.Second:
+		return fmt.Sprintf("at %.0f s", d.Seconds())
 	}
-	return "at " + seconds(d)
+	return fmt.Sprintf("at %.0f h", d.Hours())
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
@@ -268,6 +335,14 @@ func optional(before, text string) string {
 		return ""
 	}
 	return before + text
+}
+
+// before returns text with separator after it, "" if text is empty.
+func before(text, separator string) string {
+	if text == "" {
+		return ""
+	}
+	return text + separator
 }
 
 // ascii replaces everything in text that a console may not be able to show or

@@ -75,7 +75,7 @@ func (open) Close() error { return nil }
 // run sends it another command.
 func (c *chip) run(command uint32, handle uint32, parameters []byte) {
 	c.Helper()
-	if _, err := (tpm{c.conn}).run(command, []uint32{handle}, true, parameters); err != nil {
+	if _, err := (tpm{c.conn}).run(command, []uint32{handle}, password, parameters); err != nil {
 		c.Fatal(err)
 	}
 }
@@ -120,7 +120,8 @@ func TestANumberOnlyRises(t *testing.T) {
 // authorizes them (TPM_RH_LOCKOUT).
 const (
 	clearTPM, hierarchyChangeAuth = 0x126, 0x129
-	lockout                       = 0x4000_000a
+	nvDefineSpace                 = 0x12a
+	owner, lockout                = 0x4000_0001, 0x4000_000a
 )
 
 func TestAClearedTPMBeginsAgain(t *testing.T) {
@@ -135,18 +136,18 @@ func TestAClearedTPMBeginsAgain(t *testing.T) {
 // TestATPMWithAnOwner: an existing index keeps working, and a new one is not
 // made.
 func TestATPMWithAnOwner(t *testing.T) {
-	password := bytesOf(uint16(3), []byte("abc"))
+	secret := bytesOf(uint16(3), []byte("abc"))
 	c := newChip(t)
 	c.raise(5)
-	c.run(hierarchyChangeAuth, owner, password)
+	c.run(hierarchyChangeAuth, owner, secret)
 	c.raise(6)
 	c.has(6)
 
 	c = newChip(t)
-	c.run(hierarchyChangeAuth, owner, password)
+	c.run(hierarchyChangeAuth, owner, secret)
 
-	if err := c.number().Raise(5); !errors.As(err, new(Code)) {
-		t.Errorf("error %v", err)
+	if err := c.number().Raise(5); err == nil {
+		t.Error("an index is made")
 	}
 
 	c.has(0)
@@ -156,10 +157,55 @@ func TestATPMWithAnOwner(t *testing.T) {
 // before its first bit was set.
 func TestAnIndexThatWasBegun(t *testing.T) {
 	c := newChip(t)
-	c.define(attributes, 8)
+	c.run(nvDefineSpace, owner, append(bytesOf(uint16(0)), lockedIndex()...))
 	c.has(0)
 	c.raise(3)
 	c.has(3)
+}
+
+// TestAnIndexWithoutAPolicyIsReplaced: root on a running system may have set all
+// of its bits.
+func TestAnIndexWithoutAPolicyIsReplaced(t *testing.T) {
+	c := newChip(t)
+	c.define(openAttributes, 8)
+	c.setBits(^uint64(0))
+	c.has(0)
+	c.raise(2)
+	c.has(2)
+}
+
+// setBits sets bits of the index with an empty password.
+func (c *chip) setBits(bits uint64) {
+	c.Helper()
+	_, err := (tpm{c.conn}).run(nvSetBits, []uint32{index, index}, password, bytesOf(bits))
+	if err != nil {
+		c.Error(err)
+	}
+}
+
+// TestALockedTPMIsNotRaised: neither by our code, nor by another program without
+// the policy.
+func TestALockedTPMIsNotRaised(t *testing.T) {
+	c := newChip(t)
+	c.raise(3)
+	_, err := (tpm{c.conn}).run(nvSetBits, []uint32{index, index}, password, bytesOf(^uint64(0)))
+	if err == nil {
+		t.Error("a password is enough to raise it")
+	}
+
+	sealer := Sealer{Open: c.number().Open}
+	if err := sealer.Lock(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.number().Raise(4); !errors.Is(err, ErrLocked) {
+		t.Errorf("error %v", err)
+	}
+	c.has(3)
+
+	c.stop()
+	c.start()
+	c.raise(4)
+	c.has(4)
 }
 
 func TestAnIndexOfSomebodyElse(t *testing.T) {

@@ -147,7 +147,7 @@ func TestWhatSystemdShowsIsNeverOld(t *testing.T) { container.Run(t, neverOld) }
 
 // neverOld changes units behind the connection's back after they were shown.
 func neverOld(t *testing.T, c *container.Container) {
-	s := connect(t, c)
+	s := c.Connect(t)
 	dir := durable.New(c.OpenRoot(t), nil)
 	const units = "etc/systemd/system/"
 	place(t, dir, units+"a.service", sleeper)

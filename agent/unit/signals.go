@@ -145,7 +145,7 @@ func (s *signals) begin(path dbus.ObjectPath) *showing {
 	return show
 }
 
-// finish ends that, and caches state, nil for none, unless it is stale.
+// finish ends that, and caches state, nil if none, unless it is stale.
 func (s *signals) finish(show *showing, state *State) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,6 +8,8 @@ import (
 
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/godbus/dbus/v5"
+
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // PrivateSocket is where systemd itself answers, to root only and without a
@@ -42,7 +44,10 @@ func Connect(ctx context.Context, socket string) (*Systemd, error) {
 
 	s, busErr := connect(ctx, connectBus)
 	if busErr != nil {
-		return nil, fmt.Errorf("connect to systemd: %w", errors.Join(err, busErr))
+		return nil, fault.With(
+			fmt.Errorf("connect to systemd: %w; by the system bus: %w", err, busErr),
+			fault.SystemdUnreachable,
+		)
 	}
 
 	return s, nil

@@ -13,16 +13,6 @@ import (
 	"github.com/loam-os/loam/test/container"
 )
 
-func connect(t *testing.T, c *container.Container) *unit.Systemd {
-	t.Helper()
-	s, err := unit.Connect(t.Context(), c.Socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	return s
-}
-
 // place writes text where a generation has its content, and a symbolic link to
 // it where systemd looks.
 func place(t *testing.T, dir *durable.Dir, name, text string) {
@@ -61,7 +51,7 @@ func TestSystemdTakesUnitsThatAreLinks(t *testing.T) {
 }
 
 func unitsThatAreLinks(t *testing.T, c *container.Container) {
-	s := connect(t, c)
+	s := c.Connect(t)
 	dir := durable.New(c.OpenRoot(t), nil)
 	const units = "etc/systemd/system/"
 	place(t, dir, units+"linked.service", sleeper)
@@ -147,7 +137,7 @@ func unitsThatAreLinks(t *testing.T, c *container.Container) {
 func TestSystemdJobs(t *testing.T) { container.Run(t, jobs) }
 
 func jobs(t *testing.T, c *container.Container) {
-	s := connect(t, c)
+	s := c.Connect(t)
 	dir := durable.New(c.OpenRoot(t), nil)
 	const units = "etc/systemd/system/"
 	place(t, dir, units+"linked.service", sleeper)
@@ -213,7 +203,7 @@ func jobs(t *testing.T, c *container.Container) {
 func TestSystemdTellsChanges(t *testing.T) { container.Run(t, changes) }
 
 func changes(t *testing.T, c *container.Container) {
-	s := connect(t, c)
+	s := c.Connect(t)
 	place(t, durable.New(c.OpenRoot(t), nil), "etc/systemd/system/linked.service", sleeper)
 	if err := s.Reload(t.Context()); err != nil {
 		t.Fatal(err)

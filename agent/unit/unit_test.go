@@ -3,10 +3,13 @@ package unit_test
 import (
 	"context"
 	"errors"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/loam-os/loam/agent/unit"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 func TestJobThatHasNotEndedSaysWhatItsUnitDoes(t *testing.T) {
@@ -23,5 +26,16 @@ func TestJobThatHasNotEndedSaysWhatItsUnitDoes(t *testing.T) {
 	}
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Error("it is no timeout")
+	}
+}
+
+// An agent that is started by hand on another machine says what it needs.
+func TestConnectWithoutSystemd(t *testing.T) {
+	none := filepath.Join(t.TempDir(), "none")
+	t.Setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path="+none)
+
+	_, err := unit.Connect(t.Context(), none)
+	if fault.Of(err) != fault.SystemdUnreachable || strings.Contains(err.Error(), "\n") {
+		t.Errorf("%v, code %s", err, fault.Of(err))
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/loam-os/loam/agent/upgrade/fill"
+	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/partitions"
 	"github.com/loam-os/loam/partitions/gpt"
 	"github.com/loam-os/loam/partitions/verity"
@@ -171,7 +172,7 @@ func (d Disk) locals(
 	}
 
 	for i, size := range []int64{sb.DataBlocks * verity.BlockSize, verity.HashSize(sb.DataBlocks)} {
-		l, err := fill.Locate(parts[i], size)
+		l, err := fill.Locate(parts[i], size, bundle.ChunkSize)
 		all = append(all, l)
 		if err != nil {
 			return all, done, err

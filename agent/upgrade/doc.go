@@ -10,6 +10,22 @@
 //	Request --> Preflight --> Begin --> journal: what Next works towards
 //	Health before, Health now --> Trial.Judge --> Verdict --> Next
 //
+// # Where to look
+//
+//	what comes next             next.go, and drill.go for a drill
+//	why an upgrade is refused   preflight.go
+//	what happens in a trial     health.go (Trial.Judge)
+//	where a release is found    releases.go
+//	requests, retries, restart  service.go; interrupt.go lets one be canceled
+//	what operators are told     standing.go (status), listener.go (Events)
+//	how an upgrade begins       begin.go
+//	how the disk is read        observe.go, disk.go
+//	how a step is carried out   upgrader.go (do)
+//	the slot                    slot.go, and fetch.go, package fill for its content
+//	the ESP                     entries.go (boot entries), esp.go (UKIs), loader.go,
+//	                            recovery.go
+//	the records                 journal.go, failures.go, epoch.go, drill.go
+//
 // # Steps
 //
 // [Next] looks at the disk as it is (slots, boot entries, journal, failures)
@@ -52,8 +68,10 @@
 // The security epoch, below which no system is brought, rises to what both
 // slots have. It is on the state partition and, up to 64, in an NV index of the
 // machine's TPM (agent/tpm) if it has one, so that an old state partition does
-// not lower it. A TPM that is broken, or has another owner, blocks nothing.
-// Whoever commands the machine, or clears the TPM, removes the index.
+// not lower it. The TPM has it from the next boot on, and only up to the epoch
+// that is in the UKI (os-release, LOAM_SECURITY_EPOCH). From then on /init starts
+// no older system. A TPM that is broken, or has another owner, blocks nothing.
+// Anyone who controls the machine, or clears the TPM, removes the index.
 //
 // Firmware is asked before anything is written: the index has the UKI's
 // Authenticode digest and its signers' certificates (firmware/authenticode),

@@ -28,34 +28,16 @@ const drillName = "upgrade-drill.json"
 // Drill is the result of a drill.
 type Drill = status.Drill
 
-// Drill begins a drill, unless there is a reason against it. With plan it
-// changes nothing.
-func (u *Upgrader) Drill(by string, plan bool) error {
-	if by != DrillCheck && by != DrillPanic {
-		return refuse(fault.NoSuchDrill, "want "+DrillCheck+" or "+DrillPanic, "a drill by %.40q", by)
-	}
-
-	var f Facts
-	v, err := u.observe(&f)
-	if err != nil {
-		return err
-	}
-	if err := preflightDrill(v, f); err != nil || plan {
-		return err
-	}
-
-	return u.begin(v, nil, Journal{Target: u.Boot.Running, AtOnce: true, Drill: &Drilling{By: by}})
-}
-
-// preflightDrill returns why there cannot be a drill: nil or an error with a code.
+// preflightDrill returns why there cannot be a drill: nil or an error with a
+// code.
 func preflightDrill(v View, f Facts) error {
 	if r := free(v, v.Running); r != nil {
 		return r
 	}
 
 	if v.Journal != nil {
-		return refuse(fault.UpgradeUnderWay, "a drill waits for its end", "the upgrade to %s is under way",
-			v.Journal.Target.Version)
+		return refuse(fault.UpgradeUnderWay, "a drill waits for its end",
+			"the upgrade to %s is under way", v.Journal.Target.Version)
 	}
 
 	run := find(v, v.Running.RootHash)
@@ -226,7 +208,7 @@ func (k drillKeeper) conclude(j Journal, problem string) error {
 	d := Drill{By: j.Drill.By, At: k.now().UTC().Truncate(time.Second), Problem: problem}
 	if problem == "" {
 		d.Boots = j.Drill.Boots
-		d.Took = max(0, k.now().Sub(j.Drill.Left)).Round(time.Second)
+		d.Took = status.Duration(max(0, k.now().Sub(j.Drill.Left)).Round(time.Second))
 	}
 
 	if err := records.Save(k.records, drillName, d); err != nil {
@@ -243,7 +225,7 @@ var (
 	inDrill     = Health{"drill": {State: Ill, Detail: "it fails on purpose"}}
 )
 
-// LastDrill returns the result of the last drill, nil if there was none.
+// LastDrill returns the result of the last drill, nil if there was no drill.
 func LastDrill(s records.Store) (*Drill, error) {
 	var d Drill
 	if err := records.Load(s, drillName, &d); err != nil || d.At.IsZero() {

@@ -12,7 +12,12 @@ import (
 // take for the one to fall back to.
 func TestADrillAfterARollbackSaysTheWayOut(t *testing.T) {
 	entry := func(version, rootHash string) Entry {
-		name := bootentry.Name{ImageID: "loam-node-os", Version: version, Arch: bootentry.Arch("amd64")}
+		name := bootentry.Name{
+			ImageID: "loam-node-os",
+			Version: version,
+			Arch:    bootentry.Arch("amd64"),
+		}
+
 		return Entry{
 			Name:     name,
 			File:     "loam-node-os_" + version + "_x86-64.efi",

@@ -12,11 +12,11 @@ import (
 const epochName = "upgrade-epoch.json"
 
 // Anchor keeps a number that only rises outside of the disk: in the machine's
-// TPM. Without a TPM, the errors are fs.ErrNotExist.
+// TPM. /init raises it at the next boot, to what the record says and not above
+// the epoch in its own UKI (agent/boot). Without a TPM, the error is
+// fs.ErrNotExist.
 type Anchor interface {
 	Read() (int, error)
-	// Raise raises the number to that value, or as high as it can.
-	Raise(to int) error
 }
 
 // epochs are the security epochs of the systems on the disk that came by
@@ -69,22 +69,14 @@ func (k floorKeeper) read() (epochs, error) {
 }
 
 // raise records the epoch of a system that has proved itself while the other
-// slot holds another. The anchor comes last, because it cannot be taken back.
-// After a power cut in between this is done again, as the journal is removed
-// last of all.
+// slot holds another.
 func (k floorKeeper) raise(running string, epoch int, other string) error {
 	e, err := k.read()
 	if err != nil {
 		return err
 	}
 
-	e = e.with(running, epoch, other)
-	if err := records.Save(k.records, epochName, e); err != nil || k.anchor == nil {
-		return err
-	}
-
-	k.warn(k.anchor.Raise(e.Floor))
-	return nil
+	return records.Save(k.records, epochName, e.with(running, epoch, other))
 }
 
 // warn logs, once, that the anchor cannot be used. Upgrades go on: a node that

@@ -23,7 +23,7 @@ import (
 type esp struct {
 	*fat.FS
 	dev Closer
-	// staged is a UKI on it that has no entry yet; nil for none.
+	// staged is a UKI on it that has no entry yet; nil if none.
 	staged *staged
 }
 
@@ -112,7 +112,7 @@ func (e *esp) locals(all []Entry) []fill.Local {
 		if err != nil {
 			continue
 		}
-		if l, err := fill.Locate(r, entry.size); err == nil {
+		if l, err := fill.Locate(r, entry.size, bundle.ChunkSize); err == nil {
 			locals = append(locals, l)
 		}
 	}

@@ -56,7 +56,7 @@ func (f onDisk) Range(_ context.Context, off, n int64) (io.ReadCloser, error) {
 	return io.NopCloser(io.NewSectionReader(f, off, n)), nil
 }
 
-// BenchmarkFillSlot writes a slot of which every chunk is another, known or to
+// BenchmarkFillSlot writes a slot in which every chunk is different, known or to
 // be read, and the same with dd(1), in turns on one disk; a round is both.
 func BenchmarkFillSlot(b *testing.B) {
 	const chunks = 4096
@@ -97,7 +97,7 @@ func BenchmarkFillSlot(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			var ratios, speeds []float64
 			for round := range b.N {
-				// What is there is another each time.
+				// The slot has another content each time.
 				spoil(b, slot, part.Size, byte(round+2))
 				d, err := openDirect(slot, unix.O_RDWR, 4096)
 				if err != nil {

@@ -4,6 +4,7 @@ import "testing"
 
 func TestTheFloorRisesWhenBothSlotsHaveIt(t *testing.T) {
 	var e epochs
+
 	for _, step := range []struct {
 		name, running string
 		epoch         int

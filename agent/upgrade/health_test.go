@@ -227,6 +227,7 @@ func TestNextMendsBeforeAllElse(t *testing.T) {
 	other := Entry{File: "LOAM-N~2.EFI", RootHash: "2.0.0", Orphan: true}
 	unreadable := Entry{File: "LOAM-N~3.EFI", Orphan: true}
 	fresh := "loam-node-os_1.0.0_x86-64+3-0.efi"
+
 	for _, test := range []struct {
 		name    string
 		entries []Entry

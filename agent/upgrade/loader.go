@@ -23,6 +23,18 @@ type bootLoader struct {
 	log  *zap.Logger
 }
 
+// renewFrom is renew with the loader of the running system, if it came with one.
+func (l bootLoader) renewFrom(node Node, v View) error {
+	own, err := node.Loader()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return l.renew(own, find(v, v.Running.RootHash))
+}
+
 // renew replaces an older loader with the running system's own: its content is
 // complete on the disk before one write of one sector makes it the content of
 // the file. Any other program stays, and so does a loader if the firmware would
@@ -96,32 +108,4 @@ func (l bootLoader) starts(program []byte) error {
 		return err
 	}
 	return by.Check(im)
-}
-
-// renewBoot renews what is on the ESP beside the boot entries, from the system
-// that has proved itself. Best effort: a failure says nothing against that
-// system.
-func (u *Upgrader) renewBoot(v View) {
-	if err := u.renewLoader(v); err != nil {
-		u.Log.Warn("renew the boot loader", zap.Error(err))
-	}
-	if err := u.renewRecovery(v); err != nil {
-		u.Log.Warn("renew the recovery entry", zap.Error(err))
-	}
-}
-
-func (u *Upgrader) renewLoader(v View) error {
-	own, err := u.Node.Loader()
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	l := bootLoader{u.esp, u.Disk.Arch, u.Sys, u.Log}
-	return l.renew(own, find(v, v.Running.RootHash))
-}
-
-func (u *Upgrader) renewRecovery(v View) error {
-	return recovery{u.esp, u.Log}.renew(find(v, v.Running.RootHash), v.Running.RootHash)
 }

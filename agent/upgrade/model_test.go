@@ -37,7 +37,8 @@ func (w model) String() string {
 	}
 
 	if j := w.journal; j != nil {
-		parts = append(parts, string(j.Phase), j.Target.Version, j.From.Version, flag(j.Rollback)+flag(j.Canceled)+flag(j.Present))
+		flags := flag(j.Rollback) + flag(j.Canceled) + flag(j.Present)
+		parts = append(parts, string(j.Phase), j.Target.Version, j.From.Version, flags)
 		if j.Drill != nil {
 			parts = append(parts, j.Drill.By, flag(j.Drill.Tried))
 		}

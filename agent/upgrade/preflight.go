@@ -35,7 +35,8 @@ type Room struct {
 	ESP int64
 	// Entries is how many more boot entries the ESP's directory takes.
 	Entries int
-	// State is the free space of the state partition, where the UKI is assembled.
+	// State is the free space of the state partition, where the UKI is
+	// assembled.
 	State int64
 	// OtherDisk says that the loader came from another disk.
 	OtherDisk bool
@@ -71,6 +72,8 @@ type Facts struct {
 	Now  time.Time
 	// Firmware says which images the firmware starts.
 	Firmware secureboot.State
+	// PCRKey is the key that must have signed the UKI; see Boot.
+	PCRKey string
 	// Power says what the machine runs on.
 	Power power.State
 }
@@ -87,6 +90,7 @@ func Preflight(v View, f Facts, idx bundle.Index, w Options) error {
 		func() error { return fits(v, f, idx) },
 		func() error { return allowed(v, f, idx, w) },
 		func() error { return started(f.Firmware, idx.Version, idx.Authenticode) },
+		func() error { return opensState(f.PCRKey, idx) },
 		func() error { return powered(f.Power) },
 		func() error { return free(v, target) },
 	} {
@@ -139,7 +143,8 @@ func fits(v View, f Facts, idx bundle.Index) error {
 		return espFull(space, 2*idx.UKI.Size)
 	case r.Entries == 0:
 		return directoryFull()
-	case v.Journal == nil && idx.UKI.Size+recordsSize > r.State: // An upgrade under way has its files there already.
+	case v.Journal == nil && idx.UKI.Size+recordsSize > r.State:
+		// An upgrade under way has its files there already.
 		return stateFull(r.State, idx.UKI.Size+recordsSize)
 	}
 
@@ -191,6 +196,7 @@ func started(by secureboot.State, version string, uki *authenticode.Image) error
 	if uki == nil {
 		return nil
 	}
+
 	switch err := by.Check(*uki); {
 	case err == nil:
 		return nil
@@ -206,6 +212,16 @@ func started(by secureboot.State, version string, uki *authenticode.Image) error
 			"Secure Boot is on: enroll the certificate in the firmware first",
 			"the UKI of %s: %v", version, err)
 	}
+}
+
+// opensState checks that the release will open the encrypted state.
+func opensState(key string, idx bundle.Index) error {
+	if key == "" || slices.Contains(idx.PCRKeys, key) {
+		return nil
+	}
+	return refuse(fault.PCRNotSigned, "`loamctl sign --pcr-key` signs a release with that key",
+		"the UKI of %s: it is not signed for PCR 11 by key %.12s, so the TPM would not open the "+
+			"encrypted state", idx.Version, key)
 }
 
 // powered checks that the machine will not run out of power, as far as that is

@@ -1,8 +1,6 @@
 package upgrade
 
 import (
-	"bytes"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +11,7 @@ import (
 	"github.com/loam-os/loam/firmware/secureboot"
 	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/image/bundle"
+	"github.com/loam-os/loam/test/firmware"
 )
 
 // ready is a node that may be upgraded, and an index that fits it.
@@ -53,17 +52,7 @@ func ready() (View, Facts, bundle.Index) {
 // issued.
 func signedImage(t testing.TB) authenticode.Image {
 	t.Helper()
-	b, err := os.ReadFile("../../firmware/authenticode/testdata/signed.efi")
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	im, err := authenticode.Read(bytes.NewReader(b), int64(len(b)))
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	return im
+	return firmware.Image(t, "../../firmware/authenticode/testdata/signed.efi")
 }
 
 // db has a certificate.
@@ -71,6 +60,7 @@ func db(der []byte) []efivar.Signature { return []efivar.Signature{{Type: efivar
 
 func TestPreflight(t *testing.T) {
 	signed := signedImage(t)
+
 	for _, test := range []struct {
 		name   string
 		change func(v *View, f *Facts, idx *bundle.Index, w *Options)
@@ -203,6 +193,22 @@ func TestPreflight(t *testing.T) {
 		{"an unsigned UKI", func(_ *View, f *Facts, idx *bundle.Index, _ *Options) {
 			f.Firmware.On, idx.Authenticode = true, &authenticode.Image{SHA256: signed.SHA256}
 		}, fault.UKINotSigned},
+		{
+			"a UKI for which the TPM does not open the state",
+			func(_ *View, f *Facts, idx *bundle.Index, _ *Options) {
+				f.PCRKey = "mine"
+				idx.PCRKeys = []string{"another"}
+			},
+			fault.PCRNotSigned,
+		},
+		{
+			"a UKI for which it does",
+			func(_ *View, f *Facts, idx *bundle.Index, _ *Options) {
+				f.PCRKey = "mine"
+				idx.PCRKeys = []string{"another", "mine"}
+			},
+			"",
+		},
 		{
 			"an unsigned UKI, and Secure Boot is off",
 			func(_ *View, _ *Facts, idx *bundle.Index, _ *Options) {

@@ -2,7 +2,6 @@ package upgrade
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/loam-os/loam/agent/upgrade/records"
 	"github.com/loam-os/loam/image/bundle"
@@ -30,56 +29,6 @@ const (
 	// scratchName is the file in which a UKI is assembled.
 	scratchName = "upgrade-uki"
 )
-
-// maxFailures is how many failures are remembered.
-const maxFailures = 32
-
-// ReadJournal returns the upgrade under way, nil if there is none. A journal
-// that cannot be read counts as none: the disk tells the rest.
-func ReadJournal(s records.Store) (*Journal, error) {
-	var j Journal
-	err := records.Load(s, journalName, &j)
-	if err != nil || j.Target.RootHash == "" || j.From.RootHash == "" {
-		return nil, err
-	}
-	return &j, nil
-}
-
-// Failures returns the systems that are not tried again.
-func Failures(s records.Store) ([]Failure, error) {
-	var all []Failure
-	err := records.Load(s, failuresName, &all)
-	return all, err
-}
-
-// Forget allows a system to be tried again.
-func Forget(s records.Store, rootHash string) error {
-	all, err := Failures(s)
-	if err != nil {
-		return err
-	}
-
-	left := slices.DeleteFunc(slices.Clone(all), func(f Failure) bool {
-		return f.RootHash == rootHash
-	})
-	if len(left) == len(all) {
-		return nil
-	}
-
-	return records.Save(s, failuresName, left)
-}
-
-// recordFailure adds a failure. It replaces an earlier failure of the same
-// system.
-func recordFailure(s records.Store, f Failure) error {
-	all, err := Failures(s)
-	if err != nil {
-		return err
-	}
-	all = slices.DeleteFunc(all, func(old Failure) bool { return old.RootHash == f.RootHash })
-	all = append(all, f)
-	return records.Save(s, failuresName, all[max(0, len(all)-maxFailures):])
-}
 
 // index returns the index of the upgrade under way.
 func index(s records.Store) (bundle.Index, error) {

@@ -1,6 +1,7 @@
 package upgrade
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"slices"
@@ -20,7 +21,7 @@ type recovery struct {
 }
 
 // rootHash returns the root hash of the system that the recovery entry starts,
-// "" if there is none.
+// "" if the disk has no recovery entry.
 func (r recovery) rootHash() string {
 	uki, err := r.esp.Open(loader.RecoveryUKI)
 	if err != nil {
@@ -29,17 +30,18 @@ func (r recovery) rootHash() string {
 	return hashOf(uki)
 }
 
-// renew makes the recovery entry start the system of an entry, which has proved
+// renew makes the recovery entry start the running system, which has proved
 // itself. Until then it started the system before, which is still in the other
 // slot. A disk without a recovery entry gets none.
-func (r recovery) renew(running *Entry, rootHash string) error {
+func (r recovery) renew(v View) error {
 	switch uki, err := r.esp.Open(loader.RecoveryUKI); {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
-	case err == nil && hashOf(uki) == rootHash:
+	case err == nil && hashOf(uki) == v.Running.RootHash:
 		return nil
 	}
 
+	running := find(v, v.Running.RootHash)
 	uki, err := r.esp.Open(running.path())
 	if err != nil {
 		return err
@@ -59,12 +61,13 @@ func (r recovery) restore(running System, name string) error {
 	r.esp.staged = nil // Reclaim frees it.
 	reclaimErr := r.esp.Reclaim()
 	all, err := entries(r.esp.FS)
-	if err != nil {
+	if err := cmp.Or(err, reclaimErr); err != nil {
 		r.log.Warn("the directory of boot entries", zap.Error(err))
 		if err := bootdir.Renew(r.esp.FS); err != nil {
 			return err
 		}
 		reclaimErr = r.esp.Reclaim()
+		all = nil
 	}
 
 	if reclaimErr != nil || find(View{Entries: all}, running.RootHash) != nil {

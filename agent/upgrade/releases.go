@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/loam-os/loam/agent/upgrade/fill"
+	"github.com/loam-os/loam/agent/upgrade/records"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/image/bundle"
@@ -43,7 +44,7 @@ func (o Releases) find(
 	news, err := repository.Update(ctx, store, o.Keep, o.Root,
 		repository.Clock{Now: now, Built: o.Built})
 	if err != nil {
-		return bundle.Index{}, news, unreached(err)
+		return bundle.Index{}, news, fill.Unreached(err)
 	}
 
 	news.Releases = slices.DeleteFunc(news.Releases, func(r repository.Release) bool {
@@ -63,24 +64,7 @@ func (o Releases) find(
 	}
 
 	idx, err := all[at].Fetch(ctx, store)
-	return idx, news, unreached(err)
-}
-
-// unreached marks the errors of a repository that may go away by themselves.
-func unreached(err error) error {
-	for _, final := range []error{
-		repository.ErrExpired, repository.ErrRollback, repository.ErrUnsigned, repository.ErrMixed,
-		repository.ErrInvalid,
-		repository.ErrNotFound, repository.ErrTooLarge, repository.ErrNotKept,
-	} {
-		if errors.Is(err, final) {
-			return err
-		}
-	}
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%w: %w", fill.ErrUnreachable, err)
+	return idx, news, fill.Unreached(err)
 }
 
 // newest lists the first few versions.
@@ -90,4 +74,52 @@ func newest(all []repository.Release) string {
 		versions = append(versions, r.Version)
 	}
 	return strings.Join(versions, ", ")
+}
+
+// underWay is the release of the upgrade under way. It implements
+// [fill.Release].
+type underWay struct {
+	records records.Store
+	// ref is the repository of machine.yaml.
+	ref string
+}
+
+// Pack returns where the upgrade under way gets its chunks, wherever its index
+// came from.
+func (u underWay) Pack() (ref, name string, err error) {
+	idx, err := index(u.records)
+	if err != nil {
+		return "", "", err
+	}
+	ref = u.ref
+	if j, err := ReadJournal(u.records); err == nil && j != nil && j.Ref != "" {
+		ref = j.Ref
+	}
+	return ref, idx.Pack.Name, nil
+}
+
+// named adds to an error of a fetch where the release comes from. What is
+// damaged there stays damaged until an operator publishes again.
+func (u underWay) named(err error) error {
+	code := fault.Of(err)
+	ref, name, packErr := u.Pack()
+	if packErr != nil || code != fault.RepositoryDamaged && code != fault.RepositoryUnreachable {
+		return err
+	}
+
+	err = fmt.Errorf("fetch %s from %s: %w", name, ref, err)
+	if code == fault.RepositoryDamaged {
+		return hint.With(err, "`loamctl publish` of an intact copy repairs it, then `loam upgrade`; "+
+			"what was fetched before is kept")
+	}
+	return err
+}
+
+// versionsOf returns the versions of some releases.
+func versionsOf(releases []repository.Release) []string {
+	var versions []string
+	for _, r := range releases {
+		versions = append(versions, r.Version)
+	}
+	return versions
 }

@@ -135,6 +135,77 @@ func TestTheRestartWaitsForTheWindow(t *testing.T) {
 	}
 }
 
+// turnsOf are [Turns] that have a turn for may only.
+type turnsOf struct{ may, awaited *System }
+
+func (t turnsOf) Await(s System) string {
+	*t.awaited = s
+	if s == *t.may {
+		return ""
+	}
+	return "waits for its turn"
+}
+
+func (turnsOf) Changed() <-chan struct{} { return nil }
+
+// TestTheRestartWaitsForItsTurn has the turn taken by others, and then not.
+func TestTheRestartWaitsForItsTurn(t *testing.T) {
+	closed, err := window.Parse("02:00-03:00") // It is 01:46.
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for _, tt := range []struct {
+		name          string
+		edit          func(j *Journal)
+		running, may  System
+		window        window.Window
+		boots, awaits bool
+	}{
+		{"others come first", func(*Journal) {}, one, System{}, window.Window{}, false, true},
+		{"its turn", func(*Journal) {}, one, two, window.Window{}, true, true},
+		{
+			"its turn, outside of its window",
+			func(*Journal) {}, one, two, closed, false, false,
+		},
+		{
+			"an operator wants it at once",
+			func(j *Journal) { j.AtOnce = true }, one, System{}, window.Window{}, true, false,
+		},
+		{"it falls back", func(*Journal) {}, two, System{}, window.Window{}, true, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			u := armedUpgrader(t)
+			j, err := ReadJournal(u.Records)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tt.edit(j)
+			if err := records.Save(u.Records, journalName, j); err != nil {
+				t.Fatal(err)
+			}
+
+			u.Boot.Running = tt.running
+			boots := false
+			var awaited System
+			s := New(&Service{
+				Upgrader: u,
+				Machine:  restarting{&boots},
+				Turns:    turnsOf{may: &tt.may, awaited: &awaited},
+				Policy:   Policy{Window: tt.window},
+				Log:      zap.NewNop(),
+			})
+			s.next(t.Context(), Op{Kind: Reboot}, nil, 0)
+			if boots != tt.boots || (awaited == two) != tt.awaits {
+				t.Errorf("boots %v, awaits a turn for %v", boots, awaited)
+			}
+			if want := tt.awaits && !tt.boots; (s.State().Waits == "waits for its turn") != want {
+				t.Errorf("waits %q", s.State().Waits)
+			}
+		})
+	}
+}
+
 // TestTheNextTryIsShown has a step fail, and then the next one begin to fetch.
 func TestTheNextTryIsShown(t *testing.T) {
 	u := armedUpgrader(t)

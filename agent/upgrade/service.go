@@ -3,7 +3,6 @@ package upgrade
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -27,6 +26,10 @@ const (
 	// requested again, retryMax the longest.
 	retryMin = 10 * time.Second
 	retryMax = 10 * time.Minute
+	// firstCheck is how long after kernel start the ESP is checked, and checkInterval
+	// how often then.
+	firstCheck    = 5 * time.Minute
+	checkInterval = 24 * time.Hour
 )
 
 // Service runs the node's upgrades: one goroutine continues what is under way,
@@ -39,6 +42,10 @@ type Service struct {
 
 	// Hostname is the name of the node that a permit may be for.
 	Hostname string
+
+	// Turns says when the machine may restart with another system; nil for any
+	// time.
+	Turns Turns
 
 	// Trial judges the system that runs, if it is on trial.
 	Trial *Trial
@@ -55,11 +62,16 @@ type Service struct {
 	wanted  string
 	// abandoned says that the operator wants the trial to end.
 	abandoned bool
+	// notBegun is the request that a request to cancel ended before it was an
+	// upgrade, nil if there is none. Only Run's goroutine uses it.
+	notBegun *Request
 
-	// interrupt ends the step that runs; canceling counts the requests to cancel
-	// that Run has not got yet, before which no step runs. mu guards both.
-	interrupt context.CancelFunc
-	canceling int
+	// steps are interrupted by requests to cancel.
+	steps interrupter
+
+	// nextCheck is when the ESP is checked, in time from kernel start. Only Run's
+	// goroutine uses it.
+	nextCheck time.Duration
 }
 
 // Machine is what the service does to the machine beside its disk.
@@ -72,6 +84,16 @@ type Machine interface {
 	Event(warning bool, reason, message string)
 	// Reboot restarts the machine; it may return before that.
 	Reboot(ctx context.Context) error
+}
+
+// Turns keeps machines from restarting with another system all at once.
+type Turns interface {
+	// Await returns why the machine may not restart with a system yet, "" if it
+	// may. The zero System says that the machine is not to restart now.
+	Await(s System) (why string)
+
+	// Changed is signalled when the answer may have changed.
+	Changed() <-chan struct{}
 }
 
 // Policy is what machine.yaml says about upgrades.
@@ -108,7 +130,7 @@ type Request struct {
 	// Rollback is for the system in the other slot.
 	Rollback bool
 
-	// Drill is DrillCheck or DrillPanic for a drill, "" for none.
+	// Drill is DrillCheck or DrillPanic for a drill, "" if none.
 	Drill string
 
 	// Cancel ends the upgrade under way before the machine restarts with it.
@@ -139,6 +161,7 @@ type Planned struct {
 func New(s *Service) *Service {
 	s.asked = make(chan request)
 	s.changed = make(chan struct{}, 1)
+	s.state = standing(s.Upgrader.Records, s.Upgrader.Boot.Running, Op{}, nil)
 	return s
 }
 
@@ -163,8 +186,8 @@ func (s *Service) publish(edit func(u *status.Upgrade)) {
 	}
 }
 
-// Handle hands a request to Run. It returns the version when the machine is about
-// to restart with it, or why it will not.
+// Handle hands a request to Run. It returns the version when the machine is
+// about to restart with it, or why it will not.
 func (s *Service) Handle(ctx context.Context, r Request) (version string, err error) {
 	a := s.ask(ctx, r)
 	return a.version, a.err
@@ -179,7 +202,7 @@ func (s *Service) Foresee(ctx context.Context, r Request) (Planned, error) {
 
 func (s *Service) ask(ctx context.Context, r Request) answer {
 	if r.Cancel {
-		s.beginCancel()
+		s.steps.interrupt()
 	}
 
 	got := make(chan answer, 1)
@@ -187,7 +210,7 @@ func (s *Service) ask(ctx context.Context, r Request) answer {
 	case s.asked <- request{r, got}:
 	case <-ctx.Done():
 		if r.Cancel {
-			s.endCancel()
+			s.steps.resume()
 		}
 		return answer{err: ctx.Err()}
 	}
@@ -199,43 +222,10 @@ func (s *Service) ask(ctx context.Context, r Request) answer {
 	}
 }
 
-// beginCancel ends the step that runs, and keeps further steps from going on until
-// endCancel: Run then has the request.
-func (s *Service) beginCancel() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.canceling++
-	if s.interrupt != nil {
-		s.interrupt()
-	}
-}
-
-func (s *Service) endCancel() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.canceling--
-}
-
-func (s *Service) isCanceling() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.canceling > 0
-}
-
-// interruptible returns a context that beginCancel ends.
-func (s *Service) interruptible(ctx context.Context) (context.Context, context.CancelFunc) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	ctx, s.interrupt = context.WithCancel(ctx)
-	if s.canceling > 0 {
-		s.interrupt()
-	}
-	return ctx, s.interrupt
-}
-
 // Run continues what is under way, and handles requests, until ctx ends.
 func (s *Service) Run(ctx context.Context) {
 	s.Upgrader.Listener = listener{s}
+	s.nextCheck = firstCheck
 	s.report(Op{}, nil) // Filling a slot takes its time.
 	op, err := s.step(ctx, Verdict{})
 	pause := retryMin
@@ -245,7 +235,7 @@ func (s *Service) Run(ctx context.Context) {
 		case <-ctx.Done():
 		case r := <-s.asked:
 			if r.Cancel {
-				s.endCancel()
+				s.steps.resume()
 				op, err = s.cancel(ctx, r)
 				pause = retryMin
 				continue
@@ -255,7 +245,13 @@ func (s *Service) Run(ctx context.Context) {
 				err = handleErr
 				pause = retryMin
 			}
+		case <-s.turnChanged():
+			op, err = s.step(ctx, Verdict{})
 		case <-again:
+			if s.checkIsDue(op, err) {
+				s.checkESP()
+				continue
+			}
 			pause = min(2*pause, retryMax)
 			if err == nil {
 				pause = retryMin
@@ -273,7 +269,7 @@ func (s *Service) next(
 	ctx context.Context, op Op, err error, pause time.Duration,
 ) <-chan time.Time {
 	switch {
-	case s.isCanceling():
+	case s.steps.interrupted():
 		return time.After(pollInterval) // Unless the request comes first.
 	case err != nil:
 		retry := s.Upgrader.Now().Add(pause)
@@ -283,7 +279,12 @@ func (s *Service) next(
 		return time.After(pollInterval)
 	case op.Kind == Reboot && !s.stays():
 		if wait := s.untilWindow(); wait > 0 {
+			s.awaitTurn(System{})
 			return time.After(min(wait, retryMax)) // The clock may be set meanwhile.
+		}
+		if why := s.untilTurn(); why != "" {
+			s.publish(func(u *status.Upgrade) { u.Waits = why })
+			return time.After(retryMax) // Unless the turn comes first.
 		}
 		s.restart(ctx, op)
 		return time.After(retryMax) // By then it should be down.
@@ -296,21 +297,58 @@ func (s *Service) next(
 		}
 		s.reportRefusal(<-got)
 		return time.After(retryMax)
+	case op.Kind == Nothing && s.isIdle():
+		return time.After(max(0, s.nextCheck-s.Machine.Uptime()))
 	}
 
 	return nil
 }
 
+// checkIsDue reports whether nothing is under way, and it is time to check the ESP.
+func (s *Service) checkIsDue(op Op, err error) bool {
+	return op.Kind == Nothing && err == nil && s.isIdle() &&
+		s.Machine.Uptime() >= s.nextCheck
+}
+
+// isIdle reports whether no upgrade is under way.
+func (s *Service) isIdle() bool {
+	j, err := ReadJournal(s.Upgrader.Records)
+	return err == nil && j == nil
+}
+
+// checkESP checks the ESP, and reports to the cluster and in the status what was
+// wrong.
+func (s *Service) checkESP() {
+	s.nextCheck = s.Machine.Uptime() + checkInterval
+	report, err := s.Upgrader.CheckESP()
+	if err != nil { // Something else may have been found before.
+		report.Left = append(report.Left,
+			"the EFI system partition cannot be checked: "+hint.Line(err))
+	}
+
+	for _, what := range report.Repaired {
+		s.Machine.Event(true, "ESPRepaired", what)
+	}
+	for _, what := range report.Left {
+		s.Log.Error("the ESP is damaged", zap.String("what", what))
+		s.Machine.Event(true, "ESPDamaged", what)
+	}
+	s.publish(func(u *status.Upgrade) { u.Damage = report.Left })
+}
+
 // step does what is next, reports how that went, and answers the request that
 // waits for it.
 func (s *Service) step(ctx context.Context, v Verdict) (Op, error) {
-	running, done := s.interruptible(ctx)
+	running, done := s.steps.begin(ctx)
 	defer done()
-	op, err := s.Upgrader.Run(running, v, fill.Open(underWay{s}, s.Policy.Mirrors, s.Log))
+
+	release := underWay{s.Upgrader.Records, s.Releases.Ref}
+	op, err := s.Upgrader.Run(running, v, fill.Open(release, s.Policy.Mirrors, s.Log))
 	if running.Err() != nil {
 		return op, running.Err()
 	}
-	err = s.namePack(err)
+
+	err = release.named(err)
 	if err != nil {
 		s.Log.Error("upgrade", zap.Error(err))
 	}
@@ -329,84 +367,6 @@ func (s *Service) step(ctx context.Context, v Verdict) (Op, error) {
 	}
 
 	return op, err
-}
-
-// namePack adds to an error of a fetch where the release comes from. What is
-// damaged there stays so until somebody publishes again.
-func (s *Service) namePack(err error) error {
-	code := fault.Of(err)
-	ref, name, packErr := underWay{s}.Pack()
-	if packErr != nil || code != fault.RepositoryDamaged && code != fault.RepositoryUnreachable {
-		return err
-	}
-
-	err = fmt.Errorf("fetch %s from %s: %w", name, ref, err)
-	if code == fault.RepositoryDamaged {
-		return hint.With(err, "`loamctl publish` of an intact copy repairs it, then `loam upgrade`; "+
-			"what was fetched before is kept")
-	}
-	return err
-}
-
-// underWay implements [fill.Release].
-type underWay struct{ s *Service }
-
-// Pack returns where the upgrade under way gets its chunks, wherever its index
-// came from.
-func (u underWay) Pack() (ref, name string, err error) {
-	idx, err := index(u.s.Upgrader.Records)
-	if err != nil {
-		return "", "", err
-	}
-	ref = u.s.Releases.Ref
-	if j, err := ReadJournal(u.s.Upgrader.Records); err == nil && j != nil && j.Ref != "" {
-		ref = j.Ref
-	}
-	return ref, idx.Pack.Name, nil
-}
-
-// listener implements [Listener].
-type listener struct{ s *Service }
-
-// Done tells the machine and the cluster about the steps that matter to them.
-func (l listener) Done(op Op, j *Journal) {
-	running := l.s.Upgrader.Boot.Running
-	finished := op.Kind == Finish && j != nil && j.Target == running
-	if finished {
-		l.s.Machine.Proven()
-	}
-
-	switch {
-	case op.Kind == Restore:
-		l.s.Machine.Event(true, "BootEntryRestored", fmt.Sprintf(
-			"the boot entry of %s was gone, and is made again from the recovery entry",
-			running.Version))
-	case j == nil || j.Drill != nil:
-	case op.Kind == Remember:
-		l.s.Machine.Event(true, "UpgradeFailed", fmt.Sprintf(
-			"version %s did not stay, %s runs again: %s",
-			j.Target.Version, j.From.Version, op.Reason))
-	case op.Kind == Finish && j.Canceled && j.From == running:
-		l.s.Machine.Event(false, "UpgradeCanceled", fmt.Sprintf(
-			"the upgrade to version %s was canceled, %s stays", j.Target.Version, j.From.Version))
-	case finished:
-		l.s.Machine.Event(false, "Upgraded", fmt.Sprintf(
-			"version %s has taken the place of %s", j.Target.Version, j.From.Version))
-	}
-}
-
-// Progress publishes how far a fill is.
-func (l listener) Progress(p Progress) {
-	l.s.publish(func(u *status.Upgrade) {
-		u.Part = p.Part
-		u.Size = p.Size
-		u.Done = p.Kept + p.Written
-		u.Fetched = p.Fetched
-		u.Retry = time.Time{} // This is the retry.
-		if p.Fetched > 0 {
-			u.Problem = "" // The problem of the try before is over.
-		}
-	})
 }
 
 func (s *Service) judge(ctx context.Context) Verdict {
@@ -458,6 +418,32 @@ func (s *Service) untilWindow() time.Duration {
 	return opens.Sub(s.Upgrader.Now())
 }
 
+// untilTurn returns why the restart has to wait for others, "" if it need not.
+// Neither a restart out of the target waits, nor what an operator wants at once.
+func (s *Service) untilTurn() string {
+	j, err := ReadJournal(s.Upgrader.Records)
+	if err != nil || j == nil || j.From != s.Upgrader.Boot.Running || j.AtOnce || j.Drill != nil {
+		return ""
+	}
+	return s.awaitTurn(j.Target)
+}
+
+func (s *Service) awaitTurn(target System) string {
+	if s.Turns == nil {
+		return ""
+	}
+	return s.Turns.Await(target)
+}
+
+// turnChanged is signalled when the machine may have got its turn; nil without
+// turns.
+func (s *Service) turnChanged() <-chan struct{} {
+	if s.Turns == nil {
+		return nil
+	}
+	return s.Turns.Changed()
+}
+
 // wantsOther reports whether machine.yaml names another version than the
 // running one.
 func (s *Service) wantsOther() bool {
@@ -479,6 +465,7 @@ var final = []fault.Code{
 	fault.OldEpoch,
 	fault.Downgrade,
 	fault.UKINotSigned,
+	fault.PCRNotSigned,
 	fault.NotInDB,
 	fault.ForbiddenByDBX,
 }
@@ -503,7 +490,7 @@ func (s *Service) reportRefusal(a answer) {
 // handle begins what is requested, if nothing is against it. The request is
 // answered when the version is ready, or cannot be.
 func (s *Service) handle(ctx context.Context, r request) (op Op, err error, begun bool) {
-	version, size, err := s.begin(ctx, r.Request)
+	version, size, err := s.beginInterruptibly(ctx, r.Request)
 	if err != nil || r.Plan {
 		r.answer <- answer{version: version, err: err, size: size}
 		return Op{}, nil, false
@@ -526,6 +513,7 @@ func (s *Service) handle(ctx context.Context, r request) (op Op, err error, begu
 			Other:  u.Other,
 
 			Releases: u.Releases,
+			Damage:   u.Damage,
 		}
 	})
 
@@ -538,9 +526,31 @@ func (s *Service) handle(ctx context.Context, r request) (op Op, err error, begu
 	return op, err, true
 }
 
+// beginInterruptibly begins what is requested. A request to cancel ends it while it
+// waits for the repository.
+func (s *Service) beginInterruptibly(
+	ctx context.Context, r Request,
+) (version string, size int64, err error) {
+	s.notBegun = nil
+	running, done := s.steps.begin(ctx)
+	defer done()
+	version, size, err = s.begin(running, r)
+	if err == nil || running.Err() == nil || ctx.Err() != nil {
+		return version, size, err
+	}
+
+	s.notBegun = &r
+	return "", 0, errCanceled
+}
+
 // cancel ends the upgrade under way. Its caller learns that there will be none.
 func (s *Service) cancel(ctx context.Context, r request) (Op, error) {
 	target, err := s.Upgrader.Cancel()
+	if fault.Of(err) == fault.NothingToCancel && s.notBegun != nil {
+		target.Version = s.notBegun.Version
+		err = nil
+	}
+	s.notBegun = nil
 	if err == nil {
 		if s.waiting != nil {
 			s.waiting <- answer{version: s.wanted, err: errCanceled}
@@ -552,7 +562,8 @@ func (s *Service) cancel(ctx context.Context, r request) (Op, error) {
 		}
 	}
 
-	// What another request to cancel interrupts is in the journal, and goes on.
+	// Another request to cancel may interrupt this step. The journal has the
+	// upgrade, so it goes on.
 	op, stepErr := s.step(ctx, Verdict{})
 	if err == nil && !errors.Is(stepErr, context.Canceled) {
 		err = stepErr
@@ -586,7 +597,8 @@ func (s *Service) begin(
 
 	facts := Facts{Pace: s.Policy.Pace, Last: s.last()}
 	if r.Plan {
-		return idx.Version, idx.Pack.Size, s.Upgrader.Check(idx, r.Options, facts)
+		_, err := s.Upgrader.Check(idx, r.Options, facts)
+		return idx.Version, idx.Pack.Size, err
 	}
 
 	return idx.Version, idx.Pack.Size, s.Upgrader.Begin(idx, r.Options, facts)
@@ -634,7 +646,9 @@ func (s *Service) find(
 	}
 
 	now := s.Upgrader.Now()
-	idx, news, err = releases.find(ctx, s.Upgrader.Boot.ImageID, s.Upgrader.Disk.Arch, r.Version, now)
+	idx, news, err = releases.find(
+		ctx, s.Upgrader.Boot.ImageID, s.Upgrader.Disk.Arch, r.Version, now,
+	)
 	if news.Time.After(now) {
 		s.Log.Warn("the clock is behind: expiries go by what is proven",
 			zap.Time("clock", now.UTC()), zap.Time("proven", news.Time.UTC()))
@@ -646,15 +660,6 @@ func (s *Service) find(
 	return idx, news, err
 }
 
-// versionsOf returns the versions of some releases.
-func versionsOf(releases []repository.Release) []string {
-	var versions []string
-	for _, r := range releases {
-		versions = append(versions, r.Version)
-	}
-	return versions
-}
-
 // last returns when the last upgrade began, the zero time if that is not known.
 func (s *Service) last() (at time.Time) {
 	_ = records.Load(s.Upgrader.Records, lastName, &at) // The zero time, then.
@@ -663,41 +668,16 @@ func (s *Service) last() (at time.Time) {
 
 // report publishes how the upgrade stands after a step.
 func (s *Service) report(op Op, err error) {
-	j, journalErr := ReadJournal(s.Upgrader.Records)
-	failed, failedErr := Failures(s.Upgrader.Records)
-	last, drillErr := LastDrill(s.Upgrader.Records)
-	other := s.Upgrader.Disk.other(s.Upgrader.Boot)
+	state := standing(s.Upgrader.Records, s.Upgrader.Boot.Running, op, err)
+	state.Other = s.Upgrader.Disk.other(s.Upgrader.Boot)
+	if state.Phase == "trial" {
+		state.Deadline = status.Duration(s.Trial.Limit)
+	}
+
 	s.publish(func(u *status.Upgrade) {
-		*u = status.Upgrade{Releases: u.Releases}
-		if j != nil {
-			u.Phase = string(j.Phase)
-			u.From = j.From.Version
-			u.To = j.Target.Version
-
-			if j.Target == s.Upgrader.Boot.Running {
-				u.Phase = "trial"
-			}
-			if j.Drill != nil {
-				u.Phase = "drill"
-			}
-
-			u.Waits = op.Reason
-		} else if op.Kind == Observe {
-			u.Phase = "trial"
-			u.To = s.Upgrader.Boot.Running.Version
-			u.Waits = op.Reason
-		}
-		if u.Phase == "trial" {
-			u.Deadline = s.Trial.Limit
-		}
-		u.Other = other
-
-		if err := errors.Join(err, journalErr, failedErr, drillErr); err != nil {
-			u.Problem = hint.Line(err)
-		}
-
-		u.Failed = failed
-		u.Drill = last
+		state.Releases = u.Releases
+		state.Damage = u.Damage
+		*u = state
 	})
 }
 
@@ -706,7 +686,7 @@ func (s *Service) report(op Op, err error) {
 func (s *Service) restart(ctx context.Context, op Op) {
 	s.Log.Warn("restarting the machine", zap.String("reason", op.Reason))
 	s.handOver()
-	if err := s.Upgrader.renewBaseline(ctx); err != nil {
+	if err := s.Upgrader.writers().journal.renewBaseline(ctx, s.Upgrader.Node); err != nil {
 		s.Log.Error("look at the node once more", zap.Error(err))
 	}
 	if err := s.Machine.Reboot(ctx); err != nil {
@@ -719,9 +699,8 @@ func (s *Service) restart(ctx context.Context, op Op) {
 
 // handOver hands the configuration over once more, as arming did.
 func (s *Service) handOver() {
-	j, err := ReadJournal(s.Upgrader.Records)
-	if err != nil || j == nil || j.Phase != Armed || j.From != s.Upgrader.Boot.Running ||
-		j.Drill != nil {
+	j, err := s.Upgrader.writers().journal.armed()
+	if err != nil || j == nil {
 		return
 	}
 	if err := s.Upgrader.Node.HandOver(j.Target.Version, j.Rollback); err != nil {

@@ -2,7 +2,6 @@ package upgrade
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,35 +9,27 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/loam-os/loam/agent/power"
 	"github.com/loam-os/loam/agent/upgrade/fill"
 	"github.com/loam-os/loam/agent/upgrade/records"
-	"github.com/loam-os/loam/firmware/authenticode"
-	"github.com/loam-os/loam/firmware/bootdir"
-	"github.com/loam-os/loam/firmware/secureboot"
-	"github.com/loam-os/loam/hint/fault"
-	"github.com/loam-os/loam/image/bundle"
 )
 
 // Upgrader brings systems onto one disk. One goroutine uses it.
 type Upgrader struct {
 	Disk    Disk
 	Records Records
-	// Anchor keeps the lowest security epoch beside Records; nil for none.
+	// Anchor keeps the lowest security epoch beside Records; nil if none.
 	Anchor Anchor
 	Boot   Boot
 	Node   Node
 	// Sys is sysfs, for what the firmware starts and what the machine runs on.
 	Sys fs.FS
-	// Listener is told about steps and progress; nil for none.
+	// Listener is told about steps and progress; nil if none.
 	Listener Listener
 	// Decide replaces [Next] in tests that seed bugs; nil otherwise.
 	Decide func(View) Op
 	Now    func() time.Time
 	Log    *zap.Logger
 
-	// esp is open while Run is under way.
-	esp *esp
 	// filled is [View.Filled].
 	filled bool
 	// anchorWarned says that the anchor's failure is in the log.
@@ -56,6 +47,9 @@ type Boot struct {
 	Entry string
 	// OtherDisk says that the loader came from another disk.
 	OtherDisk bool
+	// PCRKey is the fingerprint of the key that must have signed a UKI for the TPM
+	// to open the encrypted state, "" if none must.
+	PCRKey string
 }
 
 // Node is what an upgrade needs of the node beside its disk.
@@ -82,7 +76,7 @@ type Node interface {
 // Listener is told about the steps and the progress of an upgrade.
 type Listener interface {
 	// Done is called after each step. j is the upgrade that it belongs to, nil
-	// for none.
+	// if none.
 	Done(op Op, j *Journal)
 	// Progress is called while a part is filled.
 	Progress(p Progress)
@@ -97,231 +91,14 @@ type Progress struct {
 	fill.Stats
 }
 
-// Begin begins an upgrade to the system of an index, unless there is a reason
-// against it.
-func (u *Upgrader) Begin(idx bundle.Index, w Options, f Facts) error {
-	v, err := u.check(idx, w, f)
-	if err != nil {
-		return err
-	}
-
-	text, err := idx.Encode()
-	if err != nil {
-		return err
-	}
-
-	return u.begin(v, text, Journal{
-		Target: System{idx.Version, idx.RootHash},
-		Ref:    w.Ref,
-		Epoch:  idx.Epoch,
-		Stay:   w.Stay,
-		AtOnce: w.AtOnce,
-	})
-}
-
-// Rollback begins the way back to the system in the other slot, unless there is
-// a reason against it, and returns that system. With plan it changes nothing.
-func (u *Upgrader) Rollback(w Options, plan bool) (target System, err error) {
-	var f Facts
-	v, err := u.observe(&f)
-	if err != nil {
-		return target, err
-	}
-
-	e, err := readEpochs(u.Records)
-	if err != nil {
-		return target, err
-	}
-
-	var uki *authenticode.Image
-	f.Firmware, err = secureboot.Observe(u.Sys)
-	if err == nil && f.Firmware.On {
-		uki, err = u.otherUKI(v)
-	}
-
-	if err != nil {
-		return target, err
-	}
-
-	epoch := e.Of[v.Holds]
-	target, err = PreflightRollback(v, f, epoch, uki)
-	if err != nil || plan {
-		return target, err
-	}
-
-	return target, u.begin(v, nil, Journal{
-		Target:   target,
-		Epoch:    epoch,
-		Stay:     w.Stay,
-		AtOnce:   true,
-		Rollback: true,
-	})
-}
-
-// Cancel ends the upgrade under way before the machine restarts with it, and
-// returns its system. [Upgrader.Run] then takes away what is there of it.
-func (u *Upgrader) Cancel() (System, error) {
-	j, err := ReadJournal(u.Records)
-	switch {
-	case err != nil:
-		return System{}, err
-	case j != nil && j.Drill != nil:
-		return System{}, refuse(fault.UpgradeUnderWay, "it ends by itself, see `loam status`",
-			"a drill is under way, not an upgrade")
-	case j != nil && j.Target == u.Boot.Running:
-		return System{}, onTrialAlready(j.Target)
-	case j == nil || j.From != u.Boot.Running:
-		return System{}, refuse(fault.NothingToCancel, "`loam status` shows what the node runs",
-			"no upgrade is under way")
-	}
-
-	// An upgrade that was canceled does not delay the next one.
-	j.Canceled = true
-	if err := u.Records.Remove(lastName); err != nil {
-		return System{}, err
-	}
-	return j.Target, records.Save(u.Records, journalName, j)
-}
-
-// begin writes the journal of an upgrade, and its index, nil without. A second
-// request for the same target continues the upgrade, with the new index.
-func (u *Upgrader) begin(v View, index []byte, j Journal) error {
-	describe := func() error {
-		if index == nil {
-			return u.Records.Remove(indexName)
-		}
-		return u.Records.Write(indexName, index)
-	}
-
-	if now := v.Journal; now != nil && now.Target == j.Target && now.Rollback == j.Rollback {
-		now.Stay = j.Stay
-		now.AtOnce = j.AtOnce
-		now.Ref = j.Ref
-		now.Canceled = false
-		now.Epoch = j.Epoch
-
-		if err := describe(); err != nil {
-			return err
-		}
-
-		return records.Save(u.Records, journalName, now)
-	}
-
-	// An upgrade that is not armed makes room. Its index means nothing without
-	// a journal.
-	err := u.Records.Remove(journalName)
-	for _, f := range []func() error{
-		func() error { return Forget(u.Records, j.Target.RootHash) },
-		describe,
-		func() error {
-			if j.Drill != nil { // A drill is no upgrade.
-				return nil
-			}
-			return records.Save(u.Records, lastName, u.Now().UTC())
-		},
-	} {
-		if err == nil {
-			err = f()
-		}
-	}
-
-	if err != nil {
-		return err
-	}
-
-	u.filled = false
-	j.Phase = Staging
-	j.Present = find(v, j.Target.RootHash) != nil
-	j.From = u.Boot.Running
-	j.Began = u.Now().UTC().Truncate(time.Second)
-	return records.Save(u.Records, journalName, j)
-}
-
-// Check returns why Begin would refuse, and changes nothing.
-func (u *Upgrader) Check(idx bundle.Index, w Options, f Facts) error {
-	_, err := u.check(idx, w, f)
-	return err
-}
-
-func (u *Upgrader) check(idx bundle.Index, w Options, f Facts) (View, error) {
-	v, err := u.observe(&f)
-	if err != nil {
-		return v, err
-	}
-
-	f.Firmware, err = secureboot.Observe(u.Sys)
-	if err != nil {
-		return v, err
-	}
-
-	f.Power, err = power.Observe(u.Sys)
-	if err != nil {
-		return v, err
-	}
-
-	return v, Preflight(v, f, idx, w)
-}
-
-// otherUKI returns the UKI of the system in the other slot, nil if there is
-// none.
-func (u *Upgrader) otherUKI(v View) (*authenticode.Image, error) {
-	e := find(v, v.Holds)
-	if v.Holds == "" || e == nil {
-		return nil, nil
-	}
-
-	closeESP, err := u.open()
-	if err != nil {
-		return nil, err
-	}
-
-	im, err := u.esp.image(e)
-	return im, errors.Join(err, closeESP())
-}
-
-// observe returns the state of the disk, and completes f for Preflight.
-func (u *Upgrader) observe(f *Facts) (v View, err error) {
-	closeESP, err := u.open()
-	if err != nil {
-		return v, err
-	}
-	defer func() { err = errors.Join(err, closeESP()) }()
-
-	v, err = u.view(Verdict{})
-	if err != nil {
-		return v, err
-	}
-
-	f.Room, err = u.room()
-	if err != nil {
-		return v, err
-	}
-
-	e, err := u.floor().read()
-	f.Arch = u.Disk.Arch
-	f.ImageID = u.Boot.ImageID
-	f.Epoch = e.Floor
-	f.Now = u.Now()
-
-	return v, err
-}
-
-// floor returns the keeper of the lowest epoch.
-func (u *Upgrader) floor() floorKeeper {
-	return floorKeeper{u.Records, u.Anchor, u.Log, &u.anchorWarned}
-}
-
-// drills returns the keeper of the journal of a drill.
-func (u *Upgrader) drills() drillKeeper { return drillKeeper{u.Records, u.Boot.ID, u.Now} }
-
 // Run takes steps until the next one has to wait: it returns Nothing, Observe
 // or Reboot.
 func (u *Upgrader) Run(ctx context.Context, verdict Verdict, from fill.Sources) (op Op, err error) {
-	closeESP, err := u.open()
+	esp, err := u.Disk.openESP()
 	if err != nil {
 		return Op{}, err
 	}
-	defer func() { err = errors.Join(err, closeESP()) }()
+	defer func() { err = errors.Join(err, esp.close()) }()
 
 	decide := Next
 	if u.Decide != nil {
@@ -329,12 +106,16 @@ func (u *Upgrader) Run(ctx context.Context, verdict Verdict, from fill.Sources) 
 	}
 
 	for {
-		v, err := u.view(verdict)
+		v, err := u.view(esp, verdict)
 		if err != nil {
 			return Op{}, err
 		}
 
-		u.note(v)
+		// Best effort: an error must not keep the bad system running.
+		if err := u.writers().journal.recordReason(v); err != nil {
+			u.Log.Error("note why the system is bad", zap.Error(err))
+		}
+
 		op = decide(v)
 		switch op.Kind {
 		case Nothing, Observe, Reboot:
@@ -343,7 +124,7 @@ func (u *Upgrader) Run(ctx context.Context, verdict Verdict, from fill.Sources) 
 
 		u.Log.Info("upgrade", zap.String("step", string(op.Kind)), zap.String("entry", op.File),
 			zap.String("to", op.To), zap.String("reason", op.Reason))
-		if err := u.do(ctx, v, op, from); err != nil {
+		if err := u.do(ctx, esp, v, op, from); err != nil {
 			return op, fmt.Errorf("%s: %w", op.Kind, err)
 		}
 
@@ -357,117 +138,134 @@ func (u *Upgrader) Run(ctx context.Context, verdict Verdict, from fill.Sources) 
 	}
 }
 
-// Trial returns the judge of the running system, with the baseline from the
-// journal.
-func (u *Upgrader) Trial(limit time.Duration) (*Trial, error) {
-	j, err := ReadJournal(u.Records)
-	if err != nil || j == nil || j.Target != u.Boot.Running {
-		return &Trial{Limit: limit}, err
-	}
-	if j.Drill != nil {
-		return &Trial{Baseline: beforeDrill, Drill: true}, nil
-	}
-	return &Trial{Baseline: j.Baseline, Limit: limit}, nil
-}
-
-// view returns the state of the disk.
-func (u *Upgrader) view(verdict Verdict) (View, error) {
-	v := View{
-		Running:   u.Boot.Running,
-		Entry:     u.Boot.Entry,
-		Filled:    u.filled,
-		StagedUKI: u.esp.staged != nil,
-		Verdict:   verdict,
-	}
-
-	var err error
-	v.Journal, err = u.journal()
-	if err != nil {
-		return v, err
-	}
-
-	v.Failed, err = Failures(u.Records)
-	if err != nil {
-		return v, err
-	}
-
-	table, slot, err := u.Disk.target(v.Running)
-	if err != nil {
-		return v, err
-	}
-
-	if hash, complete := slot.Holds(table, u.Disk.Arch); complete {
-		v.Holds = hex.EncodeToString(hash[:])
-	}
-
-	v.Recovery = recovery{u.esp, u.Log}.rootHash()
-	v.Entries, err = entries(u.esp.FS)
-	if err != nil && v.Recovery != v.Running.RootHash {
-		return v, err
-	}
-
-	return v, u.drills().follow(v)
-}
-
-// journal returns the upgrade under way. It counts the boots of the old system
-// since the upgrade was armed: each should have been a boot of the new one.
-func (u *Upgrader) journal() (*Journal, error) {
-	j, err := ReadJournal(u.Records)
-	if err != nil || j == nil || j.Phase != Armed || j.Drill != nil || j.From != u.Boot.Running ||
-		j.Boot == u.Boot.ID {
-		return j, err
-	}
-	j.Boot = u.Boot.ID
-	j.FromBoots = append(j.FromBoots, u.Boot.ID)
-	j.Missed += 1
-	return j, records.Save(u.Records, journalName, j)
-}
-
-// note leaves the reason of a failure for the system to which the machine falls
-// back. Best effort: an error must not keep the bad system running.
-func (u *Upgrader) note(v View) {
+// do carries out one step. What it calls writes one thing: boot entries, the
+// slot, or a record.
+func (u *Upgrader) do(ctx context.Context, esp *esp, v View, op Op, from fill.Sources) error {
 	j := v.Journal
-	if j == nil || j.Target != u.Boot.Running || v.Verdict.Word != Bad || j.Reason != "" {
-		return
-	}
-	j.Reason = v.Verdict.Reason
-	if err := records.Save(u.Records, journalName, j); err != nil {
-		u.Log.Error("note why the system is bad", zap.Error(err))
-	}
-}
-
-// open opens the ESP. The caller must call close.
-func (u *Upgrader) open() (close func() error, err error) {
-	u.esp, err = u.Disk.openESP()
-	if err != nil {
-		return nil, err
-	}
-	return func() error {
-		err := u.esp.close()
-		u.esp = nil
+	to := u.writers()
+	fetch := fetcher{from, u.Listener}
+	switch op.Kind {
+	case Drop, Relink, Rename, Park, Link, CopyUKI, Restore:
+		return entryWriter{
+			esp:     esp,
+			journal: to.journal,
+			drills:  to.drills,
+			log:     u.Log,
+		}.do(v, op)
+	case Verify:
+		return u.verify(esp, v)
+	case Empty:
+		return u.empty(esp, v)
+	case Fill:
+		err := to.slot.fill(ctx, *j, fetch)
+		u.filled = err == nil
 		return err
-	}, nil
+	case Seal:
+		return to.slot.seal(j.Target)
+	case StageUKI:
+		return fetch.uki(ctx, esp, v.Entries, u.Records)
+	case Arm:
+		return to.journal.arm(ctx, *j, u.Node)
+	case Remember:
+		return to.failures.recordTarget(ctx, *j, u.Node, op.Reason)
+	case Crash:
+		if err := u.Node.Panic(); err != nil {
+			return err
+		}
+		return errors.New("the kernel has survived it")
+	case Conclude:
+		return to.drills.conclude(*j, op.Reason)
+	case Finish:
+		return u.finish(esp, v)
+	}
+
+	return fmt.Errorf("%s: no such step", op.Kind)
 }
 
-// room returns the room for another system.
-func (u *Upgrader) room() (Room, error) {
-	table, slot, err := u.Disk.target(u.Boot.Running)
-	if err != nil {
-		return Room{}, err
+// verify verifies a target that was in the slot before. If it is damaged, its
+// entry goes, and the slot is filled again if there is an index.
+func (u *Upgrader) verify(esp *esp, v View) error {
+	damage, err := u.writers().slot.verify(v.Journal.Target)
+	switch {
+	case err != nil:
+		return err
+	case damage != nil:
+		u.Log.Warn("the other slot is damaged", zap.Error(damage))
+		return esp.Remove(find(v, v.Journal.Target.RootHash).path())
 	}
 
-	entries, err := bootdir.Room(u.esp.FS)
-	if err != nil {
-		return Room{}, err
+	u.filled = true
+	return nil
+}
+
+// empty marks the slot as empty.
+func (u *Upgrader) empty(esp *esp, v View) error {
+	// If this failed when the running system proved itself, the recovery entry
+	// still starts the system that is about to be emptied.
+	if err := (recovery{esp, u.Log}).renew(v); err != nil {
+		u.Log.Warn("renew the recovery entry", zap.Error(err))
 	}
 
-	state, err := u.Records.Free()
-	return Room{
-		Root:      table.Partition(slot.Root).Size,
-		Verity:    table.Partition(slot.Verity).Size,
-		ESP:       u.esp.Free(),
-		Entries:   entries,
-		State:     state,
-		OtherDisk: u.Boot.OtherDisk,
-	}, err
+	v.Journal.Replaces = v.Holds
+	if err := records.Save(u.Records, journalName, v.Journal); err != nil {
+		return err
+	}
+	return u.writers().slot.empty()
+}
+
+// finish removes the records of the upgrade, whether it is done or abandoned.
+func (u *Upgrader) finish(esp *esp, v View) error {
+	j := v.Journal
+	if v.Running == j.Target && j.Drill == nil {
+		loader := bootLoader{
+			esp:  esp,
+			arch: u.Disk.Arch,
+			sys:  u.Sys,
+			log:  u.Log,
+		}
+
+		// Best effort: a failure says nothing against the system.
+		if err := loader.renewFrom(u.Node, v); err != nil {
+			u.Log.Warn("renew the boot loader", zap.Error(err))
+		}
+		if err := (recovery{esp, u.Log}).renew(v); err != nil {
+			u.Log.Warn("renew the recovery entry", zap.Error(err))
+		}
+
+		raiseErr := u.writers().floor.raise(v.Running.RootHash, j.Epoch, v.Holds)
+		if err := errors.Join(raiseErr, u.writers().failures.hold(*j)); err != nil {
+			return err
+		}
+	}
+
+	return u.writers().journal.remove()
+}
+
+// writers are what writes, beside [entryWriter]: each writes one thing.
+type writers struct {
+	journal  journalKeeper
+	drills   drillKeeper
+	failures failureKeeper
+	floor    floorKeeper
+	slot     slotWriter
+}
+
+func (u *Upgrader) writers() writers {
+	return writers{
+		journal:  journalKeeper{u.Records, u.Boot, u.Now},
+		drills:   drillKeeper{u.Records, u.Boot.ID, u.Now},
+		failures: failureKeeper{u.Records, u.Now},
+		floor: floorKeeper{
+			records: u.Records,
+			anchor:  u.Anchor,
+			log:     u.Log,
+			warned:  &u.anchorWarned,
+		},
+		slot: slotWriter{
+			disk:    u.Disk,
+			boot:    u.Boot,
+			records: u.Records,
+			log:     u.Log,
+		},
+	}
 }

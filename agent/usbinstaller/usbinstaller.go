@@ -95,7 +95,8 @@ func (i *Installer) String() string { return "USB installer " + i.device }
 // Close implements [io.Closer].
 func (i *Installer) Close() error { return i.closer.Close() }
 
-// Machine returns the machine.yaml on the installer, nil if there is none.
+// Machine returns the machine.yaml on the installer, nil if the installer has no
+// such file.
 func (i *Installer) Machine(context.Context) ([]byte, error) {
 	r, err := i.files.Open(partitions.MachineFile)
 	if errors.Is(err, fs.ErrNotExist) {

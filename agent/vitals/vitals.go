@@ -1,6 +1,7 @@
 // Package vitals observes the health of a node, which an upgrade compares
 // before and after: the configuration, each of its units, whether containerd
-// and the kubelet answer, the Node in the cluster, and the default route.
+// and the kubelet answer, the Node in the cluster, and the default route. It
+// also reads what the boots of a failed system have left.
 package vitals
 
 import (

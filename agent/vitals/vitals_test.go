@@ -87,7 +87,7 @@ func failedUnit(appliedAt time.Duration) status.Status {
 	return status.Status{
 		Phase:      status.Failed,
 		Generation: "g",
-		AppliedAt:  appliedAt,
+		AppliedAt:  status.Duration(appliedAt),
 		Error:      &status.Error{Unit: "a", Problem: "a failed"},
 		Units:      []status.Unit{{Name: "a", Active: "failed", Sub: "failed"}},
 	}
@@ -103,14 +103,24 @@ func TestNodeHealth(t *testing.T) {
 		{"ready", status.Cluster{Connected: true, Node: "n", Ready: true}, false, upgrade.Well},
 		{"not ready", status.Cluster{Connected: true, Node: "n"}, false, upgrade.Ill},
 		{"no Node", status.Cluster{Connected: true}, false, upgrade.Ill},
-		{"no API server, whatever was known", status.Cluster{
-			Node:  "n",
-			Ready: true,
-		}, false, upgrade.Unclear},
-		{"no API server, which is to run here", status.Cluster{
-			Node:  "n",
-			Ready: true,
-		}, true, upgrade.Ill},
+		{
+			"no API server, whatever was known",
+			status.Cluster{
+				Node:  "n",
+				Ready: true,
+			},
+			false,
+			upgrade.Unclear,
+		},
+		{
+			"no API server, which is to run here",
+			status.Cluster{
+				Node:  "n",
+				Ready: true,
+			},
+			true,
+			upgrade.Ill,
+		},
 	} {
 		if got := nodeHealth(test.c, test.own); got.State != test.want {
 			t.Errorf("%s: %v", test.name, got)

@@ -107,6 +107,9 @@ func (n Node) Refresh(ctx context.Context, size int64) (State, error) {
 		return s, hint.With(fmt.Errorf("the disk of the data volume, %s, is gone", s.Device),
 			"plug it in again and restart the machine: what is mounted does not come "+
 				"back by itself")
+	case s.Size > size && s.Mapped != "":
+		s.Warnings = []string{"the disk of the data volume has grown: the volume, which is " +
+			"encrypted, grows when the machine restarts"}
 	case s.Size > size:
 		s.Warnings = n.grow(ctx, Choice{Device: s.Device, FileSystem: s.FileSystem})
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/loam-os/loam/partitions/ext4"
+	"github.com/loam-os/loam/partitions/luks"
 )
 
 // edge is how many bytes at each end of a device must be zero.
@@ -45,7 +46,21 @@ func ReadContent(device io.ReaderAt, size int64) Content {
 
 	c.Evidence = slices.Compact(c.Evidence)
 	c.recognise(r)
+	c.Container = container(c, io.NewSectionReader(device, 0, size))
 	return c
+}
+
+// container returns the UUID of the encrypted data volume on a device, "" if it
+// has none.
+func container(c Content, device io.ReaderAt) string {
+	if !c.has("crypto_LUKS") || c.has(marked) {
+		return ""
+	}
+	h, err := luks.Read(device)
+	if err != nil || h.Label != Label {
+		return ""
+	}
+	return h.UUID.String()
 }
 
 // signatures returns evidence for all signatures on the device.

@@ -25,6 +25,10 @@ type Facts struct {
 	// Made means that the node has had a data volume before.
 	Made bool
 
+	// Container is the UUID of the encrypted data volume of the node, "" if it is
+	// not encrypted. Then no other volume is meant, whatever its label.
+	Container string
+
 	// Field is the field of machine.yaml with the claim, such as
 	// "install.disk"; "" is dataVolume. For other fields a data volume is
 	// content like any other.
@@ -42,6 +46,10 @@ type Choice struct {
 	// means that the device is larger than the file system.
 	FileSystem string
 	Grow       bool
+
+	// Container is the UUID of an encrypted volume. Its FileSystem is known once
+	// it is open.
+	Container string
 
 	// Size is the size of the disk in bytes.
 	Size int64
@@ -80,7 +88,7 @@ func choose(f Facts, c Claim) (choice Choice, why string) {
 	if c.IsZero() && !f.Made {
 		return Choice{}, "no disk is claimed"
 	}
-	if found := volumes(f.Disks, c.Names()); len(found) > 0 && f.Field == "" {
+	if found := volumes(f.Disks, c.Names(), f.Container); len(found) > 0 && f.Field == "" {
 		return pickVolume(found, c)
 	}
 
@@ -115,8 +123,9 @@ type volume struct {
 }
 
 // volumes returns the data volumes on all disks, on removable ones only if
-// asked for. It returns unfinished volumes only if there are no complete ones.
-func volumes(disks []Disk, removable bool) []volume {
+// asked for. With a container, it returns no other complete volume. It returns
+// unfinished volumes only if there are no complete ones.
+func volumes(disks []Disk, removable bool, container string) []volume {
 	var complete, unfinished []volume
 	for _, d := range disks {
 		if d.Removable && !removable {
@@ -125,7 +134,11 @@ func volumes(disks []Disk, removable bool) []volume {
 
 		choice := Choice{Device: d.Device, Size: d.Size}
 		switch c := d.Content; {
-		case c.FileSystem != "":
+		case container != "" && c.Container == container:
+			choice.Action = ToUse
+			choice.Container = container
+			complete = append(complete, volume{d, choice})
+		case c.FileSystem != "" && container == "":
 			choice.Action = ToUse
 			choice.FileSystem = c.FileSystem
 			choice.Grow = grows(c, d.Size)
@@ -136,7 +149,7 @@ func volumes(disks []Disk, removable bool) []volume {
 		}
 
 		for _, p := range d.Parts {
-			if p.Content.FileSystem == "" {
+			if p.Content.FileSystem == "" || container != "" {
 				continue
 			}
 			complete = append(complete, volume{d, Choice{

@@ -10,6 +10,11 @@ import (
 	"github.com/loam-os/loam/hint/fault"
 )
 
+// choice returns the choice of a disk on which there is no file system yet.
+func choice(action Action, device string, size int64) Choice {
+	return Choice{Action: action, Device: device, Size: size}
+}
+
 func TestDecide(t *testing.T) {
 	disk := func(device string, size int64, change ...func(*Disk)) Disk {
 		d := Disk{
@@ -69,19 +74,19 @@ func TestDecide(t *testing.T) {
 			name:  "the empty disk of that size",
 			disks: []Disk{disk("/dev/sda", 20*gib, mounted), disk("/dev/sdb", wanted)},
 			claim: OfSize(wanted),
-			want:  Choice{ToFormat, "/dev/sdb", "", false, wanted},
+			want:  choice(ToFormat, "/dev/sdb", wanted),
 		},
 		{
 			name:  "one a few MiB smaller, as controllers keep some",
 			disks: []Disk{disk("/dev/sdb", wanted-8*mib)},
 			claim: OfSize(wanted),
-			want:  Choice{ToFormat, "/dev/sdb", "", false, wanted - 8*mib},
+			want:  choice(ToFormat, "/dev/sdb", wanted-8*mib),
 		},
 		{
 			name:  "of two, that of just the size",
 			disks: []Disk{disk("/dev/sda", wanted+mib), disk("/dev/sdb", wanted)},
 			claim: OfSize(wanted),
-			want:  Choice{ToFormat, "/dev/sdb", "", false, wanted},
+			want:  choice(ToFormat, "/dev/sdb", wanted),
 		},
 		{
 			name:  "the one of just the size has data, so it may be the one that was meant",
@@ -99,7 +104,7 @@ func TestDecide(t *testing.T) {
 			name:  "of two of that size, the empty one",
 			disks: []Disk{disk("/dev/sda", wanted, data), disk("/dev/sdb", wanted)},
 			claim: OfSize(wanted),
-			want:  Choice{ToFormat, "/dev/sdb", "", false, wanted},
+			want:  choice(ToFormat, "/dev/sdb", wanted),
 		},
 		{
 			name:  "two empty ones",
@@ -117,13 +122,13 @@ func TestDecide(t *testing.T) {
 			name:  "the system disk is of the same size",
 			disks: []Disk{disk("/dev/sda", wanted, mounted), disk("/dev/sdb", wanted)},
 			claim: Claim{MinSize: wanted},
-			want:  Choice{ToFormat, "/dev/sdb", "", false, wanted},
+			want:  choice(ToFormat, "/dev/sdb", wanted),
 		},
 		{
 			name:  "by serial, among others",
 			disks: []Disk{disk("/dev/sda", wanted), disk("/dev/sdb", wanted)},
 			claim: Claim{Serial: "S-sdb"},
-			want:  Choice{ToFormat, "/dev/sdb", "", false, wanted},
+			want:  choice(ToFormat, "/dev/sdb", wanted),
 		},
 		{
 			name:  "by serial, with data",
@@ -147,7 +152,7 @@ func TestDecide(t *testing.T) {
 			name:  "but it can be claimed",
 			disks: []Disk{disk("/dev/sda", wanted, removable)},
 			claim: Claim{Serial: "S-sda"},
-			want:  Choice{ToFormat, "/dev/sda", "", false, wanted},
+			want:  choice(ToFormat, "/dev/sda", wanted),
 		},
 		{
 			name:  "a disk that cannot be read may be the volume",
@@ -182,13 +187,23 @@ func TestDecide(t *testing.T) {
 			name:  "a volume, and an empty disk",
 			disks: []Disk{disk("/dev/sda", wanted), disk("/dev/sdb", 70*gib, ours)},
 			claim: OfSize(wanted),
-			want:  Choice{ToUse, "/dev/sdb", "ext4", false, 70 * gib},
+			want: Choice{
+				Action:     ToUse,
+				Device:     "/dev/sdb",
+				FileSystem: "ext4",
+				Size:       70 * gib,
+			},
 		},
 		{
 			name:  "a volume that is mounted",
 			disks: []Disk{disk("/dev/sdb", wanted, mounted, ours)},
 			claim: OfSize(wanted),
-			want:  Choice{ToUse, "/dev/sdb", "ext4", false, wanted},
+			want: Choice{
+				Action:     ToUse,
+				Device:     "/dev/sdb",
+				FileSystem: "ext4",
+				Size:       wanted,
+			},
 		},
 		{
 			name: "a volume whose disk has grown",
@@ -197,13 +212,24 @@ func TestDecide(t *testing.T) {
 				d.Content.Used = wanted
 			})},
 			claim: OfSize(wanted),
-			want:  Choice{ToUse, "/dev/sdb", "ext4", true, 2 * wanted},
+			want: Choice{
+				Action:     ToUse,
+				Device:     "/dev/sdb",
+				FileSystem: "ext4",
+				Grow:       true,
+				Size:       2 * wanted,
+			},
 		},
 		{
 			name:  "a volume on a partition",
 			disks: []Disk{disk("/dev/sdb", wanted, parts("xfs"))},
 			claim: OfSize(wanted),
-			want:  Choice{ToUse, "/dev/sdb1", "xfs", false, wanted},
+			want: Choice{
+				Action:     ToUse,
+				Device:     "/dev/sdb1",
+				FileSystem: "xfs",
+				Size:       wanted,
+			},
 		},
 		{
 			name:  "the volume is on another disk than is claimed",
@@ -221,19 +247,24 @@ func TestDecide(t *testing.T) {
 			name:  "two volumes, one of them claimed",
 			disks: []Disk{disk("/dev/sda", wanted, ours), disk("/dev/sdb", wanted, ours)},
 			claim: Claim{Path: "path-sdb"},
-			want:  Choice{ToUse, "/dev/sdb", "ext4", false, wanted},
+			want: Choice{
+				Action:     ToUse,
+				Device:     "/dev/sdb",
+				FileSystem: "ext4",
+				Size:       wanted,
+			},
 		},
 		{
 			name:  "the volume of a USB drive that was plugged in",
 			disks: []Disk{disk("/dev/sda", wanted), disk("/dev/sdb", gib, ours, removable)},
 			claim: OfSize(wanted),
-			want:  Choice{ToFormat, "/dev/sda", "", false, wanted},
+			want:  choice(ToFormat, "/dev/sda", wanted),
 		},
 		{
 			name:  "what a power cut has left, and an empty disk",
 			disks: []Disk{disk("/dev/sda", wanted), disk("/dev/sdb", wanted, cut)},
 			claim: OfSize(wanted),
-			want:  Choice{ToFinish, "/dev/sdb", "", false, wanted},
+			want:  choice(ToFinish, "/dev/sdb", wanted),
 		},
 		{
 			name: "what a power cut has left is in use",
@@ -255,14 +286,19 @@ func TestDecide(t *testing.T) {
 			disks: []Disk{disk("/dev/sda", wanted)},
 			claim: Claim{Serial: "S-sda"},
 			made:  true,
-			want:  Choice{ToFormat, "/dev/sda", "", false, wanted},
+			want:  choice(ToFormat, "/dev/sda", wanted),
 		},
 		{
 			name:  "the volume is there",
 			disks: []Disk{disk("/dev/sda", wanted), disk("/dev/sdb", wanted, ours)},
 			claim: OfSize(wanted),
 			made:  true,
-			want:  Choice{ToUse, "/dev/sdb", "ext4", false, wanted},
+			want: Choice{
+				Action:     ToUse,
+				Device:     "/dev/sdb",
+				FileSystem: "ext4",
+				Size:       wanted,
+			},
 		},
 		{
 			name:  "a data volume, where another use is claimed",
@@ -276,7 +312,7 @@ func TestDecide(t *testing.T) {
 			disks: []Disk{disk("/dev/sda", wanted), disk("/dev/sdb", wanted, ours)},
 			claim: Claim{Serial: "S-sda"},
 			field: "install.disk",
-			want:  Choice{ToFormat, "/dev/sda", "", false, wanted},
+			want:  choice(ToFormat, "/dev/sda", wanted),
 		},
 		{name: "no claim", disks: []Disk{disk("/dev/sda", wanted)}, why: "no disk is claimed"},
 		{name: "no disk", claim: OfSize(wanted), why: "no disk that is free matches"},

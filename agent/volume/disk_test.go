@@ -10,12 +10,12 @@ import (
 	"testing"
 )
 
-// inMemory is a disk in memory of which only the sectors exist that were
+// inMemory is a disk in memory. It has only those sectors that were
 // written.
 type inMemory struct {
 	size    int64
 	sectors map[int64]*[512]byte
-	// broken is a sector that cannot be read; -1 for none.
+	// broken is a sector that cannot be read; -1 if none.
 	broken int64
 	// outside counts reads beyond the disk.
 	outside int

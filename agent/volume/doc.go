@@ -57,6 +57,12 @@
 // the mount hides what the agent has written and watches. A disk that has grown
 // is grown while mounted. A disk that disappears is an error in the status.
 //
+// On a node with an encrypted state the volume is a LUKS2 container, whose key is
+// in the record, and which the recovery key of the state opens as well. Format
+// writes into it without a mapping; the mark of the disk stays until its header is
+// complete. Then only the container with the recorded UUID is the volume. A plain
+// volume is refused where the node is new, and kept where the node had it.
+//
 // Gardener's var-lib-kubelet.mount is left out where Loam has the volume: it
 // would wait for the disk before local-fs.target, with a file system of its
 // own. Elsewhere it is started, and never restarted or stopped beneath pods.

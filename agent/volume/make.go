@@ -33,8 +33,10 @@ type Maker struct {
 
 // Make formats the disk that Decide chose. The disk may have come into use
 // since the decision. So Make inspects it once more after it was opened
-// exclusively.
-func (m Maker) Make(ctx context.Context, c Choice, fileSystem string, sectorSize int) (err error) {
+// exclusively. With a container, the volume is encrypted.
+func (m Maker) Make(
+	ctx context.Context, c Choice, fileSystem string, sectorSize int, in *Container,
+) (err error) {
 	if c.Action != ToFormat && c.Action != ToFinish {
 		return fmt.Errorf("format %s: it was not chosen to be formatted", c.Device)
 	}
@@ -54,21 +56,32 @@ func (m Maker) Make(ctx context.Context, c Choice, fileSystem string, sectorSize
 		return fmt.Errorf("format %s: no longer empty: %v", c.Device, now)
 	}
 
-	image, err := m.image(ctx, fileSystem, c.Size, sectorSize)
+	if in != nil {
+		err = m.makeEncrypted(ctx, disk, c.Size, fileSystem, *in)
+	} else {
+		err = m.makeOn(ctx, disk, c.Size, fileSystem, sectorSize)
+	}
 	if err != nil {
 		return fmt.Errorf("format %s: %w", c.Device, err)
+	}
+	return nil
+}
+
+// makeOn makes the file system on a device of size bytes.
+func (m Maker) makeOn(
+	ctx context.Context, device Writable, size int64, fileSystem string, sectorSize int,
+) error {
+	image, err := m.image(ctx, fileSystem, size, sectorSize)
+	if err != nil {
+		return err
 	}
 	defer image.Close()
 
-	data, err := sparse.Data(image, c.Size)
+	data, err := sparse.Data(image, size)
 	if err != nil {
-		return fmt.Errorf("format %s: %w", c.Device, err)
+		return err
 	}
-	if err := Format(disk, image, data, sectorSize); err != nil {
-		return fmt.Errorf("format %s: %w", c.Device, err)
-	}
-
-	return nil
+	return Format(device, image, data, sectorSize)
 }
 
 // image returns an unlinked file with the new file system.

@@ -28,7 +28,7 @@ func TestMake(t *testing.T) {
 	}
 
 	choice := Choice{Action: ToFormat, Device: path, Size: size}
-	if err := maker.Make(t.Context(), choice, "ext4", 512); err != nil {
+	if err := maker.Make(t.Context(), choice, "ext4", 512, nil); err != nil {
 		t.Fatal(err)
 	}
 
@@ -38,19 +38,19 @@ func TestMake(t *testing.T) {
 	}
 
 	judge.Run(t, "e2fsck", "-f", "-n", path)
-	err := maker.Make(t.Context(), choice, "ext4", 512)
+	err := maker.Make(t.Context(), choice, "ext4", 512, nil)
 	if err == nil || !strings.Contains(err.Error(), "no longer empty: ext4 at byte 1080") {
 		t.Errorf("a disk that has come into use since: %v", err)
 	}
 
 	choice.Size += mib
-	if err := maker.Make(t.Context(), choice, "ext4", 512); err == nil ||
+	if err := maker.Make(t.Context(), choice, "ext4", 512, nil); err == nil ||
 		!strings.Contains(err.Error(), "it has 314572800 bytes") {
 		t.Errorf("another disk by the same name: %v", err)
 	}
 
 	choice.Action = ToUse
-	if err := maker.Make(t.Context(), choice, "ext4", 512); err == nil {
+	if err := maker.Make(t.Context(), choice, "ext4", 512, nil); err == nil {
 		t.Error("a volume was formatted")
 	}
 	if left, _ := os.ReadDir(maker.Scratch); len(left) > 0 {

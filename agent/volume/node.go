@@ -2,6 +2,7 @@ package volume
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"github.com/loam-os/loam/agent/mount"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
+	"github.com/loam-os/loam/partitions/luks"
 )
 
 // Mountpoint is where the data volume is mounted: the kubelet's directory.
@@ -26,6 +28,9 @@ type System interface {
 	// Run runs a command. If it fails, the error has a method ExitCode() int.
 	Run(ctx context.Context, command []string) error
 	Mount(device, dir, fileSystem, options string) error
+	// Map maps the data of a container by the parameters of dm-crypt, and
+	// returns the device.
+	Map(name string, h *luks.Header, table string, size int64) (device string, err error)
 	Unmount(dir string) error
 	// Empty deletes the content of a directory, except what is mounted there.
 	Empty(dir string) error
@@ -41,6 +46,9 @@ type Node struct {
 	Dir  *durable.Dir
 	Path string
 
+	// Encrypt is set on a node whose state is encrypted: a new volume is, too.
+	Encrypt bool
+
 	// InUse reports whether the directory at Mountpoint is in use now, so that
 	// nothing can be mounted there. It is nil in a process that the kubelet
 	// waits for.
@@ -50,7 +58,10 @@ type Node struct {
 // State describes a mounted data volume; the zero State means that no volume is
 // mounted.
 type State struct {
-	Device, FileSystem string
+	// Device is the disk or partition. Mapped is the decrypted device on it, ""
+	// if the volume is not encrypted.
+	Device, Mapped string
+	FileSystem     string
 	// Size is the size of the disk in bytes; 0 if it is gone.
 	Size int64
 	// Warnings are for the operator.
@@ -65,18 +76,55 @@ var ErrInUse = hint.With(fault.With(errors.New("the kubelet is running without i
 // Ensure makes the data volume that the record claims, if need be, and mounts
 // it. Without a record it changes nothing.
 func (n Node) Ensure(ctx context.Context) (State, error) {
-	return n.ensure(ctx, func(ctx context.Context, record Record, f Facts, c Choice) error {
-		if err := n.blockKubelet(ctx); err != nil {
+	s, err := n.ensure(ctx, n.take)
+	if n.Encrypt && s.Device != "" && s.Mapped == "" {
+		s.Warnings = append(s.Warnings, notEncrypted)
+	}
+	return s, err
+}
+
+// take makes the volume that was chosen, unless there is one, and copies the
+// kubelet's data to it.
+func (n Node) take(ctx context.Context, record *Record, f Facts, c Choice) error {
+	if n.Encrypt && c.Action == ToUse && c.Container == "" {
+		return fmt.Errorf("%s: %w", c.Device, errPlain)
+	}
+	if err := n.blockKubelet(ctx); err != nil {
+		return err
+	}
+
+	if c.Action != ToUse {
+		in, err := n.container(record)
+		if err != nil {
 			return err
 		}
-		if c.Action != ToUse {
-			if err := n.Maker.Make(ctx, c, record.FileSystem, disk(f, c).SectorSize); err != nil {
-				return err
-			}
-			c.FileSystem = record.FileSystem
+		err = n.Maker.Make(ctx, c, record.FileSystem, disk(f, c).SectorSize, in)
+		if err != nil {
+			return err
 		}
-		return n.migrateKubelet(ctx, f, c)
-	})
+		c.FileSystem = record.FileSystem
+		c.Container = record.Encryption.UUID
+	}
+
+	c, err := n.open(*record, c)
+	if err != nil {
+		return err
+	}
+	return n.migrateKubelet(ctx, f, c)
+}
+
+// container returns the container for a new volume, nil on a node without
+// encryption. Its key is recorded before the disk has it.
+func (n Node) container(record *Record) (*Container, error) {
+	if !n.Encrypt {
+		return nil, nil
+	}
+	in, err := newContainer(n.Dir.Root().FS())
+	if err != nil {
+		return nil, err
+	}
+	record.Encryption = Encryption{UUID: in.UUID.String(), Key: hex.EncodeToString(in.Key)}
+	return in, record.Write(n.Dir)
 }
 
 // ErrNew says that there is a volume, or a disk for one, that the node has not
@@ -85,13 +133,13 @@ var ErrNew = errors.New("the data volume is not made yet")
 
 // Mount mounts the data volume that the node has had before. It makes none.
 func (n Node) Mount(ctx context.Context) (State, error) {
-	return n.ensure(ctx, func(context.Context, Record, Facts, Choice) error { return ErrNew })
+	return n.ensure(ctx, func(context.Context, *Record, Facts, Choice) error { return ErrNew })
 }
 
 // ensure mounts a volume that the node has had. It calls take to prepare any
 // other volume first.
 func (n Node) ensure(
-	ctx context.Context, take func(context.Context, Record, Facts, Choice) error,
+	ctx context.Context, take func(context.Context, *Record, Facts, Choice) error,
 ) (State, error) {
 	unlock, err := n.lock()
 	if err != nil {
@@ -123,7 +171,7 @@ func (n Node) ensure(
 	}
 
 	if choice.Action != ToUse || !record.Made {
-		if err := take(ctx, record, facts, choice); err != nil {
+		if err := take(ctx, &record, facts, choice); err != nil {
 			return State{}, err
 		}
 		facts, choice, err = n.choose(record)
@@ -132,6 +180,10 @@ func (n Node) ensure(
 		}
 	}
 
+	choice, err = n.open(record, choice)
+	if err != nil {
+		return State{}, err
+	}
 	if err := n.mountAt(ctx, facts, choice, Mountpoint); err != nil {
 		return State{}, err
 	}
@@ -162,7 +214,7 @@ func (n Node) choose(record Record) (Facts, Choice, error) {
 	if err != nil {
 		return Facts{}, Choice{}, err
 	}
-	facts := Facts{Disks: disks, Made: record.Made}
+	facts := Facts{Disks: disks, Made: record.Made, Container: record.Encryption.UUID}
 	choice, err := Decide(facts, record.Claim)
 	return facts, choice, err
 }
@@ -275,11 +327,17 @@ func (n Node) Mounted() (State, error) {
 	if m.Source == "" {
 		return State{}, nil
 	}
-	return State{
-		Device:     m.Source,
-		FileSystem: m.FileSystem,
-		Size:       n.Machine.number(sizeFile(m.Source)) * 512,
-	}, nil
+	s := State{Device: m.Source, FileSystem: m.FileSystem}
+	if n.isMapping(m.Source) {
+		s.Mapped = m.Source
+		s.Device = n.beneath(m.Source)
+	}
+	s.Size = n.Machine.number(sizeFile(s.Device)) * 512
+	if s.Device == "" { // The disk is gone, and its mapping stays.
+		s.Device = m.Source
+		s.Size = 0
+	}
+	return s, nil
 }
 
 func sizeFile(device string) string {

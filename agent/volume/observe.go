@@ -84,15 +84,19 @@ func ObserveOne(m Machine, device string) (Disk, error) {
 	name := strings.ReplaceAll(strings.TrimPrefix(device, "/dev/"), "/", "!")
 	if parent, _ := fs.Glob(m.Root, path.Join("sys/block/*", name, "partition")); len(parent) > 0 {
 		disk := path.Base(path.Dir(path.Dir(parent[0])))
-		return Disk{}, fault.With(fmt.Errorf("%s: it is a partition of %s", device, block.Node(disk)),
-			fault.DiskNotFit)
+		return Disk{}, fault.With(
+			fmt.Errorf("%s: it is a partition of %s", device, block.Node(disk)), fault.DiskNotFit,
+		)
 	}
 
 	b := block.Read(m.Root, name)
 	if b.Size == 0 {
-		return Disk{}, hint.With(fault.With(fmt.Errorf("%s: no disk, or one without a medium", device),
-			fault.DiskNotFit),
-			"lsblk lists them")
+		return Disk{}, hint.With(
+			fault.With(
+				fmt.Errorf("%s: no disk, or one without a medium", device), fault.DiskNotFit,
+			),
+			"lsblk lists them",
+		)
 	}
 
 	uses, err := m.uses()
@@ -170,7 +174,7 @@ func (m Machine) disk(b block.Disk, uses map[string][]string, paths []string) Di
 	return d
 }
 
-// partitionLabel returns the name that a GPT gives a partition, "" for none.
+// partitionLabel returns the name that a GPT gives a partition, "" if none.
 func (m Machine) partitionLabel(dir string) string {
 	text, _ := fs.ReadFile(m.Root, dir+"/uevent")
 	for line := range strings.Lines(string(text)) {

@@ -9,7 +9,7 @@ import (
 )
 
 // offer returns the shortest line of machine.yaml that makes Decide take the
-// disk, as a volume or to format it; "" if there is none. It verifies the line
+// disk, as a volume or to format it; "" if no line does. It verifies the line
 // with Decide's rules.
 func offer(d Disk, f Facts) string {
 	for _, try := range []struct {

@@ -14,14 +14,16 @@ const metadata = 8 * kib
 // may claim the device. Between its metadata and the last MiB is content,
 // whatever it looks like (disk images are files, too). An unfinished volume has
 // nothing but the file system and its copies. Its superblock, if already
-// written, has the Label.
+// written, has the Label. An encrypted one may have the second header of its
+// container, whose first one replaces the mark.
 func (c *Content) recognise(r *reader) {
 	for _, kind := range []struct {
 		name         string
 		label, chars int64
 	}{{"ext4", 1*kib + 0x78, 16}, {"xfs", 0x6c, 12}} {
 		other := func(ev Evidence) bool {
-			return ev.Name != kind.name && ev.Name != Unknown && ev.Name != marked
+			return ev.Name != kind.name && ev.Name != Unknown && ev.Name != marked &&
+				!(c.has(marked) && ev.Name == "crypto_LUKS" && ev.Offset > 0)
 		}
 
 		claims := func(ev Evidence) bool {

@@ -23,6 +23,17 @@ type Record struct {
 	// FileSystem is the file system for an empty disk: ext4 or xfs.
 	FileSystem string `json:"fileSystem"`
 	Made       bool   `json:"made,omitempty"`
+
+	// Encryption opens the volume; the zero value if it is not encrypted.
+	Encryption Encryption `json:"encryption,omitzero"`
+}
+
+// Encryption is the container of an encrypted volume. It is stored on the state
+// partition, which is encrypted itself.
+type Encryption struct {
+	UUID string `json:"uuid"`
+	// Key is the passphrase of a key slot, in hex.
+	Key string `json:"key"`
 }
 
 // ReadRecord reads the record; false if it is absent. A corrupt record counts

@@ -125,6 +125,12 @@ func (r *Refusal) withHints() error {
 		err = hint.With(err, "a disk with content is never formatted: if nothing on it is needed, "+
 			"empty it from another system (wipefs --all, and zeros in its first and last MiB)")
 	}
+	if slices.ContainsFunc(r.Candidates, func(c Candidate) bool {
+		return c.Matches && c.Disk.Content.Container != ""
+	}) {
+		err = hint.With(err, "the key of an encrypted data volume is in the state of its node: "+
+			"the recovery key of that state opens it on another system (cryptsetup open)")
+	}
 	return err
 }
 
@@ -186,6 +192,8 @@ func (c Candidate) String() string {
 	what := c.Obstacle
 	inside := slices.IndexFunc(d.Parts, func(p Part) bool { return p.Content.FileSystem != "" })
 	switch {
+	case d.Content.Container != "":
+		what = "has an encrypted data volume"
 	case d.Content.FileSystem != "":
 		what = "has a data volume (" + d.Content.FileSystem + ")"
 	case inside >= 0:

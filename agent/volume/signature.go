@@ -14,7 +14,7 @@ type signature struct {
 	// magic is enough.
 	check func(probe) bool
 
-	// detail overrides name and version from other fields; nil for none.
+	// detail overrides name and version from other fields; nil if none.
 	detail func(probe) (name, version string)
 }
 

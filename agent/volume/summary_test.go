@@ -85,9 +85,14 @@ func TestListOfPartsHasAllPartitions(t *testing.T) {
 		Model:  "FAST",
 		Uses:   []string{"held by dm-0"},
 		Parts: []Part{
-			{Device: "/dev/sda1", Label: "esp", Size: gib, Content: Content{
-				Evidence: []Evidence{{Name: "vfat"}},
-			}},
+			{
+				Device: "/dev/sda1",
+				Label:  "esp",
+				Size:   gib,
+				Content: Content{
+					Evidence: []Evidence{{Name: "vfat"}},
+				},
+			},
 			{Device: "/dev/sda2", Size: 16 * mib},
 		},
 	}}}, Claim{})

@@ -65,6 +65,10 @@ type Content struct {
 	FileSystem string
 	Used       int64
 
+	// Container is the UUID of an encrypted data volume, "" if the device has
+	// none.
+	Container string
+
 	// Unformatted means that it begins with the mark of a state partition that
 	// its node will format. Decide ignores it.
 	Unformatted bool
@@ -82,8 +86,8 @@ const (
 )
 
 // Evidence is a reason not to call a device empty. Name is the name of a table
-// or signature in blkid(8), or one of the names above; Version is "" if there
-// is none.
+// or signature in blkid(8), or one of the names above; Version is "" if it is
+// not known.
 type Evidence struct {
 	Name, Version string
 	// Offset is the offset of the signature, or of the first byte that is not

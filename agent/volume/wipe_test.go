@@ -195,7 +195,7 @@ func TestSeededBugsWipeDisks(t *testing.T) {
 		},
 		{"forgets who uses a disk", code{right, without(func(d *Disk) { d.Uses = nil })}, wipes},
 		{"does not see twins", code{right, without(func(d *Disk) { d.WWID = "" })}, wipes},
-		{"takes sticks", code{right, without(func(d *Disk) { d.Removable = false })}, wipes},
+		{"takes removable disks", code{right, without(func(d *Disk) { d.Removable = false })}, wipes},
 		{
 			"takes the first empty disk that matches",
 			code{right, func(f Facts, c Claim) (Choice, error) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -20,6 +21,14 @@ func marshal(t *testing.T, object any) []byte {
 	}
 	return text
 }
+
+// actuatorCall is Reconcile or Restore of an actuator.
+type actuatorCall func(
+	context.Context, logr.Logger, *extensionsv1alpha1.OperatingSystemConfig,
+) (
+	[]byte, []extensionsv1alpha1.Unit, []extensionsv1alpha1.File,
+	*extensionsv1alpha1.InPlaceUpdatesStatus, error,
+)
 
 // reconcile is a document for machines that have joined.
 func reconcile(
@@ -75,15 +84,11 @@ func TestReconcile(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			for name, call := range map[string]func() ([]byte, []extensionsv1alpha1.Unit, []extensionsv1alpha1.File, *extensionsv1alpha1.InPlaceUpdatesStatus, error){
-				"Reconcile": func() ([]byte, []extensionsv1alpha1.Unit, []extensionsv1alpha1.File, *extensionsv1alpha1.InPlaceUpdatesStatus, error) {
-					return actuator{}.Reconcile(t.Context(), logr.Discard(), test.osc)
-				},
-				"Restore": func() ([]byte, []extensionsv1alpha1.Unit, []extensionsv1alpha1.File, *extensionsv1alpha1.InPlaceUpdatesStatus, error) {
-					return actuator{}.Restore(t.Context(), logr.Discard(), test.osc)
-				},
+			for name, call := range map[string]actuatorCall{
+				"Reconcile": actuator{}.Reconcile,
+				"Restore":   actuator{}.Restore,
 			} {
-				text, units, files, updates, err := call()
+				text, units, files, updates, err := call(t.Context(), logr.Discard(), test.osc)
 				got := answer{
 					UserData: len(text) > 0,
 					Units:    units,

@@ -153,7 +153,9 @@ func TestControllerRegistration(t *testing.T) {
 		refs[0].Name != deployment.Name {
 		t.Errorf("the ControllerDeployment is %s, the references are %+v", deployment.Name, refs)
 	}
-	if url := deployment.Helm.OCIRepository.GetURL(); !strings.HasSuffix(url, "/os-loam:"+imageVersion(t)) {
+
+	url := deployment.Helm.OCIRepository.GetURL()
+	if !strings.HasSuffix(url, "/os-loam:"+imageVersion(t)) {
 		t.Errorf("the chart is %s, want version %s", url, imageVersion(t))
 	}
 }

@@ -130,7 +130,9 @@ func connect(t *testing.T, kubeconfig string) client.Client {
 	}
 
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), controller.AddToScheme(scheme)); err != nil {
+
+	err = errors.Join(clientgoscheme.AddToScheme(scheme), controller.AddToScheme(scheme))
+	if err != nil {
 		t.Fatal(err)
 	}
 
@@ -356,7 +358,11 @@ func (s seed) checkUserData(t *testing.T, osc *extensionsv1alpha1.OperatingSyste
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(string(want), string(secret.Data[extensionsv1alpha1.OperatingSystemConfigSecretDataKey])); diff != "" {
+
+	diff := cmp.Diff(
+		string(want), string(secret.Data[extensionsv1alpha1.OperatingSystemConfigSecretDataKey]),
+	)
+	if diff != "" {
 		t.Errorf("user data in Secret %s (-want +got):\n%s", ref.Name, diff)
 	}
 	if owners := secret.OwnerReferences; ref.Namespace != osc.Namespace || len(owners) != 1 ||

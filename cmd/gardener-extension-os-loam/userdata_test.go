@@ -45,11 +45,15 @@ type pool struct {
 // machines.
 func provision(t *testing.T, p pool) *extensionsv1alpha1.OperatingSystemConfig {
 	t.Helper()
-	config := nodeagent.ComponentConfig("gardener-node-agent-pool-77ac3", semver.MustParse("1.36.3"), "https://api.project.example.com",
+	config := nodeagent.ComponentConfig(
+		"gardener-node-agent-pool-77ac3",
+		semver.MustParse("1.36.3"),
+		"https://api.project.example.com",
 		[]nodeagentconfigv1alpha1.TokenSecretSyncConfig{{
 			SecretName: "gardener-opentelemetry-collector",
 			Path:       "/var/lib/opentelemetry-collector/auth-token",
-		}})
+		}},
+	)
 	units, files, err := nodeinit.Config(
 		p.worker,
 		"registry.example.com/node-agent:v1",
@@ -270,13 +274,17 @@ func TestProviderConfig(t *testing.T) {
 
 func TestUserDataErrors(t *testing.T) {
 	const head = `{"apiVersion":"loam.dev/v1alpha1","kind":"Machine",`
-	edited := func(edit func(spec *extensionsv1alpha1.OperatingSystemConfigSpec)) *extensionsv1alpha1.OperatingSystemConfig {
+	edited := func(
+		edit func(spec *extensionsv1alpha1.OperatingSystemConfigSpec),
+	) *extensionsv1alpha1.OperatingSystemConfig {
 		osc := provision(t, pool{})
 		edit(&osc.Spec)
 		return osc
 	}
 	content := func(c extensionsv1alpha1.FileContent) *extensionsv1alpha1.OperatingSystemConfig {
-		return edited(func(spec *extensionsv1alpha1.OperatingSystemConfigSpec) { spec.Files[0].Content = c })
+		return edited(func(spec *extensionsv1alpha1.OperatingSystemConfigSpec) {
+			spec.Files[0].Content = c
+		})
 	}
 
 	for _, test := range []struct {
@@ -286,7 +294,9 @@ func TestUserDataErrors(t *testing.T) {
 	}{
 		{
 			name: "a document of the other purpose",
-			osc:  edited(func(spec *extensionsv1alpha1.OperatingSystemConfigSpec) { spec.Purpose = "reconcile" }),
+			osc: edited(func(spec *extensionsv1alpha1.OperatingSystemConfigSpec) {
+				spec.Purpose = "reconcile"
+			}),
 			want: `spec.purpose: "reconcile" has no user data: want provision`,
 		},
 		{

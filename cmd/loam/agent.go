@@ -24,12 +24,18 @@ func agentCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "agent",
 		Short: "Make the node equal to its configuration, and keep it so",
-		Args:  cobra.NoArgs,
+		Long: `agent takes the node's configuration from its source, applies it, and keeps the node equal
+to it, until it is told to stop. loam-agent.service runs it, as root, and no operator does.`,
+		Example: "  systemctl status loam-agent\n  loam status\n  loam logs",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if os.Geteuid() != 0 {
-				return hint.With(fault.With(errors.New("the agent changes the node: it must be root"),
-					fault.NotPermitted),
-					"systemd starts it, see `systemctl status loam-agent`")
+				return hint.With(
+					fault.With(
+						errors.New("the agent changes the node: it must be root"), fault.NotPermitted,
+					),
+					"systemd starts it, see `systemctl status loam-agent`",
+				)
 			}
 
 			debug.SetMemoryLimit(memoryLimit)

@@ -58,7 +58,7 @@ back by itself unless 'loam confirm' comes in time, also after a power cut.`,
 	offlineFlags(cmd, &a.env)
 	socketFlag(cmd, &a.client)
 	cmd.Flags().DurationVar(&a.try, "try", 0,
-		"take the change back after that long unless it is confirmed")
+		"take the change back after that `TIME`, such as 5m, unless it is confirmed")
 	cmd.Flags().BoolVar(&a.dryRun, "dry-run", false, "only show the plan, as 'loam plan' does")
 
 	return cmd
@@ -68,8 +68,8 @@ back by itself unless 'loam confirm' comes in time, also after a power cut.`,
 const maxTry = 30 * 24 * time.Hour
 
 func (a applying) run(cmd *cobra.Command) error {
-	if a.try < 0 || a.try > maxTry {
-		return usage.Errorf("--try %s: not within 30 days from now", a.try)
+	if a.try < 0 || a.try > maxTry || a.try == 0 && cmd.Flags().Changed("try") {
+		return usage.Errorf("--try %s: want more than 0, and at most 30 days", a.try)
 	}
 
 	var doc source.Document
@@ -136,7 +136,7 @@ func showOutcome(out io.Writer, o control.Outcome) error {
 		err := fault.With(fmt.Errorf("%s was taken back: %s\nthe node runs %s again",
 			o.From, o.Reason, o.Generation), fault.TakenBack)
 		if o.Unit != "" {
-			err = hint.With(err, "journalctl -u %s", o.Unit)
+			err = hint.With(err, "`loam logs %s`", o.Unit)
 		}
 		return hint.With(err, "correct it, or try it again with `loam apply`")
 	default:

@@ -30,11 +30,11 @@ func completeGenerations(env *offline.Env, most int) cobra.CompletionFunc {
 	}
 }
 
-// noFiles has a shell offer nothing but what it is given.
+// noFiles makes a shell offer only the given words, and no files.
 const noFiles = cobra.ShellCompDirectiveNoFileComp
 
-// completeUnits offers the names of the units of the node beneath root, for up to
-// most arguments.
+// completeUnits offers the names of the units of the node beneath root, for up
+// to most arguments.
 func completeUnits(root *string, most int) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) >= most {
@@ -44,8 +44,8 @@ func completeUnits(root *string, most int) cobra.CompletionFunc {
 	}
 }
 
-// completeVersions offers the versions that the repository had when the node read it
-// last, from the status in a file.
+// completeVersions offers the versions that the repository had when the node
+// read it last, from the status in a file.
 func completeVersions(file string) cobra.CompletionFunc {
 	return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		s, err := readStatus(file)
@@ -56,8 +56,8 @@ func completeVersions(file string) cobra.CompletionFunc {
 	}
 }
 
-// completeFlags has a shell complete the values of the flags of all commands. file
-// has the node's status.
+// completeFlags makes a shell complete the values of the flags of all commands.
+// file has the node's status.
 func completeFlags(cmd *cobra.Command, file string) {
 	values := map[string]cobra.CompletionFunc{
 		"to": completeVersions(file),

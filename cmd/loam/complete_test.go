@@ -10,6 +10,7 @@ import (
 
 func TestVersionsOfTheRepositoryAreCompleted(t *testing.T) {
 	want := []string{"2.0.0", "1.0.0"}
+
 	for _, tt := range []struct {
 		name   string
 		status *status.Status

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/offline"
 	"github.com/loam-os/loam/agent/show"
+	"github.com/loam-os/loam/cmd/usage"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
 )
@@ -24,8 +24,8 @@ func diffCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff [A [B]]",
 		Short: "Show what differs between two generations",
-		Long: `diff shows which files, links and wishes for units lead from generation A to B,
-and of text the lines. A generation is a number, a name or "current". Without B
+		Long: `diff shows which files, links and units differ between generations A and B, and
+the lines of text that differ. A generation is a number, a name or "current". Without B
 it is the current one; without A, the one that the node ran before B.
 
 Content that others than its owner may not read is not shown without --secrets.`,
@@ -35,6 +35,11 @@ Content that others than its owner may not read is not shown without --secrets.`
   loam diff 40 41`,
 		Args: cobra.MaximumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, arg := range args {
+				if err := checkGeneration(arg); err != nil && arg != current {
+					return err
+				}
+			}
 			return look(env, func(node *offline.Node) error {
 				c, err := choose(node, args)
 				if err != nil {
@@ -61,11 +66,23 @@ Content that others than its owner may not read is not shown without --secrets.`
 	return cmd
 }
 
+// current is the name that an operator gives to the current generation.
+const current = "current"
+
+// checkGeneration refuses what cannot be the number or the name of a generation.
+func checkGeneration(arg string) error {
+	if generation.IsReference(arg) {
+		return nil
+	}
+	return hint.With(usage.Errorf("generation %q: want a number such as 41, or a name", arg),
+		"`loam history` lists them")
+}
+
 // choose finds the generations to compare.
 func choose(node *offline.Node, args []string) (show.Comparison, error) {
 	g := generations{node, generation.Read(node.State)}
 	a := ""
-	b := "current"
+	b := current
 
 	if len(args) > 0 {
 		a = args[0]
@@ -96,7 +113,7 @@ type generations struct {
 
 // find is the generation of that number or name, or the current one.
 func (g generations) find(name string) (generation.Manifest, error) {
-	if name == "current" {
+	if name == current {
 		m, ok, err := g.node.Current()
 		if err == nil && !ok {
 			err = fault.With(errors.New("the node has no generation yet"), fault.NoSuchGeneration)
@@ -111,7 +128,7 @@ func (g generations) find(name string) (generation.Manifest, error) {
 
 	for _, known := range slices.Backward(names) {
 		m, err := g.reader.Load(known)
-		if err != nil || name == known || name == strconv.Itoa(m.Number) {
+		if err != nil || m.Is(name) {
 			return m, err
 		}
 	}
@@ -123,8 +140,8 @@ func (g generations) find(name string) (generation.Manifest, error) {
 }
 
 // before is the generation that the node ran before m: of a change under way the
-// one that it goes back to, else the newest of the same OS version that has proven
-// itself. A trial that has expired is neither.
+// one that it goes back to, or else the newest of the same OS version that has
+// proven itself. A trial that has expired is neither.
 func (g generations) before(m generation.Manifest) (generation.Manifest, error) {
 	journal, under, err := g.reader.Journal()
 	if err != nil {

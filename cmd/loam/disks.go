@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/show"
 	"github.com/loam-os/loam/agent/volume"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 func disksCommand() *cobra.Command {
@@ -26,36 +29,42 @@ done with it. It reads, and writes nothing.`,
 		Example: "  loam disks\n  loam disks machine.yaml\n  loam disks -o json",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			disks, err := observeDisks(root)
-			if err != nil {
-				return err
-			}
-
 			if len(args) == 0 {
-				return showDisks(cmd.OutOrStdout(), format, disks)
+				return showDisks(cmd.OutOrStdout(), format, root)
 			}
-			return showClaimed(cmd.OutOrStdout(), format, disks, args[0])
+			return showClaimed(cmd.OutOrStdout(), format, root, args[0])
 		},
 	}
 
 	cmd.ValidArgsFunction = completeYAML
 	formatFlag(cmd, &format)
-	cmd.Flags().StringVar(&root, "root", "/", "root directory of the node")
+	cmd.Flags().StringVar(&root, "root", "/", "`DIR` in place of the root directory of the node")
 	return cmd
 }
 
 // observeDisks looks at the disks of the node beneath root.
 func observeDisks(root string) ([]volume.Disk, error) {
-	return volume.Observe(volume.Machine{
+	if err := checkRoot(root); err != nil {
+		return nil, err
+	}
+	disks, err := volume.Observe(volume.Machine{
 		Root: os.DirFS(root),
 		Open: func(node string, exclusive bool) (volume.Device, error) {
 			return volume.OpenToLook(filepath.Join(root, node), exclusive)
 		},
 	})
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fault.With(fmt.Errorf("%s has no /sys or no /proc: %w", root, err), fault.NotANode)
+	}
+	return disks, err
 }
 
 // showDisks lists the disks, as the refusal of a missing claim does.
-func showDisks(out io.Writer, format string, disks []volume.Disk) error {
+func showDisks(out io.Writer, format, root string) error {
+	disks, err := observeDisks(root)
+	if err != nil {
+		return err
+	}
 	refusal, err := show.Candidates(disks)
 	if err != nil {
 		return err
@@ -68,17 +77,21 @@ func showDisks(out io.Writer, format string, disks []volume.Disk) error {
 }
 
 // showClaimed says which disk the machine.yaml in file claims.
-func showClaimed(out io.Writer, format string, disks []volume.Disk, file string) error {
+func showClaimed(out io.Writer, format, root, file string) error {
 	text, err := document.ReadFile(file)
 	if err != nil {
 		return err
 	}
 
-	m, err := machine.Decode(file, text)
+	m, err := machine.DecodeUnverified(file, text)
 	if err != nil {
 		return err
 	}
 
+	disks, err := observeDisks(root)
+	if err != nil {
+		return err
+	}
 	choice, err := volume.Decide(volume.Facts{Disks: disks}, m.DataVolume.Claim())
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)

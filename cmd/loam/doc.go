@@ -1,5 +1,5 @@
 // Command loam is the one binary of a running Loam node: the node agent under
-// systemd, and the tool of a person on the node.
+// systemd, and the operator's tool on the node.
 //
 //	arguments --> flags of one verb --> one call --> print
 //	                                     |

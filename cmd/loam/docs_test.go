@@ -81,3 +81,5 @@ func TestDocumentationShowsWhatIsPrinted(t *testing.T) {
 }
 
 func TestManPagesOfEveryCommand(t *testing.T) { docs.Man(t, root(), "8", "../..") }
+
+func TestHelpOfEveryCommand(t *testing.T) { docs.Help(t, root()) }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/agent/upgrade"
+	"github.com/loam-os/loam/cmd/usage"
 )
 
 func drillCommand() *cobra.Command {
@@ -27,6 +28,11 @@ systems are not touched.`,
   loam drill --by panic`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if by := request.Drill; by != upgrade.DrillCheck && by != upgrade.DrillPanic {
+				return usage.Errorf("--by %s: want %s or %s",
+					by, upgrade.DrillCheck, upgrade.DrillPanic)
+			}
+
 			ctx, stop := interruptible(cmd)
 			defer stop()
 			_, err := client.Upgrade(ctx, request)
@@ -45,7 +51,7 @@ systems are not touched.`,
 
 	f := cmd.Flags()
 	f.StringVar(&request.Drill, "by", upgrade.DrillCheck,
-		"what fails: "+upgrade.DrillCheck+" or "+upgrade.DrillPanic)
+		"`WHAT` fails: "+upgrade.DrillCheck+" or "+upgrade.DrillPanic)
 	f.BoolVar(&request.Plan, "plan", false,
 		"only say whether it would be done, or why it is refused")
 	socketFlag(cmd, &client)

@@ -37,6 +37,13 @@ it. Without UNIT, it is the agent. A name without a dot is a service.`,
 			if len(args) > 0 {
 				query.Unit = unitName(args[0])
 			}
+			if cmd.Flags().Changed("lines") && query.Lines < 1 {
+				return hint.With(usage.Errorf("--lines %d: want 1 or more", query.Lines),
+					"without --lines it is the whole log of the boot")
+			}
+			if err := checkRoot(query.Root); err != nil {
+				return err
+			}
 			ctx, stop := interruptible(cmd)
 			defer stop()
 			return showLog(ctx, cmd.OutOrStdout(), query)
@@ -44,9 +51,9 @@ it. Without UNIT, it is the agent. A name without a dot is a service.`,
 	}
 
 	f := cmd.Flags()
-	f.StringVar(&query.Root, "root", "/", "root directory of the node")
-	f.IntVarP(&query.Boot, "boot", "b", 0, "0 is this boot, -1 the one before")
-	f.IntVarP(&query.Lines, "lines", "n", 0, "only the last lines")
+	f.StringVar(&query.Root, "root", "/", "`DIR` in place of the root directory of the node")
+	f.IntVarP(&query.Boot, "boot", "b", 0, "boot number `N`: 0 is this boot, -1 the one before")
+	f.IntVarP(&query.Lines, "lines", "n", 0, "only the last `N` lines (default: all)")
 	f.BoolVarP(&query.Follow, "follow", "f", false, "also what it logs from now on, until Ctrl-C")
 	cmd.ValidArgsFunction = completeUnits(&query.Root, 1)
 	return cmd
@@ -60,15 +67,12 @@ func unitName(name string) string {
 	return name + ".service"
 }
 
-// showLog prints a log, or says why there is none.
+// showLog prints a log, or says why it has nothing to print.
 func showLog(ctx context.Context, out io.Writer, q journal.Query) error {
 	switch {
 	case q.Boot > 0:
 		return hint.With(usage.Errorf("--boot %d: not a boot", q.Boot),
 			"0 is this boot, -1 the one before")
-	case q.Lines < 0:
-		return hint.With(usage.Errorf("--lines %d: want 1 or more", q.Lines),
-			"without --lines it is the whole log of the boot")
 	case strings.ContainsAny(q.Unit, "*?[/"): // journalctl would take it as a pattern or a path.
 		return explainNoLog(q)
 	}
@@ -90,7 +94,7 @@ func showLog(ctx context.Context, out io.Writer, q journal.Query) error {
 	return explainNoLog(q)
 }
 
-// noBoot is the error for a boot of which there is no journal.
+// noBoot is the error for a boot without a journal.
 func noBoot(boot int, boots []int) error {
 	err := fault.With(fmt.Errorf("--boot %d: there is no journal of that boot", boot),
 		fault.NoSuchBoot)
@@ -104,14 +108,42 @@ func noBoot(boot int, boots []int) error {
 func explainNoLog(q journal.Query) error {
 	known := unitNames(q.Root)
 	if slices.Contains(known, q.Unit) {
-		return hint.With(fmt.Errorf("unit %s has logged nothing in that boot", q.Unit),
-			"`systemctl status %s`", q.Unit)
+		return hint.With(
+			fault.With(
+				fmt.Errorf("unit %s has logged nothing in that boot", q.Unit), fault.NothingLogged,
+			),
+			"`systemctl status %s` shows whether it has run", q.Unit)
 	}
+
 	err := fault.With(fmt.Errorf("unit %s: not on this node", q.Unit), fault.NoSuchUnit)
-	if nearest := document.Nearest(q.Unit, known); nearest != "" {
+	nearest := nearestUnit(q.Unit, known)
+	switch {
+	case q.Unit == agentUnit:
+		return hint.With(err, "run the command on a node; elsewhere it is `loam logs UNIT`")
+	case nearest != "":
 		return hint.With(err, "`loam logs %s`?", nearest)
 	}
 	return hint.With(err, "`systemctl list-units` lists them")
+}
+
+// nearestUnit returns the unit of the same type whose name looks most like name,
+// "" if no name does.
+func nearestUnit(name string, known []string) string {
+	suffix := filepath.Ext(name)
+	if !slices.Contains(unitTypes, suffix) { // The mistake may be in there.
+		return document.Nearest(name, known)
+	}
+
+	var bases []string
+	for _, unit := range known {
+		if base, same := strings.CutSuffix(unit, suffix); same {
+			bases = append(bases, base)
+		}
+	}
+	if base := document.Nearest(strings.TrimSuffix(name, suffix), bases); base != "" {
+		return base + suffix
+	}
+	return ""
 }
 
 // unitTypes are the suffixes of units that may have a log.

@@ -33,10 +33,11 @@ The other commands are for a person on the node.
 	}
 
 	group(cmd, "Look at the node, which changes nothing:", statusCommand(), planCommand(),
-		historyCommand(), diffCommand(), whyCommand(), logsCommand(), disksCommand())
+		historyCommand(), diffCommand(), whyCommand(), logsCommand(), disksCommand(), clusterCommand())
 	group(cmd, "Change the node, by asking its agent:", applyCommand(), confirmCommand(),
 		rollbackCommand(), verifyCommand(), upgradeCommand(), drillCommand(), resetCommand())
-	group(cmd, "What the node itself runs:", agentCommand(), volumeCommand(), bootCommand())
+	group(cmd, "What the node itself runs:", agentCommand(), volumeCommand(),
+		repairCommand(), bootCommand())
 	completeFlags(cmd, status.Path)
 	version.Add(cmd, imageVersion())
 	usage.Explain(cmd)

@@ -23,20 +23,30 @@ import (
 
 // rootFlag says which node is looked at.
 func rootFlag(cmd *cobra.Command, env *offline.Env) {
-	cmd.Flags().StringVar(&env.Root, "root", "/", "root directory of the node")
+	cmd.Flags().StringVar(&env.Root, "root", "/", "`DIR` in place of the root directory of the node")
 }
 
-// offlineFlags say which node is looked at, and as whom.
+// checkRoot refuses what is not a directory in place of the root directory, for
+// commands that do not open it.
+func checkRoot(dir string) error {
+	root, err := offline.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	return root.Close()
+}
+
+// offlineFlags say which node a command looks at, and by whose identity.
 func offlineFlags(cmd *cobra.Command, env *offline.Env) {
 	rootFlag(cmd, env)
-	cmd.Flags().StringVar(&env.Hostname, "hostname", "", "host name of the node (default: its own)")
+	cmd.Flags().StringVar(&env.Hostname, "hostname", "", "host `NAME` of the node (default: its own)")
 	cmd.Flags().StringVar(&env.Contents, "contents", "",
-		"directory of what documents refer to (default: as in machine.yaml)")
+		"`DIR` with what documents refer to (default: as in machine.yaml)")
 }
 
 // socketFlag says which agent is asked.
 func socketFlag(cmd *cobra.Command, client *control.Client) {
-	cmd.Flags().StringVar(&client.Socket, "socket", control.Socket, "where the agent listens")
+	cmd.Flags().StringVar(&client.Socket, "socket", control.Socket, "`PATH` where the agent listens")
 }
 
 // interruptible ends with SIGINT or SIGTERM: what the agent was asked goes on.
@@ -44,18 +54,22 @@ func interruptible(cmd *cobra.Command) (context.Context, func()) {
 	return signal.NotifyContext(cmd.Context(), os.Interrupt, unix.SIGTERM)
 }
 
-// readDocument reads a file, or standard input for "-". An empty document would
-// ask the agent for its own source.
-func readDocument(stdin io.Reader, file string) (source.Document, error) {
-	doc := source.Document{Name: file}
-	var err error
+// readFile reads a file, or standard input for "-".
+func readFile(stdin io.Reader, file string) (doc source.Document, err error) {
+	doc.Name = file
 	if file == "-" {
 		doc.Name = "standard input"
 		doc.Text, err = document.Read(doc.Name, stdin)
 	} else {
 		doc.Text, err = document.ReadFile(file)
 	}
+	return doc, err
+}
 
+// readDocument reads a configuration as readFile does. An empty document would
+// ask the agent for its own source.
+func readDocument(stdin io.Reader, file string) (source.Document, error) {
+	doc, err := readFile(stdin, file)
 	if err != nil {
 		return doc, err
 	}
@@ -69,7 +83,7 @@ func readDocument(stdin io.Reader, file string) (source.Document, error) {
 	return doc, nil
 }
 
-// formatFlag chooses between text for people and JSON.
+// formatFlag chooses between text for operators and JSON.
 func formatFlag(cmd *cobra.Command, format *string) {
 	outcome.FormatFlag(cmd, format, "text")
 }

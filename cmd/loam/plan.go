@@ -6,8 +6,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/loam-os/loam/agent/apply"
+	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/offline"
+	"github.com/loam-os/loam/agent/plan"
 	"github.com/loam-os/loam/agent/show"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/cmd/outcome"
@@ -67,9 +69,18 @@ notes.`,
 
 // foresee works out what the agent would do about doc.
 func foresee(ctx context.Context, env offline.Env, doc source.Document) (show.Preview, error) {
+	return preview(env, func(node *offline.Node) (plan.Plan, config.Desired, error) {
+		return node.Plan(ctx, doc)
+	})
+}
+
+// preview shows a plan for the node with what else there is to say about it.
+func preview(
+	env offline.Env, planOf func(*offline.Node) (plan.Plan, config.Desired, error),
+) (show.Preview, error) {
 	var p show.Preview
 	err := look(env, func(node *offline.Node) error {
-		planned, desired, err := node.Plan(ctx, doc)
+		planned, desired, err := planOf(node)
 		if err != nil {
 			return err
 		}

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/loam-os/loam/agent/status"
 )
 
@@ -34,7 +36,7 @@ func TestWatchingPrintsTheUnitOnce(t *testing.T) {
 		a := status.Awaited{
 			Unit:     "a.service",
 			State:    "activating/start-pre",
-			Deadline: 3 * time.Minute,
+			Deadline: status.Duration(3 * time.Minute),
 		}
 		write(status.Status{})
 		write(status.Status{Awaited: &a})
@@ -52,9 +54,17 @@ func TestWatchingPrintsTheUnitOnce(t *testing.T) {
 	})
 }
 
-func TestProgressOfAnUpgradeSaysWhatIsInTheWay(t *testing.T) {
+func TestProgressOfAnUpgrade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "status.json")
+		ctx, cancel := context.WithCancel(t.Context())
+		var out strings.Builder
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			showProgress(ctx, &out, file)
+		}()
+
 		write := func(u status.Upgrade) {
 			text, err := json.Marshal(status.Status{Upgrade: &u})
 			if err != nil {
@@ -63,46 +73,35 @@ func TestProgressOfAnUpgradeSaysWhatIsInTheWay(t *testing.T) {
 			if err := os.WriteFile(file, text, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(3 * pollInterval)
+			time.Sleep(4 * pollInterval)
 			synctest.Wait()
 		}
 
-		ctx, cancel := context.WithCancel(t.Context())
-		var out strings.Builder
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			showProgress(ctx, &out, file)
-		}()
-		u := status.Upgrade{Phase: "staging", To: "0.2.0", Part: "root", Size: 1 << 30}
+		u := status.Upgrade{
+			Phase: "staging",
+			To:    "0.2.0",
+			Part:  "root",
+			Size:  64 << 20,
+		}
 		write(u)
 		u.Problem = "the repository cannot be reached"
 		write(u)
-		u.Done = 1 << 20
-		write(u)
 		u.Problem = ""
+		u.Done = 16 << 20
+		for range 5 {
+			write(u)
+		}
+		u.Done = u.Size
 		write(u)
 		cancel()
 		<-done
 
-		const want = "0.2.0: the repository cannot be reached; the agent tries again by itself\n"
-		if out.String() != want {
-			t.Errorf("printed %q, want %q", &out, want)
+		const want = "0.2.0 root   0 %  0 MiB of 64 MiB\n" +
+			"0.2.0: the repository cannot be reached; the agent tries again by itself\n" +
+			"0.2.0 root  25 %  16 MiB of 64 MiB  2 MB/s  33s left\n" +
+			"0.2.0 root 100 %  64 MiB of 64 MiB  5 MB/s\n"
+		if diff := cmp.Diff(want, out.String()); diff != "" {
+			t.Errorf("printed (-want +have)\n%s", diff)
 		}
 	})
-}
-
-func TestProgressLineOfAnUpgrade(t *testing.T) {
-	u := status.Upgrade{
-		Phase:   "staging",
-		To:      "0.2.0",
-		Part:    "root",
-		Done:    2 << 20,
-		Size:    5 << 20,
-		Fetched: 3 << 10,
-	}
-	const want = "0.2.0 root: 2 of 5 MiB, 3 KiB fetched"
-	if have := progressLine(u); have != want {
-		t.Errorf("%q, want %q", have, want)
-	}
 }

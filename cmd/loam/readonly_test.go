@@ -28,7 +28,7 @@ func aNode(t *testing.T) (root, document string) {
 	t.Helper()
 	root = t.TempDir()
 	writeFile(t, filepath.Join(root, "usr/lib/os-release"), "IMAGE_VERSION=1.2.3\n")
-	writeFile(t, filepath.Join(root, "run/loam/status.json"), `{"hostname": "node-7"}`)
+	writeFile(t, filepath.Join(root, "run/loam/status.json"), `{"hostname": "node-7", "phase": "waiting"}`)
 
 	for i, text := range []string{"one", "two"} {
 		doc := source.Document{

@@ -32,7 +32,8 @@ is said, and the rest is done. A reset that is cut off goes on with the next
 start.
 
 From then on the node reads no source and joins no cluster, until 'loam apply',
-or a machine.yaml that is another. Its disks and the image stay as they are.`,
+or a machine.yaml that is another. Its disks and the image stay as they are. A
+node with an encrypted state drops the key, and restarts with a new one.`,
 		Example: `  loam reset
   loam reset --yes`,
 		Args: cobra.NoArgs,

@@ -42,6 +42,9 @@ than now, it comes back to the running system by itself.`,
 
 			if len(args) > 0 {
 				request.Generation = args[0]
+				if err := checkGeneration(args[0]); err != nil {
+					return err
+				}
 			}
 
 			switch {

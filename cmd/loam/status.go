@@ -56,14 +56,14 @@ rows that change.`,
 	outcome.FormatFlag(cmd, &format, "table")
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on until Ctrl-C")
 	cmd.Flags().StringVar(&file, "file", status.Path,
-		"status file of the agent, or of another node")
+		"status `FILE` of the agent, or of another node")
 	return cmd
 }
 
 // readStatus reads what an agent has left in a file.
 func readStatus(file string) (status.Status, error) {
 	text, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) && file == status.Path {
 		return status.Status{}, hint.With(fault.With(fmt.Errorf("%s: not there", file),
 			fault.AgentNotRunning),
 			"the agent writes it; see `systemctl status loam-agent`")
@@ -74,6 +74,9 @@ func readStatus(file string) (status.Status, error) {
 	}
 
 	s, err := status.Parse(text)
+	if err == nil && !hasPhase(text) {
+		err = fault.With(errors.New("not a status: phase is missing"), fault.NotAStatus)
+	}
 	if err != nil {
 		return s, fmt.Errorf("%s: %w", file, err)
 	}
@@ -81,16 +84,24 @@ func readStatus(file string) (status.Status, error) {
 	return s, nil
 }
 
+// hasPhase reports whether a JSON object has the field that every agent writes.
+func hasPhase(text []byte) bool {
+	var s struct{ Phase *string }
+	err := json.Unmarshal(text, &s)
+	return err == nil && s.Phase != nil
+}
+
 // statusPrinter prints the status in a file.
 type statusPrinter struct {
 	out          io.Writer
 	file, format string
-	// size returns the size of the terminal, 0 rows if there is none.
+	// size returns the size of the terminal, 0 rows if it cannot draw over what it
+	// shows.
 	size func() (columns, rows int)
 
-	// uptime is the time since kernel start, now the time of day. The agent writes
-	// the file only when something changes. Both are nil if the file is of another
-	// node.
+	// uptime is the time since kernel start, now the time of day. The agent
+	// writes the file only when something changes. Both are nil if the file is
+	// of another node.
 	uptime func() time.Duration
 	now    func() time.Time
 }
@@ -99,7 +110,7 @@ type statusPrinter struct {
 func (p statusPrinter) read() (status.Status, error) {
 	s, err := readStatus(p.file)
 	if err == nil && p.uptime != nil {
-		s.Uptime = p.uptime()
+		s.Uptime = status.Duration(p.uptime())
 	}
 	return s, err
 }
@@ -133,12 +144,19 @@ func (p statusPrinter) view() status.View {
 	return v
 }
 
-// size returns the size of the terminal, 80 columns and 0 rows if there is none.
+// size returns the size of the terminal, 80 columns and 0 rows without a
+// terminal. A dumb terminal has 0 rows, as it cannot draw over what it shows.
 func size(out io.Writer) (columns, rows int) {
-	if f, ok := out.(*os.File); ok {
-		if w, h, err := term.GetSize(int(f.Fd())); err == nil && w >= 40 {
-			return w, h
-		}
+	f, ok := out.(*os.File)
+	if !ok {
+		return 80, 0
 	}
-	return 80, 0
+	columns, rows, err := term.GetSize(int(f.Fd()))
+	switch {
+	case err != nil || columns == 0:
+		return 80, 0
+	case os.Getenv("TERM") == "dumb":
+		return columns, 0
+	}
+	return columns, rows
 }

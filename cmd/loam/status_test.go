@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -17,7 +18,7 @@ import (
 
 func TestStatusOfThisNodeHasTheUptimeOfNow(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "status.json")
-	if err := os.WriteFile(file, []byte(`{"uptime": "12s"}`), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(`{"phase": "applied", "uptime": "12s"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 
@@ -100,11 +101,11 @@ func TestWatchPrintsWhatChanges(t *testing.T) {
 	before := status.Status{Phase: status.Applying, Awaited: &status.Awaited{
 		Unit:     "a.service",
 		State:    "activating/start",
-		Deadline: 3 * time.Minute,
+		Deadline: status.Duration(3 * time.Minute),
 	}}
 	later := before
 	later.AgentRSS = 1 << 20
-	after := status.Status{Phase: status.Applied, AppliedAt: time.Minute}
+	after := status.Status{Phase: status.Applied, AppliedAt: status.Duration(time.Minute)}
 	got := watched(t, statusPrinter{format: "table", size: noTerminal},
 		has(before), has(later), remove, has(after))
 
@@ -137,7 +138,7 @@ func TestWatchDrawsOverTheTerminal(t *testing.T) {
 	applying := has(status.Status{Phase: status.Applying, Awaited: &status.Awaited{
 		Unit:     "a.service",
 		State:    "activating/start",
-		Deadline: 3 * time.Minute,
+		Deadline: status.Duration(3 * time.Minute),
 	}})
 	got := watched(t, statusPrinter{
 		format: "table",
@@ -155,8 +156,53 @@ func TestWatchDrawsOverTheTerminal(t *testing.T) {
 			t.Errorf("page %d: %q", i, page)
 		}
 	}
-	if !strings.Contains(got[1], "a.service") || !strings.Contains(got[1], "not there") {
+	if !strings.Contains(got[1], "a.service") || !strings.Contains(got[1], "no such file") {
 		t.Errorf("while the agent is away: %q", got[1])
+	}
+}
+
+// On a terminal that is too small for a page, drawing in place would lose the
+// first rows.
+func TestWatchDrawsOnlyWhereThePageFits(t *testing.T) {
+	failed := has(status.Status{Phase: status.Failed, Error: &status.Error{
+		Problem: "unit a.service failed",
+		Hint:    "`loam logs a.service`",
+	}})
+	for _, tt := range []struct {
+		columns, rows int
+		draws         bool
+	}{
+		{columns: 1, rows: 1},
+		{columns: 20, rows: 24},
+		{columns: 30, rows: 24},
+		{columns: 39, rows: 24},
+		{columns: 40, rows: 24},
+		{columns: 41, rows: 24, draws: true},
+		{columns: 100, rows: 12, draws: true},
+		{columns: 100, rows: 11},
+	} {
+		t.Run(fmt.Sprintf("%dx%d", tt.columns, tt.rows), func(t *testing.T) {
+			size := func() (int, int) { return tt.columns, tt.rows }
+			got := watched(t, statusPrinter{format: "table", size: size}, failed, remove)
+			if strings.Contains(got[0], "\x1b") != tt.draws {
+				t.Errorf("printed %q", got[0])
+			}
+			if !strings.Contains(got[0], "`loam logs a.service`") {
+				t.Errorf("no hint in\n%s", got[0])
+			}
+
+			room := max(tt.columns, status.MinWidth)
+			if tt.draws {
+				room = tt.columns - 1
+			}
+			for line := range strings.Lines(got[0] + got[1]) {
+				line = strings.TrimSuffix(strings.TrimPrefix(line, "\x1b[J"), "\n")
+				line = strings.TrimSuffix(strings.TrimPrefix(line, "\x1b[H"), "\x1b[K\r")
+				if len(line) > room {
+					t.Errorf("%q", line)
+				}
+			}
+		})
 	}
 }
 

@@ -3,17 +3,20 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/loam-os/loam/agent/control"
+	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/upgrade"
+	"github.com/loam-os/loam/cmd/progress"
+	"github.com/loam-os/loam/cmd/usage"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
 )
@@ -49,9 +52,12 @@ system that runs already is left with 'loam rollback --os'.`,
 			if request.Cancel {
 				return cancelUpgrade(ctx, cmd, client)
 			}
+			if err := checkRelease(request); err != nil {
+				return err
+			}
 			if permit != "" {
 				var err error
-				request.Permit, err = os.ReadFile(permit)
+				request.Permit, err = readPermit(permit)
 				if err != nil {
 					return err
 				}
@@ -61,16 +67,16 @@ system that runs already is left with 'loam rollback --os'.`,
 	}
 
 	f := cmd.Flags()
-	f.StringVar(&request.Version, "to", "", "version; without it, the newest")
+	f.StringVar(&request.Version, "to", "", "`VERSION` to bring (default: the newest)")
 	f.StringVar(&request.From, "from", "",
-		"repository: a directory, or an http(s) or oci URL, instead of machine.yaml's")
+		"`REPOSITORY`: a directory, or an http(s) or oci URL (default: as in machine.yaml)")
 	f.BoolVar(&request.Plan, "plan", false, "only say what would be done, or why it is refused")
 	f.BoolVar(&request.Cancel, "cancel", false,
 		"end the upgrade under way, before the machine restarts with it")
 	f.BoolVar(&request.Stay, "stay", false, "do not restart; the next restart tries the system")
 	f.BoolVar(&request.Again, "again", false, "also a release that has failed here")
 	f.StringVar(&permit, "downgrade", "",
-		"file of a permit for a release that is older than the running one")
+		"`FILE` of a permit for a release that is older than the running one")
 	f.BoolVar(&request.Now, "now", false,
 		"do not wait for the time between two upgrades, nor for the window of restarts")
 	for _, other := range []string{
@@ -83,25 +89,50 @@ system that runs already is left with 'loam rollback --os'.`,
 	return cmd
 }
 
+// checkRelease refuses what cannot be the version of a release, or a repository.
+func checkRelease(request control.UpgradeRequest) error {
+	if v := request.Version; v != "" && !machine.IsVersion(v) {
+		return usage.Errorf("--to %q: want one version, such as 0.2.0", v)
+	}
+	if from := request.From; from != "" && !machine.IsRepository(from) {
+		return hint.With(usage.Errorf("--from %q: not a repository", from),
+			"an absolute directory, http://HOST/DIR, https://HOST/DIR or oci://HOST/NAME:TAG")
+	}
+	return nil
+}
+
+// readPermit reads a file, which the agent verifies.
+func readPermit(file string) ([]byte, error) {
+	text, err := os.ReadFile(file)
+	if err == nil && !json.Valid(text) {
+		err = hint.With(fault.With(fmt.Errorf("%s: not a permit", file), fault.NoSuchPermit),
+			"`loamctl permit` makes one")
+	}
+	return text, err
+}
+
 // cancelUpgrade ends the upgrade under way.
 func cancelUpgrade(ctx context.Context, cmd *cobra.Command, client control.Client) error {
 	o, err := client.Upgrade(ctx, control.UpgradeRequest{Cancel: true})
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(),
-		"the upgrade to %s is canceled; the running system stays\n", o.Version)
+	what := "the upgrade"
+	if o.Version != "" { // It is "" if the repository has not named the newest one yet.
+		what += " to " + o.Version
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is canceled; the running system stays\n", what)
 	return err
 }
 
 // runUpgrade asks the agent and shows how far it is meanwhile.
 func runUpgrade(
 	ctx context.Context,
-	out, progress io.Writer,
+	out, stderr io.Writer,
 	client control.Client,
 	request control.UpgradeRequest,
 ) error {
-	stop := meanwhile(ctx, func(ctx context.Context) { showProgress(ctx, progress, status.Path) })
+	stop := meanwhile(ctx, func(ctx context.Context) { showProgress(ctx, stderr, status.Path) })
 	o, err := client.Upgrade(ctx, request)
 	stop()
 
@@ -145,53 +176,35 @@ func networkProblem(err error) error {
 	return fmt.Errorf("network problems: %w", err)
 }
 
-// showProgress shows how far the agent is: on a terminal in one line, elsewhere
-// only what keeps it from going on.
+// showProgress shows how far the agent is with a bar, and what keeps it from going
+// on, until ctx ends.
 func showProgress(ctx context.Context, out io.Writer, file string) {
-	f, isFile := out.(*os.File)
-	inPlace := isFile && term.IsTerminal(int(f.Fd()))
+	bar := progress.New(out)
+	defer bar.Hide()
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 
-	columns, _ := size(out)
-	last := ""
+	problem := ""
 	for {
 		select {
 		case <-ctx.Done():
-			if inPlace && last != "" {
-				fmt.Fprint(out, "\r\x1b[K")
-			}
 			return
 		case <-tick.C:
 		}
 
 		s, err := readStatus(file)
-		if err != nil || s.Upgrade == nil {
+		if err != nil || s.Upgrade == nil || s.Upgrade.Phase != string(upgrade.Staging) {
 			continue // The command ends with an error if the agent does not answer.
 		}
-		line := progressLine(*s.Upgrade)
-		switch {
-		case line == last:
-		case inPlace:
-			fmt.Fprintf(out, "\r\x1b[K%.*s", columns-1, line)
-		case s.Upgrade.Problem != "":
-			fmt.Fprintln(out, line)
-		}
-		last = line
-	}
-}
 
-// progressLine is how far an upgrade is, or why it does not go on; "" if there is
-// nothing to say.
-func progressLine(u status.Upgrade) string {
-	switch {
-	case u.Phase != string(upgrade.Staging):
-		return ""
-	case u.Problem != "":
-		return fmt.Sprintf("%s: %s; the agent tries again by itself", u.To, u.Problem)
-	case u.Size == 0:
-		return ""
+		u := s.Upgrade
+		if u.Problem != "" && u.Problem != problem {
+			bar.Hide()
+			fmt.Fprintf(out, "%s: %s; the agent tries again by itself\n", u.To, u.Problem)
+		}
+		problem = u.Problem
+		if problem == "" && u.Size > 0 {
+			bar.Update(u.To+" "+u.Part, u.Done, u.Size)
+		}
 	}
-	return fmt.Sprintf("%s %s: %d of %d MiB, %d KiB fetched",
-		u.To, u.Part, u.Done>>20, u.Size>>20, u.Fetched>>10)
 }

@@ -17,12 +17,15 @@ func volumeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "volume",
 		Short: "Mount the data volume that the node has had, as soon as its disk is there",
-		Args:  cobra.NoArgs,
+		Long: `volume waits for the disk with the data volume that the node has had, and mounts it for the
+kubelet. It formats nothing. loam-data-volume.service runs it, and no operator does.`,
+		Example: "  systemctl status loam-data-volume\n  loam disks",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if os.Getenv("INVOCATION_ID") == "" {
 				return hint.With(
 					usage.Errorf(
-						"it mounts a disk when systemd says so, see `systemctl status "+
+						"`loam volume` is for systemd, which runs it: `systemctl status "+
 							"loam-data-volume`",
 					),
 					"`loam disks` shows the disks",

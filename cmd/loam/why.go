@@ -39,12 +39,12 @@ that failed is not tried again without 'loam upgrade --again'.`,
 	formatFlag(cmd, &format)
 	cmd.Flags().BoolVar(&all, "all", false, "also what went wrong before")
 	cmd.Flags().StringVar(&file, "file", "",
-		"status file of another node, which tells of nothing else")
+		"status `FILE` of another node, which tells of nothing else")
 	return cmd
 }
 
 // whyOf finds out what went wrong on a node. file is a status file of another one,
-// "" for none.
+// "" if none.
 func whyOf(ctx context.Context, env offline.Env, file string) (show.Why, error) {
 	if file != "" {
 		s, err := readStatus(file)

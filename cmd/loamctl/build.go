@@ -31,33 +31,34 @@ type buildOptions struct {
 	sectorSize                 int
 	// release is an os-release(5) file, "" for the file in the sources.
 	release string
-	// networkWipe is image.Spec.NetworkWipe.
-	networkWipe bool
-	mirrors     []string
-	packages    packagesOptions
-	flagsForGo  []string
-	sign        signOptions
-	sums        sumsOptions
+	// machineTrust has keys, see machineKeys.
+	machineTrust []string
+	mirrors      []string
+	packages     packagesOptions
+	flagsForGo   []string
+	sign         signOptions
+	sums         sumsOptions
 }
 
 func (o *buildOptions) flags(f *pflag.FlagSet) {
-	f.StringVar(&o.arch, "arch", "amd64", strings.Join(image.Architectures(), " or "))
+	f.StringVar(&o.arch, "arch", "amd64",
+		"`ARCH` of the machines: "+strings.Join(image.Architectures(), " or "))
 	f.StringVar(&o.profile, "profile", "cloud",
-		strings.Join(image.Profiles(), " or ")+": for virtual machines, or for all others")
+		"`PROFILE`: "+strings.Join(image.Profiles(), " or ")+", for virtual machines or for all others")
 	f.IntVar(&o.sectorSize, "sector-size", 512,
-		"of the disks that the image is for, in bytes: 512 or 4096")
-	f.StringVar(&o.out, "out", "", "directory for the build (default build/ARCH-PROFILE)")
-	f.StringVar(&o.source, "source", ".", "directory of Loam's sources")
+		"sectors of the disks have that many `BYTES`: 512 or 4096")
+	f.StringVar(&o.out, "out", "", "`DIR` for the build (default build/ARCH-PROFILE)")
+	f.StringVar(&o.source, "source", ".", "`DIR` with Loam's sources")
 	f.StringVar(&o.release, "os-release", "",
-		"os-release file of the image, which has its version (default: in the sources)")
-	f.BoolVar(&o.networkWipe, "network-wipe", false,
-		"let machine.yaml from the network overwrite disks (install.wipe), though anyone "+
-			"on the network may have written it")
-	f.StringSliceVar(&o.mirrors, "mirror", nil, "Debian mirrors (default: this machine's)")
+		"os-release `FILE` of the image, which has its version (default: in the sources)")
+	trustFlag(f, &o.machineTrust)
+	f.StringSliceVar(&o.mirrors, "mirror", nil,
+		"`URL` of a Debian mirror, also several (default: this machine's)")
 	o.packages.flags(f)
 	o.sign.flags(f, "sign-")
+	o.sign.pcrFlag(f, "sign-")
 	o.sums.flags(f)
-	f.StringSliceVar(&o.flagsForGo, "go-flag", nil, "more flags for go build")
+	f.StringSliceVar(&o.flagsForGo, "go-flag", nil, "one more `FLAG` for go build, also several")
 }
 
 // builder has what a build needs: a plan, and the tools that carry it out.
@@ -79,9 +80,9 @@ func buildCommand() *cobra.Command {
 	var planOnly bool
 	cmd := &cobra.Command{
 		Use:   "build",
-		Short: "Build an image for disks, virtual machines, PXE, USB sticks and updates",
+		Short: "Build an image for disks, virtual machines, PXE, USB installers and updates",
 		Long: `build makes an image from Debian packages and Loam's programs, in every form: disks (raw,
-packed, qcow2), the installer's USB stick, the PXE set, the update. It reads them again and
+packed, qcow2), the USB installer, the PXE set, the update. It reads them again and
 checks every claim of their manifest. With a key it signs them, as loamctl sign does.
 
 The Debian packages have exactly the versions in mkosi/packages.lock, or the build fails and
@@ -90,12 +91,15 @@ says which the archive no longer has; --update-packages takes today's.
 It needs root, for the root tree. What it needs on this machine and does not find it installs,
 and says so. The second build takes seconds: trees are kept in ~/.cache/loam. A build of which
 nothing has changed is kept as it is.`,
+		Example: `  loamctl build
+  loamctl build --profile metal --arch arm64
+  loamctl build --plan --sign-key db.key --sign-certificate db.pem`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if planOnly {
 				plan, err := o.decide()
 				if err == nil {
-					err = errors.Join(o.packages.check(), o.sign.check())
+					err = o.sign.check()
 				}
 				if err != nil {
 					return err
@@ -122,7 +126,17 @@ nothing has changed is kept as it is.`,
 	return cmd
 }
 
+// check refuses flags that no sources make right.
+func (o buildOptions) check() error {
+	spec := image.Spec{Arch: o.arch, Profile: o.profile, SectorSize: o.sectorSize}
+	return errors.Join(spec.CheckTarget(), o.packages.check(), o.sign.checkPair())
+}
+
 func (o buildOptions) decide() (image.Plan, error) {
+	if err := o.check(); err != nil {
+		return image.Plan{}, err
+	}
+
 	text, err := os.ReadFile(cmp.Or(o.release, filepath.Join(o.source, "os-release")))
 	if err != nil {
 		return image.Plan{}, hint.With(err,
@@ -134,12 +148,17 @@ func (o buildOptions) decide() (image.Plan, error) {
 		return image.Plan{}, err
 	}
 
+	keys, err := machineKeys(o.machineTrust)
+	if err != nil {
+		return image.Plan{}, err
+	}
+
 	return image.Decide(image.Spec{
-		Arch:        o.arch,
-		Profile:     o.profile,
-		SectorSize:  o.sectorSize,
-		Release:     release,
-		NetworkWipe: o.networkWipe,
+		Arch:         o.arch,
+		Profile:      o.profile,
+		SectorSize:   o.sectorSize,
+		Release:      release,
+		MachineTrust: keys.String(),
 	})
 }
 
@@ -147,10 +166,6 @@ func (o buildOptions) decide() (image.Plan, error) {
 func (o buildOptions) open(ctx context.Context) (*builder, error) {
 	plan, err := o.decide()
 	if err != nil {
-		return nil, err
-	}
-
-	if err := o.packages.check(); err != nil {
 		return nil, err
 	}
 

@@ -2,27 +2,63 @@ package main
 
 import (
 	"encoding/json"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/loam-os/loam/agent/volume"
 	"github.com/loam-os/loam/image"
+	"github.com/loam-os/loam/image/sign"
 )
+
+// completeFlags has a shell complete the values of the flags of all commands.
+func completeFlags(cmd *cobra.Command) {
+	const noFiles = cobra.ShellCompDirectiveNoFileComp
+	when := []string{string(sign.IfSafe), string(sign.Manual), string(sign.Force)}
+	values := map[string]cobra.CompletionFunc{
+		"arch":        cobra.FixedCompletions(image.Architectures(), noFiles),
+		"boot":        offerBuilds,
+		"enroll-when": cobra.FixedCompletions(when, noFiles),
+		"machine":     completeYAML,
+		"profile":     cobra.FixedCompletions(image.Profiles(), noFiles),
+		"sector-size": cobra.FixedCompletions([]string{"512", "4096"}, noFiles),
+		"version":     completeVersions,
+		"yes-wipe":    completeSerials,
+	}
+
+	for _, sub := range cmd.Commands() {
+		completeFlags(sub)
+		for name, complete := range values {
+			if sub.Flags().Lookup(name) != nil {
+				_ = sub.RegisterFlagCompletionFunc(name, complete)
+			}
+		}
+	}
+}
+
+// completeYAML offers files that may be a machine.yaml.
+func completeYAML(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
+}
 
 // completeBuilds offers the directories of builds, in this directory and in
 // build, as the argument number at.
 func completeBuilds(at int) cobra.CompletionFunc {
 	return func(
-		_ *cobra.Command, args []string, _ string,
+		cmd *cobra.Command, args []string, typed string,
 	) ([]string, cobra.ShellCompDirective) {
 		if len(args) != at {
 			return nil, cobra.ShellCompDirectiveDefault
 		}
-		return builds("."), cobra.ShellCompDirectiveDefault
+		return offerBuilds(cmd, args, typed)
 	}
+}
+
+func offerBuilds(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return builds("."), cobra.ShellCompDirectiveDefault
 }
 
 // builds returns the directories with a finished build. An error must not appear
@@ -47,37 +83,42 @@ func completeFlash(
 	cmd *cobra.Command, args []string, typed string,
 ) ([]string, cobra.ShellCompDirective) {
 	if len(args) == 1 {
-		return disks("/sys/block"), cobra.ShellCompDirectiveNoFileComp
+		return devices(disks(os.DirFS("/"))), cobra.ShellCompDirectiveNoFileComp
 	}
 	return completeBuilds(0)(cmd, args, typed)
 }
 
-// disks returns the block devices that can be flashed, with their model, as the
-// kernel lists them in sys (sysfs(5)).
-func disks(sys string) []string {
-	entries, _ := os.ReadDir(sys)
-	var found []string
-	for _, e := range entries {
-		name := e.Name()
-		size, err := os.ReadFile(filepath.Join(sys, name, "size"))
-		if err != nil || strings.TrimSpace(string(size)) == "0" || isVirtual(name) {
-			continue
-		}
-		model, _ := os.ReadFile(filepath.Join(sys, name, "device/model"))
-		device := "/dev/" + name
-		if text := strings.TrimSpace(string(model)); text != "" {
-			device = cobra.CompletionWithDesc(device, text)
-		}
-		found = append(found, device)
-	}
+// completeSerials offers what names the disks of this machine beyond doubt.
+func completeSerials(
+	*cobra.Command, []string, string,
+) ([]string, cobra.ShellCompDirective) {
+	return serials(disks(os.DirFS("/"))), cobra.ShellCompDirectiveNoFileComp
+}
+
+// disks returns the disks of the machine with that root directory. It opens none of
+// them, which may take seconds, and so their content is unknown.
+func disks(root fs.FS) []volume.Disk {
+	found, _ := volume.Observe(volume.Machine{
+		Root: root,
+		Open: func(string, bool) (volume.Device, error) { return nil, fs.ErrPermission },
+	})
 	return found
 }
 
-// isVirtual reports whether a block device is no disk, but made of others or of
-// memory.
-func isVirtual(name string) bool {
-	return slices.ContainsFunc([]string{"loop", "ram", "zram", "dm-", "md", "nbd", "sr"},
-		func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+// devices returns the nodes of disks, with what identifies each.
+func devices(disks []volume.Disk) (names []string) {
+	for _, d := range disks {
+		names = append(names, cobra.CompletionWithDesc(d.Device, identify(d)))
+	}
+	return names
+}
+
+// serials returns the words that flash wants to hear, with what identifies each disk.
+func serials(disks []volume.Disk) (names []string) {
+	for _, d := range disks {
+		names = append(names, cobra.CompletionWithDesc(word(d), identify(d)))
+	}
+	return names
 }
 
 // completeVersions offers the releases in the directory that the flag

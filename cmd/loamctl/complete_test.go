@@ -39,17 +39,30 @@ func TestBuildsAreOffered(t *testing.T) {
 }
 
 func TestDisksAreOffered(t *testing.T) {
-	sys := tree(t, map[string]string{
-		"sda/size":         "1000\n",
-		"sda/device/model": "FAST 1\n",
-		"vda/size":         "1000\n",
-		"sdb/size":         "0\n", // a reader without a card
-		"loop0/size":       "1000\n",
-		"dm-0/size":        "1000\n",
-	})
-	want := []string{"/dev/sda\tFAST 1", "/dev/vda"}
-	if diff := cmp.Diff(want, disks(sys)); diff != "" {
-		t.Errorf("disks (-want +got):\n%s", diff)
+	found := disks(os.DirFS(tree(t, map[string]string{
+		"proc/self/mountinfo":         "",
+		"sys/block/sda/size":          "2097152\n",
+		"sys/block/sda/device/model":  "FAST 1\n",
+		"sys/block/sda/device/serial": "S1\n",
+		"sys/block/vda/size":          "2097152\n",
+		"sys/block/sdb/size":          "0\n", // a reader without a card
+		"sys/block/loop0/size":        "1000\n",
+		"sys/block/dm-0/size":         "1000\n",
+		"sys/block/nbd0/size":         "1000\n",
+	})))
+	for name, test := range map[string]struct{ have, want []string }{
+		"devices": {devices(found), []string{
+			"/dev/sda\t/dev/sda (FAST 1, 1 GiB, serial number S1)",
+			"/dev/vda\t/dev/vda (unknown model, 1 GiB, without a serial number)",
+		}},
+		"serial numbers": {serials(found), []string{
+			"S1\t/dev/sda (FAST 1, 1 GiB, serial number S1)",
+			"/dev/vda\t/dev/vda (unknown model, 1 GiB, without a serial number)",
+		}},
+	} {
+		if diff := cmp.Diff(test.want, test.have); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
 	}
 }
 
@@ -71,6 +84,7 @@ func TestWhatIsTypedIsCompleted(t *testing.T) {
 		"build/amd64-cloud/manifest.json":             "{}",
 		"updates/targets/1.a_0.2.0_x86-64.index.json": `{"version": "0.2.0"}`,
 	}))
+
 	for _, test := range []struct {
 		args []string
 		want string
@@ -81,6 +95,11 @@ func TestWhatIsTypedIsCompleted(t *testing.T) {
 			[]string{"permit", "--repository", "updates", "--version", ""},
 			"0.2.0\n:4\n",
 		},
+		{[]string{"serve", "updates", "--boot", ""}, "build/amd64-cloud\n:0\n"},
+		{[]string{"build", "--profile", ""}, "cloud\nmetal\n:4\n"},
+		{[]string{"build", "--sector-size", ""}, "512\n4096\n:4\n"},
+		{[]string{"flash", "--machine", ""}, "yaml\nyml\n:8\n"},
+		{[]string{"sign", "--enroll-when", ""}, "if-safe\nmanual\nforce\n:4\n"},
 		{[]string{"schema", ""}, "machine\nosc\n:4\n"},
 	} {
 		out, err := loamctl(t, append([]string{"__complete"}, test.args...)...)

@@ -33,3 +33,5 @@ func TestCommandLinesInTheDocumentationExist(t *testing.T) {
 }
 
 func TestManPagesOfEveryCommand(t *testing.T) { docs.Man(t, root(), "1", "../..") }
+
+func TestHelpOfEveryCommand(t *testing.T) { docs.Help(t, root()) }

@@ -44,7 +44,9 @@ func checkAll(
 	case len(paths) == 1:
 		return fault.With(fmt.Errorf("%s is not valid", paths[0]), fault.DocumentInvalid)
 	}
-	return fault.With(fmt.Errorf("%d of %d are not valid", wrong, len(paths)), fault.DocumentInvalid)
+	return fault.With(
+		fmt.Errorf("%d of %d are not valid", wrong, len(paths)), fault.DocumentInvalid,
+	)
 }
 
 // invalid adds to the faults of a document, which have a line each, the name of

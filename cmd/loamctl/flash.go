@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -20,7 +19,7 @@ import (
 	"github.com/loam-os/loam/agent/flash"
 	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/volume"
-	"github.com/loam-os/loam/cmd/loamctl/progress"
+	"github.com/loam-os/loam/cmd/progress"
 	"github.com/loam-os/loam/cmd/usage"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
@@ -32,7 +31,7 @@ import (
 type flashing struct {
 	image, device, machine, wipe string
 	dryRun                       bool
-	out                          io.Writer
+	out, progress                io.Writer
 	in                           io.Reader
 }
 
@@ -45,7 +44,8 @@ func flashCommand() *cobra.Command {
 		Long: `flash writes an image (raw, packed, qcow2, or the directory of a build) to a disk, and reads
 it back. What is on the disk is lost: the command shows which disk it is and what is on it,
 which machine.yaml it gets, and asks for its serial number. It does not touch a disk that is
-in use. With --dry-run it makes the same checks and writes nothing. An image of a USB stick (.usb.raw) makes an installer, which then needs no network.`,
+in use. With --dry-run it makes the same checks and writes nothing. The image of a USB installer
+(.usb.raw) makes a USB drive that installs the system without a network.`,
 		Example: `  loamctl flash build/amd64-metal /dev/sdb --machine machine.yaml
   loamctl flash --dry-run build/amd64-metal /dev/sdb --machine machine.yaml
   loamctl flash build/amd64-metal/*.usb.raw /dev/sdc --machine machine.yaml`,
@@ -54,15 +54,16 @@ in use. With --dry-run it makes the same checks and writes nothing. An image of 
 			f.image = args[0]
 			f.device = args[1]
 			f.out = cmd.OutOrStdout()
+			f.progress = cmd.ErrOrStderr()
 			f.in = cmd.InOrStdin()
 			return f.run(cmd.Context())
 		},
 	}
 
 	cmd.Flags().StringVar(&f.machine, "machine", "",
-		"machine.yaml of the node, to put on its ESP, or on the stick")
+		"`FILE` with the machine.yaml of the node, to put on its ESP, or on the USB installer")
 	cmd.Flags().StringVar(&f.wipe, "yes-wipe", "",
-		"do not ask: `SERIAL` is the serial number of the disk, or its device")
+		"do not ask: `SERIAL` is the serial number of the disk, or its device if it has none")
 	cmd.Flags().BoolVarP(&f.dryRun, "dry-run", "n", false,
 		"check everything, show what would be written and lost, and write nothing")
 	return cmd
@@ -76,7 +77,7 @@ func (f *flashing) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if _, err := machine.Decode(f.machine, config); err != nil {
+		if _, err := machine.DecodeUnverified(f.machine, config); err != nil {
 			return invalid(f.machine, err)
 		}
 	}
@@ -90,7 +91,9 @@ func (f *flashing) run(ctx context.Context) error {
 		return err
 	}
 
-	source, err := inspect.OpenSource(f.image)
+	bar := progress.New(f.progress)
+	defer bar.Close()
+	source, err := inspect.OpenSource(ctx, f.image, bar.Update)
 	if err != nil {
 		return err
 	}
@@ -130,7 +133,6 @@ func (f *flashing) run(ctx context.Context) error {
 
 	err = machineHere().Still(disk)
 	if err == nil { // The question may have taken a while.
-		bar := progress.New(f.out)
 		err = flash.Write(ctx, to, disk.Size, layers, im, bar.Update)
 		bar.Close()
 	}
@@ -187,6 +189,7 @@ func obstacle(d volume.Disk, im flash.Image) error {
 		return fault.With(fmt.Errorf("%s: it has %d MiB, the image needs %d MiB",
 			d.Device, d.Size>>20, im.Table.DiskSize>>20), fault.DiskNotFit)
 	}
+
 	return nil
 }
 
@@ -224,7 +227,7 @@ func sameDevice(path, node string) (bool, error) {
 }
 
 // show says what would be lost, and what is written. text is the machine.yaml
-// that the disk will have, "" for none.
+// that the disk will have, "" if none.
 func (f *flashing) show(d volume.Disk, im flash.Image, file, text string) {
 	w := tabwriter.NewWriter(f.out, 0, 0, 2, ' ', 0)
 	kind := map[bool]string{false: "fixed", true: "removable"}[d.Removable]
@@ -254,10 +257,6 @@ func (f *flashing) machineLine(text string) string {
 		"--machine FILE puts one"
 }
 
-// word is what the operator must type to overwrite a disk: its serial number,
-// or its node if it has no serial number.
-func word(d volume.Disk) string { return cmp.Or(d.Serial, d.Device) }
-
 // rehearse checks what is left to check before the disk is written, and says
 // what would be where. It writes nothing.
 func (f *flashing) rehearse(ctx context.Context, d volume.Disk, im flash.Image) error {
@@ -283,56 +282,4 @@ func (f *flashing) rehearse(ctx context.Context, d volume.Disk, im flash.Image) 
 
 	fmt.Fprintf(w, "All that the disk holds would be lost. Nothing was written.\n")
 	return w.Flush()
-}
-
-// confirm asks the operator to name the disk.
-func (f *flashing) confirm(ctx context.Context, d volume.Disk) error {
-	said := f.wipe
-	if said == "" {
-		fmt.Fprintf(f.out, "All of it is lost. Type %s to go on: ", word(d))
-		line, err := f.answer(ctx)
-		if errors.Is(err, context.Canceled) {
-			fmt.Fprintln(f.out)
-			return fmt.Errorf("%s: interrupted at the question: nothing was written", d.Device)
-		}
-		if errors.Is(err, io.EOF) && line == "" {
-			fmt.Fprintln(f.out) // The prompt has no end of line.
-			return hint.With(
-				fault.With(fmt.Errorf("%s: the input ended at the question: nothing was written", d.Device),
-					fault.ConfirmationNeeded),
-				"without a terminal, answer with --yes-wipe %s", word(d))
-		}
-
-		if err != nil && !errors.Is(err, io.EOF) {
-			return err
-		}
-
-		said = strings.TrimSpace(line)
-	}
-
-	if said != word(d) {
-		return fault.With(fmt.Errorf("%s: it is %q that has to be said, not %q: nothing was written",
-			d.Device, word(d), said), fault.ConfirmationNeeded)
-	}
-
-	return nil
-}
-
-// answer returns the line that is typed, or the error of ctx. Nothing ends a read
-// of a terminal: its goroutine ends with the program then.
-func (f *flashing) answer(ctx context.Context) (line string, err error) {
-	read := make(chan struct{})
-	var typed string
-	var failed error
-	go func() {
-		defer close(read)
-		typed, failed = bufio.NewReader(f.in).ReadString('\n')
-	}()
-
-	select {
-	case <-read:
-		return typed, failed
-	case <-ctx.Done():
-		return "", ctx.Err()
-	}
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/loam-os/loam/agent/flash"
 	"github.com/loam-os/loam/agent/volume"
 	"github.com/loam-os/loam/hint"
@@ -16,6 +18,7 @@ import (
 
 func TestWhatStandsInTheWayOfFlashing(t *testing.T) {
 	im := flash.Image{Table: gpt.Table{SectorSize: 512, DiskSize: 3 << 30}}
+
 	for _, test := range []struct {
 		name   string
 		change func(d *volume.Disk)
@@ -114,17 +117,84 @@ func TestADiskIsOverwrittenOnlyIfItIsNamed(t *testing.T) {
 	}
 }
 
+func TestAWrongAnswerSaysWhichDiskItIs(t *testing.T) {
+	all := []volume.Disk{
+		{Device: "/dev/sdb", Serial: "S1", Model: "Flash Drive", Size: 32 << 30},
+		{Device: "/dev/sdc", Serial: "S2", Size: 1 << 40},
+	}
+	bare := volume.Disk{Device: "/dev/vda", Size: 8 << 30}
+	for _, test := range []struct {
+		name, said string
+		disk       volume.Disk
+		want       string
+	}{
+		{
+			name: "nothing like it",
+			said: "S3",
+			disk: all[0],
+			want: `/dev/sdb: its serial number is not "S3": nothing was written
+hint: this disk is /dev/sdb (Flash Drive, 32 GiB, serial number S1): is it the disk to lose? ` +
+				"if not, name another as DEVICE",
+		},
+		{
+			name: "the serial number of another",
+			said: "S2",
+			disk: all[0],
+			want: `/dev/sdb: its serial number is not "S2": nothing was written
+hint: S2 is another disk: /dev/sdc (unknown model, 1024 GiB, serial number S2); ` +
+				"this one is /dev/sdb (Flash Drive, 32 GiB, serial number S1): which of them is meant?",
+		},
+		{
+			name: "its device",
+			said: "/dev/sdb",
+			disk: all[0],
+			want: `/dev/sdb: its serial number is not "/dev/sdb": nothing was written
+hint: another disk may be /dev/sdb after a restart, so the serial number is asked for; ` +
+				"this one is /dev/sdb (Flash Drive, 32 GiB, serial number S1)",
+		},
+		{
+			name: "a disk without a serial number",
+			said: "S3",
+			disk: bare,
+			want: `/dev/vda: its device, as it has no serial number, is not "S3": nothing was written
+hint: this disk is /dev/vda (unknown model, 8 GiB, without a serial number): ` +
+				"is it the disk to lose? if not, name another as DEVICE",
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, hint.Text(mismatch(test.disk, test.said, all))); diff != "" {
+				t.Errorf("(-want +have)\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestADryRunWritesNothingAndAsksNothing(t *testing.T) {
 	device := filepath.Join(t.TempDir(), "disk")
 	if err := os.WriteFile(device, []byte("what is there"), 0o400); err != nil {
 		t.Fatal(err)
 	}
 
-	disk := volume.Disk{Device: device, Serial: "S1", Size: 8 << 30, SectorSize: 512}
+	disk := volume.Disk{
+		Device:     device,
+		Serial:     "S1",
+		Size:       8 << 30,
+		SectorSize: 512,
+	}
 	im := flash.Image{
 		Table: gpt.Table{DiskSize: 3 << 30, Partitions: []gpt.Partition{
-			{Index: 1, Label: "esp", Start: 1 << 20, Size: 1 << 30},
-			{Index: 8, Label: "state", Start: 1025 << 20, Size: 2 << 30},
+			{
+				Index: 1,
+				Label: "esp",
+				Start: 1 << 20,
+				Size:  1 << 30,
+			},
+			{
+				Index: 8,
+				Label: "state",
+				Start: 1025 << 20,
+				Size:  2 << 30,
+			},
 		}},
 		Extents: []flash.Extent{{Off: 0, Len: 180 << 20}},
 	}
@@ -201,7 +271,12 @@ func TestFlashShowsTheDiskInPlainWords(t *testing.T) {
 		Size:       500107862016,
 		SectorSize: 512,
 		Content:    volume.Content{Evidence: []volume.Evidence{{Name: "PMBR"}, {Name: "gpt"}}},
-		Parts:      []volume.Part{{Device: "/dev/sdb1", Label: "esp", Size: 1 << 30, Content: fat}},
+		Parts: []volume.Part{{
+			Device:  "/dev/sdb1",
+			Label:   "esp",
+			Size:    1 << 30,
+			Content: fat,
+		}},
 	}, flash.Image{}, "image.raw", "")
 
 	for _, want := range []string{

@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/loam-os/loam/agent/trust"
+	"github.com/loam-os/loam/cmd/progress"
 	"github.com/loam-os/loam/image"
 	"github.com/loam-os/loam/image/inspect"
 	"github.com/loam-os/loam/image/openpgp"
@@ -25,16 +27,18 @@ func inspectCommand() *cobra.Command {
 		Short:             "Show the content of an image, or its differences to another",
 		Long: `inspect shows what is in an image: partitions, the machine.yaml, boot entries, versions,
 packages, and who has signed it; or what differs in another, and whether a node has to restart
-to go from one to the other. An image is a disk or a stick (raw, packed, qcow2, a block device),
-a UKI, also of the PXE set, or the directory of a build. Whether it is whole, loamctl verify
-says.`,
+to go from one to the other. An image is a disk or a USB installer (raw, packed, qcow2, a block
+device), a UKI, also of the PXE set, or the directory of a build. loamctl verify says whether it
+is undamaged.`,
 		Example: "  loamctl inspect build/amd64-cloud --packages\n" +
 			"  loamctl inspect old.qcow2 new.raw.zst",
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			bar := progress.New(cmd.ErrOrStderr())
+			defer bar.Close()
 			var images []inspect.Image
 			for _, name := range args {
-				im, err := inspect.Open(name)
+				im, err := inspect.Open(cmd.Context(), name, bar.Update)
 				if err != nil {
 					return err
 				}
@@ -110,6 +114,7 @@ func showImage(w io.Writer, im inspect.Image, packages bool) {
 			{"root hash", u.RootHash},
 			{"command line", u.Cmdline},
 			{"signed by", cmp.Or(strings.Join(u.Signers, ", "), "nobody")},
+			{"PCR 11 by", strings.Join(u.PCRKeys, ", ")},
 			{"size", mebibytes(u.Size)},
 		} {
 			if line[1] != "" {
@@ -137,14 +142,20 @@ func showMachine(w io.Writer, text string) {
 		return
 	}
 
-	fmt.Fprintln(w, "machine.yaml")
+	title := "machine.yaml"
+	if opened, err := trust.Open([]byte(text)); err == nil && opened.Serial > 0 {
+		title = fmt.Sprintf("machine.yaml\tsigned, serial %d", opened.Serial)
+		text = string(opened.Text)
+	}
+
+	fmt.Fprintln(w, title)
 	for line := range strings.Lines(strings.TrimRight(text, "\n") + "\n") {
 		fmt.Fprintf(w, "  %s", line)
 	}
 }
 
-// showSums says whether the sums of a build are signed. By whom, loamctl verify
-// checks.
+// showSums says whether the sums of a build are signed. loamctl verify checks
+// who has signed them.
 func showSums(w io.Writer, dir string) {
 	signature, err := os.ReadFile(filepath.Join(dir, image.SumsSignature))
 	if err != nil {

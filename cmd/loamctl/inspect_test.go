@@ -1,13 +1,21 @@
 package main
 
 import (
+	"crypto/ed25519"
 	"strings"
 	"testing"
 
+	"github.com/loam-os/loam/agent/trust"
 	"github.com/loam-os/loam/image/inspect"
 )
 
 func TestInspectShowsADisk(t *testing.T) {
+	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
+	signed, err := trust.Sign([]byte("kind: Machine\n"), 7, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+
 	for _, test := range []struct {
 		name string
 		disk inspect.Disk
@@ -30,6 +38,11 @@ func TestInspectShowsADisk(t *testing.T) {
 				", 8192 MiB, of which the partition table covers 3072 MiB, sectors",
 				"\nmachine.yaml\n  kind: Machine\n  hostname: a\n",
 			},
+		},
+		{
+			"with a signed machine.yaml",
+			inspect.Disk{Machine: string(signed)},
+			[]string{"\nmachine.yaml\tsigned, serial 7\n  kind: Machine\n"},
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -21,7 +21,8 @@ from the tools tree, and into DIR/env what a shell needs to know:
   . DIR/env && go test ./...
 
 tests the build that --out names, which must be there.`,
-		Args: cobra.ExactArgs(1),
+		Example: "  loamctl judges build/judges",
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			b, err := o.open(cmd.Context())
 			if err != nil {
@@ -38,15 +39,16 @@ tests the build that --out names, which must be there.`,
 
 // judges are the real tools that tests trust more than our own code.
 var judges = [...]string{
-	"blkid", "bootctl", "cert-to-efi-sig-list", "cpio", "cryptsetup", "dump.erofs", "e2fsck",
+	"blkid", "bootctl", "cert-to-efi-sig-list", "cpio", "cryptsetup", "debugfs", "dump.erofs",
+	"dumpe2fs", "e2fsck", "tune2fs",
 	"fsck.erofs", "fsck.fat", "gpg", "hash-to-efi-sig-list", "mcopy", "mdir",
 	"mke2fs", "mkfs.btrfs", "mkfs.erofs", "mkfs.exfat", "mkfs.f2fs", "mkfs.fat", "mkfs.xfs",
 	"mkntfs", "mksquashfs", "mkswap", "mkudffs", "modinfo", "objdump", "openssl", "osslsigncode",
 	"pesign", "qemu-img",
 	"sbsign", "sbverify", "sfdisk", "sign-efi-sig-list", "softhsm2-util", "swtpm",
 	"systemd-analyze", "systemd-dissect", "systemd-repart", "ukify",
-	"veritysetup", "xfs_repair", "xorriso", "zstd", "/usr/lib/systemd/systemd-sbsign",
-	"/usr/lib/systemd/systemd-sysupdate",
+	"veritysetup", "xfs_repair", "xorriso", "zstd", "/usr/lib/systemd/systemd-measure",
+	"/usr/lib/systemd/systemd-sbsign", "/usr/lib/systemd/systemd-sysupdate",
 }
 
 func (b *builder) writeJudges(ctx context.Context, dir string) error {

@@ -28,7 +28,7 @@ func keysCommand() *cobra.Command {
 		Short: "Make what enrolls own keys in firmware, for Secure Boot",
 		Long: `keys writes PK.auth, KEK.auth and db.auth into DIR: signed variables, by which firmware in setup mode
 learns whose programs it is to start. loamctl sign --enroll DIR puts them on the ESP of an image, where the boot
-loader takes them; the setup of most firmware reads them from a USB stick, too. No private key is in them.
+loader takes them; the setup of most firmware reads them from a USB drive, too. No private key is in them.
 
 PK owns the machine, KEK may change db and dbx, db names the signers of programs: give it the certificate that
 signs images, and the keys of option ROMs that a machine needs to start, which most graphics and network cards
@@ -71,10 +71,11 @@ have from Microsoft. Without them such a machine may show nothing any more.`,
 	o.pk.flags(f, "pk-")
 	o.kek.flags(f, "kek-")
 	f.StringArrayVar(&o.moreKEK, "more-kek", nil,
-		"certificates of others that may change db and dbx")
-	f.StringArrayVar(&o.db, "db", nil, "certificates whose programs firmware starts")
+		"certificate `FILE` of others that may change db and dbx, also several")
+	f.StringArrayVar(&o.db, "db", nil,
+		"certificate `FILE` whose programs firmware starts, also several (required)")
 	f.StringVar(&o.source, "source", ".",
-		"directory of Loam's sources; its tools tree reads keys in tokens")
+		"`DIR` with Loam's sources; its tools tree reads keys in tokens")
 
 	// they are flags, see above
 	_ = errors.Join(cmd.MarkFlagRequired("pk-key"), cmd.MarkFlagRequired("pk-certificate"),

@@ -20,6 +20,7 @@ func run() int {
 	unix.Umask(0o022) // modes in an image must not depend on who builds it
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // A second signal ends what does not look at the context.
 
 	return outcome.Run(ctx, root(), os.Args[1:], outcome.Self())
 }
@@ -34,10 +35,11 @@ func root() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	cmd.AddCommand(buildCommand(), signCommand(), keysCommand(), verifyCommand(), bundleCommand(),
-		serveCommand(), publishCommand(), permitCommand(), inspectCommand(), flashCommand(),
+	cmd.AddCommand(buildCommand(), signCommand(), keysCommand(), publicKeyCommand(),
+		verifyCommand(), bundleCommand(), serveCommand(), publishCommand(), permitCommand(), inspectCommand(), flashCommand(),
 		runCommand(), judgesCommand(), machineCommand(),
-		oscCommand(), schemaCommand())
+		kubernetesCommand(), oscCommand(), rolloutCommand(), schemaCommand())
+	completeFlags(cmd)
 	version.Add(cmd, "")
 	usage.Explain(cmd)
 

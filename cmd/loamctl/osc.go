@@ -29,6 +29,8 @@ What is in units and files is added to the document. Files keep their mode, but
 only root may write them; binary files become base64. More
 about a unit (enable, command, filePaths) is written in osc.yaml, under its name.
 Names that begin with README or a dot are left out; any other is an error.`,
+		Example: "  loamctl osc validate pools/edge\n" +
+			"  loamctl osc publish pools/edge --name edge-1 --pool edge",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -45,8 +47,8 @@ type secretOptions struct {
 
 func (o *secretOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.name, "name", "",
-		"name of the Secret, which machine.yaml gives to the nodes (required)")
-	f.StringVar(&o.pool, "pool", "", "name of the pool that the nodes are in (required)")
+		"`NAME` of the Secret, which machine.yaml gives to the nodes (required)")
+	f.StringVar(&o.pool, "pool", "", "`NAME` of the pool that the nodes are in (required)")
 	f.BoolVar(&o.serial, "serial", false, "have the nodes apply it one after the other")
 }
 

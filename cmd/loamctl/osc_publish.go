@@ -3,17 +3,15 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 
-	"github.com/loam-os/loam/cmd/loamctl/kubeconfig"
 	"github.com/loam-os/loam/cmd/loamctl/secret"
 )
 
 func oscPublishCommand() *cobra.Command {
 	var o secretOptions
-	var file, context string
+	var from clusterOptions
 	var create bool
 	cmd := &cobra.Command{
 		Use:   "publish PATH",
@@ -32,12 +30,7 @@ yet is refused where nodes read others, because its name is probably misspelt: -
 			}
 
 			s.New = create
-			path, err := kubeconfig.Path(file, os.Getenv)
-			if err != nil {
-				return err
-			}
-
-			server, err := kubeconfig.Open(path, context)
+			server, err := from.open()
 			if err != nil {
 				return err
 			}
@@ -57,11 +50,7 @@ yet is refused where nodes read others, because its name is probably misspelt: -
 	}
 
 	o.flags(cmd.Flags())
-	cmd.Flags().StringVar(&file, "kubeconfig", "",
-		"kubeconfig of the cluster (default: KUBECONFIG, or ~/.kube/config)")
-	cmd.Flags().StringVar(&context, "context", "",
-		"context of the kubeconfig (default: its current one)")
-
+	from.flags(cmd)
 	cmd.Flags().BoolVar(&create, "new", false,
 		"create the Secret although the nodes of the cluster read others")
 

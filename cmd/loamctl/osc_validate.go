@@ -16,7 +16,8 @@ func oscValidateCommand() *cobra.Command {
 		Use:   "validate PATH...",
 		Short: "Check configurations and show everything that is wrong",
 		Long: `validate checks each configuration as a node does, without a node and without
-a network: what secretRef and imageRef name is not looked for.
+a network: what secretRef and imageRef name is not looked for. It takes a file, a
+directory of parts, or the Secret of a node as kubectl prints it.
 
 What nodes accept from a cluster all the same, such as an unknown field, is a
 warning. From a file, 'loam apply' and 'loamctl osc publish' refuse it, and so does
@@ -24,7 +25,8 @@ warning. From a file, 'loam apply' and 'loamctl osc publish' refuse it, and so d
 		Example: "  loamctl osc validate examples/hello.yaml pools/*",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			out, notes := cmd.OutOrStdout(), cmd.ErrOrStderr()
+			out := cmd.OutOrStdout()
+			notes := cmd.ErrOrStderr()
 			return checkAll(args, out, notes, func(path string) (string, error) {
 				return validate(path, strict, notes)
 			})

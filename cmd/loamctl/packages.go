@@ -31,7 +31,7 @@ type packagesOptions struct{ update string }
 
 func (o *packagesOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.update, "update-packages", updateNever,
-		"write today's versions to mkosi/packages.lock: never, always, or, when the archive "+
+		"`WHEN` to write today's versions to mkosi/packages.lock: never, always, or, when the archive "+
 			"no longer has some of those in it, missing")
 	f.Lookup("update-packages").NoOptDefVal = updateAlways
 }

@@ -15,6 +15,7 @@ import (
 
 func TestStaleness(t *testing.T) {
 	now := time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC)
+
 	for _, test := range []struct {
 		name string
 		days int

@@ -17,6 +17,7 @@ import (
 func permitCommand() *cobra.Command {
 	var dir, keysDir, version, node, out string
 	var expires time.Duration
+	var signer signerOptions
 	cmd := &cobra.Command{
 		Use:   "permit",
 		Short: "Permit nodes to go down to an older release",
@@ -38,7 +39,7 @@ for 'loam rollback --os'.`,
 						"up to %d of a-z 0-9 - .", hostname.Max)
 			}
 
-			keys, err := publish.LoadKeys(keysDir)
+			keys, err := publish.LoadKeys(keysDir, signer.external(cmd.Context()))
 			if err != nil {
 				return err
 			}
@@ -58,17 +59,17 @@ for 'loam rollback --os'.`,
 	}
 
 	f := cmd.Flags()
-	f.StringVar(&dir, "repository", "", "directory of the repository")
-	f.StringVar(&keysDir, "keys", "", "directory of the keys that sign it")
-	f.StringVar(&version, "version", "", "the release")
-	f.StringVar(&node, "node", "", "host name of the only node that it is for; without it, all")
-	f.DurationVar(&expires, "expires", 72*time.Hour, "how long it is good for")
-	f.StringVarP(&out, "output", "o", "permit.json", "file to write")
+	f.StringVar(&dir, "repository", "", "`DIR` of the repository (required)")
+	f.StringVar(&keysDir, "keys", "", "`DIR` with the keys that sign it (required)")
+	f.StringVar(&version, "version", "", "`VERSION` of the release (required)")
+	f.StringVar(&node, "node", "", "host `NAME` of the only node that it is for (default: all nodes)")
+	f.DurationVar(&expires, "expires", 72*time.Hour, "it is good for that `TIME`, such as 2h")
+	f.StringVarP(&out, "output", "o", "permit.json", "`FILE` to write")
+	signer.flags(f)
 
 	for _, name := range []string{"repository", "keys", "version"} {
 		_ = cmd.MarkFlagRequired(name) // they are flags, see above
 	}
-	_ = cmd.RegisterFlagCompletionFunc("version", completeVersions) // it is a flag, see above
 
 	return cmd
 }

@@ -2,10 +2,12 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/spf13/cobra"
 
+	"github.com/loam-os/loam/cmd/progress"
 	"github.com/loam-os/loam/image/publish/distribute"
 )
 
@@ -17,7 +19,7 @@ func publishCommand() *cobra.Command {
 
 	return &cobra.Command{
 		Use:   "publish REPOSITORY DESTINATION",
-		Short: "Copy a repository of updates to a directory, a USB stick or a registry",
+		Short: "Copy a repository of updates to a directory, a USB drive or a registry",
 		Long: `publish brings a repository that 'loamctl bundle' has made to where nodes find it, which name
 the same DESTINATION in machine.yaml: a directory, or an OCI registry. What is there already
 is not copied again, and nodes see the state before or the one after.
@@ -33,26 +35,37 @@ read without one: what they take is signed.`,
   loamctl publish updates oci+http://127.0.0.1:5000/updates:stable`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			out := cmd.OutOrStdout()
-			files := 0
-			bytes := int64(0)
-			err := distribute.To(
-				cmd.Context(),
-				args[0],
-				args[1],
-				login,
-				func(name string, size int64) {
-					files += 1
-					bytes += size
-					fmt.Fprintf(out, "%9d KiB  %s\n", (size+1023)>>10, name)
-				},
-			)
+			p := &publishing{
+				Bar: progress.New(cmd.ErrOrStderr()),
+				out: cmd.OutOrStdout(),
+			}
+			err := distribute.To(cmd.Context(), args[0], args[1], login, p)
+			p.Close()
 			if err == nil {
-				_, err = fmt.Fprintf(out, "%s: %d files, %d KiB copied\n",
-					args[1], files, (bytes+1023)>>10)
+				_, err = fmt.Fprintf(p.out, "%s: %d files, %d KiB copied\n",
+					args[1], p.files, (p.bytes+1023)>>10)
 			}
 
 			return err
 		},
 	}
 }
+
+// publishing implements [distribute.Listener], and counts what is copied.
+type publishing struct {
+	*progress.Bar
+	out   io.Writer
+	files int
+	bytes int64
+}
+
+// Copied implements [distribute.Listener].
+func (p *publishing) Copied(name string, size int64) {
+	p.files++
+	p.bytes += size
+	p.Hide()
+	fmt.Fprintf(p.out, "%9d KiB  %s\n", (size+1023)>>10, name)
+}
+
+// Progress implements [distribute.Listener].
+func (p *publishing) Progress(part string, done, all int64) { p.Update(part, done, all) }

@@ -49,7 +49,8 @@ CONFIG by SMBIOS, waits until its units have proven themselves or the node has
 given up, and shows what the node reports. On a terminal it then leaves a shell on
 the node open; otherwise it powers the node off. It needs root, as the build does,
 and no KVM.`,
-		Args: cobra.MaximumNArgs(1),
+		Example: "  loamctl run\n  loamctl run examples/hello.yaml",
+		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.config = filepath.Join(o.build.source, "examples/hello.yaml")
 			if len(args) == 1 {
@@ -243,7 +244,7 @@ func show(out io.Writer, s status.Status) {
 	}
 
 	if s.AppliedAt > 0 {
-		fmt.Fprintf(w, "applied\t%.1f s after the kernel's start\n", s.AppliedAt.Seconds())
+		fmt.Fprintf(w, "applied\t%.1f s after the kernel's start\n", time.Duration(s.AppliedAt).Seconds())
 	}
 	_ = w.Flush()
 }

@@ -7,7 +7,12 @@ import (
 )
 
 func TestRunWaitsForTheVerdict(t *testing.T) {
-	well := status.Unit{Name: "a.service", Active: "active", Sub: "running", Settled: true}
+	well := status.Unit{
+		Name:    "a.service",
+		Active:  "active",
+		Sub:     "running",
+		Settled: true,
+	}
 	starting := status.Unit{Name: "a.service", Active: "activating", Sub: "start"}
 
 	for _, test := range []struct {
@@ -52,18 +57,23 @@ func TestRunWaitsForTheVerdict(t *testing.T) {
 			name: "a unit has failed, and there is nothing to go back to",
 			status: status.Status{
 				Phase:  status.Failed,
-				Error:  &status.Error{Problem: "unit a.service failed", Hint: "journalctl -u a.service"},
+				Error:  &status.Error{Problem: "unit a.service failed", Hint: "`loam logs a.service`"},
 				Change: &status.Change{Waits: "there is nothing to go back to"},
 			},
 			final: true,
 			verdict: "the node does not run the configuration: unit a.service failed; " +
-				"hint: journalctl -u a.service",
+				"hint: `loam logs a.service`",
 		},
 		{
 			name: "the document is refused: the error names the file on this side",
 			status: status.Status{
 				Phase: status.Failed,
-				Error: &status.Error{Document: credential, Line: 6, Path: "spec.a", Problem: "unknown"},
+				Error: &status.Error{
+					Document: credential,
+					Line:     6,
+					Path:     "spec.a",
+					Problem:  "unknown",
+				},
 			},
 			final:   true,
 			verdict: "the node does not run the configuration: pool/osc.yaml:6: spec.a: unknown",

@@ -2,6 +2,7 @@ package main
 
 import (
 	"crypto/sha256"
+	"debug/elf"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/image/manifest"
 	"github.com/loam-os/loam/image/update"
+	"github.com/loam-os/loam/test/cluster/upstream"
 )
 
 func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"loamctl": main}) }
@@ -31,7 +33,8 @@ func TestScripts(t *testing.T) {
 			return err
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"update-bundle": updateBundle,
+			"update-bundle":       updateBundle,
+			"kubernetes-upstream": kubernetesUpstream,
 		},
 		Condition: func(cond string) (bool, error) {
 			if cond != "root" {
@@ -69,4 +72,20 @@ func updateBundle(ts *testscript.TestScript, _ bool, args []string) {
 	text, err := m.Encode()
 	ts.Check(err)
 	ts.Check(os.WriteFile(file, text, 0o644))
+}
+
+// kubernetesUpstream fills a directory with the least that is Kubernetes 1.36.3.
+func kubernetesUpstream(ts *testscript.TestScript, _ bool, args []string) {
+	header := make([]byte, 64)
+	copy(header, "\x7fELF\x02\x01\x01")
+	header[16] = byte(elf.ET_EXEC)
+	header[18] = byte(elf.EM_X86_64)
+	header[20] = byte(elf.EV_CURRENT)
+
+	programs := map[string]string{}
+	for _, name := range append(bundle.KubernetesPrograms(), "pause", "coredns") {
+		programs[name] = filepath.Join(ts.Getenv("WORK"), "program-"+name)
+		ts.Check(os.WriteFile(programs[name], append(header, "v1.36.3 "+name...), 0o755))
+	}
+	ts.Check(upstream.Write(ts.MkAbs(args[0]), programs))
 }

@@ -35,6 +35,7 @@ type bootOptions struct {
 	kubeconfig, group string
 	valid             time.Duration
 	everybody         bool
+	relayed           bool
 }
 
 // serve serves machines, and what mux has besides, until ctx ends. All that is
@@ -64,11 +65,11 @@ func (o bootOptions) serve(
 		}
 	}()
 
-	site, err := o.site(out)
+	machines, err := o.machineServer(out)
 	if err != nil {
 		return err
 	}
-	defer site.close()
+	defer machines.close()
 
 	for _, arch := range slices.Sorted(maps.Keys(offers.Builds)) {
 		b := offers.Builds[arch]
@@ -76,13 +77,16 @@ func (o bootOptions) serve(
 	}
 
 	log := journal{out: out, now: time.Now, said: map[string]time.Time{}}
-	mux.Handle("/v1/", offers.Handler(site, log.say))
-	return listenAndServe(ctx, address, offers, site, &log, mux)
+	mux.Handle("/v1/", offers.Handler(machines, log.say))
+	return listenAndServe(ctx, address, offers, machines, &log, mux)
 }
 
 // open opens the builds.
 func (o bootOptions) open(address netip.AddrPort) (pxe.Offers, error) {
 	offers := pxe.Offers{URL: "http://" + address.String(), Builds: map[string]*pxe.Build{}}
+	if !o.relayed {
+		offers.Neighbour = neighbour
+	}
 	for _, dir := range o.builds {
 		b, err := pxe.Open(dir)
 		if err != nil {
@@ -105,7 +109,7 @@ func listenAndServe(
 	ctx context.Context,
 	address netip.AddrPort,
 	offers pxe.Offers,
-	site *site,
+	machines *machineServer,
 	log *journal,
 	web http.Handler,
 ) error {
@@ -144,8 +148,8 @@ func listenAndServe(
 	answers := pxe.Proxy{
 		Offers:    offers,
 		Server:    address.Addr(),
-		Installed: site.IsInstalled,
-		Admit:     site.Admit,
+		Installed: machines.IsInstalled,
+		Admit:     machines.Admit,
 		Said:      log.offered(offers),
 	}
 

@@ -77,8 +77,9 @@ func TestFiftyMachines(t *testing.T) {
 	offers := newOffers(conn)
 
 	hub.Apart("server0", netip.MustParsePrefix("192.0.2.1/24"), func() error {
+		// All these machines have the MAC of one port.
 		return startServer(t, "--boot", build, "--machines", inventory, "--tokens", tokens,
-			"--state", t.TempDir(), "--listen", "192.0.2.1:8080")
+			"--state", t.TempDir(), "--listen", "192.0.2.1:8080", "--relayed")
 	})
 
 	stalled(t)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net/netip"
@@ -60,17 +61,17 @@ func (j *journal) say(who, asked, got string) {
 
 // called is the MAC of an address of this network, and else the address.
 func called(address netip.Addr) string {
+	return cmp.Or(neighbour(address), address.String())
+}
+
+// neighbour returns the MAC of an address of this network, "" if it is unknown.
+func neighbour(address netip.Addr) string {
 	table, err := os.Open("/proc/net/arp")
 	if err != nil {
-		return address.String()
+		return ""
 	}
 	defer table.Close()
-
-	if mac := pxe.Neighbour(table, address); mac != "" {
-		return mac
-	}
-
-	return address.String()
+	return pxe.Neighbour(table, address)
 }
 
 // offered records the answer to a machine over DHCP.

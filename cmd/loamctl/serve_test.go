@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/loam-os/loam/agent/fleetlock"
 	"github.com/loam-os/loam/image/pxe"
 	"github.com/loam-os/loam/image/repository"
 )
@@ -102,6 +103,7 @@ func TestServe(t *testing.T) {
 // asked for: its connection is closed. Time is not real.
 func TestAClientThatStops(t *testing.T) {
 	web := everything(t)
+
 	for _, request := range []string{
 		"",
 		"GET /file HTTP/1.1\r\nHos",
@@ -203,4 +205,72 @@ type watched struct {
 func (w watched) Close() error {
 	w.closed()
 	return w.Conn.Close()
+}
+
+// TestServeTurns takes a turn as the agent of a machine does, and has a second
+// machine wait for it.
+func TestServeTurns(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	out, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+
+	cmd := serveCommand()
+	cmd.SetArgs([]string{"--turns", "1", "--state", t.TempDir(), "--listen", "127.0.0.1:0"})
+	cmd.SetOut(w)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- cmd.ExecuteContext(ctx)
+		w.Close()
+	}()
+
+	lines := bufio.NewScanner(out)
+	lines.Scan()
+	url, ok := strings.CutPrefix(lines.Text(), "serving 1 turns at ")
+	if !ok {
+		t.Fatalf("printed %q", lines.Text())
+	}
+
+	one := fleetlock.Server{
+		URL:    url,
+		Client: fleetlock.Client{ID: "one", Group: "line-3"},
+		HTTP:   http.DefaultClient,
+	}
+	two := one
+	two.Client.ID = "two"
+	if err := one.Lock(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := two.Lock(ctx); err == nil {
+		t.Error("a second machine has a turn")
+	}
+	lines.Scan()
+	if got := lines.Text(); got != "one of line-3 takes a turn: 1 of 1" {
+		t.Errorf("printed %q", got)
+	}
+
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFlagsOfTurns(t *testing.T) {
+	for want, args := range map[string][]string{
+		"--turns and --state go together; --state is missing": {"--turns", "1"},
+		"--turns 0: want 1 or more":                           {".", "--turns", "0"},
+		"--state is for --boot and --turns: both are missing": {".", "--state", "."},
+		"want DIR, --boot or --turns; all are missing":        {},
+	} {
+		cmd := serveCommand()
+		cmd.SetArgs(args)
+		cmd.SilenceUsage = true
+		cmd.SilenceErrors = true
+		if err := cmd.ExecuteContext(t.Context()); err == nil || err.Error() != want {
+			t.Errorf("%v: %v, want %s", args, err, want)
+		}
+	}
 }

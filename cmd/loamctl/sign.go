@@ -3,8 +3,12 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto"
+	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,8 +16,10 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
+	"github.com/loam-os/loam/cmd/progress"
 	"github.com/loam-os/loam/cmd/usage"
 	"github.com/loam-os/loam/firmware/efivar"
 	"github.com/loam-os/loam/hint"
@@ -26,14 +32,24 @@ import (
 
 // signOptions are the flags of every command that signs a build.
 type signOptions struct {
-	// key and certificate are "" for none.
+	// key and certificate are "" if none.
 	key, certificate string
+
+	// pcr are the files with keys for the policy of PCR 11.
+	pcr []string
 }
 
 func (o *signOptions) flags(f *pflag.FlagSet, prefix string) {
-	f.StringVar(&o.key, prefix+"key", "", "private key: PKCS #8 file (PEM), or pkcs11: URI")
+	f.StringVar(&o.key, prefix+"key", "", "private `KEY`: PKCS #8 file (PEM), or pkcs11: URI")
 	f.StringVar(&o.certificate, prefix+"certificate", "",
-		"certificate of --"+prefix+"key: PEM file")
+		"certificate `FILE` of --"+prefix+"key (PEM)")
+}
+
+// pcrFlag adds the flag of the commands that sign UKIs.
+func (o *signOptions) pcrFlag(f *pflag.FlagSet, prefix string) {
+	f.StringArrayVar(&o.pcr, prefix+"pcr-key", nil,
+		"private key `FILE` (PKCS #8, RSA of 2048 bits) for the policy of PCR 11: the TPM opens "+
+			"an encrypted state only for systems that it has signed; for several, repeat it")
 }
 
 // enrollOptions are the flags for firmware that does not know the key yet.
@@ -41,10 +57,10 @@ type enrollOptions struct{ dir, when string }
 
 func (o *enrollOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.dir, "enroll", "",
-		"put what loamctl keys has written into that directory on the ESP, "+
+		"put what loamctl keys has written into `DIR` on the ESP, "+
 			"for firmware in setup mode")
 	f.StringVar(&o.when, "enroll-when", string(sign.IfSafe),
-		"who enrolls it: if-safe: the loader in virtual machines, "+
+		"`WHO` enrolls it: if-safe: the loader in virtual machines, "+
 			"elsewhere the operator in its menu; manual: the operator; force: the loader")
 }
 
@@ -53,7 +69,7 @@ type sumsOptions struct{ file string }
 
 func (o *sumsOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.file, "sums-key", "",
-		"private OpenPGP key that signs SHA256SUMS, for systemd-sysupdate and gpgv")
+		"`FILE` with the private OpenPGP key that signs SHA256SUMS, for systemd-sysupdate and gpgv")
 }
 
 // key is nil without one.
@@ -81,8 +97,10 @@ func (o enrollOptions) add(k *sign.Keys) error {
 		content, err := os.ReadFile(file)
 		if err == nil {
 			if has, bad := efivar.ParseAuthenticated(content); bad != nil || len(has) == 0 {
-				err = fault.With(fmt.Errorf("%s: no signed variable with a key: %d bytes", file, len(content)),
-					fault.KeyUnfit)
+				err = fault.With(
+					fmt.Errorf("%s: no signed variable with a key: %d bytes", file, len(content)),
+					fault.KeyUnfit,
+				)
 			}
 		}
 
@@ -101,19 +119,44 @@ func (o enrollOptions) add(k *sign.Keys) error {
 func (o signOptions) check() error {
 	if ownerkey.InToken(o.key) && o.certificate != "" {
 		_, err := ownerkey.ReadCertificate(o.certificate)
-		return err
+		_, pcrErr := o.pcrKeys()
+		return errors.Join(err, pcrErr)
 	}
 	_, err := o.keys(ownerkey.Tokens{})
 	return err
 }
 
+// checkPair refuses a key without its certificate, and the other way round.
+func (o signOptions) checkPair() error {
+	if (o.key == "") != (o.certificate == "") {
+		return hint.With(usage.Errorf("key and certificate: one without the other"), "name both")
+	}
+	if len(o.pcr) > 0 && o.key == "" {
+		return hint.With(usage.Errorf("a key for PCR 11 without one for Secure Boot"), "name both")
+	}
+	return nil
+}
+
+// pcrKeys reads the keys for the policy of PCR 11.
+func (o signOptions) pcrKeys() (keys []crypto.Signer, err error) {
+	for _, file := range o.pcr {
+		key, err := ownerkey.OpenPCR(file)
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, key)
+	}
+	return keys, nil
+}
+
 // keys opens the keys, if there are any.
 func (o signOptions) keys(tokens ownerkey.Tokens) (k sign.Keys, err error) {
-	switch {
-	case o.key == "" && o.certificate == "":
-		return k, nil
-	case o.key == "" || o.certificate == "":
-		return k, hint.With(usage.Errorf("key and certificate: one without the other"), "name both")
+	if err := o.checkPair(); err != nil || o.key == "" {
+		return k, err
+	}
+	k.PCR, err = o.pcrKeys()
+	if err != nil {
+		return k, err
 	}
 	k.Programs, err = ownerkey.Open(o.key, o.certificate, tokens)
 	return k, err
@@ -124,6 +167,7 @@ func signCommand() *cobra.Command {
 	var enroll enrollOptions
 	var sums sumsOptions
 	var source string
+	var machineTrust []string
 	cmd := &cobra.Command{
 		Use:               "sign BUILD_DIR",
 		ValidArgsFunction: completeBuilds(0),
@@ -131,12 +175,17 @@ func signCommand() *cobra.Command {
 		Long: `sign signs, in all files of a build, the boot loader, the unified kernel images and the root
 hash; the root file system stays as it is. Signatures that the build has are replaced. The
 directory has the build as it was before, or all of it signed. The same keys make the same bytes.
-With --sums-key it signs the list of digests, too, or only that.
+With --sums-key it signs the list of digests, too, or only that. With --machine-trust the command
+line in the unified kernel images names other keys for machine.yaml; without it, they stay. With
+--pcr-key the TPM of a node opens its encrypted state only for systems which that key has signed;
+without it, such a signature is removed. New states are sealed for the first of several keys.
 
 The key is a file, or a pkcs11: URI (RFC 7512) with module-path, the token's library. Its PIN is in
 the file that pin-source names, or in the environment as LOAM_PIN, or asked for.`,
 		Example: `  loamctl sign build/amd64-cloud --key db.key --certificate db.pem
   loamctl sign build/amd64-cloud --key db.key --certificate db.pem --enroll enroll
+  loamctl sign build/amd64-cloud --key db.key --certificate db.pem --machine-trust machine.pem
+  loamctl sign build/amd64-cloud --key db.key --certificate db.pem --pcr-key pcr.key
   loamctl sign build/amd64-cloud --certificate db.pem \
     --key 'pkcs11:token=loam;object=db?module-path=/usr/lib/softhsm/libsofthsm2.so&pin-source=file:pin'`,
 		Args: cobra.ExactArgs(1),
@@ -154,6 +203,10 @@ the file that pin-source names, or in the environment as LOAM_PIN, or asked for.
 				k.Sums, err = sums.key()
 			}
 
+			if err == nil {
+				k.MachineTrust, err = trustOf(machineTrust, o)
+			}
+
 			if err == nil && k.None() {
 				err = hint.With(usage.Errorf("no key"),
 					"--key and --certificate sign for Secure Boot, --sums-key signs "+
@@ -165,7 +218,9 @@ the file that pin-source names, or in the environment as LOAM_PIN, or asked for.
 			}
 
 			out := cmd.OutOrStdout()
-			m, err := sign.Build(args[0], k, func(what string) { fmt.Fprintln(out, what) })
+			bar := progress.New(cmd.ErrOrStderr())
+			m, err := sign.Build(cmd.Context(), args[0], k, signing{bar, out})
+			bar.Close()
 			if err != nil {
 				return err
 			}
@@ -177,12 +232,40 @@ the file that pin-source names, or in the environment as LOAM_PIN, or asked for.
 	}
 
 	o.flags(cmd.Flags(), "")
+	o.pcrFlag(cmd.Flags(), "")
 	enroll.flags(cmd.Flags())
 	sums.flags(cmd.Flags())
+	trustFlag(cmd.Flags(), &machineTrust)
 	cmd.Flags().StringVar(&source, "source", ".",
-		"directory of Loam's sources; its tools tree reads keys in tokens")
+		"`DIR` with Loam's sources; its tools tree reads keys in tokens")
 
 	return cmd
+}
+
+// signing implements [sign.Listener].
+type signing struct {
+	bar *progress.Bar
+	out io.Writer
+}
+
+// Doing implements [sign.Listener].
+func (s signing) Doing(what string) {
+	s.bar.Hide()
+	fmt.Fprintln(s.out, what)
+}
+
+// Progress implements [sign.Listener].
+func (s signing) Progress(part string, done, all int64) { s.bar.Update(part, done, all) }
+
+// trustOf returns the keys for machine.yaml, as image/sign wants them. They are
+// in the unified kernel images, so that these must be signed, too.
+func trustOf(files []string, o signOptions) (string, error) {
+	keys, err := machineKeys(files)
+	if err == nil && len(keys) > 0 && o.key == "" {
+		err = hint.With(usage.Errorf("--machine-trust without --key"),
+			"name both, or build with --machine-trust")
+	}
+	return keys.String(), err
 }
 
 // signedBy names the keys.
@@ -221,15 +304,42 @@ func askPIN(of string) ([]byte, error) {
 		return []byte(pin), nil
 	}
 
-	terminal := int(os.Stdin.Fd())
-	if !term.IsTerminal(terminal) {
+	if !term.IsTerminal(int(os.Stdin.Fd())) {
 		return nil, hint.With(fault.With(fmt.Errorf("%s: no PIN", of), fault.ConfirmationNeeded),
 			"LOAM_PIN in the environment, or pin-source=file:FILE in the URI of a token")
 	}
 
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, unix.SIGTERM)
+	defer signal.Stop(signals)
 	fmt.Fprintf(os.Stderr, "PIN of %s: ", of)
-	pin, err := term.ReadPassword(terminal)
+	pin, err := readPIN(os.Stdin, signals)
 	fmt.Fprintln(os.Stderr)
+	return pin, err
+}
 
-	return bytes.TrimSpace(pin), err
+// readPIN reads a line from a terminal, which does not show it. A signal ends it,
+// and the terminal shows again what is typed.
+func readPIN(terminal *os.File, signals <-chan os.Signal) ([]byte, error) {
+	fd := int(terminal.Fd())
+	before, err := term.GetState(fd)
+	if err != nil {
+		return nil, err
+	}
+
+	// Nothing ends a read of a terminal: its goroutine ends with the program.
+	read := make(chan struct{})
+	var pin []byte
+	var failed error
+	go func() {
+		defer close(read)
+		pin, failed = term.ReadPassword(fd)
+	}()
+
+	select {
+	case <-read:
+		return bytes.TrimSpace(pin), failed
+	case <-signals:
+		return nil, errors.Join(context.Canceled, term.Restore(fd, before))
+	}
 }

@@ -1,17 +1,25 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"io"
+	"os"
+	"runtime"
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/loam-os/loam/image/inspect"
 	"github.com/loam-os/loam/test/keys"
+	"github.com/loam-os/loam/test/terminal"
 )
 
 func TestPlanRefusesAKeyWithTheCertificateOfAnother(t *testing.T) {
 	one := keys.New(t, "one")
 	two := keys.New(t, "two")
+
 	for _, test := range []struct{ name, key, certificate, want string }{
 		{"its own", one.KeyFile, one.CertificateFile, ""},
 		{"another's", one.KeyFile, two.CertificateFile, "it belongs to another key"},
@@ -37,6 +45,7 @@ func TestPlanRefusesAKeyWithTheCertificateOfAnother(t *testing.T) {
 
 func TestVerifySaysWhoHasSignedWhatFirmwareStarts(t *testing.T) {
 	const entry = "EFI/Linux/loam_1.0.0_x86-64.efi"
+
 	for _, test := range []struct {
 		name  string
 		image inspect.Image
@@ -51,9 +60,14 @@ func TestVerifySaysWhoHasSignedWhatFirmwareStarts(t *testing.T) {
 			"two keys",
 			inspect.Image{
 				Disk: &inspect.Disk{LoaderSigners: []string{"db", "vendor"}},
-				UKIs: []inspect.UKI{{Path: entry, Signers: []string{"db"}}},
+				UKIs: []inspect.UKI{{
+					Path:    entry,
+					Signers: []string{"db"},
+					PCRKeys: []string{"c0ffee"},
+				}},
 			},
-			"boot loader: signed by db, vendor\n" + entry + ": signed by db\n",
+			"boot loader: signed by db, vendor\n" + entry + ": signed by db\n" +
+				entry + ", PCR 11: signed by c0ffee\n",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -63,4 +77,54 @@ func TestVerifySaysWhoHasSignedWhatFirmwareStarts(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Ctrl-C at the question for a PIN ends it, and leaves a terminal that shows what
+// is typed.
+func TestReadPIN(t *testing.T) {
+	for _, tt := range []struct {
+		name, typed, want string
+		err               error
+	}{
+		{"a PIN", "1234\n", "1234", nil},
+		{"an interruption", "", "", context.Canceled},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tty := terminal.Open(t, 80, 25)
+			signals := make(chan os.Signal, 1)
+			ended := make(chan error)
+			var pin []byte
+			go func() {
+				var err error
+				pin, err = readPIN(tty.Program, signals)
+				ended <- err
+			}()
+
+			for echoes(t, tty.Program) {
+				runtime.Gosched()
+			}
+			if _, err := tty.User.WriteString(tt.typed); err != nil {
+				t.Fatal(err)
+			}
+			if tt.err != nil {
+				signals <- os.Interrupt
+			}
+			if err := <-ended; !errors.Is(err, tt.err) || string(pin) != tt.want {
+				t.Errorf("%q, %v, want %q, %v", pin, err, tt.want, tt.err)
+			}
+			if !echoes(t, tty.Program) {
+				t.Error("the terminal does not show what is typed")
+			}
+		})
+	}
+}
+
+// echoes reports whether a terminal shows what is typed.
+func echoes(t *testing.T, terminal *os.File) bool {
+	t.Helper()
+	state, err := unix.IoctlGetTermios(int(terminal.Fd()), unix.TCGETS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return state.Lflag&unix.ECHO != 0
 }

@@ -21,7 +21,7 @@ type format struct {
 // format for people, and JSON, for errors, too.
 func FormatFlag(cmd *cobra.Command, value *string, text string) {
 	*value = text
-	cmd.Flags().VarP(format{value, text}, "output", "o", text+" or "+jsonFormat)
+	cmd.Flags().VarP(format{value, text}, "output", "o", "`FORMAT`: "+text+" or "+jsonFormat)
 }
 
 // String implements [pflag.Value].

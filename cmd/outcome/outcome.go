@@ -4,6 +4,7 @@
 package outcome
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,7 +15,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
+	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/cmd/usage"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
@@ -44,10 +47,14 @@ func Self() User { return User{os.Stderr, os.Geteuid()} }
 // the program.
 func Run(ctx context.Context, root *cobra.Command, args []string, user User) int {
 	cmd := root
+	helpErr := watchHelp(root)
 	err := usage.Check(root, args)
 	if err == nil {
 		root.SetArgs(args)
 		cmd, err = root.ExecuteContextC(ctx)
+	}
+	if err == nil {
+		err = *helpErr
 	}
 
 	switch {
@@ -55,7 +62,8 @@ func Run(ctx context.Context, root *cobra.Command, args []string, user User) int
 		return fault.ExitDone
 	case errors.Is(err, ErrToDo):
 		return fault.ExitToDo
-	case ctx.Err() != nil: // A tool that was interrupted ends with an error of its own.
+	case ctx.Err() != nil || fault.Of(err) == fault.Interrupted:
+		// A tool that was interrupted ends with an error of its own.
 		err = interrupted{err}
 	}
 
@@ -71,8 +79,33 @@ func Run(ctx context.Context, root *cobra.Command, args []string, user User) int
 	return r.Class.ExitStatus()
 }
 
+// watchHelp has help set an error if it cannot be written: cobra drops it.
+func watchHelp(root *cobra.Command) *error {
+	var failed error
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		to := cmd.OutOrStdout()
+		var text bytes.Buffer
+		cmd.SetOut(&text)
+		help(cmd, args)
+		cmd.SetOut(to)
+		_, failed = to.Write(text.Bytes())
+	})
+	return &failed
+}
+
 // interrupted is any error of a command that was interrupted.
 type interrupted struct{ error }
+
+// words are how packages context and os/signal say that a signal came.
+var words = strings.NewReplacer(
+	context.Canceled.Error(), "interrupted",
+	unix.SIGINT.String()+" signal received", "interrupted",
+	unix.SIGTERM.String()+" signal received", "interrupted",
+)
+
+// Error implements error, in the words of an operator.
+func (i interrupted) Error() string { return words.Replace(i.error.Error()) }
 
 // FaultCode implements [fault.Coder]. There is no Unwrap method: no other code
 // counts.
@@ -87,6 +120,9 @@ type report struct {
 	Class   fault.Class `json:"class"`
 	Message string      `json:"message"`
 	Hint    string      `json:"hint,omitempty"`
+	// Mistakes are what is wrong with documents, one by one. Message has all of
+	// it, too.
+	Mistakes document.Errors `json:"mistakes,omitempty"`
 }
 
 // describe returns what an error says. The general hint of its code takes the
@@ -102,12 +138,33 @@ func (u User) describe(err error) report {
 		Class:   code.Class(),
 		Message: err.Error(),
 		Hint:    hint.Of(err),
+
+		Mistakes: mistakesOf(err),
 	}
 	isRoot := code == fault.NotPermitted && u.UID == 0
 	if r.Hint == "" && !isRoot && !strings.Contains(r.Message, "hint: ") {
 		r.Hint = code.Hint()
 	}
 	return r
+}
+
+// mistakesOf returns the mistakes of documents in err.
+func mistakesOf(err error) document.Errors {
+	switch e := err.(type) {
+	case document.Errors:
+		return e
+	case document.Error:
+		return document.Errors{e}
+	case interface{ Unwrap() error }:
+		return mistakesOf(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		var all document.Errors
+		for _, one := range e.Unwrap() {
+			all = append(all, mistakesOf(one)...)
+		}
+		return all
+	}
+	return nil
 }
 
 func (r report) writeJSON(out io.Writer) {

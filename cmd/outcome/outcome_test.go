@@ -6,13 +6,17 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
+	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/cmd/outcome"
 	"github.com/loam-os/loam/cmd/usage"
 	"github.com/loam-os/loam/hint"
@@ -51,6 +55,7 @@ func program(err error) *cobra.Command {
 
 func TestErrorOfACommand(t *testing.T) {
 	held := fault.With(errors.New("000002 is held"), fault.Held)
+
 	for _, row := range []struct {
 		name   string
 		args   string
@@ -60,7 +65,12 @@ func TestErrorOfACommand(t *testing.T) {
 		status int
 	}{
 		{name: "no error", args: "apply a"},
-		{name: "there is something to do", args: "apply a", err: outcome.ErrToDo, status: 5},
+		{
+			name:   "there is something to do",
+			args:   "apply a",
+			err:    outcome.ErrToDo,
+			status: 5,
+		},
 		{
 			name:   "no code",
 			args:   "apply a",
@@ -116,7 +126,7 @@ func TestErrorOfACommand(t *testing.T) {
 			name:   "interrupted",
 			args:   "apply a",
 			err:    fmt.Errorf("wait: %w", context.Canceled),
-			want:   "loam: wait: context canceled\n",
+			want:   "loam: wait: interrupted\n",
 			status: 130,
 		},
 		{
@@ -125,6 +135,26 @@ func TestErrorOfACommand(t *testing.T) {
 			err:  hint.With(held, "<wait>"),
 			want: `{"code":"held","class":"refused","message":"000002 is held",` +
 				`"hint":"<wait>"}` + "\n",
+			status: 3,
+		},
+		{
+			name: "mistakes of documents, as JSON",
+			args: "apply -o json a",
+			err: errors.Join(
+				fmt.Errorf("apply: %w", document.Errors{{
+					File:    "a.yaml",
+					Line:    3,
+					Path:    "spec.unit",
+					Problem: "unknown field",
+					Hint:    "did you mean units?",
+				}}),
+				document.Errors{{File: "b.yaml", Path: document.Whole, Problem: "empty"}},
+			),
+			want: `{"code":"document-invalid","class":"refused","message":"apply: a.yaml:3: ` +
+				`spec.unit: unknown field; hint: did you mean units?\nb.yaml: ` + document.Whole +
+				`: empty","mistakes":[{"file":"a.yaml","line":3,"path":"spec.unit",` +
+				`"problem":"unknown field","hint":"did you mean units?"},{"file":"b.yaml","path":"` +
+				document.Whole + `","problem":"empty"}]}` + "\n",
 			status: 3,
 		},
 		{
@@ -177,7 +207,7 @@ func TestErrorOfACommand(t *testing.T) {
 			name: "an unknown format",
 			args: "apply -o yaml a",
 			err:  errors.New("the disk is away"),
-			want: "loam: invalid argument \"yaml\" for \"-o, --output\" flag: want text or json\n" +
+			want: "loam: --output \"yaml\": want text or json\n" +
 				"hint: `loam apply --help` lists the flags\n",
 			status: 2,
 		},
@@ -204,8 +234,8 @@ func TestErrorOfACommand(t *testing.T) {
 		{
 			name: "flags that exclude each other",
 			args: "apply a --now --later",
-			want: "loam: if any flags in the group [now later] are set none of the others can " +
-				"be; [later now] were all set\nhint: `loam apply --help` lists the flags\n",
+			want: "loam: --later and --now do not go together\n" +
+				"hint: `loam apply --help` lists the flags\n",
 			status: 2,
 		},
 	} {
@@ -218,6 +248,49 @@ func TestErrorOfACommand(t *testing.T) {
 			}
 			if diff := cmp.Diff(row.want, out.String()); diff != "" {
 				t.Errorf("standard error (-want +have)\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestHelpThatCannotBeWritten is an error: a script that keeps it would keep
+// nothing.
+func TestHelpThatCannotBeWritten(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+
+	for _, args := range [][]string{{"--help"}, {"help"}, {}} {
+		root := &cobra.Command{Use: "loam", Short: "test", SilenceErrors: true, SilenceUsage: true}
+		root.AddCommand(&cobra.Command{Use: "apply", Run: func(*cobra.Command, []string) {}})
+		root.SetOut(full)
+
+		var stderr strings.Builder
+		status := outcome.Run(t.Context(), root, args, outcome.User{Stderr: &stderr})
+		if status != 1 || !strings.Contains(stderr.String(), "no space left on device") {
+			t.Errorf("%q: status %d, %q", args, status, stderr.String())
+		}
+	}
+}
+
+func TestErrorAfterASignal(t *testing.T) {
+	for _, sent := range []unix.Signal{unix.SIGINT, unix.SIGTERM} {
+		t.Run(unix.SignalName(sent), func(t *testing.T) {
+			ctx, stop := signal.NotifyContext(t.Context(), sent)
+			defer stop()
+			if err := unix.Kill(os.Getpid(), sent); err != nil {
+				t.Fatal(err)
+			}
+			<-ctx.Done()
+
+			var out strings.Builder
+			err := fmt.Errorf("wait: %w", context.Cause(ctx))
+			have := outcome.Run(t.Context(), program(err), []string{"apply", "a"},
+				outcome.User{Stderr: &out})
+			if have != 130 || out.String() != "loam: wait: interrupted\n" {
+				t.Errorf("exit status %d, %q", have, out.String())
 			}
 		})
 	}

@@ -4,7 +4,9 @@
 package usage
 
 import (
+	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -103,9 +105,9 @@ func empty(cmd *cobra.Command, args []string) error {
 
 // flags checks what cobra would check next, whose errors have no type.
 func flags(cmd *cobra.Command) error {
-	err := cmd.ValidateRequiredFlags()
+	err := missingFlags(cmd)
 	if err == nil {
-		err = cmd.ValidateFlagGroups()
+		err = together(cmd.ValidateFlagGroups())
 	}
 	if err == nil {
 		return nil
@@ -113,32 +115,113 @@ func flags(cmd *cobra.Command) error {
 	return wrongFlags(cmd, err)
 }
 
+// The ends of cobra's errors for flags that exclude each other, and for flags of
+// which one needs another.
+var (
+	allSet    = regexp.MustCompile(`\[([a-z -]+)\] were all set$`)
+	notAllSet = regexp.MustCompile(`\[([a-z -]+)\] are set they must all be set; missing \[([a-z -]+)\]$`)
+)
+
+// together says which flags exclude or need each other, if err is about that.
+func together(err error) error {
+	if err == nil {
+		return nil
+	}
+	if match := allSet.FindStringSubmatch(err.Error()); match != nil {
+		return fmt.Errorf("%s do not go together", and(flagNames(match[1])))
+	}
+	if match := notAllSet.FindStringSubmatch(err.Error()); match != nil {
+		return fmt.Errorf("%s go together; %s",
+			and(flagNames(match[1])), areMissing(flagNames(match[2])))
+	}
+	return err
+}
+
+// flagNames returns the names in list as they are typed.
+func flagNames(list string) []string {
+	var names []string
+	for name := range strings.FieldsSeq(list) {
+		names = append(names, "--"+name)
+	}
+	return names
+}
+
+// missingFlags names the required flags that are not set.
+func missingFlags(cmd *cobra.Command) error {
+	var missing []string
+	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
+		required := flag.Annotations[cobra.BashCompOneRequiredFlag]
+		if slices.Contains(required, "true") && !flag.Changed {
+			missing = append(missing, "--"+flag.Name)
+		}
+	})
+	if len(missing) == 0 {
+		return nil
+	}
+	return errors.New(areMissing(missing))
+}
+
+// areMissing says that one or more things are missing.
+func areMissing(names []string) string {
+	if len(names) == 1 {
+		return names[0] + " is missing"
+	}
+	return and(names) + " are missing"
+}
+
 // wrongFlags adds to an error about the flags of a command where they are listed.
 func wrongFlags(cmd *cobra.Command, err error) error {
+	if wrong, is := errors.AsType[*pflag.InvalidValueError](err); is {
+		err = wrongValue(wrong)
+	}
 	return hint.With(fault.With(err, fault.Usage),
 		"`%s --help` lists the flags", cmd.CommandPath())
 }
 
-// explain says what is wrong with the number of arguments, nil if that is not
-// wrong.
+// wanted are the values of flags by their type, where the error of the flag names
+// a function of Go.
+var wanted = map[string]string{
+	"bool":     "true or false",
+	"duration": "a time with its unit, such as 90s, 5m or 24h",
+	"int":      "a whole number",
+	"int64":    "a whole number",
+}
+
+// wrongValue says which value a flag wants.
+func wrongValue(err *pflag.InvalidValueError) error {
+	flag := err.GetFlag()
+	if want, known := wanted[flag.Value.Type()]; known {
+		return fmt.Errorf("--%s %q: want %s", flag.Name, err.GetValue(), want)
+	}
+	return fmt.Errorf("--%s %q: %w", flag.Name, err.GetValue(), err.Unwrap())
+}
+
+// explain says what is wrong with the arguments, nil if it does not know.
 func explain(cmd *cobra.Command, args []string) error {
 	required, most := arguments(cmd)
 	switch {
 	case len(args) < len(required):
 		missing := required[len(args):]
-		verb := "is"
-		if len(missing) > 1 {
-			verb = "are"
-		}
-		return fmt.Errorf("want %s; %s %s missing", and(required), and(missing), verb)
+		return fmt.Errorf("want %s; %s", and(required), areMissing(missing))
 	case len(args) <= most:
-		return nil
+		return notOneOf(cmd, args)
 	case most == 0:
 		return fmt.Errorf("want no arguments; %q is one too many", args[0])
 	}
 
 	all := strings.Join(words(cmd), " ")
 	return fmt.Errorf("want %s; %q is one too many", all, args[most])
+}
+
+// notOneOf says which argument is not one of those that the command takes, nil if
+// it takes any.
+func notOneOf(cmd *cobra.Command, args []string) error {
+	for _, arg := range args {
+		if len(cmd.ValidArgs) > 0 && !slices.Contains(cmd.ValidArgs, arg) {
+			return fmt.Errorf("%q: want %s", arg, strings.Join(cmd.ValidArgs, " or "))
+		}
+	}
+	return nil
 }
 
 // words returns the words for arguments in the Use line.

@@ -14,7 +14,8 @@ import (
 
 // Add gives the program of a root command a command version and a flag
 // --version, which print the same. release is the version of the release that
-// the program belongs to, "" for the one that Go has recorded.
+// the program belongs to. If it is "", the version that Go has recorded is
+// printed.
 func Add(root *cobra.Command, release string) {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -25,8 +26,9 @@ func Add(root *cobra.Command, release string) {
 	root.Version = text
 	root.SetVersionTemplate("{{.Version}}")
 	root.AddCommand(&cobra.Command{
-		Use:   "version",
-		Short: "Show the version, the commit and the Go version of this program",
+		Use:     "version",
+		Example: "  " + root.Name() + " version",
+		Short:   "Show the version, the commit and the Go version of this program",
 		Long: `version shows the version, the commit and the Go version of this program. The programs
 of an image carry no commit, since equal sources make equal images.`,
 		Args: cobra.NoArgs,

@@ -61,7 +61,7 @@ func (b *Build) writeBoot(
 	return boot, err
 }
 
-// readBoot reads and makes the parts of which UKIs are made.
+// readBoot reads or makes the parts that UKIs consist of.
 func (b *Build) readBoot(
 	ctx context.Context, dir string, plan image.Plan, tree rootfs.Root, programs programs,
 	w io.Writer,
@@ -132,7 +132,7 @@ func (b *Build) writeSoftware(
 	return text, os.WriteFile(b.output(dir, image.SBOMSuffix), text, 0o644)
 }
 
-// loader is the file of systemd-boot.
+// loader returns the file of systemd-boot.
 func (b *Build) loader() string {
 	return filepath.Join(b.Tools.Dir, loader.Installed(b.Plan.Spec.Arch))
 }
@@ -146,7 +146,7 @@ func (b *Build) loaderPackage() (manifest.Package, error) {
 // runner makes the command that runs a program of the tools tree.
 type runner func(ctx context.Context, name string, args ...string) *exec.Cmd
 
-// stateTemplate has mke2fs make the empty state file system that the node
+// stateTemplate makes mke2fs write the empty state file system that the node
 // writes on first boot and then grows. UUID and hash seed are the node's to
 // set.
 func stateTemplate(ctx context.Context, run runner, dir string, detail io.Writer) ([]byte, error) {
@@ -262,7 +262,25 @@ func makeUKI(p image.Plan, cmdline string, in bootFiles, archive []byte) ([]byte
 	if in.microcode != nil {
 		sections = append(sections, uki.Section{Name: ".ucode", Data: in.microcode})
 	}
-	return uki.Build(in.stub, sections)
+
+	stub, err := uki.AddSBAT(in.stub, generation(p.Spec.Release))
+	if err != nil {
+		return nil, err
+	}
+	return uki.Build(stub, sections)
+}
+
+// generation is the line of a release in the .sbat of its UKI. Generations begin
+// with 1.
+func generation(r image.Release) uki.SBAT {
+	return uki.SBAT{
+		Component:  "loam",
+		Generation: r.Epoch + 1,
+		Vendor:     "Loam",
+		Package:    r.ImageID,
+		Version:    r.Version,
+		URL:        "https://github.com/loam-os/loam",
+	}
 }
 
 func pack(entries []initramfs.Entry) ([]byte, error) {

@@ -93,7 +93,7 @@ func (b *Build) Run(ctx context.Context) (manifest.Manifest, error) {
 	defer os.RemoveAll(signed)
 
 	err = b.Steps.Do("sign", "", func(w io.Writer) error {
-		m, err = sign.Into(signed, dir, b.Keys, func(what string) { fmt.Fprintln(w, what) })
+		m, err = sign.Into(ctx, signed, dir, b.Keys, signLog{w})
 		return err
 	})
 	if err != nil {
@@ -154,7 +154,7 @@ func (b *Build) build(
 		return manifest.Manifest{}, err
 	}
 
-	return b.describe(dir, plan, boot.kernel, tree)
+	return b.describe(ctx, dir, plan, boot.kernel, tree)
 }
 
 // resolve makes the paths absolute.
@@ -181,3 +181,12 @@ func (b *Build) tool(dir string) runner {
 
 // Epoch is the latest time of any file in the image, seconds since 1970.
 func (b *Build) Epoch() int64 { return epoch }
+
+// signLog implements [sign.Listener] for the log of a step.
+type signLog struct{ io.Writer }
+
+// Doing implements [sign.Listener].
+func (l signLog) Doing(what string) { fmt.Fprintln(l, what) }
+
+// Progress implements [sign.Listener]. The step shows how long it takes.
+func (l signLog) Progress(string, int64, int64) {}

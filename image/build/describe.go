@@ -1,11 +1,13 @@
 package build
 
 import (
+	"context"
 	"encoding/hex"
 	"io"
 
 	"github.com/loam-os/loam/image"
 	"github.com/loam-os/loam/image/manifest"
+	"github.com/loam-os/loam/image/meter"
 	"github.com/loam-os/loam/image/output"
 	"github.com/loam-os/loam/image/rootfs"
 	"github.com/loam-os/loam/image/verify"
@@ -13,7 +15,7 @@ import (
 
 // describe writes manifest and sums, then reads everything again.
 func (b *Build) describe(
-	dir string, plan image.Plan, kernel string, tree rootfs.Root,
+	ctx context.Context, dir string, plan image.Plan, kernel string, tree rootfs.Root,
 ) (m manifest.Manifest, err error) {
 	err = b.Steps.Do("manifest, SHA256SUMS", "", func(io.Writer) error {
 		m, err = makeManifest(dir, plan, kernel, tree)
@@ -38,7 +40,7 @@ func (b *Build) describe(
 		"reopen and check every claim",
 		"the builder has a bug, or the disk has an error",
 		func(io.Writer) error {
-			_, err := verify.Build(dir)
+			_, err := verify.Build(ctx, dir, meter.None)
 			return err
 		},
 	)
@@ -52,7 +54,7 @@ func makeManifest(
 		return manifest.Manifest{}, err
 	}
 
-	files, err := output.Describe(dir, p.Images())
+	files, err := output.Describe(dir, p.Images(), io.Discard)
 	if err != nil {
 		return manifest.Manifest{}, err
 	}

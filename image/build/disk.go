@@ -37,7 +37,7 @@ func (b *Build) writeDisks(dir string, plan image.Plan, parts diskParts) (manife
 	}
 
 	err = b.Steps.Do("disk image (qcow2)", hint, func(io.Writer) error {
-		return output.Convert(b.output(dir, ".qcow2"), raw, output.Qcow2)
+		return output.Convert(b.output(dir, ".qcow2"), raw, output.Qcow2, io.Discard)
 	})
 	if err != nil {
 		return manifest.File{}, err
@@ -45,13 +45,13 @@ func (b *Build) writeDisks(dir string, plan image.Plan, parts diskParts) (manife
 
 	packed := b.output(dir, ".raw.zst")
 	err = b.Steps.Do("disk image (raw.zst)", hint, func(io.Writer) error {
-		return output.Convert(packed, raw, output.Packed)
+		return output.Convert(packed, raw, output.Packed, io.Discard)
 	})
 	if err != nil {
 		return manifest.File{}, err
 	}
 
-	return output.DescribeFile(dir, filepath.Base(packed))
+	return output.DescribeFile(dir, filepath.Base(packed), io.Discard)
 }
 
 // writeRaw writes the disk image as a sparse file, so that only used parts take

@@ -84,5 +84,5 @@ func (b *Build) writeInstaller(
 		return err
 	}
 
-	return output.Convert(installer+".zst", installer, output.PackedFast)
+	return output.Convert(installer+".zst", installer, output.PackedFast, io.Discard)
 }

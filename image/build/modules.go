@@ -14,7 +14,7 @@ import (
 // there: file systems, and the buses and controllers that disks hang on. Those
 // that a kernel does not have are left out, save the required.
 var bootModules = struct{ required, others []string }{
-	required: []string{"dm_verity", "erofs", "overlay", "ext4", "quota_v2"},
+	required: []string{"dm_verity", "erofs", "overlay", "ext4", "quota_v2", "dm_crypt", "xts"},
 	others: []string{
 		"efivarfs",
 		// virtual machines
@@ -34,6 +34,8 @@ var bootModules = struct{ required, others []string }{
 		"i6300esb", "iTCO_wdt", "sp5100_tco", "wdat_wdt", "sbsa_gwdt", "bcm2835_wdt", "softdog",
 		// processor extensions that speed up dm-verity
 		"sha256_ssse3", "sha256_ce", "sha2_ce",
+		// and dm-crypt
+		"aesni_intel", "aes_ce_blk",
 	},
 }
 

@@ -1,6 +1,7 @@
 package build
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -91,11 +92,11 @@ func TestInputsOfABuild(t *testing.T) {
 		t.Error("equal inputs differ")
 	}
 
-	plan.Spec.NetworkWipe = true
+	plan.Spec.MachineTrust = "key"
 	if inputs(Build{Plan: plan}, tree) == before {
 		t.Error("another plan makes no difference")
 	}
-	plan.Spec.NetworkWipe = false
+	plan.Spec.MachineTrust = ""
 	if inputs(Build{Plan: plan}, rootfs.Root{Dir: "/cache/root-2"}) == before {
 		t.Error("another tree makes no difference")
 	}
@@ -112,7 +113,7 @@ func writeBuild(t *testing.T, dir, version string) {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(dir, "a.raw"), "disk")
-	files, err := output.Describe(dir, []string{"a.raw"})
+	files, err := output.Describe(dir, []string{"a.raw"}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,9 +13,13 @@
 //	                                 +--> Index --Encode--> text, signed by TUF
 //	                                                         |
 //	       plain bytes <--Chunk.Unpack-- Index <--Parse------+
+//
+// [Kubernetes] is a second kind of index: of the programs and images of a version
+// of Kubernetes, in a pack of their own.
 package bundle
 
 import (
+	"cmp"
 	"encoding/hex"
 	"fmt"
 
@@ -28,6 +32,8 @@ const (
 	Format = 1
 	// ChunkSize of plain bytes; only the last chunk of a part is shorter.
 	ChunkSize = 64 << 10
+	// MaxChunkSize is what a part may have in its place.
+	MaxChunkSize = 1 << 20
 	// MaxIndex bounds the text of an index. That of a root file system of 1 GiB
 	// takes 2 MiB.
 	MaxIndex = 64 << 20
@@ -56,17 +62,26 @@ type Index struct {
 	// nil if the index does not say.
 	Authenticode *authenticode.Image `json:"authenticode,omitempty"`
 
+	// PCRKeys are the fingerprints of the keys that have signed the UKI for PCR 11
+	// (firmware/pcrsig).
+	PCRKeys []string `json:"pcrKeys,omitempty"`
+
 	Root   Part `json:"root"`
 	Verity Part `json:"verity"`
 	UKI    Part `json:"uki"`
 	Pack   Pack `json:"pack"`
 }
 
-// Part is one file of the release. Chunk i covers bytes [i*ChunkSize, min(Size,
-// (i+1)*ChunkSize)).
+// Part is one file of the release. Chunk i covers bytes [i*n, min(Size,
+// (i+1)*n)), where n is [Part.ChunkLen].
 type Part struct {
-	Size   int64   `json:"size"`
-	SHA256 string  `json:"sha256"`
+	Size   int64  `json:"size"`
+	SHA256 string `json:"sha256"`
+
+	// ChunkSize is set if it is not the constant of that name. It divides
+	// MaxChunkSize.
+	ChunkSize int64 `json:"chunkSize,omitempty"`
+
 	Chunks []Chunk `json:"chunks"`
 }
 
@@ -89,13 +104,16 @@ type Pack struct {
 	SHA256 string `json:"sha256"`
 }
 
+// ChunkLen is the number of plain bytes in all chunks of the part but the last.
+func (p Part) ChunkLen() int64 { return cmp.Or(p.ChunkSize, ChunkSize) }
+
 // PlainLen is the number of plain bytes in chunk i of the part.
 func (p Part) PlainLen(i int) int {
-	return int(min(p.Size-int64(i)*ChunkSize, ChunkSize))
+	return int(min(p.Size-int64(i)*p.ChunkLen(), p.ChunkLen()))
 }
 
-// chunks is how many a part of that size has.
-func chunks(size int64) int64 { return size/ChunkSize + min(size%ChunkSize, 1) }
+// count is how many chunks the part has, by its size.
+func (p Part) count() int64 { return (p.Size + p.ChunkLen() - 1) / p.ChunkLen() }
 
 // Digest is a SHA-256; in JSON, 64 hex digits.
 type Digest [32]byte

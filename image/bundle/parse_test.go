@@ -91,6 +91,9 @@ func TestValidateRefuses(t *testing.T) {
 		{"a root hash in upper case", func(ix *Index) {
 			ix.RootHash = strings.ToUpper(ix.RootHash)
 		}, "lower-case"},
+		{"a key for PCR 11 cut short", func(ix *Index) {
+			ix.PCRKeys = []string{"ab"}
+		}, "pcrKeys[0]"},
 		{"a digest of the image cut short", func(ix *Index) {
 			ix.Authenticode = &authenticode.Image{SHA256: "ab"}
 		}, "authenticode.sha256"},

@@ -12,7 +12,7 @@ import (
 // them. It takes memory for one chunk, whatever packed says. The result may be
 // packed itself.
 func (c Chunk) Unpack(packed []byte, plainLen int) ([]byte, error) {
-	if plainLen <= 0 || plainLen > ChunkSize || int64(len(packed)) != c.Len {
+	if plainLen <= 0 || plainLen > MaxChunkSize || int64(len(packed)) != c.Len {
 		return nil, fmt.Errorf("chunk %s: %d bytes packed and %d plain, want %d packed",
 			c.SHA256, len(packed), plainLen, c.Len)
 	}
@@ -51,7 +51,7 @@ func decompress(packed []byte, plainLen int) ([]byte, error) {
 	}
 
 	dec, err := zstd.NewReader(bytes.NewReader(nil), zstd.WithDecoderConcurrency(1),
-		zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(ChunkSize),
+		zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(uint64(max(plainLen, ChunkSize))),
 		zstd.WithDecodeAllCapLimit(true))
 	if err != nil {
 		return nil, fmt.Errorf("zstd: %w", err)

@@ -74,7 +74,7 @@ func TestUnpackRefuses(t *testing.T) {
 		{"zeros for text", nil, len(plain), "have digest"},
 		{"other bytes, stored", make([]byte, len(plain)), len(plain), "have digest"},
 		{"a length of nothing", nil, 0, "0 bytes packed and 0 plain"},
-		{"a length beyond a chunk", good, ChunkSize + 1, "65537 plain"},
+		{"a length beyond a chunk", good, MaxChunkSize + 1, "1048577 plain"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := Chunk{SHA256: sha256.Sum256(plain), Len: int64(len(tc.packed))}

@@ -46,6 +46,9 @@ func (ix Index) Validate() error {
 	}
 
 	for i, p := range []Part{ix.Root, ix.Verity, ix.UKI} {
+		if p.ChunkSize != 0 { // Nodes of earlier releases would not see it.
+			return fmt.Errorf("index: chunkSize %d: want chunks of %d", p.ChunkSize, ChunkSize)
+		}
 		if err := p.check(ix.Pack.Size); err != nil {
 			return fmt.Errorf("index: %s.%w", [...]string{"root", "verity", "uki"}[i], err)
 		}
@@ -80,6 +83,12 @@ func (ix Index) checkHead() error {
 		}
 	}
 
+	for i, key := range ix.PCRKeys {
+		if _, err := parseDigest(key); err != nil {
+			return fmt.Errorf("pcrKeys[%d]: %w", i, err)
+		}
+	}
+
 	if ix.Authenticode == nil {
 		return nil
 	}
@@ -111,17 +120,20 @@ func (ix Index) checkPack() error {
 	if err != nil {
 		return err
 	}
-	if want := base + ".pack"; ix.Pack.Name != want {
-		return fmt.Errorf("pack.name %.60q: want %s", ix.Pack.Name, want)
-	}
-	if ix.Pack.Size < 0 || ix.Pack.Size > 3*maxPart {
-		return fmt.Errorf("pack.size %d: out of range", ix.Pack.Size)
-	}
+	return ix.Pack.check(base)
+}
 
-	if _, err := parseDigest(ix.Pack.SHA256); err != nil {
+// check returns the faults of a pack whose files begin with base.
+func (p Pack) check(base string) error {
+	if want := base + ".pack"; p.Name != want {
+		return fmt.Errorf("pack.name %.60q: want %s", p.Name, want)
+	}
+	if p.Size < 0 || p.Size > 3*maxPart {
+		return fmt.Errorf("pack.size %d: out of range", p.Size)
+	}
+	if _, err := parseDigest(p.SHA256); err != nil {
 		return fmt.Errorf("pack.sha256: %w", err)
 	}
-
 	return nil
 }
 
@@ -132,14 +144,17 @@ func (p Part) check(pack int64) error {
 	if _, err := parseDigest(p.SHA256); err != nil {
 		return fmt.Errorf("sha256: %w", err)
 	}
-	if n := int64(len(p.Chunks)); n != chunks(p.Size) {
-		return fmt.Errorf("chunks: %d, want %d for %d bytes", n, chunks(p.Size), p.Size)
+	if n := p.ChunkSize; n < 0 || n > MaxChunkSize || n > 0 && MaxChunkSize%n != 0 {
+		return fmt.Errorf("chunkSize %d: want a divisor of %d", n, MaxChunkSize)
+	}
+	if n := int64(len(p.Chunks)); n != p.count() {
+		return fmt.Errorf("chunks: %d, want %d for %d bytes", n, p.count(), p.Size)
 	}
 
-	zeros := sha256.Sum256(make([]byte, ChunkSize))
+	zeros := sha256.Sum256(make([]byte, p.ChunkLen()))
 	for i, c := range p.Chunks {
 		plain := p.PlainLen(i)
-		if plain < ChunkSize {
+		if int64(plain) < p.ChunkLen() {
 			zeros = sha256.Sum256(make([]byte, plain))
 		}
 		if err := c.check(int64(plain), pack, zeros); err != nil {

@@ -19,7 +19,7 @@ type Sources struct {
 	ImageID, Version, Arch, Profile string
 	Epoch                           int
 	RootHash                        string
-	// Signature of RootHash, nil for none.
+	// Signature of RootHash, nil if none.
 	Signature         *verity.Signature
 	Root, Verity, UKI Source
 }
@@ -48,20 +48,11 @@ func Write(pack io.Writer, in Sources) (Index, error) {
 		return Index{}, fmt.Errorf("bundle: %w", err)
 	}
 
-	enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1),
-		zstd.WithEncoderLevel(zstd.SpeedBetterCompression), zstd.WithWindowSize(ChunkSize),
-		zstd.WithSingleSegment(true), zstd.WithEncoderCRC(false))
+	w, err := newPacker(pack, ChunkSize, zstd.SpeedBetterCompression)
 	if err != nil {
 		return Index{}, fmt.Errorf("bundle: %w", err)
 	}
-	defer enc.Close()
-
-	w := &packer{
-		out:  pack,
-		sum:  sha256.New(),
-		enc:  enc,
-		have: map[Digest]Chunk{},
-	}
+	defer w.enc.Close()
 
 	for _, p := range []struct {
 		name string
@@ -79,27 +70,59 @@ func Write(pack io.Writer, in Sources) (Index, error) {
 		return Index{}, fmt.Errorf("bundle: %w", err)
 	}
 
-	ix.Pack = Pack{Name: base + ".pack", Size: w.size, SHA256: hex.EncodeToString(w.sum.Sum(nil))}
+	ix.Pack = w.pack(base)
 	return ix, ix.Validate()
 }
 
 // packer is a pack under way.
 type packer struct {
-	out  io.Writer
-	size int64
-	sum  hash.Hash
-	enc  *zstd.Encoder
-	have map[Digest]Chunk
+	out       io.Writer
+	chunkSize int64
+	size      int64
+	sum       hash.Hash
+	enc       *zstd.Encoder
+	have      map[Digest]Chunk
+}
+
+// newPacker begins a pack. Its encoder must be closed.
+func newPacker(out io.Writer, chunkSize int, level zstd.EncoderLevel) (*packer, error) {
+	enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1),
+		zstd.WithEncoderLevel(level), zstd.WithWindowSize(chunkSize),
+		zstd.WithSingleSegment(true), zstd.WithEncoderCRC(false))
+	if err != nil {
+		return nil, err
+	}
+	return &packer{
+		out:       out,
+		chunkSize: int64(chunkSize),
+		sum:       sha256.New(),
+		enc:       enc,
+		have:      map[Digest]Chunk{},
+	}, nil
+}
+
+// pack describes the pack, whose files begin with base.
+func (w *packer) pack(base string) Pack {
+	return Pack{
+		Name:   base + ".pack",
+		Size:   w.size,
+		SHA256: hex.EncodeToString(w.sum.Sum(nil)),
+	}
 }
 
 func (w *packer) part(from Source) (Part, error) {
 	p := Part{Size: from.Size}
+	if w.chunkSize != ChunkSize {
+		p.ChunkSize = w.chunkSize
+	}
+
 	sum := sha256.New()
-	buf := make([]byte, ChunkSize)
-	for i := range int(chunks(p.Size)) {
+	buf := make([]byte, w.chunkSize)
+	for i := range int(p.count()) {
 		plain := buf[:p.PlainLen(i)]
-		if n, err := from.ReadAt(plain, int64(i)*ChunkSize); n < len(plain) {
-			return Part{}, fmt.Errorf("read at %d: %w", int64(i)*ChunkSize+int64(n), err)
+		at := int64(i) * w.chunkSize
+		if n, err := from.ReadAt(plain, at); n < len(plain) {
+			return Part{}, fmt.Errorf("read at %d: %w", at+int64(n), err)
 		}
 
 		sum.Write(plain)

@@ -45,6 +45,7 @@ func Compare(a, b Image) (Comparison, error) {
 		{"root hash", from.RootHash, to.RootHash},
 		{"command line", rest(from.Cmdline), rest(to.Cmdline)},
 		{"signed by", strings.Join(from.Signers, ", "), strings.Join(to.Signers, ", ")},
+		{"PCR 11 by", strings.Join(from.PCRKeys, ", "), strings.Join(to.PCRKeys, ", ")},
 	})
 
 	c.System = append(

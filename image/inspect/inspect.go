@@ -27,6 +27,7 @@ import (
 	"github.com/loam-os/loam/firmware/bootentry"
 	"github.com/loam-os/loam/firmware/loader"
 	"github.com/loam-os/loam/firmware/osrelease"
+	"github.com/loam-os/loam/firmware/pcrsig"
 	"github.com/loam-os/loam/firmware/uki"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
@@ -74,7 +75,8 @@ type Disk struct {
 	// Enroll are keys that the loader enrolls in firmware that has none.
 	Enroll []Enrollment `json:"enroll,omitempty"`
 
-	// Machine is the text of the machine.yaml on the ESP, "" if there is none.
+	// Machine is the text of the machine.yaml on the ESP, "" if the ESP has no
+	// such file.
 	Machine string `json:"machine,omitempty"`
 
 	// Damage is the fault of either copy of the table, "" if both are valid.
@@ -105,7 +107,11 @@ type UKI struct {
 
 	// Signers are the subjects of the certificates that it is signed with, for
 	// firmware with Secure Boot on.
-	Signers  []string  `json:"signers,omitempty"`
+	Signers []string `json:"signers,omitempty"`
+
+	// PCRKeys are the fingerprints of the keys that have signed its policy for
+	// PCR 11 (firmware/pcrsig).
+	PCRKeys  []string  `json:"pcrKeys,omitempty"`
 	Sections []Section `json:"sections"`
 
 	// Packages are the distribution's packages and Go modules, which have no
@@ -243,8 +249,8 @@ func (im *Image) readESP(part *io.SectionReader, sectorSize int) error {
 	return nil
 }
 
-// Machine returns the text of the machine.yaml on the ESP of a disk, "" if
-// there is none.
+// Machine returns the text of the machine.yaml on the ESP of a disk, "" if the
+// ESP has no such file.
 func Machine(r io.ReaderAt, size int64) (string, error) {
 	table, err := gpt.Find(r, size)
 	if err != nil {
@@ -331,6 +337,13 @@ func readUKI(r *io.SectionReader) (UKI, error) {
 
 	if software, ok := sections.Section(uki.SBOM); ok {
 		u.Packages, err = sbom.Decode(bytes.TrimRight(software, "\x00"))
+		if err != nil {
+			return u, err
+		}
+	}
+
+	if text, ok := sections.Section(pcrsig.Section); ok {
+		u.PCRKeys, err = pcrsig.Keys(text)
 		if err != nil {
 			return u, err
 		}

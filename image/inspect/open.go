@@ -3,6 +3,7 @@ package inspect
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -15,13 +16,14 @@ import (
 
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
+	"github.com/loam-os/loam/image/meter"
 	"github.com/loam-os/loam/image/qcow2"
 	"github.com/loam-os/loam/partitions/sparse"
 )
 
 // Open reads the content of a file, as OpenSource does.
-func Open(name string) (Image, error) {
-	s, err := OpenSource(name)
+func Open(ctx context.Context, name string, report meter.Report) (Image, error) {
+	s, err := OpenSource(ctx, name, report)
 	if err != nil {
 		return Image{}, err
 	}
@@ -62,8 +64,8 @@ func (s Source) Close() error {
 
 // OpenSource opens a file, a block device, or a directory with one disk image:
 // raw, raw and packed by zstd, qcow2, or a UKI. What is packed is in a
-// temporary file until Close.
-func OpenSource(name string) (Source, error) {
+// temporary file until Close; report is told how far the unpacking is.
+func OpenSource(ctx context.Context, name string, report meter.Report) (Source, error) {
 	file, err := imageIn(name)
 	if err != nil {
 		return Source{}, err
@@ -80,7 +82,7 @@ func OpenSource(name string) (Source, error) {
 		Format:   "raw",
 		files:    []*os.File{f},
 	}
-	if err := s.look(f); err != nil {
+	if err := s.look(ctx, f, report); err != nil {
 		return Source{}, errors.Join(fmt.Errorf("%s: %w", file, err), s.Close())
 	}
 
@@ -117,7 +119,7 @@ func imageIn(name string) (string, error) {
 const zstdMagic = "\x28\xb5\x2f\xfd"
 
 // look finds the disk in a file.
-func (s *Source) look(f *os.File) (err error) {
+func (s *Source) look(ctx context.Context, f *os.File, report meter.Report) (err error) {
 	start := make([]byte, 4)
 	if _, err := io.ReadFull(f, start); err != nil {
 		return fault.With(fmt.Errorf("too short for an image: %w", err), fault.NotAnImage)
@@ -126,14 +128,19 @@ func (s *Source) look(f *os.File) (err error) {
 	switch {
 	case qcow2.IsImage(start):
 		disk, err := qcow2.NewReader(f)
-		if err != nil {
-			return err
+		if errors.Is(err, io.EOF) {
+			return cutOff("the qcow2 file")
 		}
-		s.ReaderAt, s.Size, s.Format = disk, disk.Size(), "qcow2"
+		if err != nil {
+			return fault.With(err, fault.NotAnImage)
+		}
+		s.ReaderAt = disk
+		s.Size = disk.Size()
+		s.Format = "qcow2"
 		return nil
 	case bytes.HasPrefix(start, []byte(zstdMagic)):
 		s.Format = "raw, zstd"
-		return s.unpack(f)
+		return s.unpack(ctx, f, report)
 	}
 
 	s.Size, err = f.Seek(0, io.SeekEnd) // A block device has no size of a file.
@@ -141,12 +148,18 @@ func (s *Source) look(f *os.File) (err error) {
 }
 
 // unpack unpacks a disk into a file without a name.
-func (s *Source) unpack(f *os.File) error {
+func (s *Source) unpack(ctx context.Context, f *os.File, report meter.Report) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
 
-	z, err := zstd.NewReader(bufio.NewReaderSize(f, 1<<20), zstd.WithDecoderMaxWindow(maxWindow))
+	part := meter.Begin(ctx, "unpack", info.Size(), report)
+	packed := bufio.NewReaderSize(io.TeeReader(f, part), 1<<20)
+	z, err := zstd.NewReader(packed, zstd.WithDecoderMaxWindow(maxWindow))
 	if err != nil {
 		return err
 	}
@@ -166,11 +179,16 @@ func (s *Source) unpack(f *os.File) error {
 
 	s.Size, err = sparse.Write(raw, z)
 	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return hint.With(fault.With(errors.New("the packed data is cut off"), fault.NotAnImage),
-			"get it again, and compare it with SHA256SUMS")
+		return cutOff("the packed data")
 	}
 
 	return err
+}
+
+// cutOff is the error of an image that ends too early.
+func cutOff(what string) error {
+	return hint.With(fault.With(fmt.Errorf("%s is cut off", what), fault.NotAnImage),
+		"get it again, and compare it with SHA256SUMS")
 }
 
 // maxWindow is what zstd(1) unpacks without being asked for more memory.

@@ -118,7 +118,12 @@ func TestFor(t *testing.T) {
 }
 
 func TestMissing(t *testing.T) {
-	want := Package{"openssl", "amd64", "3.5.4-1~deb13u2", sum("a")}
+	want := Package{
+		Name:    "openssl",
+		Arch:    "amd64",
+		Version: "3.5.4-1~deb13u2",
+		SHA256:  sum("a"),
+	}
 
 	for _, test := range []struct {
 		name string

@@ -5,6 +5,7 @@ package manifest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -91,6 +92,29 @@ type Package struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
 	Arch    string `json:"arch"`
+	// Source and SourceVersion are of the source package that it is made of, by
+	// which Debian names vulnerabilities; "" if they are Name and Version.
+	Source        string `json:"source,omitempty"`
+	SourceVersion string `json:"sourceVersion,omitempty"`
+}
+
+// SetSource sets the source package: NAME, or NAME (VERSION) as dpkg writes it
+// (deb-control(5), Source). "" is the package itself. Version is set before.
+func (p *Package) SetSource(text string) {
+	name, version, _ := strings.Cut(strings.TrimSuffix(text, ")"), " (")
+	p.Source = ""
+	p.SourceVersion = ""
+	if name != p.Name {
+		p.Source = name
+	}
+	if version != p.Version {
+		p.SourceVersion = version
+	}
+}
+
+// SourceOf returns the name and the version of the source package.
+func (p Package) SourceOf() (name, version string) {
+	return cmp.Or(p.Source, p.Name), cmp.Or(p.SourceVersion, p.Version)
 }
 
 // Encode writes m as indented JSON with a final newline.

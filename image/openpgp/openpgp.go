@@ -15,6 +15,7 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // Key signs.
@@ -33,7 +34,8 @@ func ReadKey(file string, now time.Time, unlock func(file string) ([]byte, error
 	}
 
 	if len(all) != 1 || all[0].PrivateKey == nil {
-		return Key{}, hint.With(fmt.Errorf("%s: want one private OpenPGP key", file),
+		return Key{}, hint.With(
+			fault.With(fmt.Errorf("%s: want one private OpenPGP key", file), fault.KeyUnfit),
 			"`gpg --export-secret-keys KEY > %s` writes it", file)
 	}
 
@@ -41,7 +43,8 @@ func ReadKey(file string, now time.Time, unlock func(file string) ([]byte, error
 	var ok bool
 	k.key, ok = k.entity.SigningKey(now)
 	if !ok || k.key.PrivateKey == nil {
-		return Key{}, fmt.Errorf("%s: no private key in it signs, or it has expired", file)
+		return Key{}, fault.With(
+			fmt.Errorf("%s: no private key in it signs, or it has expired", file), fault.KeyUnfit)
 	}
 
 	switch k.key.PublicKey.PubKeyAlgo {
@@ -49,22 +52,21 @@ func ReadKey(file string, now time.Time, unlock func(file string) ([]byte, error
 		packet.PubKeyAlgoEd25519:
 	default:
 		return Key{}, hint.With(
-			fmt.Errorf("%s: a key of algorithm %d signs the same in another way each time",
-				file, k.key.PublicKey.PubKeyAlgo),
+			fault.With(fmt.Errorf("%s: a key of algorithm %d signs the same in another way each time",
+				file, k.key.PublicKey.PubKeyAlgo), fault.KeyUnfit),
 			"take one of RSA or Ed25519")
 	}
 
 	if k.key.PublicKey.Version != 4 {
-		return Key{}, fmt.Errorf(
-			"%s: a key of version %d: want version 4, which GnuPG and so systemd know",
-			file, k.key.PublicKey.Version,
-		)
+		return Key{}, fault.With(
+			fmt.Errorf("%s: a key of version %d: want version 4, which GnuPG and so systemd know",
+				file, k.key.PublicKey.Version), fault.KeyUnfit)
 	}
 
 	if k.key.PrivateKey.Encrypted {
 		passphrase, err := unlock(file)
 		if err == nil {
-			err = k.key.PrivateKey.Decrypt(passphrase)
+			err = fault.With(k.key.PrivateKey.Decrypt(passphrase), fault.KeyUnfit)
 		}
 		if err != nil {
 			return Key{}, fmt.Errorf("%s: %w", file, err)
@@ -103,6 +105,12 @@ func (k Key) changed() time.Time {
 
 // String names the key by its fingerprint.
 func (k Key) String() string { return fmt.Sprintf("%X", k.key.PublicKey.Fingerprint) }
+
+// CheckKeys returns an error if Verify would find no keys in a file.
+func CheckKeys(file string) error {
+	_, err := read(file)
+	return err
+}
 
 // Verify reads public keys from a file, and says which of them has signed the
 // text.
@@ -162,7 +170,9 @@ func read(file string) (all openpgp.EntityList, err error) {
 	for _, part := range parts {
 		some, err := openpgp.ReadKeyRing(part)
 		if err != nil {
-			return nil, fmt.Errorf("%s: no OpenPGP keys: %w", file, err)
+			return nil, hint.With(
+				fault.With(fmt.Errorf("%s: no OpenPGP keys: %w", file, err), fault.KeyUnfit),
+				"`gpg --export KEY > FILE` writes a public key, --export-secret-keys a private one")
 		}
 		all = append(all, some...)
 	}

@@ -53,7 +53,7 @@ func TestPackedHolesAreZeros(t *testing.T) {
 
 			var packed [2][]byte
 			for i, raw := range []string{sparse, full} {
-				if err := Convert(raw+".zst", raw, Packed); err != nil {
+				if err := Convert(raw+".zst", raw, Packed, io.Discard); err != nil {
 					t.Fatal(err)
 				}
 				packed[i], err = os.ReadFile(raw + ".zst")

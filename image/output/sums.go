@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,13 +15,14 @@ import (
 	"github.com/loam-os/loam/partitions/sparse"
 )
 
-// Describe sums up files of dir, several at a time, and returns them in order.
-func Describe(dir string, names []string) ([]manifest.File, error) {
+// Describe sums up files of dir, several at a time, and returns them in order. It
+// writes all of their bytes to count, too.
+func Describe(dir string, names []string, count io.Writer) ([]manifest.File, error) {
 	files := make([]manifest.File, len(names))
 	errs := make([]error, len(names))
 	var wg sync.WaitGroup
 	for i, name := range names {
-		wg.Go(func() { files[i], errs[i] = DescribeFile(dir, name) })
+		wg.Go(func() { files[i], errs[i] = DescribeFile(dir, name, count) })
 	}
 
 	wg.Wait()
@@ -33,8 +35,8 @@ func Describe(dir string, names []string) ([]manifest.File, error) {
 	return files, nil
 }
 
-// DescribeFile sums up a file of dir.
-func DescribeFile(dir, name string) (manifest.File, error) {
+// DescribeFile sums up a file of dir. It writes all of its bytes to count, too.
+func DescribeFile(dir, name string, count io.Writer) (manifest.File, error) {
 	f, err := os.Open(filepath.Join(dir, name))
 	if err != nil {
 		return manifest.File{}, err
@@ -47,7 +49,7 @@ func DescribeFile(dir, name string) (manifest.File, error) {
 	}
 
 	sum := sha256.New()
-	if err := sparse.Copy(sum, f, info.Size()); err != nil {
+	if err := sparse.Copy(io.MultiWriter(sum, count), f, info.Size()); err != nil {
 		return manifest.File{}, fmt.Errorf("sum of %s: %w", name, err)
 	}
 
@@ -58,14 +60,15 @@ func DescribeFile(dir, name string) (manifest.File, error) {
 	}, nil
 }
 
-// Check compares files of dir with their sizes and digests.
-func Check(dir string, files []manifest.File) error {
+// Check compares files of dir with their sizes and digests. It writes all of their
+// bytes to count, too.
+func Check(dir string, files []manifest.File, count io.Writer) error {
 	var names []string
 	for _, f := range files {
 		names = append(names, f.Name)
 	}
 
-	have, err := Describe(dir, names)
+	have, err := Describe(dir, names, count)
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,7 @@ package publish
 import (
 	"bytes"
 	"context"
-	"crypto/ed25519"
+	"crypto"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +16,7 @@ import (
 	"github.com/theupdateframework/go-tuf/v2/metadata"
 
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/image/meter"
 	"github.com/loam-os/loam/image/repository"
 )
 
@@ -59,7 +60,7 @@ func TestWithoutNewsNothingIsWritten(t *testing.T) {
 	}
 
 	check(0)
-	f.ok(Refresh(f.dir, f.keys, DefaultExpiries(), f.now))
+	f.ok(f.refresh(f.keys, f.now))
 	check(1)
 	check(0)
 }
@@ -86,150 +87,310 @@ func TestAttacks(t *testing.T) {
 		want   error
 		err    string
 	}{
-		{"frozen for more than a week", func(f *fixture) {
-			f.now = f.now.Add(8 * day)
-		}, repository.ErrExpired, "timestamp.json"},
-		{"frozen, and the node starts again", func(f *fixture) {
-			f.now = f.now.Add(8 * day)
-			f.node = memory{}
-		}, repository.ErrExpired, "timestamp.json: expired on 2026-11-28T12:00:00Z"},
-		{"an old copy, whole", func(f *fixture) {
-			old := f.copy()
-			f.publish("0.3.0")
-			f.updated()
-			f.dir = old
-		}, repository.ErrRollback, "timestamp.json"},
-		{"an old snapshot under a new timestamp", func(f *fixture) {
-			st := f.state()
-			old := *st.timestamp.Signed.Meta["snapshot.json"]
-			f.publish("0.3.0")
-			f.updated()
+		{
+			"frozen for more than a week",
+			func(f *fixture) {
+				f.now = f.now.Add(8 * day)
+			},
+			repository.ErrExpired,
+			"timestamp.json",
+		},
+		{
+			"frozen, and the node starts again",
+			func(f *fixture) {
+				f.now = f.now.Add(8 * day)
+				f.node = memory{}
+			},
+			repository.ErrExpired,
+			"timestamp.json: expired on 2026-11-28T12:00:00Z",
+		},
+		{
+			"an old copy, whole",
+			func(f *fixture) {
+				old := f.copy()
+				f.publish("0.3.0")
+				f.updated()
+				f.dir = old
+			},
+			repository.ErrRollback,
+			"timestamp.json",
+		},
+		{
+			"an old snapshot under a new timestamp",
+			func(f *fixture) {
+				st := f.state()
+				old := *st.timestamp.Signed.Meta["snapshot.json"]
+				f.publish("0.3.0")
+				f.updated()
 
-			f.stamp(func(m *metadata.Metadata[metadata.TimestampType]) {
-				m.Signed.Meta["snapshot.json"] = &old
-			})
-		}, repository.ErrRollback, "timestamp.json"},
-		{"old targets under a new snapshot", func(f *fixture) {
-			st := f.state()
-			old := *st.snapshot.Signed.Meta["targets.json"]
-			f.publish("0.3.0")
-			f.updated()
+				f.stamp(func(m *metadata.Metadata[metadata.TimestampType]) {
+					m.Signed.Meta["snapshot.json"] = &old
+				})
+			},
+			repository.ErrRollback,
+			"timestamp.json",
+		},
+		{
+			"old targets under a new snapshot",
+			func(f *fixture) {
+				st := f.state()
+				old := *st.snapshot.Signed.Meta["targets.json"]
+				f.publish("0.3.0")
+				f.updated()
 
-			f.snap(func(m *metadata.Metadata[metadata.SnapshotType]) {
-				m.Signed.Meta["targets.json"] = &old
-			})
-		}, repository.ErrRollback, "snapshot.json"},
-		{"a root of the version before", func(f *fixture) {
-			f.write("metadata/2.root.json", f.read("metadata/1.root.json"))
-		}, repository.ErrRollback, "2.root.json"},
-		{"a root that skips a version", func(f *fixture) {
-			f.root(func(m *metadata.RootType) { m.Version = 3 }, f.keys.Root...)
-		}, repository.ErrRollback, "2.root.json"},
-		{"a root by somebody else", func(f *fixture) {
-			f.root(func(m *metadata.RootType) {}, f.newKeys(1).Root...)
-		}, repository.ErrUnsigned, "2.root.json"},
-		{"a root that does not sign itself", func(f *fixture) {
-			other := f.newKeys(1).Root[0]
-			f.root(func(m *metadata.RootType) {
-				m.Roles[metadata.ROOT].KeyIDs = nil
-				f.ok(addKey(m, metadata.ROOT, other))
-			}, f.keys.Root...)
-		}, repository.ErrUnsigned, "2.root.json"},
-		{"a root that expired", func(f *fixture) {
-			f.root(func(m *metadata.RootType) { m.Expires = f.now.Add(-1) }, f.keys.Root...)
-		}, repository.ErrExpired, "root.json: expired on"},
-		{"a timestamp by another key", func(f *fixture) {
-			f.keys.Timestamp = f.newKeys(1).Timestamp
-			f.stamp(func(*metadata.Metadata[metadata.TimestampType]) {})
-		}, repository.ErrUnsigned, "timestamp.json"},
-		{"a timestamp by the key of the snapshot", func(f *fixture) {
-			f.keys.Timestamp = f.keys.Snapshot
-			f.stamp(func(*metadata.Metadata[metadata.TimestampType]) {})
-		}, repository.ErrUnsigned, "timestamp.json"},
-		{"a snapshot by another key", func(f *fixture) {
-			f.keys.Snapshot = f.newKeys(1).Snapshot
-			f.snap(func(*metadata.Metadata[metadata.SnapshotType]) {})
-		}, repository.ErrUnsigned, "snapshot.json"},
-		{"targets by another key", func(f *fixture) {
-			f.keys.Targets = f.newKeys(1).Targets
-			f.ok(f.signer().commit(f.state(), func() error { return nil }))
-		}, repository.ErrUnsigned, "targets.json"},
-		{"a byte of the timestamp changed", func(f *fixture) {
-			f.write("metadata/timestamp.json",
-				bytes.Replace(f.read("metadata/timestamp.json"), []byte("2026-11-28"),
-					[]byte("2036-11-28"), 1))
-		}, repository.ErrUnsigned, "timestamp.json"},
-		{"the snapshot of another time", func(f *fixture) {
-			f.publish("0.3.0")
-			f.write("metadata/3.snapshot.json", f.read("metadata/2.snapshot.json"))
-		}, repository.ErrMixed, "3.snapshot.json"},
-		{"the targets of another time", func(f *fixture) {
-			f.publish("0.3.0")
-			f.write("metadata/3.targets.json", f.read("metadata/2.targets.json"))
-		}, repository.ErrMixed, "3.targets.json"},
-		{"a snapshot that expired", func(f *fixture) {
-			s := f.signer()
-			s.expiries.Snapshot = -day
-			f.ok(s.commit(f.state(), func() error { return nil }))
-		}, repository.ErrExpired, "snapshot.json: expired on"},
-		{"targets that expired", func(f *fixture) {
-			s := f.signer()
-			s.expiries.Targets = -day
-			f.ok(s.commit(f.state(), func() error { return nil }))
-		}, repository.ErrExpired, "targets.json: expired"},
-		{"a timestamp without end", func(f *fixture) {
-			f.write("metadata/timestamp.json", make([]byte, 16<<10+1))
-		}, repository.ErrTooLarge, "timestamp.json"},
-		{"a root without end", func(f *fixture) {
-			f.write("metadata/2.root.json", make([]byte, 512<<10+1))
-		}, repository.ErrTooLarge, "2.root.json"},
-		{"a snapshot longer than signed", func(f *fixture) {
-			f.publish("0.3.0")
-			f.write("metadata/3.snapshot.json", append(f.read("metadata/3.snapshot.json"), ' '))
-		}, repository.ErrTooLarge, "3.snapshot.json"},
-		{"targets longer than signed", func(f *fixture) {
-			f.publish("0.3.0")
-			f.write("metadata/3.targets.json", append(f.read("metadata/3.targets.json"), ' '))
-		}, repository.ErrTooLarge, "3.targets.json"},
-		{"no timestamp", func(f *fixture) {
-			f.ok(os.Remove(filepath.Join(f.dir, "metadata/timestamp.json")))
-		}, repository.ErrNotFound, "timestamp.json"},
-		{"no JSON", func(f *fixture) {
-			f.write("metadata/timestamp.json", []byte("<html>"))
-		}, repository.ErrInvalid, "timestamp.json"},
-		{"a snapshot where the timestamp is", func(f *fixture) {
-			f.write("metadata/timestamp.json", f.read("metadata/2.snapshot.json"))
-		}, repository.ErrInvalid, "timestamp.json"},
-		{"a timestamp that names no snapshot", func(f *fixture) {
-			f.stamp(func(m *metadata.Metadata[metadata.TimestampType]) { m.Signed.Meta = nil })
-		}, repository.ErrInvalid, "meta snapshot.json"},
-		{"a timestamp with a snapshot that is null", func(f *fixture) {
-			f.stamp(func(m *metadata.Metadata[metadata.TimestampType]) {
-				m.Signed.Meta["snapshot.json"] = nil
-			})
-		}, repository.ErrInvalid, "meta snapshot.json"},
-		{"a timestamp without the snapshot's digest", func(f *fixture) {
-			f.stamp(func(m *metadata.Metadata[metadata.TimestampType]) {
-				m.Signed.Meta["snapshot.json"].Hashes = nil
-			})
-		}, repository.ErrInvalid, "meta snapshot.json"},
-		{"a specification of another age", func(f *fixture) {
-			f.stamp(func(m *metadata.Metadata[metadata.TimestampType]) {
-				m.Signed.SpecVersion = "2.0.0"
-			})
-		}, repository.ErrInvalid, "spec_version"},
-		{"a target that is null", func(f *fixture) {
-			st := f.state()
-			st.targets.Signed.Targets["x.index.json"] = nil
-			f.ok(f.signer().commit(st, func() error { return nil }))
-		}, repository.ErrInvalid, "targets.json"},
-		{"a key that is no ed25519 key", func(f *fixture) {
-			f.root(func(m *metadata.RootType) {
-				for _, key := range m.Keys {
-					key.Value.PublicKey = "00"
-				}
-			}, f.keys.Root...)
-		}, repository.ErrInvalid, "2.root.json"},
+				f.snap(func(m *metadata.Metadata[metadata.SnapshotType]) {
+					m.Signed.Meta["targets.json"] = &old
+				})
+			},
+			repository.ErrRollback,
+			"snapshot.json",
+		},
+		{
+			"a root of the version before",
+			func(f *fixture) {
+				f.write("metadata/2.root.json", f.read("metadata/1.root.json"))
+			},
+			repository.ErrRollback,
+			"2.root.json",
+		},
+		{
+			"a root that skips a version",
+			func(f *fixture) {
+				f.root(func(m *metadata.RootType) { m.Version = 3 }, f.keys.Root...)
+			},
+			repository.ErrRollback,
+			"2.root.json",
+		},
+		{
+			"a root by somebody else",
+			func(f *fixture) {
+				f.root(func(m *metadata.RootType) {}, f.newKeys(1).Root...)
+			},
+			repository.ErrUnsigned,
+			"2.root.json",
+		},
+		{
+			"a root that does not sign itself",
+			func(f *fixture) {
+				other := f.newKeys(1).Root[0]
+				f.root(func(m *metadata.RootType) {
+					m.Roles[metadata.ROOT].KeyIDs = nil
+					f.ok(addKey(m, metadata.ROOT, other))
+				}, f.keys.Root...)
+			},
+			repository.ErrUnsigned,
+			"2.root.json",
+		},
+		{
+			"a root that expired",
+			func(f *fixture) {
+				f.root(func(m *metadata.RootType) { m.Expires = f.now.Add(-1) }, f.keys.Root...)
+			},
+			repository.ErrExpired,
+			"root.json: expired on",
+		},
+		{
+			"a timestamp by another key",
+			func(f *fixture) {
+				f.keys.Timestamp = f.newKeys(1).Timestamp
+				f.stamp(func(*metadata.Metadata[metadata.TimestampType]) {})
+			},
+			repository.ErrUnsigned,
+			"timestamp.json",
+		},
+		{
+			"a timestamp by the key of the snapshot",
+			func(f *fixture) {
+				f.keys.Timestamp = f.keys.Snapshot
+				f.stamp(func(*metadata.Metadata[metadata.TimestampType]) {})
+			},
+			repository.ErrUnsigned,
+			"timestamp.json",
+		},
+		{
+			"a snapshot by another key",
+			func(f *fixture) {
+				f.keys.Snapshot = f.newKeys(1).Snapshot
+				f.snap(func(*metadata.Metadata[metadata.SnapshotType]) {})
+			},
+			repository.ErrUnsigned,
+			"snapshot.json",
+		},
+		{
+			"targets by another key",
+			func(f *fixture) {
+				f.keys.Targets = f.newKeys(1).Targets
+				f.ok(f.signer().commit(f.state(), func() error { return nil }))
+			},
+			repository.ErrUnsigned,
+			"targets.json",
+		},
+		{
+			"a byte of the timestamp changed",
+			func(f *fixture) {
+				f.write("metadata/timestamp.json",
+					bytes.Replace(f.read("metadata/timestamp.json"), []byte("2026-11-28"),
+						[]byte("2036-11-28"), 1))
+			},
+			repository.ErrUnsigned,
+			"timestamp.json",
+		},
+		{
+			"the snapshot of another time",
+			func(f *fixture) {
+				f.publish("0.3.0")
+				f.write("metadata/3.snapshot.json", f.read("metadata/2.snapshot.json"))
+			},
+			repository.ErrMixed,
+			"3.snapshot.json",
+		},
+		{
+			"the targets of another time",
+			func(f *fixture) {
+				f.publish("0.3.0")
+				f.write("metadata/3.targets.json", f.read("metadata/2.targets.json"))
+			},
+			repository.ErrMixed,
+			"3.targets.json",
+		},
+		{
+			"a snapshot that expired",
+			func(f *fixture) {
+				s := f.signer()
+				s.expiries.Snapshot = -day
+				f.ok(s.commit(f.state(), func() error { return nil }))
+			},
+			repository.ErrExpired,
+			"snapshot.json: expired on",
+		},
+		{
+			"targets that expired",
+			func(f *fixture) {
+				s := f.signer()
+				s.expiries.Targets = -day
+				f.ok(s.commit(f.state(), func() error { return nil }))
+			},
+			repository.ErrExpired,
+			"targets.json: expired",
+		},
+		{
+			"a timestamp without end",
+			func(f *fixture) {
+				f.write("metadata/timestamp.json", make([]byte, 16<<10+1))
+			},
+			repository.ErrTooLarge,
+			"timestamp.json",
+		},
+		{
+			"a root without end",
+			func(f *fixture) {
+				f.write("metadata/2.root.json", make([]byte, 512<<10+1))
+			},
+			repository.ErrTooLarge,
+			"2.root.json",
+		},
+		{
+			"a snapshot longer than signed",
+			func(f *fixture) {
+				f.publish("0.3.0")
+				f.write("metadata/3.snapshot.json", append(f.read("metadata/3.snapshot.json"), ' '))
+			},
+			repository.ErrTooLarge,
+			"3.snapshot.json",
+		},
+		{
+			"targets longer than signed",
+			func(f *fixture) {
+				f.publish("0.3.0")
+				f.write("metadata/3.targets.json", append(f.read("metadata/3.targets.json"), ' '))
+			},
+			repository.ErrTooLarge,
+			"3.targets.json",
+		},
+		{
+			"no timestamp",
+			func(f *fixture) {
+				f.ok(os.Remove(filepath.Join(f.dir, "metadata/timestamp.json")))
+			},
+			repository.ErrNotFound,
+			"timestamp.json",
+		},
+		{
+			"no JSON",
+			func(f *fixture) {
+				f.write("metadata/timestamp.json", []byte("<html>"))
+			},
+			repository.ErrInvalid,
+			"timestamp.json",
+		},
+		{
+			"a snapshot where the timestamp is",
+			func(f *fixture) {
+				f.write("metadata/timestamp.json", f.read("metadata/2.snapshot.json"))
+			},
+			repository.ErrInvalid,
+			"timestamp.json",
+		},
+		{
+			"a timestamp that names no snapshot",
+			func(f *fixture) {
+				f.stamp(func(m *metadata.Metadata[metadata.TimestampType]) { m.Signed.Meta = nil })
+			},
+			repository.ErrInvalid,
+			"meta snapshot.json",
+		},
+		{
+			"a timestamp with a snapshot that is null",
+			func(f *fixture) {
+				f.stamp(func(m *metadata.Metadata[metadata.TimestampType]) {
+					m.Signed.Meta["snapshot.json"] = nil
+				})
+			},
+			repository.ErrInvalid,
+			"meta snapshot.json",
+		},
+		{
+			"a timestamp without the snapshot's digest",
+			func(f *fixture) {
+				f.stamp(func(m *metadata.Metadata[metadata.TimestampType]) {
+					m.Signed.Meta["snapshot.json"].Hashes = nil
+				})
+			},
+			repository.ErrInvalid,
+			"meta snapshot.json",
+		},
+		{
+			"a specification of another age",
+			func(f *fixture) {
+				f.stamp(func(m *metadata.Metadata[metadata.TimestampType]) {
+					m.Signed.SpecVersion = "2.0.0"
+				})
+			},
+			repository.ErrInvalid,
+			"spec_version",
+		},
+		{
+			"a target that is null",
+			func(f *fixture) {
+				st := f.state()
+				st.targets.Signed.Targets["x.index.json"] = nil
+				f.ok(f.signer().commit(st, func() error { return nil }))
+			},
+			repository.ErrInvalid,
+			"targets.json",
+		},
+		{
+			"a key that is no ed25519 key",
+			func(f *fixture) {
+				f.root(func(m *metadata.RootType) {
+					for _, key := range m.Keys {
+						key.Value.PublicKey = "00"
+					}
+				}, f.keys.Root...)
+			},
+			repository.ErrInvalid,
+			"2.root.json",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := newFixture(t)
@@ -264,7 +425,7 @@ func (f *fixture) signer() signer {
 
 func (f *fixture) state() state {
 	f.Helper()
-	st, err := readState(f.dir)
+	st, err := readState(f.Context(), f.dir, meter.None)
 	f.ok(err)
 	return st
 }
@@ -291,7 +452,7 @@ func (f *fixture) snap(change func(*metadata.Metadata[metadata.SnapshotType])) {
 }
 
 // root writes a second root that was changed.
-func (f *fixture) root(change func(*metadata.RootType), keys ...ed25519.PrivateKey) {
+func (f *fixture) root(change func(*metadata.RootType), keys ...crypto.Signer) {
 	f.Helper()
 	st := f.state()
 	st.root.Signed.Version = 2

@@ -15,7 +15,7 @@ func TestTheClock(t *testing.T) {
 	const year = 365 * day
 	refreshed := func(after time.Duration) func(f *fixture) {
 		return func(f *fixture) {
-			f.ok(Refresh(f.dir, f.keys, DefaultExpiries(), f.now.Add(after)))
+			f.ok(f.refresh(f.keys, f.now.Add(after)))
 		}
 	}
 
@@ -72,13 +72,19 @@ func TestTheClock(t *testing.T) {
 			start.Add(20 * year),
 			"root.json",
 		},
-		{"of a signer who does not say when", func(f *fixture) {
-			st := f.state()
-			st.timestamp.Signed.Version++
-			st.timestamp.Signed.UnrecognizedFields = nil
-			_, err := put(f.signer(), "timestamp.json", st.timestamp, f.keys.Timestamp)
-			f.ok(err)
-		}, repository.Clock{Now: time.Unix(0, 0)}, time.Unix(0, 0), ""},
+		{
+			"of a signer who does not say when",
+			func(f *fixture) {
+				st := f.state()
+				st.timestamp.Signed.Version++
+				st.timestamp.Signed.UnrecognizedFields = nil
+				_, err := put(f.signer(), "timestamp.json", st.timestamp, f.keys.Timestamp)
+				f.ok(err)
+			},
+			repository.Clock{Now: time.Unix(0, 0)},
+			time.Unix(0, 0),
+			"",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := newFixture(t)
@@ -116,7 +122,7 @@ func TestAWrongClockIsNotRemembered(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 
-	f.ok(Refresh(f.dir, f.keys, DefaultExpiries(), f.now))
+	f.ok(f.refresh(f.keys, f.now))
 	if _, err := f.update(); !errors.Is(err, repository.ErrExpired) {
 		t.Errorf("error %v", err)
 	}
@@ -126,7 +132,7 @@ func TestAWrongClockIsNotRemembered(t *testing.T) {
 		t.Errorf("signed in the future: %v", err)
 	}
 
-	f.ok(Refresh(f.dir, f.keys, DefaultExpiries(), f.now))
+	f.ok(f.refresh(f.keys, f.now))
 	if list := f.updated(); len(list) != 1 {
 		t.Errorf("%v", list)
 	}

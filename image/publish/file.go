@@ -22,11 +22,23 @@ type File struct {
 	SHA256 string
 }
 
-// In reports whether the file is in the repository in dir, intact.
-func (f File) In(dir string) bool { return f.checkAt(filepath.Join(dir, f.Name)) == nil }
+// Size returns how many bytes files have.
+func Size(files []File) int64 {
+	all := int64(0)
+	for _, f := range files {
+		all += f.Size
+	}
+	return all
+}
+
+// In reports whether the file is in the repository in dir, intact. It writes the
+// bytes that it reads to count, too.
+func (f File) In(dir string, count io.Writer) bool {
+	return f.checkAt(filepath.Join(dir, f.Name), count) == nil
+}
 
 // checkAt compares the file at path with f.
-func (f File) checkAt(path string) error {
+func (f File) checkAt(path string, count io.Writer) error {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -45,7 +57,7 @@ func (f File) checkAt(path string) error {
 	}
 	defer file.Close()
 
-	return f.check(file)
+	return f.check(io.TeeReader(file, count))
 }
 
 // check compares the rest of r with f.
@@ -66,8 +78,9 @@ func (f File) check(r io.Reader) error {
 }
 
 // Copy replaces the file to by the file at from, completely or not at all: what
-// is not f, or does not read back as f, never gets the name.
-func (f File) Copy(to, from string) error {
+// is not f, or does not read back as f, never gets the name. It writes as many bytes
+// to count as f has: half of them while it writes, half while it reads back.
+func (f File) Copy(to, from string, count io.Writer) error {
 	src, err := os.Open(from)
 	if err != nil {
 		return err
@@ -75,7 +88,7 @@ func (f File) Copy(to, from string) error {
 	defer src.Close()
 
 	return replace(to, func(tmp *os.File) error {
-		if err := f.check(io.TeeReader(src, tmp)); err != nil {
+		if err := f.check(io.TeeReader(src, io.MultiWriter(tmp, half{count, 0}))); err != nil {
 			return err
 		}
 		if err := errors.Join(tmp.Chmod(0o644), tmp.Sync()); err != nil {
@@ -87,12 +100,27 @@ func (f File) Copy(to, from string) error {
 		if _, err := tmp.Seek(0, io.SeekStart); err != nil {
 			return err
 		}
-		if err := f.check(tmp); err != nil {
+		if err := f.check(io.TeeReader(tmp, half{count, 1})); err != nil {
 			return fmt.Errorf("read back: %w", err)
 		}
 
 		return nil
 	})
+}
+
+// half passes on half of the bytes of each write: of 2n+1 bytes it takes n, and the
+// odd one if odd is 1.
+type half struct {
+	to  io.Writer
+	odd int
+}
+
+// Write implements [io.Writer].
+func (h half) Write(b []byte) (int, error) {
+	if _, err := h.to.Write(b[:(len(b)+h.odd)/2]); err != nil {
+		return 0, err
+	}
+	return len(b), nil
 }
 
 // describe returns the file with that name and content.
@@ -111,19 +139,19 @@ func writeFile(file string, data []byte, mode os.FileMode) error {
 
 // linkFile gives the file at from its name in the repository in dir as well, or
 // makes a copy on another file system. A file that differs from f never gets
-// the name.
-func linkFile(f File, dir, from string) error {
+// the name. count gets as many bytes as f has.
+func linkFile(f File, dir, from string, count io.Writer) error {
 	to := filepath.Join(dir, f.Name)
 	tmp := to + ".new"
 	if err := os.Remove(tmp); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	if os.Link(from, tmp) != nil {
-		return f.Copy(to, from)
+		return f.Copy(to, from, count)
 	}
 	defer os.Remove(tmp) // not there any more after the rename
 
-	if err := f.checkAt(tmp); err != nil {
+	if err := f.checkAt(tmp, count); err != nil {
 		return fmt.Errorf("%s: %w", from, err)
 	}
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/loam-os/loam/image/bundle"
+	"github.com/loam-os/loam/image/meter"
 	"github.com/loam-os/loam/image/repository"
 	"github.com/loam-os/loam/image/update"
 )
@@ -100,9 +101,21 @@ func (f *fixture) bundle(version string) update.Bundle {
 
 func (f *fixture) publish(version string) repository.Release {
 	f.Helper()
-	r, err := Publish(f.dir, f.keys, f.bundle(version), DefaultExpiries(), f.now)
+	r, err := f.tryPublish(f.bundle(version))
 	f.ok(err)
 	return r
+}
+
+// tryPublish publishes a bundle, and returns the error.
+func (f *fixture) tryPublish(b update.Bundle) (repository.Release, error) {
+	f.Helper()
+	return Publish(f.Context(), f.dir, f.keys, b, DefaultExpiries(), f.now, meter.None)
+}
+
+// refresh signs the repository again.
+func (f *fixture) refresh(keys Keys, now time.Time) error {
+	f.Helper()
+	return Refresh(f.Context(), f.dir, keys, DefaultExpiries(), now, meter.None)
 }
 
 func (f *fixture) read(name string) []byte {

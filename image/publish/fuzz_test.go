@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"crypto"
 	"encoding/json"
 	"testing"
 
@@ -76,7 +77,7 @@ func FuzzSigned(f *testing.F) {
 
 type metadataKey struct {
 	file string
-	key  []byte
+	key  crypto.Signer
 }
 
 // sign puts a signature to body, which must be JSON.

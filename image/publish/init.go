@@ -1,6 +1,8 @@
 package publish
 
 import (
+	"context"
+	"crypto"
 	"crypto/ed25519"
 	"errors"
 	"fmt"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
+	"github.com/loam-os/loam/image/meter"
 )
 
 // Init makes the metadata of a repository without releases in dir. threshold of
@@ -61,7 +64,7 @@ func Rotate(dir string, old, fresh Keys, threshold int, e Expiries, now time.Tim
 	}
 	defer unlock()
 
-	st, err := readState(dir)
+	st, err := readState(context.Background(), dir, meter.None)
 	if err != nil {
 		return err
 	}
@@ -76,7 +79,7 @@ func Rotate(dir string, old, fresh Keys, threshold int, e Expiries, now time.Tim
 		now:      now,
 	}
 
-	signers := append(append([]ed25519.PrivateKey{}, old.Root...), fresh.Root...)
+	signers := append(append([]crypto.Signer{}, old.Root...), fresh.Root...)
 	if err := s.commit(st, func() error { return s.root(st, signers, threshold) }); err != nil {
 		return fmt.Errorf("repository %s: %w", dir, err)
 	}
@@ -86,7 +89,7 @@ func Rotate(dir string, old, fresh Keys, threshold int, e Expiries, now time.Tim
 
 // root signs a new root.json with the signers' keys. It gives all roles the
 // keys of signer.
-func (s signer) root(st state, signers []ed25519.PrivateKey, threshold int) error {
+func (s signer) root(st state, signers []crypto.Signer, threshold int) error {
 	if threshold < 1 || threshold > len(s.keys.Root) {
 		return fmt.Errorf("root.json: a threshold of %d with %d root keys",
 			threshold, len(s.keys.Root))
@@ -98,7 +101,7 @@ func (s signer) root(st state, signers []ed25519.PrivateKey, threshold int) erro
 	signed.Keys = map[string]*metadata.Key{}
 
 	signed.Roles = map[string]*metadata.Role{}
-	for role, keys := range map[string][]ed25519.PrivateKey{
+	for role, keys := range map[string][]crypto.Signer{
 		metadata.ROOT:      s.keys.Root,
 		metadata.TARGETS:   {s.keys.Targets},
 		metadata.SNAPSHOT:  {s.keys.Snapshot},
@@ -122,7 +125,7 @@ func (s signer) root(st state, signers []ed25519.PrivateKey, threshold int) erro
 	return err
 }
 
-func addKey(root *metadata.RootType, role string, key ed25519.PrivateKey) error {
+func addKey(root *metadata.RootType, role string, key crypto.Signer) error {
 	if key == nil {
 		return fault.With(fmt.Errorf("root.json: no key for %s", role), fault.KeyUnfit)
 	}
@@ -135,15 +138,15 @@ func addKey(root *metadata.RootType, role string, key ed25519.PrivateKey) error 
 
 // distinct leaves out keys that are there before: a file has one signature of
 // each.
-func distinct(keys []ed25519.PrivateKey) ([]ed25519.PrivateKey, error) {
-	var list []ed25519.PrivateKey
+func distinct(keys []crypto.Signer) ([]crypto.Signer, error) {
+	var list []crypto.Signer
 	seen := map[string]bool{}
 	for _, key := range keys {
 		if key == nil {
 			return nil, fault.With(errors.New("root.json: a root key is missing"), fault.KeyUnfit)
 		}
-		if !seen[string(key)] {
-			seen[string(key)] = true
+		if public := string(key.Public().(ed25519.PublicKey)); !seen[public] {
+			seen[public] = true
 			list = append(list, key)
 		}
 	}
@@ -151,7 +154,7 @@ func distinct(keys []ed25519.PrivateKey) ([]ed25519.PrivateKey, error) {
 }
 
 // enough reports root keys too few for the nodes to follow.
-func enough(root *metadata.Metadata[metadata.RootType], keys []ed25519.PrivateKey) error {
+func enough(root *metadata.Metadata[metadata.RootType], keys []crypto.Signer) error {
 	role := root.Signed.Roles[metadata.ROOT]
 	n := 0
 

@@ -1,12 +1,14 @@
 package publish
 
 import (
+	"crypto"
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -16,18 +18,45 @@ import (
 	"github.com/loam-os/loam/hint/fault"
 )
 
-// Keys sign a repository. Each is a file of a directory, PKCS#8 in PEM:
-// root-1.pem to root-N.pem, targets.pem, snapshot.pem and timestamp.pem. Those
+// Keys sign a repository; all are ed25519. Each is a file of a directory, PKCS#8
+// in PEM: root-1.pem to root-N.pem, targets.pem, snapshot.pem and timestamp.pem.
+// A file may have the public key alone, if the private one is in a token. Keys
 // that are not needed may be somewhere else: nil.
 type Keys struct {
-	Root                         []ed25519.PrivateKey
-	Targets, Snapshot, Timestamp ed25519.PrivateKey
+	Root                         []crypto.Signer
+	Targets, Snapshot, Timestamp crypto.Signer
+}
+
+// External returns what signs with a private key that is not in a file. name is
+// the name of the file with its public key, without the ending .pem.
+type External func(name string, public ed25519.PublicKey) (crypto.Signer, error)
+
+// FilesOnly is the External of whoever has no other keys than files. Its keys
+// sign nothing.
+func FilesOnly(name string, public ed25519.PublicKey) (crypto.Signer, error) {
+	return outOfReach{name, public}, nil
+}
+
+// outOfReach is a public key.
+type outOfReach struct {
+	name   string
+	public ed25519.PublicKey
+}
+
+// Public implements [crypto.Signer].
+func (o outOfReach) Public() crypto.PublicKey { return o.public }
+
+// Sign implements [crypto.Signer].
+func (o outOfReach) Sign(io.Reader, []byte, crypto.SignerOpts) ([]byte, error) {
+	return nil, hint.With(
+		fault.With(fmt.Errorf("key %s: its file has only the public key", o.name), fault.KeyUnfit),
+		"--signer names the token, or the command, that has the private one")
 }
 
 // NewKeys makes new keys, of them roots of root, in a directory that has none
 // yet.
 func NewKeys(dir string, roots int) (Keys, error) {
-	if have, err := LoadKeys(dir); err != nil || have.any() {
+	if have, err := LoadKeys(dir, FilesOnly); err != nil || have.any() {
 		return Keys{}, errors.Join(err,
 			hint.With(fault.With(fmt.Errorf("keys: %s has some already", dir), fault.FileExists),
 				"keys are never replaced by new ones; name another directory"))
@@ -48,7 +77,7 @@ func NewKeys(dir string, roots int) (Keys, error) {
 		}
 	}
 
-	return LoadKeys(dir)
+	return LoadKeys(dir, FilesOnly)
 }
 
 func rootName(i int) string { return fmt.Sprintf("root-%d.pem", i+1) }
@@ -68,13 +97,13 @@ func newKey(file string) error {
 }
 
 // LoadKeys reads the keys that are in dir.
-func LoadKeys(dir string) (k Keys, err error) {
-	for name, to := range map[string]*ed25519.PrivateKey{
+func LoadKeys(dir string, external External) (k Keys, err error) {
+	for name, to := range map[string]*crypto.Signer{
 		"targets.pem":   &k.Targets,
 		"snapshot.pem":  &k.Snapshot,
 		"timestamp.pem": &k.Timestamp,
 	} {
-		*to, err = loadKey(filepath.Join(dir, name))
+		*to, err = LoadKey(filepath.Join(dir, name), external)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return Keys{}, err
 		}
@@ -89,7 +118,7 @@ func LoadKeys(dir string) (k Keys, err error) {
 	}
 
 	for _, file := range files {
-		key, err := loadKey(file)
+		key, err := LoadKey(file, external)
 		if err != nil {
 			return Keys{}, err
 		}
@@ -99,27 +128,43 @@ func LoadKeys(dir string) (k Keys, err error) {
 	return k, nil
 }
 
-func loadKey(file string) (ed25519.PrivateKey, error) {
+// LoadKey reads an ed25519 key from a PEM file: a private key (PKCS #8), or a
+// public one whose private key is external.
+func LoadKey(file string, external External) (crypto.Signer, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("key: %w", err)
 	}
 
 	block, rest := pem.Decode(text)
-	if block == nil || block.Type != "PRIVATE KEY" || len(strings.TrimSpace(string(rest))) > 0 {
-		return nil, fault.With(fmt.Errorf("key %s: want one PRIVATE KEY in PEM", file),
-			fault.KeyUnfit)
+	if block == nil || len(strings.TrimSpace(string(rest))) > 0 {
+		return nil, unfit(file, "want one PRIVATE KEY or PUBLIC KEY in PEM")
 	}
 
-	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	var key any
+	switch block.Type {
+	case "PRIVATE KEY":
+		key, err = x509.ParsePKCS8PrivateKey(block.Bytes)
+	case "PUBLIC KEY":
+		key, err = x509.ParsePKIXPublicKey(block.Bytes)
+	default:
+		return nil, unfit(file, "want one PRIVATE KEY or PUBLIC KEY in PEM")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("key %s: %w", file, err)
 	}
-	if key, ok := key.(ed25519.PrivateKey); ok {
-		return key, nil
-	}
 
-	return nil, fault.With(fmt.Errorf("key %s: want ed25519", file), fault.KeyUnfit)
+	switch key := key.(type) {
+	case ed25519.PrivateKey:
+		return key, nil
+	case ed25519.PublicKey:
+		return external(strings.TrimSuffix(filepath.Base(file), ".pem"), key)
+	}
+	return nil, unfit(file, "want ed25519")
+}
+
+func unfit(file, problem string) error {
+	return fault.With(fmt.Errorf("key %s: %s", file, problem), fault.KeyUnfit)
 }
 
 func (k Keys) any() bool {

@@ -2,7 +2,7 @@ package publish
 
 import (
 	"context"
-	"crypto/ed25519"
+	"crypto"
 	"encoding/hex"
 	"io"
 
@@ -26,7 +26,7 @@ func (s memoryStore) Get(_ context.Context, name string, limit int64) ([]byte, e
 }
 
 // signed is a signature of the payload in hex, and the ID of its key.
-func signed(key ed25519.PrivateKey, payload []byte) (sig, id string) {
+func signed(key crypto.Signer, payload []byte) (sig, id string) {
 	public, err := metadata.KeyFromPublicKey(key.Public())
 	if err == nil {
 		id, err = public.ID()
@@ -34,7 +34,11 @@ func signed(key ed25519.PrivateKey, payload []byte) (sig, id string) {
 	if err != nil {
 		panic(err)
 	}
-	return hex.EncodeToString(ed25519.Sign(key, payload)), id
+	raw, err := key.Sign(nil, payload, crypto.Hash(0))
+	if err != nil {
+		panic(err)
+	}
+	return hex.EncodeToString(raw), id
 }
 
 func (s memoryStore) Range(context.Context, string, int64, int64) (io.ReadCloser, error) {

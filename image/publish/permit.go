@@ -2,9 +2,9 @@ package publish
 
 import (
 	"context"
+	"crypto"
 	"crypto/ed25519"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
+	"github.com/loam-os/loam/image/dsse"
 	"github.com/loam-os/loam/image/repository"
 )
 
@@ -60,30 +61,18 @@ func SignPermit(
 }
 
 // enveloped signs a payload.
-func enveloped(kind string, payload []byte, keys ...ed25519.PrivateKey) ([]byte, error) {
-	e := repository.Envelope{PayloadType: kind, Payload: payload}
-	for _, key := range keys {
-		if key == nil {
-			return nil, fault.With(errors.New("sign a permit: no such key in the directory of keys"),
-				fault.KeyUnfit)
-		}
-
-		public, err := metadata.KeyFromPublicKey(key.Public())
-		if err != nil {
-			return nil, err
-		}
-
-		id, err := public.ID()
-		if err != nil {
-			return nil, err
-		}
-
-		e.Signatures = append(e.Signatures, repository.EnvelopeSignature{
-			KeyID: id,
-			Sig:   ed25519.Sign(key, e.PAE()),
-		})
+func enveloped(kind string, payload []byte, keys ...crypto.Signer) ([]byte, error) {
+	if slices.Contains(keys, nil) {
+		return nil, fmt.Errorf("sign a permit: %w", errNoKey)
 	}
+	return dsse.Sign(kind, payload, keyID, keys...)
+}
 
-	text, err := json.MarshalIndent(e, "", "  ")
-	return append(text, '\n'), err
+// keyID names a key as the metadata of a repository does.
+func keyID(key ed25519.PublicKey) (string, error) {
+	public, err := metadata.KeyFromPublicKey(key)
+	if err != nil {
+		return "", err
+	}
+	return public.ID()
 }

@@ -2,7 +2,7 @@ package publish
 
 import (
 	"bytes"
-	"crypto/ed25519"
+	"crypto"
 	"encoding/json"
 	"errors"
 	"testing"
@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/theupdateframework/go-tuf/v2/metadata"
 
+	"github.com/loam-os/loam/image/dsse"
 	"github.com/loam-os/loam/image/repository"
 )
 
@@ -26,7 +27,7 @@ func (f *fixture) news() repository.News {
 // payload permits 0.2.0 on node-1 for three days.
 const payload = `{"imageID":"loam-node-os","version":"0.2.0","node":"node-1","expires":"2026-11-24T12:00:00Z"}`
 
-func (f *fixture) enveloped(kind, payload string, keys ...ed25519.PrivateKey) []byte {
+func (f *fixture) enveloped(kind, payload string, keys ...crypto.Signer) []byte {
 	f.Helper()
 	text, err := enveloped(kind, []byte(payload), keys...)
 	f.ok(err)
@@ -52,11 +53,11 @@ func TestPermits(t *testing.T) {
 			return f.enveloped(repository.PermitType, payload, f.keys.Targets)
 		}, repository.ErrExpired},
 		{"an old one, by a clock that is set back", func(f *fixture) []byte {
-			f.ok(Refresh(f.dir, f.keys, DefaultExpiries(), start.Add(4*day)))
+			f.ok(f.refresh(f.keys, start.Add(4*day)))
 			return f.enveloped(repository.PermitType, payload, f.keys.Targets)
 		}, repository.ErrExpired},
 		{"one that was changed", func(f *fixture) []byte {
-			var e repository.Envelope
+			var e dsse.Envelope
 			f.ok(json.Unmarshal(f.enveloped(repository.PermitType, payload, f.keys.Targets), &e))
 			e.Payload = bytes.Replace(e.Payload, []byte("0.2.0"), []byte("0.1.0"), 1)
 			text, err := json.Marshal(e)

@@ -1,7 +1,11 @@
 package publish
 
 import (
+	"bytes"
+	"crypto"
 	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"os"
 	"os/exec"
@@ -13,6 +17,7 @@ import (
 	"github.com/theupdateframework/go-tuf/v2/metadata"
 
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/image/repository"
 	"github.com/loam-os/loam/image/update"
 	"github.com/loam-os/loam/test/judge"
@@ -62,7 +67,7 @@ func TestSumsThatAreSignedStaySigned(t *testing.T) {
 		return append([]byte("by me: "), text...), nil
 	}
 
-	_, err := Publish(f.dir, f.keys, b, DefaultExpiries(), f.now)
+	_, err := f.tryPublish(b)
 	f.ok(err)
 
 	sums := f.read("SHA256SUMS")
@@ -70,7 +75,7 @@ func TestSumsThatAreSignedStaySigned(t *testing.T) {
 		t.Errorf("signature %q", got)
 	}
 
-	if _, err := Publish(f.dir, f.keys, f.bundle("0.3.0"), DefaultExpiries(), f.now); err == nil ||
+	if _, err := f.tryPublish(f.bundle("0.3.0")); err == nil ||
 		!strings.Contains(hint.Text(err), "hint: --sums-key signs it again") {
 		t.Errorf("a release by nobody: %v", err)
 	}
@@ -83,16 +88,16 @@ func TestSumsThatAreSignedStaySigned(t *testing.T) {
 func TestPublishingAgain(t *testing.T) {
 	f := newFixture(t)
 	b := f.bundle("0.2.0")
-	first, err := Publish(f.dir, f.keys, b, DefaultExpiries(), f.now)
+	first, err := f.tryPublish(b)
 	f.ok(err)
 	before := f.read("metadata/timestamp.json")
-	again, err := Publish(f.dir, f.keys, b, DefaultExpiries(), f.now)
+	again, err := f.tryPublish(b)
 	if err != nil || again != first || string(before) != string(f.read("metadata/timestamp.json")) {
 		t.Errorf("the same release again: %+v, %v", again, err)
 	}
 
 	b.Index.Profile = "metal"
-	if _, err := Publish(f.dir, f.keys, b, DefaultExpiries(), f.now); err == nil ||
+	if _, err := f.tryPublish(b); err == nil ||
 		!strings.Contains(hint.Text(err), "with other content\nhint: ") {
 		t.Errorf("another release under the same name: %v", err)
 	}
@@ -133,7 +138,7 @@ func TestPublishRefuses(t *testing.T) {
 			b := f.bundle("0.2.0")
 			tc.change(f, &b)
 
-			_, err := Publish(f.dir, f.keys, b, DefaultExpiries(), f.now)
+			_, err := f.tryPublish(b)
 			if err == nil || !strings.Contains(hint.Text(err), tc.err) {
 				t.Errorf("error %v, want %q", err, tc.err)
 			}
@@ -173,7 +178,7 @@ func TestRefreshKeepsARepositoryAlive(t *testing.T) {
 		t.Fatalf("error %v", err)
 	}
 
-	f.ok(Refresh(f.dir, Keys{Timestamp: f.keys.Timestamp}, DefaultExpiries(), f.now))
+	f.ok(f.refresh(Keys{Timestamp: f.keys.Timestamp}, f.now))
 	if list := f.updated(); len(list) != 1 {
 		t.Errorf("%v", list)
 	}
@@ -293,7 +298,7 @@ func TestKeysAreNeverReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	keys, err := LoadKeys(dir)
+	keys, err := LoadKeys(dir, FilesOnly)
 	if err != nil || len(keys.Root) != 2 || keys.Timestamp == nil {
 		t.Fatalf("%d root keys, %v", len(keys.Root), err)
 	}
@@ -317,8 +322,8 @@ func TestOpensslMakesOurKeys(t *testing.T) {
 	judge.Run(t, "openssl", "genpkey", "-algorithm", "ed25519", "-out",
 		filepath.Join(dir, "timestamp.pem"))
 
-	keys, err := LoadKeys(dir)
-	if err != nil || len(keys.Root) != 1 || len(keys.Timestamp) != ed25519.PrivateKeySize ||
+	keys, err := LoadKeys(dir, FilesOnly)
+	if err != nil || len(keys.Root) != 1 || keys.Timestamp == nil ||
 		keys.Targets != nil {
 		t.Errorf("%d root keys, %v", len(keys.Root), err)
 	}
@@ -328,7 +333,7 @@ func TestOpensslMakesOurKeys(t *testing.T) {
 	judge.Run(t, "openssl", "pkcs8", "-topk8", "-nocrypt", "-in", filepath.Join(dir, "ec.pem"),
 		"-out", filepath.Join(dir, "targets.pem"))
 
-	if _, err := LoadKeys(dir); err == nil || !strings.Contains(err.Error(), "want ed25519") {
+	if _, err := LoadKeys(dir, FilesOnly); err == nil || !strings.Contains(err.Error(), "want ed25519") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -338,5 +343,66 @@ func TestInitRefusesARepository(t *testing.T) {
 	if err := Init(f.dir, f.keys, 1, DefaultExpiries(), f.now); err == nil ||
 		!strings.Contains(err.Error(), "is one already") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestKeysThatAreNotInFiles: what holds only the public keys publishes as what
+// holds the private ones.
+func TestKeysThatAreNotInFiles(t *testing.T) {
+	dir := t.TempDir()
+	files, err := NewKeys(dir, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	held := map[string]crypto.Signer{}
+	for name, key := range map[string]crypto.Signer{
+		"root-1":    files.Root[0],
+		"targets":   files.Targets,
+		"snapshot":  files.Snapshot,
+		"timestamp": files.Timestamp,
+	} {
+		held[name] = key
+		der, err := x509.MarshalPKIXPublicKey(key.Public())
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
+		if err := os.WriteFile(filepath.Join(dir, name+".pem"), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	keys, err := LoadKeys(dir, func(name string, _ ed25519.PublicKey) (crypto.Signer, error) {
+		return held[name], nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	repo := t.TempDir()
+	if err := Init(repo, keys, 1, DefaultExpiries(), start); err != nil {
+		t.Fatal(err)
+	}
+	root, err := os.ReadFile(filepath.Join(repo, "metadata/1.root.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	same := t.TempDir()
+	if err := Init(same, files, 1, DefaultExpiries(), start); err != nil {
+		t.Fatal(err)
+	}
+	if want, err := os.ReadFile(filepath.Join(same, "metadata/1.root.json")); err != nil ||
+		!bytes.Equal(root, want) {
+		t.Errorf("another root.json: %v\n%s\n%s", err, root, want)
+	}
+
+	keys, err = LoadKeys(dir, FilesOnly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = Init(t.TempDir(), keys, 1, DefaultExpiries(), start)
+	if fault.Of(err) != fault.KeyUnfit ||
+		!strings.Contains(hint.Text(err), "its file has only the public key") {
+		t.Errorf("without the private keys: %v", err)
 	}
 }

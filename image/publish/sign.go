@@ -1,10 +1,12 @@
 package publish
 
 import (
-	"crypto/ed25519"
+	"cmp"
+	"crypto"
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -43,29 +45,57 @@ type signer struct {
 
 func (s signer) until(d time.Duration) time.Time { return s.now.Add(d).UTC().Truncate(time.Second) }
 
+// errNoKey means that a key that has to sign is not among the keys.
+var errNoKey = hint.With(
+	fault.With(errors.New("no such key in the directory of keys"), fault.KeyUnfit),
+	"--keys is the directory with targets.pem, snapshot.pem and timestamp.pem, which "+
+		"`loamctl bundle --init` has made",
+)
+
 // sealed signs m in place of all earlier signatures, and encodes it.
-func sealed[T metadata.Roles](m *metadata.Metadata[T], keys ...ed25519.PrivateKey) ([]byte, error) {
+func sealed[T metadata.Roles](m *metadata.Metadata[T], keys ...crypto.Signer) ([]byte, error) {
 	m.Signatures = nil
 	for _, key := range keys {
 		if key == nil {
-			return nil, fault.With(errors.New("no such key in the directory of keys"),
-				fault.KeyUnfit)
+			return nil, errNoKey
 		}
-		by, err := signature.LoadED25519Signer(key)
-		if err != nil {
-			return nil, err
-		}
+		by := &tufKey{Signer: key}
 		if _, err := m.Sign(by); err != nil {
-			return nil, err
+			return nil, cmp.Or(by.err, err)
 		}
 	}
 
 	return m.ToBytes(false)
 }
 
+// tufKey is an ed25519 key that may be out of reach. It implements
+// [signature.Signer].
+type tufKey struct {
+	crypto.Signer
+	// err says why it did not sign, which go-tuf does not tell.
+	err error
+}
+
+// PublicKey implements [signature.PublicKeyProvider].
+func (k *tufKey) PublicKey(...signature.PublicKeyOption) (crypto.PublicKey, error) {
+	return k.Public(), nil
+}
+
+// SignMessage implements [signature.Signer].
+func (k *tufKey) SignMessage(r io.Reader, _ ...signature.SignOption) ([]byte, error) {
+	message, err := io.ReadAll(r)
+	if err != nil {
+		return nil, err
+	}
+
+	var sig []byte
+	sig, k.err = k.Sign(nil, message, crypto.Hash(0))
+	return sig, k.err
+}
+
 // put signs m, writes it to a file in metadata/, and returns its text.
 func put[T metadata.Roles](
-	s signer, file string, m *metadata.Metadata[T], keys ...ed25519.PrivateKey,
+	s signer, file string, m *metadata.Metadata[T], keys ...crypto.Signer,
 ) ([]byte, error) {
 	text, err := sealed(m, keys...)
 	if err == nil {
@@ -127,13 +157,28 @@ func described(text []byte, version int64) *metadata.MetaFiles {
 	return m
 }
 
+// noMetadata says why a repository has no metadata.
+func noMetadata(dir string) string {
+	info, err := os.Stat(dir)
+	switch {
+	case err != nil:
+		return "there is no such directory"
+	case !info.IsDir():
+		return "a file, not a directory"
+	}
+	return "there is no metadata/ in it"
+}
+
 // Lock keeps other publishers away: of two at once, one would be lost.
 func Lock(dir string) (unlock func(), err error) {
 	f, err := os.OpenFile(filepath.Join(dir, "metadata", ".lock"), os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, hint.With(fault.With(fmt.Errorf("repository %s: %w", dir, err),
-			fault.NotARepository),
+	if isMissing(err) {
+		return nil, hint.With(
+			fault.With(fmt.Errorf("repository %s: %s", dir, noMetadata(dir)), fault.NotARepository),
 			"`loamctl bundle BUILD_DIR --init` makes a new repository")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("repository %s: %w", dir, err)
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		f.Close()

@@ -2,6 +2,7 @@ package publish
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -9,9 +10,11 @@ import (
 	"time"
 
 	"github.com/theupdateframework/go-tuf/v2/metadata"
+	"golang.org/x/sys/unix"
 
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
+	"github.com/loam-os/loam/image/meter"
 	"github.com/loam-os/loam/image/repository"
 )
 
@@ -43,8 +46,8 @@ func newState() state {
 
 // readState reads a repository that will be signed again, and verifies all of
 // it, because the new signature vouches for the old content, too.
-func readState(dir string) (state, error) {
-	news, _, err := verify(context.Background(), dir)
+func readState(ctx context.Context, dir string, report meter.Report) (state, error) {
+	news, _, err := verify(ctx, dir, report)
 	if err != nil {
 		return state{}, err
 	}
@@ -65,10 +68,13 @@ const firstRoot = "metadata/1.root.json"
 // metadata. The store records the files that are read, the metadata among them.
 func read(ctx context.Context, dir string) (*recorder, repository.News, error) {
 	first, err := os.ReadFile(filepath.Join(dir, firstRoot))
-	if err != nil {
+	if isMissing(err) {
 		return nil, repository.News{}, hint.With(fault.With(fmt.Errorf("repository: %w", err),
 			fault.NotARepository),
 			"`loamctl bundle BUILD_DIR --init` makes a new repository")
+	}
+	if err != nil {
+		return nil, repository.News{}, fmt.Errorf("repository: %w", err)
 	}
 
 	files, err := repository.Open(dir)
@@ -80,6 +86,12 @@ func read(ctx context.Context, dir string) (*recorder, repository.News, error) {
 	news, err := repository.Update(ctx, store, nowhere{}, first, repository.Clock{})
 
 	return store, news, err
+}
+
+// isMissing reports whether err says that a file, or a directory above it, is not
+// there.
+func isMissing(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR)
 }
 
 // targets returns what the metadata of a repository name.

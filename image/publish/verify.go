@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/image/bundle"
+	"github.com/loam-os/loam/image/meter"
 	"github.com/loam-os/loam/image/repository"
 	"github.com/loam-os/loam/partitions"
 	"github.com/loam-os/loam/partitions/verity"
@@ -24,9 +26,10 @@ import (
 // Verify reads all files of the repository in dir and compares them with its
 // signed metadata, which may have expired. It returns the files in the order in
 // which they have to appear in a copy; what neither the metadata nor SHA256SUMS
-// name is not among them. The error names all files that differ.
-func Verify(ctx context.Context, dir string) ([]File, error) {
-	_, files, err := verify(ctx, dir)
+// name is not among them. The error names all files that differ. report is told how
+// far it is.
+func Verify(ctx context.Context, dir string, report meter.Report) ([]File, error) {
+	_, files, err := verify(ctx, dir, report)
 	if err != nil {
 		return nil, err
 	}
@@ -43,14 +46,17 @@ func Verify(ctx context.Context, dir string) ([]File, error) {
 }
 
 // verify compares what the signatures of the metadata vouch for.
-func verify(ctx context.Context, dir string) (repository.News, []File, error) {
+func verify(
+	ctx context.Context, dir string, report meter.Report,
+) (repository.News, []File, error) {
 	store, news, err := read(ctx, dir)
 	if err != nil {
 		return repository.News{}, nil, err
 	}
 
 	// Packs that a later program has published could not be found.
-	if known, all := len(news.Releases), len(targets(news)); known != all {
+	known, all := len(news.Releases)+len(news.Kubernetes), len(targets(news))
+	if known != all {
 		return repository.News{}, nil, hint.With(
 			fmt.Errorf("repository %s: this loamctl understands %d of its %d releases",
 				dir, known, all),
@@ -64,12 +70,20 @@ func verify(ctx context.Context, dir string) (repository.News, []File, error) {
 		files = append(files, parts...)
 		faults = append(faults, err)
 	}
-
-	for _, f := range files {
-		if err := ctx.Err(); err != nil {
-			return repository.News{}, nil, err
+	for _, k := range news.Kubernetes {
+		ix, err := k.Fetch(ctx, store)
+		if err == nil {
+			files = append(files, packOf(ix.Pack))
 		}
-		faults = append(faults, f.checkAt(filepath.Join(dir, f.Name)))
+		faults = append(faults, err)
+	}
+
+	part := meter.Begin(ctx, "verify", Size(files), report)
+	for _, f := range files {
+		faults = append(faults, f.checkAt(filepath.Join(dir, f.Name), part))
+	}
+	if err := ctx.Err(); err != nil {
+		return repository.News{}, nil, err
 	}
 
 	sums, err := checkSums(dir, files)
@@ -136,6 +150,8 @@ type releaseParts struct {
 	signatureText []byte
 }
 
+func packOf(p bundle.Pack) File { return File{p.Name, p.Size, p.SHA256} }
+
 // partsOf names the files of a release. The names of partitions have their
 // PARTUUID, for systemd-sysupdate.
 func partsOf(ix bundle.Index) (releaseParts, error) {
@@ -147,7 +163,7 @@ func partsOf(ix bundle.Index) (releaseParts, error) {
 	// PARTUUIDs by the Discoverable Partitions Specification: first and second
 	// half of the root hash.
 	p := releaseParts{
-		pack:   File{ix.Pack.Name, ix.Pack.Size, ix.Pack.SHA256},
+		pack:   packOf(ix.Pack),
 		root:   File{base + "_" + ix.RootHash[:32] + ".root", ix.Root.Size, ix.Root.SHA256},
 		verity: File{base + "_" + ix.RootHash[32:] + ".verity", ix.Verity.Size, ix.Verity.SHA256},
 		uki:    File{base + ".efi", ix.UKI.Size, ix.UKI.SHA256},
@@ -249,7 +265,7 @@ func otherFiles(dir string, files []File) ([]File, error) {
 		}
 
 		others = append(others, f)
-		faults = append(faults, f.checkAt(path))
+		faults = append(faults, f.checkAt(path, io.Discard))
 	}
 
 	return others, errors.Join(faults...)

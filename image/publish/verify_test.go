@@ -2,6 +2,7 @@ package publish
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -10,7 +11,8 @@ import (
 	"testing"
 
 	"github.com/loam-os/loam/hint"
-	"github.com/loam-os/loam/image/repository"
+	"github.com/loam-os/loam/hint/fault"
+	"github.com/loam-os/loam/image/meter"
 )
 
 const (
@@ -95,9 +97,9 @@ func TestADamagedRepositoryIsNotSignedAgain(t *testing.T) {
 			row.damage(f)
 			before := string(f.read("metadata/timestamp.json"))
 
-			_, publishErr := Publish(f.dir, f.keys, f.bundle("2.0.0"), DefaultExpiries(), f.now)
+			_, publishErr := f.tryPublish(f.bundle("2.0.0"))
 			for name, err := range map[string]error{
-				"Refresh": Refresh(f.dir, f.keys, DefaultExpiries(), f.now),
+				"Refresh": f.refresh(f.keys, f.now),
 				"Rotate":  Rotate(f.dir, f.keys, f.newKeys(1), 1, DefaultExpiries(), f.now),
 				"Publish": publishErr,
 			} {
@@ -119,7 +121,7 @@ func TestADamagedRepositoryIsNotSignedAgain(t *testing.T) {
 func TestDamageIsNamedAtOnce(t *testing.T) {
 	f := newFixture(t)
 	f.publish("1.0.0")
-	files, err := Verify(t.Context(), f.dir)
+	files, err := Verify(t.Context(), f.dir, meter.None)
 	f.ok(err)
 
 	want := map[string]string{}
@@ -129,7 +131,7 @@ func TestDamageIsNamedAtOnce(t *testing.T) {
 
 	f.flip(packOfFixture)
 	f.flip(ukiOfFixture)
-	_, err = Verify(t.Context(), f.dir)
+	_, err = Verify(t.Context(), f.dir, meter.None)
 	text := hint.Text(err)
 	for _, part := range []string{
 		packOfFixture + ": ", want[packOfFixture],
@@ -152,17 +154,15 @@ func TestAPublicationThatWasCutOffIsDoneAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
 			b := f.bundle("1.0.0")
-			text, err := b.Index.Encode()
+			p, _, err := releasePublication(b)
 			f.ok(err)
-			r, _, err := repository.Describe(b.Index, text)
-			f.ok(err)
-			f.ok(place(f.dir, b, r, text))
+			f.ok(p.place(f.Context(), f.dir, meter.None))
 			cut(f)
 
-			f.ok(Refresh(f.dir, f.keys, DefaultExpiries(), f.now))
-			_, err = Publish(f.dir, f.keys, b, DefaultExpiries(), f.now)
+			f.ok(f.refresh(f.keys, f.now))
+			_, err = f.tryPublish(b)
 			f.ok(err)
-			if _, err := Verify(t.Context(), f.dir); err != nil {
+			if _, err := Verify(t.Context(), f.dir, meter.None); err != nil {
 				t.Error(err)
 			}
 		})
@@ -177,13 +177,13 @@ func TestFilesThatOnlySHA256SUMSNamesAreVerified(t *testing.T) {
 	f.write(own.Name, []byte("an operator's own"))
 	f.write(sumsName, append(f.read(sumsName), own.SHA256+"  "+own.Name+"\n"...))
 
-	files, err := Verify(t.Context(), f.dir)
+	files, err := Verify(t.Context(), f.dir, meter.None)
 	if err != nil || !slices.Contains(files, own) {
 		t.Errorf("files %v, %v", files, err)
 	}
 
 	f.flip(own.Name)
-	_, err = Verify(t.Context(), f.dir)
+	_, err = Verify(t.Context(), f.dir, meter.None)
 	if err == nil || !strings.Contains(err.Error(), own.Name+": 17 bytes, SHA-256 ") {
 		t.Errorf("error %v", err)
 	}
@@ -196,7 +196,7 @@ func TestVerifyReturnsTheFilesInTheOrderOfACopy(t *testing.T) {
 	f.ok(Rotate(f.dir, f.keys, f.newKeys(1), 1, DefaultExpiries(), f.now))
 	f.write("notes.txt", []byte("of nobody"))
 
-	files, err := Verify(t.Context(), f.dir)
+	files, err := Verify(t.Context(), f.dir, meter.None)
 	f.ok(err)
 	var names []string
 	for _, file := range files {
@@ -217,7 +217,7 @@ func TestTheSameBuildAgainRepairsItsRelease(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			f := newFixture(t)
 			b := f.bundle("1.0.0")
-			_, err := Publish(f.dir, f.keys, b, DefaultExpiries(), f.now)
+			_, err := f.tryPublish(b)
 			f.ok(err)
 			row.damage(f)
 			if row.name == "a directory in place of a pack" {
@@ -227,9 +227,9 @@ func TestTheSameBuildAgainRepairsItsRelease(t *testing.T) {
 				f.ok(os.Remove(filepath.Join(f.dir, sumsName)))
 			}
 
-			_, err = Publish(f.dir, f.keys, b, DefaultExpiries(), f.now)
+			_, err = f.tryPublish(b)
 			f.ok(err)
-			if _, err := Verify(t.Context(), f.dir); err != nil {
+			if _, err := Verify(t.Context(), f.dir, meter.None); err != nil {
 				t.Error(err)
 			}
 		})
@@ -240,7 +240,7 @@ func TestABuildThatChangedMeanwhileIsNotPublished(t *testing.T) {
 	f := newFixture(t)
 	b := f.bundle("1.0.0")
 	f.ok(os.WriteFile(b.UKI, []byte("another"), 0o644))
-	_, err := Publish(f.dir, f.keys, b, DefaultExpiries(), f.now)
+	_, err := f.tryPublish(b)
 	if err == nil || !strings.Contains(err.Error(), ukiOfFixture+": 7 bytes; ") {
 		t.Errorf("error %v", err)
 	}
@@ -262,14 +262,42 @@ func TestACopyThatDiffersNeverGetsTheName(t *testing.T) {
 		}
 	}
 
-	err := file.Copy(to, from)
+	err := file.Copy(to, from, io.Discard)
 	if err == nil || !strings.Contains(err.Error(), file.SHA256) {
 		t.Errorf("error %v, want the digest %s", err, file.SHA256)
 	}
-	if !file.In(dir) {
+	if !file.In(dir, io.Discard) {
 		t.Error("the intact copy was overwritten")
 	}
 	if names, err := os.ReadDir(dir); err != nil || len(names) != 2 {
 		t.Errorf("files %v, %v", names, err)
+	}
+}
+
+// TestALockThatCannotBeOpened is not a missing repository.
+func TestALockThatCannotBeOpened(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := Lock(dir); fault.Of(err) != fault.NotARepository {
+		t.Errorf("an empty directory: %v", err)
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "metadata/.lock"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Lock(dir); fault.Of(err) != fault.WrongFileType {
+		t.Errorf("a directory for the lock: %v", err)
+	}
+}
+
+// TestARootThatCannotBeRead is not a missing repository.
+func TestARootThatCannotBeRead(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := Verify(t.Context(), dir, nil); fault.Of(err) != fault.NotARepository {
+		t.Errorf("an empty directory: %v", err)
+	}
+	if err := os.MkdirAll(filepath.Join(dir, firstRoot), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Verify(t.Context(), dir, nil); fault.Of(err) != fault.WrongFileType {
+		t.Errorf("a directory for the root: %v", err)
 	}
 }

@@ -17,7 +17,7 @@ import (
 func TestFromABuildToItsBytes(t *testing.T) {
 	f := newFixture(t)
 	b := f.bundle("0.2.0")
-	_, err := Publish(f.dir, f.keys, b, DefaultExpiries(), f.now)
+	_, err := f.tryPublish(b)
 	f.ok(err)
 	server := httptest.NewServer(http.FileServer(http.Dir(f.dir)))
 	defer server.Close()

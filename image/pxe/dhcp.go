@@ -47,7 +47,7 @@ func (s *Proxy) Serve(ctx context.Context, conn net.PacketConn, port int) error 
 	}
 }
 
-// answer is the packet that answers p, and where it goes; nil for none.
+// answer is the packet that answers p, and where it goes; nil if none.
 func (s *Proxy) answer(p []byte, from net.Addr, port int) ([]byte, net.Addr) {
 	in, err := dhcpv4.FromBytes(p)
 	if err != nil {

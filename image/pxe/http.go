@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"path"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // maxMACs is more than the network devices of any machine.
@@ -26,6 +28,9 @@ type Identity struct {
 	MACs         []string
 	Serial, UUID string
 	Arch         string
+
+	// Address is where the machine asks from, which is not what it says.
+	Address string
 }
 
 // ErrNone lets a machine start without a machine.yaml. It is not
@@ -35,7 +40,8 @@ var ErrNone = errors.New("no machine.yaml")
 // Machines is what this server knows of machines.
 type Machines interface {
 	// Machine is the machine.yaml for a machine, and, for the log, its origin;
-	// ErrNone if absent. The texts of all errors go to the machine.
+	// ErrNone if absent. The machine gets the text of this error, and of one with
+	// the code DocumentInvalid; of all others the code alone.
 	Machine(ctx context.Context, id Identity) (text []byte, from string, err error)
 
 	// Installed has the machine boot from its own disk from now on. It returns
@@ -72,14 +78,14 @@ func (o Offers) Handler(machines Machines, said Said) http.Handler {
 	})
 
 	mux.HandleFunc("GET /v1/machine", func(w http.ResponseWriter, r *http.Request) {
-		answer(w, r, said, "asks for its machine.yaml", func(id Identity) (string, string, error) {
+		o.answer(w, r, said, "asks for its machine.yaml", func(id Identity) (string, string, error) {
 			text, from, err := machines.Machine(r.Context(), id)
 			return string(text), from, err
 		})
 	})
 
 	mux.HandleFunc("POST /v1/installed", func(w http.ResponseWriter, r *http.Request) {
-		answer(w, r, said, "is installed", func(id Identity) (string, string, error) {
+		o.answer(w, r, said, "is installed", func(id Identity) (string, string, error) {
 			undo, err := machines.Installed(id)
 			return "", "boots from its disk from now on; from the network again: " + undo, err
 		})
@@ -120,7 +126,7 @@ func (o Offers) answerIPXE(w http.ResponseWriter, r *http.Request, machines Mach
 }
 
 // answer sends the machine the answer of ask, and records it.
-func answer(
+func (o Offers) answer(
 	w http.ResponseWriter,
 	r *http.Request,
 	said Said,
@@ -133,6 +139,15 @@ func answer(
 		return
 	}
 
+	if mac := o.claims(id, host(r)); mac != "" {
+		said(mac, asked+" as "+id.MACs[0]+", at "+host(r), "nothing, as that is not its MAC")
+		http.Error(w, "this server knows the address "+host(r)+" by the MAC "+mac+
+			"; hint: if a relay answers for this machine: loamctl serve --relayed",
+			http.StatusForbidden)
+		return
+	}
+
+	id.Address = host(r)
 	text, got, err := ask(id)
 	if err != nil {
 		got = "error: " + hint.Line(err)
@@ -140,17 +155,36 @@ func answer(
 
 	// The MAC is what the client claims, the address is where it is.
 	said(id.MACs[0], asked+id.named()+", at "+host(r), got)
+	code := fault.Of(err)
 	switch {
 	case errors.Is(err, ErrNone):
 		http.Error(w, hint.Line(err), http.StatusNotFound)
-	case err != nil:
+	case code == fault.DocumentInvalid:
 		http.Error(w, hint.Line(err), http.StatusServiceUnavailable)
+	case err != nil:
+		// The rest is about this server, and for its operator.
+		http.Error(w, fmt.Sprintf("%s; hint: the log of the server has more", code),
+			http.StatusServiceUnavailable)
 	default:
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		// A node takes nothing of unknown size.
 		w.Header().Set("Content-Length", strconv.Itoa(len(text)))
 		fmt.Fprint(w, text)
 	}
+}
+
+// claims returns the MAC of whoever asks from the address, if that is known and
+// is not one of the machine that it claims to be, else "".
+func (o Offers) claims(id Identity, address string) string {
+	from, err := netip.ParseAddr(address)
+	if err != nil || o.Neighbour == nil {
+		return ""
+	}
+	mac := o.Neighbour(from.Unmap())
+	if slices.Contains(id.MACs, mac) {
+		return ""
+	}
+	return mac
 }
 
 // named is the serial number, for messages.

@@ -3,6 +3,7 @@ package pxe
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -14,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/image/manifest"
 )
 
@@ -24,7 +26,14 @@ func (s *oneMachine) Machine(_ context.Context, id Identity) ([]byte, string, er
 	s.asked = append(s.asked, id)
 	switch {
 	case id.Serial == "broken":
-		return nil, "", hint.With(errors.New("default.yaml:3: x: unknown field"), "y")
+		wrong := fault.With(errors.New("default.yaml:3: x: unknown field"), fault.DocumentInvalid)
+		return nil, "", hint.With(wrong, "y")
+	case id.Serial == "no tokens":
+		return nil, "", hint.With(&fs.PathError{
+			Op:   "open",
+			Path: "/srv/tokens",
+			Err:  fs.ErrNotExist,
+		}, "write a list to /srv/tokens")
 	case !slices.Contains(id.MACs, mac.String()):
 		return nil, "", hint.With(ErrNone, "write a.yaml")
 	}
@@ -153,6 +162,12 @@ func TestHandler(t *testing.T) {
 			want:   "default.yaml:3: x: unknown field; hint: y\n",
 		},
 		{
+			name:   "a problem of the server",
+			path:   "/v1/machine?serial=no+tokens&mac=52:54:00:00:00:01",
+			status: 503,
+			want:   "file-missing; hint: the log of the server has more\n",
+		},
+		{
 			name:   "nobody",
 			path:   "/v1/machine?serial=S1",
 			status: 400,
@@ -244,6 +259,8 @@ func TestHandler(t *testing.T) {
 		Serial: "S1",
 		UUID:   "aa",
 		Arch:   "amd64",
+
+		Address: "192.0.2.1",
 	}
 	if diff := cmp.Diff(want, s.asked[0]); diff != "" {
 		t.Errorf("identity (-want +got):\n%s", diff)
@@ -255,10 +272,49 @@ func TestHandler(t *testing.T) {
 		"52:54:00:12:34:56 iPXE asks what to do: boot for x86_64",
 		"52:54:00:12:34:56 iPXE asks what to do: start from its disk, as it is installed",
 		`52:54:00:00:00:01 asks for its machine.yaml, serial "broken", at 192.0.2.1: error: default.yaml:3: x: unknown field; hint: y`,
+		`52:54:00:00:00:01 asks for its machine.yaml, serial "no tokens", at 192.0.2.1: error: open /srv/tokens: file does not exist; hint: write a list to /srv/tokens`,
 	} {
 		if !slices.Contains(said, line) {
 			t.Errorf("never said %q, but\n%s", line, strings.Join(said, "\n"))
 		}
+	}
+}
+
+// TestAMachineThatClaimsToBeAnother asks from an address whose MAC the server
+// knows.
+func TestAMachineThatClaimsToBeAnother(t *testing.T) {
+	table := map[netip.Addr]string{netip.MustParseAddr("192.0.2.1"): mac.String()}
+	for _, test := range []struct {
+		name, from, asks string
+		status           int
+		said             string
+	}{
+		{"itself", "192.0.2.1:1", "mac=" + mac.String(), 200, "a.yaml"},
+		{
+			"by another of its MACs", "[::ffff:192.0.2.1]:1",
+			"mac=52:54:00:ab:00:00&mac=" + mac.String(), 200, "a.yaml",
+		},
+		{"from behind a router", "198.51.100.1:1", "mac=" + mac.String(), 200, "a.yaml"},
+		{
+			"another", "192.0.2.1:1", "mac=52:54:00:00:00:01", 403,
+			mac.String() + " asks for its machine.yaml as 52:54:00:00:00:01, at 192.0.2.1: " +
+				"nothing, as that is not its MAC",
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			said := ""
+			o := Offers{Neighbour: func(a netip.Addr) string { return table[a] }}
+			h := o.Handler(&oneMachine{}, func(who, asked, got string) {
+				said = who + " " + asked + ": " + got
+			})
+			r := httptest.NewRequest("GET", "/v1/machine?"+test.asks, nil)
+			r.RemoteAddr = test.from
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			if w.Code != test.status || !strings.HasSuffix(said, test.said) {
+				t.Errorf("%d %q, said %q", w.Code, w.Body, said)
+			}
+		})
 	}
 }
 

@@ -33,9 +33,12 @@ func interfaceOf(address netip.Addr) (string, error) {
 		}
 	}
 
-	return "", hint.With(fault.With(fmt.Errorf("%s is the address of no network device here", address),
-		fault.AddressNotFree),
-		"ip address shows which there are")
+	return "", hint.With(
+		fault.With(
+			fmt.Errorf("%s is the address of no network device here", address), fault.AddressNotFree,
+		),
+		"ip address shows which there are",
+	)
 }
 
 // listenOn opens a UDP port for what comes by device.

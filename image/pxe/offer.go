@@ -3,6 +3,7 @@ package pxe
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 )
 
 // Offer is the answer to a machine.
@@ -31,6 +32,10 @@ type Offers struct {
 	URL string
 	// Builds are by architecture.
 	Builds map[string]*Build
+	// Neighbour returns the MAC of an address on this server's link, "" if it is
+	// unknown. A machine there that claims to be another gets nothing. nil if
+	// relays answer for machines, so that MACs prove nothing.
+	Neighbour func(netip.Addr) string
 }
 
 // BootFiles are the URLs, by who is to get them, that the network's own server

@@ -15,7 +15,7 @@ const (
 	clientPort = 68
 )
 
-// What option 43 says (PXE 2.1, section 2.2.3): 255 ends it.
+// Values of option 43 (PXE 2.1, section 2.2.3). 255 ends it.
 var (
 	// useFile is PXE_DISCOVERY_CONTROL (tag 6): the machine loads the boot file
 	// of this packet, shows no menu and looks for no other server.
@@ -40,7 +40,7 @@ func answers(p *dhcpv4.DHCPv4, port int) (dhcpv4.MessageType, bool) {
 	return dhcpv4.MessageTypeNone, false
 }
 
-// reply is the packet that tells offer to whom sent p.
+// reply returns the packet that answers p with offer.
 func reply(
 	p *dhcpv4.DHCPv4, kind dhcpv4.MessageType, offer Offer, server netip.Addr,
 ) (*dhcpv4.DHCPv4, error) {

@@ -27,7 +27,11 @@ type Reader struct {
 // Bits of version 3's incompatible features. Dirty and corrupt say that
 // refcounts are not to be relied on, which reading does not.
 const (
-	dirty, corrupt, externalData, compressionType, extendedL2 = 1, 2, 4, 8, 16
+	dirty           = 1
+	corrupt         = 2
+	externalData    = 4
+	compressionType = 8
+	extendedL2      = 16
 )
 
 // IsImage reports whether a file begins as one of this format does.

@@ -19,7 +19,7 @@ func TestReadWhatWriteWrote(t *testing.T) {
 	reads(t, converted(t, src, 600*mib+512), src)
 }
 
-// TestReadWhatQemuImgWrote reads every shape that people's disks have.
+// TestReadWhatQemuImgWrote reads every kind of disk that qemu-img writes.
 func TestReadWhatQemuImgWrote(t *testing.T) {
 	const size = 40*mib + 512
 	text := bytes.Repeat([]byte("loam "), mib)

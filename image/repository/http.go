@@ -22,11 +22,12 @@ const (
 	stall = 15 * time.Second
 	// slowest is how many bytes a body has to bring in each window, so that a
 	// server which sends one now and then does not hold an update up for ever.
-	// The slowest lines that plants have bring 16 KiB/s, by EDGE; a quarter of
+	// The slowest lines bring 16 KiB/s, by EDGE; a quarter of
 	// that is left when others use it, too. As sizes are signed, it is a
 	// deadline as well: 100 MiB take 7 hours at most.
-	slowest, window = 60 * 4096, time.Minute
-	maxRedirects    = 5
+	slowest      = 60 * 4096
+	window       = time.Minute
+	maxRedirects = 5
 )
 
 // httpStore is a directory of a web server.

@@ -61,14 +61,26 @@ func TestFaultsOfAServer(t *testing.T) {
 			"",
 		},
 		{"the whole file instead of the range", whole, "abcdefghij", nil, ""},
-		{"the whole file, which is too short", func(w http.ResponseWriter, _ *http.Request) {
-			_, _ = w.Write(content[:15])
-		}, "", ErrRange, "the file has 15"},
-		{"the whole file without length, too short", func(w http.ResponseWriter, _ *http.Request) {
-			_, _ = w.Write(content[:5])
-			_ = http.NewResponseController(w).Flush()
-			_, _ = w.Write(content[5:15])
-		}, "abcde", io.ErrUnexpectedEOF, ""},
+		{
+			"the whole file, which is too short",
+			func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = w.Write(content[:15])
+			},
+			"",
+			ErrRange,
+			"the file has 15",
+		},
+		{
+			"the whole file without length, too short",
+			func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = w.Write(content[:5])
+				_ = http.NewResponseController(w).Flush()
+				_, _ = w.Write(content[5:15])
+			},
+			"abcde",
+			io.ErrUnexpectedEOF,
+			"",
+		},
 		{
 			"the whole file without length, shorter than the offset",
 			func(w http.ResponseWriter, _ *http.Request) {
@@ -121,19 +133,37 @@ func TestFaultsOfAServer(t *testing.T) {
 		{"403, as object stores say it", status(403), "", ErrNotFound, "403"},
 		{"503", status(503), "", nil, "server answers 503 Service Unavailable"},
 		{"204", status(204), "", nil, "server answers 204"},
-		{"an endless circle of redirects", func(w http.ResponseWriter, r *http.Request) {
-			http.Redirect(w, r, r.URL.Path, http.StatusFound)
-		}, "", nil, "more than 5 redirects"},
-		{"a redirect to a file", func(w http.ResponseWriter, r *http.Request) {
-			http.Redirect(w, r, "file:///etc/passwd", http.StatusFound)
-		}, "", nil, "unsupported protocol scheme"},
-		{"no HTTP", func(w http.ResponseWriter, _ *http.Request) {
-			conn, _, err := http.NewResponseController(w).Hijack()
-			if err == nil {
-				fmt.Fprint(conn, "SSH-2.0-OpenSSH_10.0\r\n")
-				conn.Close()
-			}
-		}, "", nil, "malformed HTTP"},
+		{
+			"an endless circle of redirects",
+			func(w http.ResponseWriter, r *http.Request) {
+				http.Redirect(w, r, r.URL.Path, http.StatusFound)
+			},
+			"",
+			nil,
+			"more than 5 redirects",
+		},
+		{
+			"a redirect to a file",
+			func(w http.ResponseWriter, r *http.Request) {
+				http.Redirect(w, r, "file:///etc/passwd", http.StatusFound)
+			},
+			"",
+			nil,
+			"unsupported protocol scheme",
+		},
+		{
+			"no HTTP",
+			func(w http.ResponseWriter, _ *http.Request) {
+				conn, _, err := http.NewResponseController(w).Hijack()
+				if err == nil {
+					fmt.Fprint(conn, "SSH-2.0-OpenSSH_10.0\r\n")
+					conn.Close()
+				}
+			},
+			"",
+			nil,
+			"malformed HTTP",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			server := httptest.NewServer(tc.server)

@@ -87,7 +87,7 @@ func openOCI(r OCIRef, o options) (Store, error) {
 	}, nil
 }
 
-// file finds a file in the artifact, of which this Store sees one state.
+// file finds a file in the artifact. This Store sees one state of it.
 func (s *ociStore) file(ctx context.Context, name string) (ocispec.Descriptor, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,10 +16,10 @@
 //
 //	metadata/N.root.json  N.targets.json  N.snapshot.json  timestamp.json
 //	targets/SHA256.BASE.index.json
-//	BASE.pack
+//	BASE.pack  kubernetes-VERSION-ARCH.pack
 //	BASE.efi  BASE_ROOT-PARTUUID.root  BASE_VERITY-PARTUUID.verity  SHA256SUMS  SHA256SUMS.gpg
 //
-// BASE is bundle.Base. All files but timestamp.json, SHA256SUMS and its
+// BASE is bundle.Base, for an index also bundle.KubernetesBase. All files but timestamp.json, SHA256SUMS and its
 // signature keep their content for ever.
 package repository
 
@@ -46,7 +46,7 @@ type Store interface {
 	Range(ctx context.Context, name string, off, n int64) (io.ReadCloser, error)
 }
 
-// What a store may say, besides errors of network and disk.
+// Errors of a store, besides errors of network and disk.
 var (
 	ErrNotFound = fault.With(errors.New("not found"), fault.NotARepository)
 	ErrTooLarge = fault.With(errors.New("larger than it may be"), fault.NotARepository)

@@ -11,7 +11,7 @@ import (
 )
 
 // Update reads the metadata of s as a client does by the TUF specification (5.3
-// to 5.6), and returns its releases, newest first. root is the root.json of the
+// to 5.6), and returns what it publishes. root is the root.json of the
 // node's configuration. k stores verified metadata, each file before the
 // request for the next; an unchanged file is not written.
 func Update(ctx context.Context, s Store, k Records, root []byte, c Clock) (News, error) {
@@ -19,10 +19,12 @@ func Update(ctx context.Context, s Store, k Records, root []byte, c Clock) (News
 	if err != nil {
 		return News{}, err
 	}
+	targets := u.set.Targets[metadata.TARGETS].Signed.Targets
 	return News{
-		Releases: releases(u.set.Targets[metadata.TARGETS].Signed.Targets),
-		Time:     u.set.RefTime,
-		Metadata: u.set,
+		Releases:   releases(targets),
+		Kubernetes: kubernetes(targets),
+		Time:       u.set.RefTime,
+		Metadata:   u.set,
 	}, nil
 }
 
@@ -44,8 +46,9 @@ func (c Clock) floor() time.Time {
 
 // News is what [Update] has read.
 type News struct {
-	// Releases are newest first.
-	Releases []Release
+	// Releases and Kubernetes are newest first.
+	Releases   []Release
+	Kubernetes []Kubernetes
 
 	// Time is what expiries were compared with last: the latest of the clock,
 	// Built, and the time at which the timestamp was signed.

@@ -50,8 +50,8 @@ func (u *updater) roots(ctx context.Context) error {
 func (u *updater) timestamp(ctx context.Context) error {
 	const file = "timestamp.json"
 
-	// What was kept is only compared with. That it expired, or was signed by
-	// earlier keys, is no error.
+	// The kept metadata are only compared with. It is no error if they have
+	// expired, or if earlier keys signed them.
 	if checkTimestamp(u.kept.Timestamp) == nil {
 		_, _ = u.set.UpdateTimestamp(u.kept.Timestamp)
 	}

@@ -55,7 +55,8 @@ func parseConfig(text string) map[string][]string {
 
 		if line[0] != ' ' && line[0] != '\t' {
 			name, value, _ := strings.Cut(trimmed, "=")
-			key, trimmed = name, value
+			key = name
+			trimmed = value
 		}
 		settings[key] = append(settings[key], strings.Fields(trimmed)...)
 	}

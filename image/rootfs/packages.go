@@ -28,6 +28,12 @@ func recordPackages(mkosiManifest, tree, list string) error {
 		return fmt.Errorf("%s: %w", filepath.Base(mkosiManifest), err)
 	}
 
+	status, err := os.ReadFile(filepath.Join(tree, lists, "status"))
+	if err != nil {
+		return err
+	}
+	addSources(packages, string(status))
+
 	packages, err = remaining(tree, packages)
 	if err != nil {
 		return err
@@ -66,7 +72,34 @@ func parsePackages(text []byte) ([]manifest.Package, error) {
 	return packages, nil
 }
 
-// lists is where mkosi.postinst leaves dpkg's lists of files in a tree.
+// addSources sets the source packages, as dpkg's status names them: "Source:
+// NAME (VERSION)", without what is the same as of the package (deb822(5),
+// deb-control(5)).
+func addSources(packages []manifest.Package, status string) {
+	sources := map[string]string{}
+	for paragraph := range strings.SplitSeq(status, "\n\n") {
+		var name, arch, source string
+		for line := range strings.Lines(paragraph) {
+			field, value, _ := strings.Cut(strings.TrimRight(line, "\n"), ": ")
+			switch field {
+			case "Package":
+				name = value
+			case "Architecture":
+				arch = value
+			case "Source":
+				source = value
+			}
+		}
+		sources[name+":"+arch] = source
+	}
+
+	for i, p := range packages {
+		packages[i].SetSource(sources[p.Name+":"+p.Arch])
+	}
+}
+
+// lists is where mkosi.postinst leaves dpkg's lists of files in a tree, and its
+// status.
 const lists = ".packages"
 
 // remaining returns the packages of which the tree still has a file, other than

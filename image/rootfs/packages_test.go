@@ -24,6 +24,49 @@ func TestParsePackages(t *testing.T) {
 	}
 }
 
+// TestSources: databases of vulnerabilities know only the source packages.
+func TestSources(t *testing.T) {
+	got := []manifest.Package{
+		{Name: "bash", Version: "5.2.37-2+b10", Arch: "amd64"},
+		{Name: "libc6", Version: "2.41-12", Arch: "amd64"},
+		{Name: "login", Version: "1:4.16.0-2+really2.41-5", Arch: "amd64"},
+		{Name: "tar", Version: "1.35", Arch: "amd64"},
+	}
+	addSources(got, `Package: bash
+Status: install ok installed
+Architecture: amd64
+Source: bash (5.2.37-2)
+Version: 5.2.37-2+b10
+
+Package: libc6
+Architecture: arm64
+Source: another
+
+Package: libc6
+Source: glibc
+Architecture: amd64
+Description: a library
+ Source: of nothing
+
+Package: login
+Architecture: amd64
+Source: util-linux (2.41-5)
+
+Package: tar
+Architecture: amd64
+`)
+
+	var sources []string
+	for _, p := range got {
+		name, version := p.SourceOf()
+		sources = append(sources, name+" "+version)
+	}
+	want := []string{"bash 5.2.37-2", "glibc 2.41-12", "util-linux 2.41-5", "tar 1.35"}
+	if diff := cmp.Diff(want, sources); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestParsePackagesRefuses(t *testing.T) {
 	for name, text := range map[string]string{
 		"what is no JSON":         "Package: bash",

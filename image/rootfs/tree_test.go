@@ -102,7 +102,8 @@ func TestGoProgramsAreFound(t *testing.T) {
 	}
 
 	for _, want := range []string{
-		"usr/bin/containerd", "usr/bin/containerd-shim-runc-v2", "usr/bin/runc", "usr/lib/cni/bridge",
+		"usr/bin/containerd", "usr/bin/containerd-shim-runc-v2", "usr/bin/runc",
+		"usr/lib/cni/bridge",
 	} {
 		if !slices.Contains(programs, filepath.Join(root, want)) {
 			t.Errorf("no %s among %d programs", want, len(programs))

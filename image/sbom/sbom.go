@@ -47,9 +47,11 @@ func Encode(a About) ([]byte, error) {
 
 	all := []*spdx.Package{image}
 	for _, p := range a.Packages {
-		all = append(all,
-			packageOf("Debian", p.Name, p.Version, p.Arch,
-				"pkg:deb/debian/"+escape(p.Name)+"@"+escape(p.Version)+"?arch="+p.Arch))
+		purl := "pkg:deb/debian/" + escape(p.Name) + "@" + escape(p.Version) + "?arch=" + p.Arch
+		if source, version := p.SourceOf(); source != p.Name || version != p.Version {
+			purl += upstream + escape(source) + "@" + escape(version)
+		}
+		all = append(all, packageOf("Debian", p.Name, p.Version, p.Arch, purl))
 	}
 
 	modules, err := modules(a.Programs)
@@ -91,6 +93,10 @@ func Encode(a About) ([]byte, error) {
 
 	return b.Bytes(), nil
 }
+
+// upstream is the qualifier of a purl with the source package, as scanners write
+// and read it.
+const upstream = "&upstream="
 
 const (
 	document = common.ElementID("DOCUMENT")
@@ -150,6 +156,23 @@ func escape(text string) string {
 	return strings.NewReplacer("%", "%25", ":", "%3A", "+", "%2B").Replace(text)
 }
 
+// sourceOf reads NAME@VERSION, and leaves out what is the package's own.
+func sourceOf(text string, p manifest.Package) (name, version string) {
+	name, version, _ = strings.Cut(text, "@")
+	if name == p.Name {
+		name = ""
+	}
+	if version == p.Version {
+		version = ""
+	}
+	return name, version
+}
+
+// unescape is the inverse of escape.
+func unescape(text string) string {
+	return strings.NewReplacer("%25", "%", "%3A", ":", "%2B", "+").Replace(text)
+}
+
 // modules are the modules of all programs, and Go itself, sorted by name.
 func modules(programs []string) ([]manifest.Package, error) {
 	var all []manifest.Package
@@ -201,8 +224,10 @@ func Decode(text []byte) ([]manifest.Package, error) {
 		for _, ref := range p.ExternalRefs {
 			if ref.ReferenceType == common.TypePackageManagerPURL {
 				_, arch, _ := strings.Cut(ref.ReferenceLocator, "?arch=")
-				all = append(all,
-					manifest.Package{Name: p.Name, Version: p.VersionInfo, Arch: arch})
+				arch, source, _ := strings.Cut(arch, upstream)
+				read := manifest.Package{Name: p.Name, Version: p.VersionInfo, Arch: arch}
+				read.Source, read.SourceVersion = sourceOf(unescape(source), read)
+				all = append(all, read)
 			}
 		}
 	}

@@ -34,7 +34,14 @@ func about(t *testing.T) About {
 		Packages: []manifest.Package{
 			{Name: "libstdc++6", Version: "14.2.0-19", Arch: "amd64"},
 			{Name: "libstdc-2b--2b-6", Version: "1", Arch: "amd64"},
-			{Name: "login", Version: "1:4.16.0-2+really2.41-5", Arch: "amd64"},
+			{
+				Name:          "login",
+				Version:       "1:4.16.0-2+really2.41-5",
+				Arch:          "amd64",
+				Source:        "util-linux",
+				SourceVersion: "2.41-5",
+			},
+			{Name: "bash", Version: "5.2+b1", Arch: "amd64", SourceVersion: "5.2"},
 		},
 		Programs: []string{program},
 	}
@@ -64,7 +71,7 @@ func TestWhatIsEncodedIsDecoded(t *testing.T) {
 	if !strings.Contains(string(text), `pkg:golang/golang.org/x/sys@v`) ||
 		!strings.Contains(string(text), `pkg:deb/debian/libstdc%2B%2B6@`) ||
 		!strings.Contains(string(text),
-			`pkg:deb/debian/login@1%3A4.16.0-2%2Breally2.41-5?arch=amd64`) {
+			`pkg:deb/debian/login@1%3A4.16.0-2%2Breally2.41-5?arch=amd64\u0026upstream=util-linux@2.41-5"`) {
 		t.Errorf("no such locators in %.2000s", text)
 	}
 

@@ -2,6 +2,7 @@ package sign
 
 import (
 	"bytes"
+	"crypto"
 	"fmt"
 	"strings"
 
@@ -24,6 +25,14 @@ type Keys struct {
 	// firmware, as When says. It is empty for firmware that has the keys.
 	Enroll map[string][]byte
 	When   When
+
+	// MachineTrust has the keys for machine.yaml (image.Spec) that the command
+	// lines get; "" leaves the keys that they have.
+	MachineTrust string
+
+	// PCR signs the policy of PCR 11 in each UKI (firmware/pcrsig); empty removes
+	// it, as what it was made for changes.
+	PCR []crypto.Signer
 
 	// Sums signs SHA256SUMS; nil leaves them unsigned.
 	Sums SumsSigner

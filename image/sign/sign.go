@@ -29,17 +29,21 @@ package sign
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/loam-os/loam/firmware/authenticode"
+	"github.com/loam-os/loam/firmware/pcrsig"
 	"github.com/loam-os/loam/firmware/uki"
 	"github.com/loam-os/loam/image"
 	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/image/manifest"
+	"github.com/loam-os/loam/image/meter"
 	"github.com/loam-os/loam/image/output"
 	"github.com/loam-os/loam/image/sign/ownerkey"
 	"github.com/loam-os/loam/image/update"
@@ -49,8 +53,10 @@ import (
 
 // Build signs the build in dir, and replaces the signatures that it has. The
 // directory has either the old build, or all of it signed. The root file system
-// does not change. Build calls doing with the name of each step.
-func Build(dir string, keys Keys, doing func(what string)) (manifest.Manifest, error) {
+// does not change. to is told what it does.
+func Build(
+	ctx context.Context, dir string, keys Keys, to Listener,
+) (manifest.Manifest, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return manifest.Manifest{}, err
@@ -62,15 +68,15 @@ func Build(dir string, keys Keys, doing func(what string)) (manifest.Manifest, e
 	}
 	defer unlock()
 
-	doing("verify the build")
-	if _, err := verify.Build(dir); err != nil {
+	to.Doing("verify the build")
+	if _, err := verify.Build(ctx, dir, to.Progress); err != nil {
 		return manifest.Manifest{}, err
 	}
 
 	fresh := dir + ".new"
 	defer os.RemoveAll(fresh)
 
-	m, err := Into(fresh, dir, keys, doing)
+	m, err := Into(ctx, fresh, dir, keys, to)
 	if err != nil {
 		return m, err
 	}
@@ -78,11 +84,29 @@ func Build(dir string, keys Keys, doing func(what string)) (manifest.Manifest, e
 	return m, output.Replace(fresh, dir)
 }
 
+// Listener is told what [Build] does.
+type Listener interface {
+	// Doing is called with the name of each step, before it.
+	Doing(what string)
+	// Progress is called while a step reads much, as [meter.Report] says.
+	Progress(part string, done, all int64)
+}
+
+// Silent implements [Listener], and tells nothing.
+type Silent struct{}
+
+// Doing implements [Listener].
+func (Silent) Doing(string) {}
+
+// Progress implements [Listener].
+func (Silent) Progress(string, int64, int64) {}
+
 // signing is a signed build under way.
 type signing struct {
 	from, to string // directories
 	by       Keys
-	doing    func(what string)
+	ctx      context.Context
+	listener Listener
 	manifest manifest.Manifest
 	// rootHash is the content of verity-sig partitions.
 	rootHash []byte
@@ -93,9 +117,10 @@ type signing struct {
 }
 
 // Into makes a signed build of the build from, in the directory to, which it
-// makes. The caller puts it in its place. It calls doing with what it begins to
-// do.
-func Into(to, from string, by Keys, doing func(what string)) (manifest.Manifest, error) {
+// makes. The caller puts it in its place. listener is told what it does.
+func Into(
+	ctx context.Context, to, from string, by Keys, listener Listener,
+) (manifest.Manifest, error) {
 	m, _, err := output.ReadManifest(from)
 	if err != nil {
 		return m, err
@@ -115,7 +140,8 @@ func Into(to, from string, by Keys, doing func(what string)) (manifest.Manifest,
 		from:     from,
 		to:       to,
 		by:       by,
-		doing:    doing,
+		ctx:      ctx,
+		listener: listener,
 		manifest: m,
 	}
 	if err := s.run(); err != nil {
@@ -125,8 +151,8 @@ func Into(to, from string, by Keys, doing func(what string)) (manifest.Manifest,
 		return m, err
 	}
 
-	doing("verify the signed build")
-	return verify.Build(to)
+	listener.Doing("verify the signed build")
+	return verify.Build(ctx, to, listener.Progress)
 }
 
 // signSums signs the sums of the finished build.
@@ -140,7 +166,7 @@ func (s *signing) signSums() error {
 		return err
 	}
 
-	s.doing("sign " + image.SumsName)
+	s.listener.Doing("sign " + image.SumsName)
 	signature, err := s.by.Sums.Sign(text)
 	if err != nil {
 		return fmt.Errorf("%s: %w", image.SumsName, err)
@@ -159,7 +185,7 @@ func (s *signing) run() error {
 		return err
 	}
 
-	s.doing("sign the root hash")
+	s.listener.Doing("sign the root hash")
 	s.rootHash, err = ownerkey.RootHash(s.by.Programs, hash)
 	if err != nil {
 		return err
@@ -172,19 +198,22 @@ func (s *signing) run() error {
 		}
 	}
 
-	// What others are made of goes first: UKIs have the signature of the
-	// loader, which is on the disks, and some the digest of the packed one.
+	// Files that others are made of go first: UKIs have the signature of the
+	// loader, which is on the disks, and some have the digest of the packed
+	// disk.
 	for _, kind := range []func(name string) bool{isDisk, isPacked, isOther} {
 		for _, name := range names {
 			if !kind(name) {
 				continue
 			}
-			if err := s.file(name); err != nil {
+			if err := errors.Join(s.ctx.Err(), s.file(name)); err != nil {
 				return err
 			}
 		}
 	}
 
+	s.manifest.Cmdline = s.cmdline(s.manifest.Cmdline)
+	s.manifest.LiveCmdline = s.cmdline(s.manifest.LiveCmdline)
 	signature := s.base() + image.SignatureSuffix
 	if err := os.WriteFile(filepath.Join(s.to, signature), s.rootHash, 0o644); err != nil {
 		return err
@@ -194,8 +223,8 @@ func (s *signing) run() error {
 		return err
 	}
 
-	s.doing("sum up the files")
-	s.manifest.Files, err = output.Describe(s.to, append(names, signature))
+	s.listener.Doing("sum up the files")
+	s.manifest.Files, err = s.describe(append(names, signature))
 	return err
 }
 
@@ -207,7 +236,7 @@ func (s *signing) update() error {
 		return err
 	}
 
-	s.doing("make the update bundle")
+	s.listener.Doing("make the update bundle")
 	m := s.manifest
 	return update.Write(s.to, s.base(), bundle.Sources{
 		ImageID:   m.ImageID,
@@ -241,22 +270,44 @@ func isOther(name string) bool { return !isDisk(name) && !isPacked(name) }
 // pack packs the disk that was signed, and records its digest, which the PXE
 // set and the installer have.
 func (s *signing) pack(name string) error {
-	was, err := output.DescribeFile(s.from, name)
+	was, err := output.DescribeFile(s.from, name, io.Discard)
 	if err != nil {
 		return err
 	}
 
 	raw := filepath.Join(s.to, s.base()+".raw")
-	err = output.Convert(filepath.Join(s.to, name), raw, output.Packed)
+	err = s.convert(filepath.Join(s.to, name), raw, output.Packed)
 	if err != nil {
 		return err
 	}
 
-	now, err := output.DescribeFile(s.to, name)
+	now, err := output.DescribeFile(s.to, name, io.Discard)
 	s.packed = [2]string{was.SHA256, now.SHA256}
-	s.manifest.LiveCmdline = strings.Replace(s.manifest.LiveCmdline, was.SHA256, now.SHA256, 1)
-
 	return err
+}
+
+// convert writes a disk image in another format.
+func (s *signing) convert(file, raw string, format output.Format) error {
+	info, err := os.Stat(raw)
+	if err != nil {
+		return err
+	}
+	part := meter.Begin(s.ctx, "pack", info.Size(), s.listener.Progress)
+	return output.Convert(file, raw, format, part)
+}
+
+// describe sums up the files of the signed build.
+func (s *signing) describe(names []string) ([]manifest.File, error) {
+	all := int64(0)
+	for _, name := range names {
+		info, err := os.Stat(filepath.Join(s.to, name))
+		if err != nil {
+			return nil, err
+		}
+		all += info.Size()
+	}
+	part := meter.Begin(s.ctx, "sum up", all, s.listener.Progress)
+	return output.Describe(s.to, names, part)
 }
 
 // base is what the names of the outputs begin with.
@@ -270,25 +321,25 @@ func (s *signing) file(name string) error {
 	to := filepath.Join(s.to, name)
 	switch {
 	case isPacked(name):
-		s.doing("pack " + name)
+		s.listener.Doing("pack " + name)
 		return s.pack(name)
 	case strings.HasSuffix(name, ".qcow2"):
-		s.doing("write " + name)
-		return output.Convert(to, filepath.Join(s.to, s.base()+".raw"), output.Qcow2)
+		s.listener.Doing("write " + name)
+		return s.convert(to, filepath.Join(s.to, s.base()+".raw"), output.Qcow2)
 	case strings.HasSuffix(name, image.InstallerSuffix+".zst"):
-		s.doing("pack " + name)
+		s.listener.Doing("pack " + name)
 		raw := filepath.Join(s.to, s.base()+image.InstallerSuffix)
-		return output.Convert(to, raw, output.PackedFast)
+		return s.convert(to, raw, output.PackedFast)
 	case strings.HasSuffix(name, image.InstallerSuffix):
-		s.doing("sign " + name)
+		s.listener.Doing("sign " + name)
 		return s.installer(to, from)
 	case isDisk(name):
-		s.doing("sign " + name)
+		s.listener.Doing("sign " + name)
 		return s.disk(to, from)
 	case strings.HasSuffix(name, image.PackSuffix), strings.HasSuffix(name, image.IndexSuffix):
 		return nil // They are made last.
 	case strings.HasSuffix(name, ".efi"):
-		s.doing("sign " + name)
+		s.listener.Doing("sign " + name)
 		content, err := os.ReadFile(from)
 		if err == nil {
 			content, err = s.program(content)
@@ -302,20 +353,25 @@ func (s *signing) file(name string) error {
 	return os.Link(from, to)
 }
 
-// program signs a program that firmware starts. A UKI gets the signature of the
-// loader as well.
+// cmdline returns the command line of the signed system: with the digest of the
+// packed disk that was signed, and the keys for machine.yaml that it is to have.
+func (s *signing) cmdline(text string) string {
+	text = strings.Replace(text, s.packed[0], s.packed[1], 1)
+	if s.by.MachineTrust == "" {
+		return text
+	}
+	return image.SetTrust(text, s.by.MachineTrust)
+}
+
+// program signs a program that firmware starts.
 func (s *signing) program(content []byte) ([]byte, error) {
 	content, err := authenticode.Strip(content)
 	if err != nil {
 		return nil, err
 	}
 
-	if _, err := uki.Parse(bytes.NewReader(content)); err == nil {
-		// The digest on the command line is as long as the one before, so that
-		// nothing moves.
-		content = bytes.Replace(content, []byte("loam.disk=sha256:"+s.packed[0]),
-			[]byte("loam.disk=sha256:"+s.packed[1]), 1)
-		content, err = uki.Replace(content, uki.Section{Name: uki.LoaderSignature, Data: s.boot})
+	if sections, err := uki.Parse(bytes.NewReader(content)); err == nil {
+		content, err = s.sections(content, sections)
 		if err != nil {
 			return nil, err
 		}
@@ -332,4 +388,23 @@ func (s *signing) program(content []byte) ([]byte, error) {
 	}
 
 	return content, s.by.check(content)
+}
+
+// sections gives a UKI the signature of the loader, the keys for machine.yaml,
+// and the signed policy of what systemd-stub measures.
+func (s *signing) sections(content []byte, before uki.Sections) ([]byte, error) {
+	text, _ := before.Section(".cmdline")
+	content, err := uki.Replace(content, uki.Section{
+		Name: ".cmdline",
+		Data: []byte(s.cmdline(string(text))),
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	content, err = uki.Replace(content, uki.Section{Name: uki.LoaderSignature, Data: s.boot})
+	if err != nil {
+		return nil, err
+	}
+	return pcrsig.Sign(content, s.by.PCR)
 }

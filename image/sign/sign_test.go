@@ -33,14 +33,23 @@ func TestSigningSaysWhatItBegins(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	var said []string
+	var said steps
 	by := Keys{Programs: keys.New(t, "owner").Signer}
-	_, err := Into(dir+".new", dir, by, func(what string) { said = append(said, what) })
+	_, err := Into(t.Context(), dir+".new", dir, by, &said)
 	if err == nil {
 		t.Fatal("signed what is no program")
 	}
-	want := []string{"sign the root hash", "sign " + program}
+	want := steps{"sign the root hash", "sign " + program}
 	if diff := cmp.Diff(want, said); diff != "" {
 		t.Errorf("(-want +have)\n%s", diff)
 	}
 }
+
+// steps implements [Listener].
+type steps []string
+
+// Doing implements [Listener].
+func (s *steps) Doing(what string) { *s = append(*s, what) }
+
+// Progress implements [Listener].
+func (s *steps) Progress(string, int64, int64) {}

@@ -26,13 +26,24 @@ type Log struct {
 }
 
 // New writes the steps to out and their detail to the file named path, which
-// is emptied. On a terminal the running step shows its elapsed time.
+// is emptied. On a terminal with room for it, the running step shows its elapsed
+// time.
 func New(out *os.File, path string) (*Log, error) {
 	file, err := os.Create(path)
 	if err != nil {
 		return nil, fmt.Errorf("log file: %w", err)
 	}
-	return &Log{out: out, terminal: term.IsTerminal(int(out.Fd())), file: file}, nil
+	return &Log{out: out, terminal: canDraw(out), file: file}, nil
+}
+
+// runningWidth is the width of the line of a running step.
+const runningWidth = 57
+
+// canDraw reports whether a line can be drawn again and again on a terminal. A
+// line that wraps would be drawn below itself.
+func canDraw(terminal *os.File) bool {
+	columns, _, err := term.GetSize(int(terminal.Fd()))
+	return err == nil && columns > runningWidth && os.Getenv("TERM") != "dumb"
 }
 
 // Close closes the log file.
@@ -92,7 +103,7 @@ func (l *Log) show(name string, start time.Time) (stop func()) {
 		tick := time.NewTicker(200 * time.Millisecond)
 		defer tick.Stop()
 		for {
-			fmt.Fprintf(l.out, "\r\x1b[K%-44s %6.0f s …", name, time.Since(start).Seconds())
+			fmt.Fprintf(l.out, "\r\x1b[K%-44s %6.0f s ...", name, time.Since(start).Seconds())
 			select {
 			case <-tick.C:
 			case <-done:

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/test/terminal"
 )
 
 func TestFailedStepShowsTheEndOfItsDetailAndTheHint(t *testing.T) {
@@ -96,6 +97,26 @@ func TestFullDiskHasItsOwnHint(t *testing.T) {
 			})
 			if !errors.Is(err, tt.err) || hint.Of(err) != tt.want {
 				t.Errorf("error %q, want hint %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// A line that is drawn again on a terminal that wraps it would fill the screen.
+func TestARunningStepIsShownOnlyWhereItFits(t *testing.T) {
+	for _, tt := range []struct {
+		columns int
+		term    string
+		want    bool
+	}{
+		{0, "xterm", false}, {20, "xterm", false}, {30, "xterm", false}, {39, "xterm", false},
+		{40, "xterm", false}, {57, "xterm", false}, {58, "xterm", true}, {80, "xterm", true},
+		{80, "dumb", false},
+	} {
+		t.Run(fmt.Sprint(tt.columns, tt.term), func(t *testing.T) {
+			t.Setenv("TERM", tt.term)
+			if got := canDraw(terminal.Open(t, tt.columns, 25).Program); got != tt.want {
+				t.Errorf("%v, want %v", got, tt.want)
 			}
 		})
 	}

@@ -36,8 +36,13 @@ func TestBinfmtRuns(t *testing.T) {
 		{"another offset", "offset 0", "offset 4", false},
 		{"a mask that ignores the machine", "feffffff", "feff0000", true},
 		{"no mask", "mask ffffffffffffff00fffffffffffffffffeffffff\n", "", true},
-		{"by file name", "magic 7f454c460201010000000000000000000200b700\n" +
-			"mask ffffffffffffff00fffffffffffffffffeffffff\n", "", false},
+		{
+			"by file name",
+			"magic 7f454c460201010000000000000000000200b700\n" +
+				"mask ffffffffffffff00fffffffffffffffffeffffff\n",
+			"",
+			false,
+		},
 		{"broken", "magic 7f45", "magic zz", false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

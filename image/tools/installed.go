@@ -19,6 +19,7 @@ func (t Tree) Package(name, arch string) (manifest.Package, error) {
 	defer f.Close()
 
 	var p manifest.Package
+	source := "" // dpkg writes it before the version
 	sc := bufio.NewScanner(f)
 	sc.Buffer(nil, 1<<20)
 	for sc.Scan() {
@@ -26,10 +27,14 @@ func (t Tree) Package(name, arch string) (manifest.Package, error) {
 		switch key {
 		case "Package":
 			p = manifest.Package{Name: value}
+			source = ""
 		case "Architecture":
 			p.Arch = value
+		case "Source":
+			source = value
 		case "Version":
 			p.Version = value
+			p.SetSource(source)
 		}
 		if p.Name == name && p.Arch == arch && p.Version != "" {
 			return p, nil

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/loam-os/loam/image/lock"
+	"github.com/loam-os/loam/image/manifest"
 )
 
 func TestMirror(t *testing.T) {
@@ -68,7 +69,8 @@ func TestAnArchiveAsItWasHasNoExpiry(t *testing.T) {
 		{Source{"http://s/debian/20261123T021407Z", "trixie"}, true},
 		{Source{"http://m/debian", "trixie"}, false},
 	} {
-		if got := strings.Contains(test.source.String(), "[check-valid-until=no]"); got != test.want {
+		got := strings.Contains(test.source.String(), "[check-valid-until=no]")
+		if got != test.want {
 			t.Errorf("%s", test.source)
 		}
 		text := test.source.Deb822("main")
@@ -240,15 +242,18 @@ func TestPackage(t *testing.T) {
 
 	const text = "Package: systemd-boot-efi\nArchitecture: arm64\nVersion: 257.2\n\n" +
 		"Package: systemd-boot-efi\nStatus: install ok installed\nArchitecture: amd64\n" +
-		"Depends: systemd (>= 1)\nVersion: 257.1\n\nPackage: zstd\nArchitecture: amd64\nVersion: 1\n"
+		"Depends: systemd (>= 1)\nSource: systemd\nVersion: 257.1\n\nPackage: zstd\nArchitecture: amd64\nVersion: 1\n"
 	if err := os.WriteFile(status, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
 
-	for arch, want := range map[string]string{"amd64": "257.1", "arm64": "257.2"} {
-		got, err := Tree{Dir: dir}.Package("systemd-boot-efi", arch)
-		if err != nil || got.Version != want || got.Arch != arch {
-			t.Errorf("%s: %+v, %v", arch, got, err)
+	for _, want := range []manifest.Package{
+		{Name: "systemd-boot-efi", Version: "257.1", Arch: "amd64", Source: "systemd"},
+		{Name: "systemd-boot-efi", Version: "257.2", Arch: "arm64"},
+	} {
+		got, err := Tree{Dir: dir}.Package(want.Name, want.Arch)
+		if err != nil || got != want {
+			t.Errorf("%+v, %v, want %+v", got, err, want)
 		}
 	}
 	if _, err := (Tree{Dir: dir}).Package("zstd", "arm64"); err == nil {

@@ -14,7 +14,7 @@ type Bundle struct {
 	Pack, Root, Verity, UKI string
 
 	// SignSums makes the detached OpenPGP signature of the SHA256SUMS of a
-	// repository; nil for none.
+	// repository; nil if none.
 	SignSums func(text []byte) ([]byte, error)
 }
 

@@ -4,6 +4,7 @@
 package update
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,11 +13,13 @@ import (
 	"strings"
 
 	"github.com/loam-os/loam/firmware/authenticode"
+	"github.com/loam-os/loam/firmware/pcrsig"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/image"
 	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/image/manifest"
+	"github.com/loam-os/loam/image/meter"
 	"github.com/loam-os/loam/image/output"
 	"github.com/loam-os/loam/partitions/verity"
 )
@@ -35,12 +38,27 @@ func Write(dir, base string, about bundle.Sources) error {
 		return err
 	}
 
+	b.Index.PCRKeys, err = pcrKeys(b.UKI)
+	if err != nil {
+		return err
+	}
+
 	text, err := b.Index.Encode()
 	if err != nil {
 		return err
 	}
 
 	return os.WriteFile(filepath.Join(dir, base+image.IndexSuffix), text, 0o644)
+}
+
+// pcrKeys returns the keys that have signed a UKI for PCR 11.
+func pcrKeys(file string) ([]string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return pcrsig.ReadKeys(f)
 }
 
 func bundleIn(dir, base string) Bundle {
@@ -54,8 +72,8 @@ func bundleIn(dir, base string) Bundle {
 }
 
 // Read returns the update bundle of the build in dir. It checks that the files
-// are those of the manifest.
-func Read(dir string) (Bundle, error) {
+// are those of the manifest. report is told how far it is.
+func Read(ctx context.Context, dir string, report meter.Report) (Bundle, error) {
 	m, _, err := output.ReadManifest(dir)
 	if err != nil {
 		return Bundle{}, err
@@ -65,15 +83,21 @@ func Read(dir string) (Bundle, error) {
 	if err != nil {
 		return b, err
 	}
-	if err := output.Check(dir, claims); err != nil {
+
+	all := int64(0)
+	for _, f := range claims {
+		all += f.Size
+	}
+	part := meter.Begin(ctx, "verify", all, report)
+	if err := output.Check(dir, claims, part); err != nil {
 		return b, hint.With(err, "loamctl verify %s checks the whole build", dir)
 	}
 
 	return b, nil
 }
 
-// Check checks that the update bundle belongs to the build in dir, and has the
-// signature of the root hash if there is one.
+// Check checks that the update bundle belongs to the build in dir, and that it
+// has this signature of the root hash, which is nil for a build without one.
 func Check(dir string, m manifest.Manifest, signature *verity.Signature) error {
 	b, _, err := read(dir, m)
 	if err == nil && !reflect.DeepEqual(b.Index.Signature, signature) {

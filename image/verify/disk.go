@@ -10,10 +10,13 @@ import (
 	"strings"
 
 	"github.com/loam-os/loam/firmware/loader"
+	"github.com/loam-os/loam/firmware/pcrsig"
 	"github.com/loam-os/loam/firmware/uki"
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/image"
 	"github.com/loam-os/loam/image/esp"
 	"github.com/loam-os/loam/image/manifest"
+	"github.com/loam-os/loam/image/meter"
 	"github.com/loam-os/loam/image/output"
 	"github.com/loam-os/loam/partitions"
 	"github.com/loam-os/loam/partitions/gpt"
@@ -21,7 +24,9 @@ import (
 )
 
 // verifyDisk checks what the manifest says about the disk image.
-func verifyDisk(out outputs, m manifest.Manifest, signature *verity.Signature) error {
+func verifyDisk(
+	out outputs, m manifest.Manifest, signature *verity.Signature, part *meter.Part,
+) error {
 	disk := out[".raw"]
 	table, err := gpt.Read(disk, m.DiskSize, m.SectorSize)
 	if err != nil {
@@ -42,13 +47,16 @@ func verifyDisk(out outputs, m manifest.Manifest, signature *verity.Signature) e
 		return fmt.Errorf("partition table: %+v; manifest: %+v", found, m.Partitions)
 	}
 
-	return errors.Join(verifySlot(out, table, m), verifySignature(disk, table, m.Arch, signature),
-		verifyUKI(out, table, m))
+	return errors.Join(
+		verifySlot(out, table, m, part),
+		verifySignature(disk, table, m.Arch, signature),
+		verifyUKI(out, table, m),
+	)
 }
 
 // verifySlot hashes all of the root partition of slot A, and the separate file
 // with the root file system.
-func verifySlot(out outputs, t gpt.Table, m manifest.Manifest) error {
+func verifySlot(out outputs, t gpt.Table, m manifest.Manifest, part *meter.Part) error {
 	disk := out[".raw"]
 	hash, err := verity.ParseRootHash(m.RootHash)
 	if err != nil {
@@ -72,10 +80,10 @@ func verifySlot(out outputs, t gpt.Table, m manifest.Manifest) error {
 			m.Arch)
 	}
 
-	if err := verity.Verify(root, tree, hash); err != nil {
+	if err := verity.Verify(part.ReaderAt(root), tree, hash); err != nil {
 		return fmt.Errorf("slot A: %w", err)
 	}
-	if err := verity.Verify(out[".root"], out[".verity"], hash); err != nil {
+	if err := verity.Verify(part.ReaderAt(out[".root"]), out[".verity"], hash); err != nil {
 		return fmt.Errorf("%s: %w", filepath.Base(out[".root"].Name()), err)
 	}
 
@@ -145,5 +153,9 @@ func verifySections(sections uki.Sections, m manifest.Manifest) error {
 		return fmt.Errorf("command line %q: not for root hash %s", m.Cmdline, m.RootHash)
 	}
 
+	if err := pcrsig.Check(sections); err != nil {
+		return hint.With(fmt.Errorf("%s: %w", m.UKI, err),
+			"sign the build again, with `loamctl sign --pcr-key`")
+	}
 	return nil
 }

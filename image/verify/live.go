@@ -11,9 +11,11 @@ import (
 
 	"github.com/loam-os/loam/firmware/loader"
 	"github.com/loam-os/loam/firmware/uki"
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/image"
 	"github.com/loam-os/loam/image/esp"
 	"github.com/loam-os/loam/image/manifest"
+	"github.com/loam-os/loam/image/meter"
 	"github.com/loam-os/loam/image/output"
 	"github.com/loam-os/loam/partitions"
 	"github.com/loam-os/loam/partitions/gpt"
@@ -22,8 +24,8 @@ import (
 // verifyLive checks the files that a diskless node starts from: PXE set and USB
 // installer must have one kernel and initramfs, and name the packed disk image
 // of this build.
-func verifyLive(dir string, out outputs, m manifest.Manifest) error {
-	packed, _ := m.Output(".raw.zst")
+func verifyLive(dir string, out outputs, m manifest.Manifest, part *meter.Part) error {
+	packed, _ := m.Output(packedSuffix)
 	network := m.Cmdline + " loam.from=network loam.disk=sha256:" + packed.SHA256
 	if m.LiveCmdline != network {
 		return fmt.Errorf("command line of the PXE set %q; for %s it is %q",
@@ -51,7 +53,7 @@ func verifyLive(dir string, out outputs, m manifest.Manifest) error {
 		}
 	}
 
-	if err := verifyInstaller(dir, out, m, packed); err != nil {
+	if err := verifyInstaller(dir, out, m, packed, part); err != nil {
 		return fmt.Errorf("*%s: %w", image.InstallerSuffix, err)
 	}
 
@@ -63,7 +65,9 @@ func verifyLive(dir string, out outputs, m manifest.Manifest) error {
 }
 
 // verifyInstaller checks the USB installer.
-func verifyInstaller(dir string, out outputs, m manifest.Manifest, packed manifest.File) error {
+func verifyInstaller(
+	dir string, out outputs, m manifest.Manifest, packed manifest.File, part *meter.Part,
+) error {
 	want, err := output.InstallerTable(packed.SHA256)
 	if err != nil {
 		return err
@@ -80,7 +84,7 @@ func verifyInstaller(dir string, out outputs, m manifest.Manifest, packed manife
 	p := table.Partitions[0]
 	files := io.NewSectionReader(disk, p.Start, p.Size)
 
-	if err := verifyInstallerDisk(dir, files, table.SectorSize, packed); err != nil {
+	if err := verifyInstallerDisk(dir, files, table.SectorSize, packed, part); err != nil {
 		return err
 	}
 
@@ -90,9 +94,12 @@ func verifyInstaller(dir string, out outputs, m manifest.Manifest, packed manife
 	}
 
 	machine, err := esp.Read(files, table.SectorSize, partitions.MachineFile)
-	if err != nil || string(machine) != output.InstallerMachine {
-		return errors.Join(err, fmt.Errorf("%s: %d bytes that are not the %d it should have",
-			partitions.MachineFile, len(machine), len(output.InstallerMachine)))
+	if err != nil {
+		return err
+	}
+	if string(machine) != output.InstallerMachine {
+		return hint.With(fmt.Errorf("%s: not as this loamctl writes it", partitions.MachineFile),
+			"verify it with the loamctl that has built it, or build it again")
 	}
 
 	if _, err := esp.Read(files, table.SectorSize, loader.Path(m.Arch)); err != nil {
@@ -112,7 +119,7 @@ func verifyInstaller(dir string, out outputs, m manifest.Manifest, packed manife
 // verifyInstallerDisk compares the packed disk on the installer with the file
 // of the build.
 func verifyInstallerDisk(
-	dir string, files io.ReaderAt, sectorSize int, packed manifest.File,
+	dir string, files io.ReaderAt, sectorSize int, packed manifest.File, part *meter.Part,
 ) error {
 	want, err := os.Open(filepath.Join(dir, packed.Name))
 	if err != nil {
@@ -125,12 +132,22 @@ func verifyInstallerDisk(
 		return err
 	}
 
-	same, err := sameContent(have, want)
-	if err != nil || !same {
-		return errors.Join(err, fmt.Errorf("%s: differs from %s",
-			partitions.InstallerFile, packed.Name))
+	err = compare(io.TeeReader(have, part), want)
+	if err != nil {
+		return fmt.Errorf("%s: %w", partitions.InstallerFile, err)
 	}
+	return nil
+}
 
+// compare returns an error unless have is what want is.
+func compare(have io.Reader, want *os.File) error {
+	same, err := sameContent(have, want)
+	switch {
+	case err != nil: // An interruption is no difference.
+		return err
+	case !same:
+		return fmt.Errorf("differs from %s", filepath.Base(want.Name()))
+	}
 	return nil
 }
 

@@ -2,7 +2,13 @@ package verify
 
 import (
 	"bytes"
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
+	"testing/iotest"
 )
 
 func TestContentIsComparedInPieces(t *testing.T) {
@@ -28,6 +34,39 @@ func TestContentIsComparedInPieces(t *testing.T) {
 				if err != nil || same != tc.same {
 					t.Errorf("%v, %v", same, err)
 				}
+			}
+		})
+	}
+}
+
+// Ctrl-C while a file is compared does not make it differ.
+func TestCompare(t *testing.T) {
+	want := filepath.Join(t.TempDir(), "disk.raw.zst")
+	if err := os.WriteFile(want, []byte("content"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+
+	for _, tt := range []struct {
+		name, want string
+		have       io.Reader
+	}{
+		{"the same", "", strings.NewReader("content")},
+		{"another", "differs from disk.raw.zst", strings.NewReader("context")},
+		{"an interruption", "context canceled", iotest.ErrReader(context.Canceled)},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			file, err := os.Open(want)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer file.Close()
+
+			got := ""
+			if err := compare(tt.have, file); err != nil {
+				got = err.Error()
+			}
+			if got != tt.want {
+				t.Errorf("%q, want %q", got, tt.want)
 			}
 		})
 	}

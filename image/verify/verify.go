@@ -10,6 +10,7 @@
 package verify
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -18,14 +19,17 @@ import (
 
 	"github.com/loam-os/loam/image"
 	"github.com/loam-os/loam/image/manifest"
+	"github.com/loam-os/loam/image/meter"
 	"github.com/loam-os/loam/image/output"
 	"github.com/loam-os/loam/image/update"
 )
 
 // Build opens the build in dir and checks every claim of its manifest against
 // the bytes. Whole files are summed up, which takes longest, only where their
-// parts hold.
-func Build(dir string) (manifest.Manifest, error) {
+// parts hold. report is told how far it is.
+func Build(
+	ctx context.Context, dir string, report meter.Report,
+) (manifest.Manifest, error) {
 	m, text, err := output.ReadManifest(dir)
 	if err != nil {
 		return manifest.Manifest{}, err
@@ -42,21 +46,37 @@ func Build(dir string) (manifest.Manifest, error) {
 		return m, err
 	}
 
+	part := meter.Begin(ctx, "verify", amount(m), report)
 	err = errors.Join(
 		verifySums(dir, m, text),
-		verifyDisk(out, m, signature),
+		verifyDisk(out, m, signature, part),
 		update.Check(dir, m, signature),
 	)
 	if err != nil {
 		return m, err
 	}
 
-	if err := verifyLive(dir, out, m); err != nil {
+	if err := verifyLive(dir, out, m, part); err != nil {
 		return m, err
 	}
 
-	return m, output.Check(dir, m.Files)
+	return m, output.Check(dir, m.Files, part)
 }
+
+// amount returns how many bytes Build reads: each file, and before that the root
+// file system, on the disk and as a file, and the packed disk on the installer.
+func amount(m manifest.Manifest) int64 {
+	root, _ := m.Output(".root")
+	packed, _ := m.Output(packedSuffix)
+	all := 2*root.Size + packed.Size
+	for _, f := range m.Files {
+		all += f.Size
+	}
+	return all
+}
+
+// packedSuffix ends the name of the packed disk.
+const packedSuffix = ".raw.zst"
 
 // outputs are the files of a build that Build looks into, by suffix.
 type outputs map[string]*os.File

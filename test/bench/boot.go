@@ -31,12 +31,22 @@ type bench struct {
 	manifest manifest.Manifest
 	raw      string
 	tools    tools.Tree
+	cache    string
 	// stock is the same root tree on a disk that boots the stock way.
 	stock string
 }
 
 // open finds the build that measureBuild left, and makes the stock disk.
 func open(ctx context.Context) (*bench, error) {
+	b, err := openNode(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return b, b.makeStock(ctx)
+}
+
+// openNode finds the build that measureBuild left.
+func openNode(ctx context.Context) (*bench, error) {
 	m, err := built(out)
 	if err != nil {
 		return nil, err
@@ -60,13 +70,9 @@ func open(ctx context.Context) (*bench, error) {
 		return nil, err
 	}
 
-	b := &bench{manifest: m, tools: tree}
+	b := &bench{manifest: m, tools: tree, cache: cache}
 	b.raw, err = filepath.Abs(filepath.Join(out, m.Files[0].Name))
-	if err != nil {
-		return nil, err
-	}
-
-	return b, b.makeStock(ctx, cache)
+	return b, err
 }
 
 // built is what a build in a directory says of itself.
@@ -84,7 +90,7 @@ func megabytes(m manifest.Manifest, suffix string) float64 {
 	return float64(f.Size) / 1e6
 }
 
-func (b *bench) makeStock(ctx context.Context, cache string) error {
+func (b *bench) makeStock(ctx context.Context) error {
 	steps, err := step.New(os.Stdout, filepath.Join(dir, "stock.log"))
 	if err != nil {
 		return err
@@ -119,7 +125,7 @@ func (b *bench) makeStock(ctx context.Context, cache string) error {
 	run := build.Build{
 		Plan:     plan,
 		Tools:    b.tools,
-		Cache:    cache,
+		Cache:    b.cache,
 		Packages: locks,
 		Source:   ".",
 		Out:      out,
@@ -143,7 +149,7 @@ func (b *bench) makeStock(ctx context.Context, cache string) error {
 
 	return steps.Do("stock disk (mkosi's initrd)", "", func(w io.Writer) error {
 		b.stock, err = stock.Disk(ctx, b.tools, root, rootfs.Params{
-			Cache:           cache,
+			Cache:           b.cache,
 			Config:          config,
 			Arch:            b.manifest.Arch,
 			Profile:         b.manifest.Profile,
@@ -238,13 +244,11 @@ var (
 	stockLine   = regexp.MustCompile(regexp.QuoteMeta(stock.Reached))
 )
 
-// power switches on a machine with the disk image and waits for the line.
-func (b *bench) power(
-	ctx context.Context, raw string, credentials map[string]string, until *regexp.Regexp,
-) (*vm.VM, vm.Config, float64, error) {
+// node makes a machine with a disk image.
+func (b *bench) node(ctx context.Context, raw string) (*node, error) {
 	tmp, err := os.MkdirTemp("", "loam")
 	if err != nil {
-		return nil, vm.Config{}, 0, err
+		return nil, err
 	}
 
 	run := func(ctx context.Context, name string, args ...string) *exec.Cmd {
@@ -254,13 +258,17 @@ func (b *bench) power(
 	config, err := vm.Prepare(ctx, b.tools.Dir, run,
 		vm.Image{Arch: b.manifest.Arch, Base: raw, DiskSize: "8G"}, tmp)
 	if err != nil {
-		return nil, config, 0, err
+		return nil, errors.Join(err, os.RemoveAll(tmp))
 	}
+	return &node{run: run, config: config}, nil
+}
 
-	config.Credentials = credentials
-	v, err := vm.Start(ctx, run, config)
+// start switches the machine on and waits for the line. It returns when that came,
+// in seconds.
+func (n *node) start(ctx context.Context, until *regexp.Regexp) (*vm.VM, float64, error) {
+	v, err := vm.Start(ctx, n.run, n.config)
 	if err != nil {
-		return nil, config, 0, err
+		return nil, 0, err
 	}
 
 	wait, cancel := context.WithTimeout(ctx, 5*time.Minute)
@@ -268,10 +276,25 @@ func (b *bench) power(
 
 	line, _, _, err := v.Console().Expect(wait, 0, until)
 	if err != nil {
-		return nil, config, 0, errors.Join(err, v.Kill())
+		return nil, 0, errors.Join(err, v.Kill())
+	}
+	return v, line.At.Seconds(), nil
+}
+
+func (n *node) remove() error { return os.RemoveAll(n.config.Dir) }
+
+// power switches on a machine with the disk image and waits for the line.
+func (b *bench) power(
+	ctx context.Context, raw string, credentials map[string]string, until *regexp.Regexp,
+) (*vm.VM, vm.Config, float64, error) {
+	n, err := b.node(ctx, raw)
+	if err != nil {
+		return nil, vm.Config{}, 0, err
 	}
 
-	return v, config, line.At.Seconds(), nil
+	n.config.Credentials = credentials
+	v, at, err := n.start(ctx, until)
+	return v, n.config, at, err
 }
 
 func (b *bench) boot(ctx context.Context, osc string) (s sample, accel string, err error) {
@@ -289,21 +312,12 @@ func (b *bench) boot(ctx context.Context, osc string) (s sample, accel string, e
 		return s, "", err
 	}
 
-	text, err := v.Shell().Run(ctx, "cat "+boot.RecordPath)
+	s.initramfs, err = initramfsTime(ctx, v)
 	if err != nil {
 		return s, "", err
 	}
 
-	var record boot.Record
-	if err := json.Unmarshal([]byte(text), &record); err != nil {
-		return s, "", fmt.Errorf("boot record: %w", err)
-	}
-
-	for _, step := range record.Steps {
-		s.initramfs += step.Took.Seconds()
-	}
-
-	text, err = v.Shell().Run(ctx,
+	text, err := v.Shell().Run(ctx,
 		"sleep 30; ps -o rss= -p $(systemctl show -P MainPID loam-agent.service)")
 	if err != nil {
 		return s, "", err
@@ -312,6 +326,25 @@ func (b *bench) boot(ctx context.Context, osc string) (s sample, accel string, e
 	kib, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
 	s.rss = kib * 1024 / 1e6
 	return s, config.Accel, err
+}
+
+// initramfsTime is how long /init took, in seconds.
+func initramfsTime(ctx context.Context, v *vm.VM) (float64, error) {
+	text, err := v.Shell().Run(ctx, "cat "+boot.RecordPath)
+	if err != nil {
+		return 0, err
+	}
+
+	var record boot.Record
+	if err := json.Unmarshal([]byte(text), &record); err != nil {
+		return 0, fmt.Errorf("boot record: %w", err)
+	}
+
+	var sum float64
+	for _, step := range record.Steps {
+		sum += step.Took.Seconds()
+	}
+	return sum, nil
 }
 
 func (b *bench) bootStock(ctx context.Context) (float64, error) {

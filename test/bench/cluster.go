@@ -38,54 +38,122 @@ const noGoal = -1
 // The agent at a real API server. A round of Idle is a second, one of Fleet a
 // change.
 var clusterBenchmarks = []benchmark{
-	{"Reaction", "./test/recorded", "cluster/", 30, 30, []figure{
-		{"small", "small", "p50-ms", 25},
-		{"one-of-200", "one-of-200", "p50-ms", 50},
-		{"all-200", "all-200", "p50-ms", 200},
-		{"all-200/written", "all-200", "written-MB", 2},
-		{"node-appears", "node-appears", "p50-ms", 100},
-		{"start-small", "start-small", "p50-ms", 150},
-		{"start-200", "start-200", "p50-ms", 400},
-	}, "real etcd and kube-apiserver on this machine, recorded systemd, 5 ms a job; durable"},
-	{"Change", "./test/recorded", "change/", 20, 20, []figure{
-		{"small", "small", "p50-ms", 15},
-		{"small/cpu", "small", "cpu-ms", 8},
-		{"one-of-200", "one-of-200", "p50-ms", 45},
-		{"one-of-200/cpu", "one-of-200", "cpu-ms", 30},
-		{"one-of-200/calls", "one-of-200-calls", "calls", 2500},
-		{"one-of-200/switches", "one-of-200", "switches", 300},
-		{"one-of-200/written", "one-of-200", "written-KiB", 64},
-		{"all-200", "all-200", "p50-ms", 120},
-		{"all-200/cpu", "all-200", "cpu-ms", 120},
-		{"all-200/calls", "all-200-calls", "calls", 15_000},
-		{"all-200/written", "all-200", "written-KiB", 1024},
-		{"one-of-2000", "one-of-2000", "p50-ms", 67.5},
-		{"one-of-2000/to-200", "one-of-2000", "ratio", 1.5},
-	}, "real etcd and kube-apiserver on this machine; a systemd of D-Bus with 5 ms a job, " +
-		"and the agent, each in a process of its own; system calls in rounds of their own, " +
-		"by strace; an ext4 file system with a journal, on a loop device, durable"},
-	{"Start", "./test/recorded", "start/", 10, 10, []figure{
-		{"small", "small", "p50-ms", 40},
-		{"200", "one-of-200", "p50-ms", 150},
-	}, "from the start of the process to the Node's annotation, on an empty node; " +
-		"the rest as for change"},
+	{
+		"Reaction",
+		"./test/recorded",
+		"cluster/",
+		30,
+		30,
+		[]figure{
+			{"small", "small", "p50-ms", 25},
+			{"one-of-200", "one-of-200", "p50-ms", 50},
+			{"all-200", "all-200", "p50-ms", 200},
+			{"all-200/written", "all-200", "written-MB", 2},
+			{"node-appears", "node-appears", "p50-ms", 100},
+			{"start-small", "start-small", "p50-ms", 150},
+			{"start-200", "start-200", "p50-ms", 400},
+		},
+		"real etcd and kube-apiserver on this machine, recorded systemd, 5 ms a job; durable",
+	},
+	{
+		"Change",
+		"./test/recorded",
+		"change/",
+		20,
+		20,
+		[]figure{
+			{"small", "small", "p50-ms", 15},
+			{"small/cpu", "small", "cpu-ms", 8},
+			{"one-of-200", "one-of-200", "p50-ms", 45},
+			{"one-of-200/cpu", "one-of-200", "cpu-ms", 30},
+			{"one-of-200/calls", "one-of-200-calls", "calls", 2500},
+			{"one-of-200/switches", "one-of-200", "switches", 300},
+			{"one-of-200/written", "one-of-200", "written-KiB", 64},
+			{"all-200", "all-200", "p50-ms", 120},
+			{"all-200/cpu", "all-200", "cpu-ms", 120},
+			{"all-200/calls", "all-200-calls", "calls", 15_000},
+			{"all-200/written", "all-200", "written-KiB", 1024},
+			{"one-of-2000", "one-of-2000", "p50-ms", 67.5},
+			{"one-of-2000/to-200", "one-of-2000", "ratio", 1.5},
+		},
+		"real etcd and kube-apiserver on this machine; a systemd of D-Bus with 5 ms a job, " +
+			"and the agent, each in a process of its own; system calls in rounds of their own, " +
+			"by strace; an ext4 file system with a journal, on a loop device, durable",
+	},
+	{
+		"Start",
+		"./test/recorded",
+		"start/",
+		10,
+		10,
+		[]figure{
+			{"small", "small", "p50-ms", 40},
+			{"200", "one-of-200", "p50-ms", 150},
+		},
+		"from the start of the process to the Node's annotation, on an empty node; " +
+			"the rest as for change",
+	},
 	referenceChange,
 	referenceStart,
-	{"Idle", "./test/recorded", "cluster/", 300, 1, []figure{
-		{"idle/requests", "200-files", "requests/min", 7},
-		{"idle/wakeups", "200-files", "wakeups/s", 5},
-		{"idle/cpu", "200-files", "cpu-%", 0.05},
-		{"idle/rss", "200-files", "rss-MB", 40},
-		{"idle/written", "200-files", "written-B", 0},
-	}, "5 minutes, 200 files and 50 units, kubelet and containerd probed, recorded systemd; " +
-		"the agent has its own process; wake-ups are voluntary context switches, " +
-		"CPU is of one core"},
-	{"Fleet", "./test/recorded", "cluster/", 5, 5, []figure{
-		{"fleet/reach", "1000", "p50-ms", 10_000},
-		{"fleet/requests", "1000", "requests/change", 4},
-	}, "1,000 agents in one process, etcd and kube-apiserver with its default limits, " +
-		"all on this machine; 1 unit, 1 file, recorded systemd, 5 ms a job; " +
-		"without renewals of Leases"},
+	{
+		"Idle",
+		"./test/recorded",
+		"cluster/",
+		300,
+		1,
+		[]figure{
+			{"idle/requests", "200-files", "requests/min", 7},
+			{"idle/wakeups", "200-files", "wakeups/s", 5},
+			{"idle/cpu", "200-files", "cpu-%", 0.05},
+			{"idle/rss", "200-files", "rss-MB", 40},
+			{"idle/written", "200-files", "written-B", 0},
+		},
+		"5 minutes, 200 files and 50 units, kubelet and containerd probed, recorded systemd; " +
+			"the agent has its own process; wake-ups are voluntary context switches, " +
+			"CPU is of one core",
+	},
+	{
+		"Fleet",
+		"./test/recorded",
+		"cluster/",
+		5,
+		5,
+		[]figure{
+			{"fleet/reach", "1000", "p50-ms", 10_000},
+			{"fleet/requests", "1000", "requests/change", 4},
+		},
+		"1,000 agents in one process, etcd and kube-apiserver with its default limits, " +
+			"all on this machine; 1 unit, 1 file, recorded systemd, 5 ms a job; " +
+			"without renewals of Leases",
+	},
+	{
+		"ControlPlane",
+		"./test/plane",
+		"control-plane/",
+		5,
+		5,
+		[]figure{
+			{"empty-disk", "empty-disk", "p50-ms", 3000},
+			{"again", "again", "p50-ms", 3000},
+		},
+		"from the start of etcd to /readyz of kube-apiserver, with the flags that a node renders, " +
+			"on this machine; durable",
+	},
+	{
+		"KubernetesBundle",
+		"./test/plane",
+		"kubernetes-bundle/",
+		3,
+		3,
+		[]figure{
+			{"packed", "make", "packed-MB", 110},
+			{"plain", "make", "plain-MB", noGoal},
+			{"make", "make", "p50-ms", noGoal},
+			{"fetch", "fetch", "p50-ms", noGoal},
+		},
+		"etcd, etcdutl, Kubernetes, CoreDNS with the plugins of a cluster, and pause, as " +
+			"test/cluster builds them; fetched over loopback; durable",
+	},
 }
 
 // measureCluster measures recorded nodes at a real API server.

@@ -32,7 +32,7 @@ func main() {
 	cold := flag.Bool("cold", true, "build with an empty cache, too")
 	only := flag.String("only", "",
 		"\"engine\", \"gardener\", \"cluster\", \"reference\", \"upgrade\", \"flash\", "+
-			"\"places\" or \"live\": only that")
+			"\"places\", \"live\" or \"encrypt\": only that")
 
 	draw := flag.Bool("plot", false, "measure nothing, and draw the plots of the results there are")
 	flag.Parse()
@@ -98,6 +98,15 @@ func run(ctx context.Context, boots int, cold bool, only string) (err error) {
 			return err
 		}
 		return measureLive(ctx, r, b)
+	case "encrypt":
+		if _, err := runBuild(ctx, nil); err != nil {
+			return err
+		}
+		b, err := openNode(ctx)
+		if err != nil {
+			return err
+		}
+		return measureEncryption(ctx, r, b, boots)
 	}
 
 	if err := measureEngine(ctx, r); err != nil || only == "engine" {
@@ -125,6 +134,9 @@ func run(ctx context.Context, boots int, cold bool, only string) (err error) {
 		return err
 	}
 	if err := measureLive(ctx, r, b); err != nil {
+		return err
+	}
+	if err := measureEncryption(ctx, r, b, boots); err != nil {
 		return err
 	}
 	if err := measureSizes(ctx, r, b); err != nil {

@@ -27,7 +27,7 @@ var plots = []struct {
 	{
 		"machine.svg",
 		"Image and machine",
-		[]string{"image", "build", "size", "boot", "agent", "live"},
+		[]string{"image", "build", "size", "boot", "agent", "live", "encrypt"},
 	},
 	{"change.svg", "One change", []string{"config", "gardener", "cluster", "change", "start"}},
 	{"upgrade.svg", "Upgrade and installation", []string{"upgrade", "flash"}},

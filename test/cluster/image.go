@@ -28,6 +28,8 @@ type Image struct {
 	Layers []Layer
 	// Entrypoint is what a container runs by default; nil for nothing.
 	Entrypoint []string
+	// Plain leaves the layers as they are, for what compresses all of the image.
+	Plain bool
 }
 
 func (i Image) arch() string {
@@ -42,7 +44,8 @@ const (
 	IndexType    = "application/vnd.oci.image.index.v1+json"
 	ManifestType = "application/vnd.oci.image.manifest.v1+json"
 	configType   = "application/vnd.oci.image.config.v1+json"
-	layerType    = "application/vnd.oci.image.layer.v1.tar+gzip"
+	plainType    = "application/vnd.oci.image.layer.v1.tar"
+	layerType    = plainType + "+gzip"
 )
 
 // Descriptor is a descriptor of the OCI image specification.
@@ -51,6 +54,8 @@ type Descriptor struct {
 	Digest    string    `json:"digest"`
 	Size      int       `json:"size"`
 	Platform  *Platform `json:"platform,omitempty"`
+
+	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
 // Platform is what an image of an index is for.
@@ -145,4 +150,44 @@ func (i Image) config(diffIDs []string) ([]byte, error) {
 		"config":       map[string]any{"Entrypoint": i.Entrypoint},
 		"rootfs":       map[string]any{"type": "layers", "diff_ids": diffIDs},
 	})
+}
+
+// push puts what the image consists of where put says, but for the manifest
+// itself.
+func (i Image) push(
+	put func(mediaType string, blob []byte) (Descriptor, error),
+) (Manifest, error) {
+	m := Manifest{SchemaVersion: 2, MediaType: ManifestType, Layers: []Descriptor{}}
+	diffIDs := []string{}
+	for _, l := range i.Layers {
+		archive, err := l.archive()
+		if err != nil {
+			return m, err
+		}
+
+		blob, mediaType := archive, plainType
+		if !i.Plain {
+			mediaType = layerType
+			blob, err = compress(archive)
+		}
+		if err != nil {
+			return m, err
+		}
+
+		d, err := put(mediaType, blob)
+		if err != nil {
+			return m, err
+		}
+
+		diffIDs = append(diffIDs, digest(archive))
+		m.Layers = append(m.Layers, d)
+	}
+
+	config, err := i.config(diffIDs)
+	if err != nil {
+		return m, err
+	}
+
+	m.Config, err = put(configType, config)
+	return m, err
 }

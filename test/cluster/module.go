@@ -12,6 +12,16 @@ var modules = []program.Module{
 		Dir:  "test/cluster/etcd",
 		Programs: []program.Program{
 			{Name: "etcd", Package: "go.etcd.io/etcd/server/v3"},
+			{Name: "etcdutl", Package: "go.etcd.io/etcd/etcdutl/v3"},
+		},
+	},
+	{
+		Name: "images",
+		Dir:  "test/cluster/images",
+		Tags: "grpcnotrace", // As CoreDNS' own build.
+		Programs: []program.Program{
+			{Name: "coredns", Package: "./coredns"},
+			{Name: "pause", Package: "./pause"},
 		},
 	},
 	{
@@ -22,9 +32,17 @@ var modules = []program.Module{
 		},
 	},
 	{
+		Name: "cosign",
+		Dir:  "test/cluster/cosign",
+		Programs: []program.Program{
+			{Name: "cosign", Package: "github.com/sigstore/cosign/v3/cmd/cosign"},
+		},
+	},
+	{
 		Name:    "kubernetes",
 		Dir:     "test/cluster/kubernetes",
 		Release: "k8s.io/kubernetes",
+		Tags:    "grpcnotrace,notest,selinux", // As upstream's build (hack/lib/golang.sh).
 		Programs: []program.Program{
 			{Name: "kube-apiserver", Package: "k8s.io/kubernetes/cmd/kube-apiserver"},
 			{
@@ -33,6 +51,7 @@ var modules = []program.Module{
 			},
 			{Name: "kube-scheduler", Package: "k8s.io/kubernetes/cmd/kube-scheduler"},
 			{Name: "kubelet", Package: "k8s.io/kubernetes/cmd/kubelet"},
+			{Name: "kubeadm", Package: "k8s.io/kubernetes/cmd/kubeadm"},
 		},
 	},
 }

@@ -2,8 +2,10 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"io"
 	"maps"
+	"strings"
 )
 
 // Build builds the programs that are not in the cache, with a line on out for
@@ -31,4 +33,16 @@ func locate(ctx context.Context) (map[string]string, error) {
 		maps.Copy(paths, found)
 	}
 	return paths, nil
+}
+
+// KubernetesVersion returns the version of Kubernetes that Build builds, such as
+// 1.36.3.
+func KubernetesVersion(ctx context.Context) (string, error) {
+	for _, m := range modules {
+		if m.Release != "" {
+			version, err := m.Version(ctx)
+			return strings.TrimPrefix(version, "v"), err
+		}
+	}
+	return "", errors.New("no module of Kubernetes")
 }

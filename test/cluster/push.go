@@ -55,35 +55,9 @@ func split(ref string) (name, tag string) {
 
 // manifest pushes what an image consists of.
 func (r *Registry) manifest(name string, image Image) (Manifest, error) {
-	m := Manifest{SchemaVersion: 2, MediaType: ManifestType, Layers: []Descriptor{}}
-	diffIDs := []string{}
-	for _, l := range image.Layers {
-		archive, err := l.archive()
-		if err != nil {
-			return m, err
-		}
-
-		compressed, err := compress(archive)
-		if err != nil {
-			return m, err
-		}
-
-		d, err := r.upload(name, layerType, compressed)
-		if err != nil {
-			return m, err
-		}
-
-		diffIDs = append(diffIDs, digest(archive))
-		m.Layers = append(m.Layers, d)
-	}
-
-	config, err := image.config(diffIDs)
-	if err != nil {
-		return m, err
-	}
-
-	m.Config, err = r.upload(name, configType, config)
-	return m, err
+	return image.push(func(mediaType string, blob []byte) (Descriptor, error) {
+		return r.upload(name, mediaType, blob)
+	})
 }
 
 // upload pushes a blob: POST for a place, PUT of all to it (distribution

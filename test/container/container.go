@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/loam-os/loam/agent/unit"
 	"github.com/loam-os/loam/test/judge"
 )
 
@@ -201,6 +202,28 @@ func (c *Container) OpenRoot(t *testing.T) *os.Root {
 	}
 	t.Cleanup(func() { root.Close() })
 	return root
+}
+
+// OpenImage opens the root tree that the container was started from.
+func (c *Container) OpenImage(t *testing.T) *os.Root {
+	t.Helper()
+	image, err := os.OpenRoot(os.Getenv(TreeVariable))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { image.Close() })
+	return image
+}
+
+// Connect connects to the container's systemd until the end of the test.
+func (c *Container) Connect(t *testing.T) *unit.Systemd {
+	t.Helper()
+	systemd, err := unit.Connect(t.Context(), c.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(systemd.Close)
+	return systemd
 }
 
 func listen(t *testing.T, socket string) *net.UnixConn {

@@ -12,14 +12,15 @@ import (
 // faultPackage declares the codes of errors.
 const faultPackage = "hint/fault"
 
-// UnusedCodes returns the names of the constants of package fault that no code of
-// the program uses, other than the table itself.
+// UnusedCodes returns the names of the constants of package fault that no code
+// of the program uses, other than the table itself.
 func (p *Program) UnusedCodes() []string {
 	used := map[string]bool{}
 	var declared []string
 	for _, in := range p.packages {
 		for _, file := range in.files {
-			isTable := strings.HasSuffix(p.fset.Position(file.Pos()).Filename, faultPackage+"/table.go")
+			name := p.fset.Position(file.Pos()).Filename
+			isTable := strings.HasSuffix(name, faultPackage+"/table.go")
 			for id, object := range in.info.Uses {
 				inFile := file.FileStart <= id.Pos() && id.Pos() < file.FileEnd
 				if inFile && !isTable && isCode(object) {

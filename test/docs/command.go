@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // Reference is the page of a program: the help of each of its commands.
@@ -54,6 +56,24 @@ func runnable(cmd *cobra.Command) []*cobra.Command {
 		found = append(found, runnable(sub)...)
 	}
 	return found
+}
+
+// Help checks that a new user finds a sentence, an example, and what each flag
+// takes in the help of each command of a program.
+func Help(t *testing.T, root *cobra.Command) {
+	t.Helper()
+	for _, cmd := range runnable(root) {
+		if cmd.Long == "" || cmd.Example == "" {
+			t.Errorf("%s: no description or no example", cmd.CommandPath())
+		}
+		cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
+			value, text := pflag.UnquoteUsage(flag)
+			if text == "" || value != strings.ToUpper(value) {
+				t.Errorf("%s --%s %s: name its value in capital letters, such as `FILE`",
+					cmd.CommandPath(), flag.Name, value)
+			}
+		})
+	}
 }
 
 func paragraph(cmd *cobra.Command) string {

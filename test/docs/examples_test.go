@@ -26,9 +26,9 @@ func allPages(t *testing.T) []Page {
 
 const machineHeader = "apiVersion: loam.dev/v1alpha1\nkind: Machine\n"
 
-// TestExamplesAreValid takes every example of a document through the validator that
-// nodes use. A fragment gets the header; "…" and {...} stand for a certificate and
-// for the root metadata of a repository.
+// TestExamplesAreValid takes every example of a document through the validator
+// that nodes use. A fragment gets the header; "…" and {...} stand for a
+// certificate and for the root metadata of a repository.
 func TestExamplesAreValid(t *testing.T) {
 	found := map[string]int{}
 	certificate := base64.StdEncoding.EncodeToString(keys.New(t, "example").Certificate.Raw)
@@ -40,7 +40,10 @@ func TestExamplesAreValid(t *testing.T) {
 				continue
 			}
 			found[strings.TrimSpace(kind)]++
-			text := strings.NewReplacer("{...}", `{"signed": {"_type": "root"}}`, "…", certificate).Replace(block.Text)
+			text := strings.NewReplacer(
+				"{...}", `{"signed": {"_type": "root"}}`,
+				"…", certificate,
+			).Replace(block.Text)
 
 			var err error
 			switch strings.TrimSpace(kind) {

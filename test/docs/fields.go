@@ -15,7 +15,7 @@ import (
 
 // Field is a field of a document.
 type Field struct {
-	// Path is as errors have it, with [] for an item of a list:
+	// Path is written as in errors, with [] for an item of a list:
 	// source.cluster.tokens[].path.
 	Path string
 	Type string
@@ -29,9 +29,10 @@ type Field struct {
 	inside []Field
 }
 
-// Fields returns the fields of a document that is decoded into t, in the order of
-// the struct, each followed by those inside it. It walks json tags as package
-// document does. The texts are the comments in the packages in directories.
+// Fields returns the fields of a document that is decoded into t, in the order
+// of the struct, each followed by those inside it. It walks json tags as
+// package document does. The texts are the comments in the packages in
+// directories.
 func Fields(t reflect.Type, directories ...string) ([]Field, error) {
 	top, err := topFields(t, directories...)
 	return flat(top), err
@@ -201,7 +202,7 @@ func (w *walker) walk(t reflect.Type, path string) []Field {
 // none.
 func describe(t reflect.Type) (name string, inside reflect.Type) {
 	switch {
-	case t == reflect.TypeFor[time.Duration]():
+	case t.ConvertibleTo(reflect.TypeFor[time.Duration]()) && t.Name() == "Duration":
 		return "duration", nil
 	case t == reflect.TypeFor[time.Time]():
 		return "time", nil

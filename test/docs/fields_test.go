@@ -25,6 +25,7 @@ func machineFields(t *testing.T) []Field {
 		reflect.TypeFor[machine.Machine](),
 		"../../agent/machine",
 		"../../agent/network",
+		"../../agent/plane",
 	)
 	if err != nil {
 		t.Fatal(err)

@@ -202,7 +202,7 @@ var sections = []struct {
 			"of its own looks for its system.",
 		packages: []string{
 			"agent/boot", "agent/live", "agent/netboot", "agent/usbinstaller", "agent/link",
-			"agent/dm", "agent/install", "agent/flash", "cmd/init", "cmd/init-live",
+			"agent/dm", "agent/crypt", "partitions/luks", "agent/install", "agent/flash", "cmd/init", "cmd/init-live",
 		},
 	},
 	{
@@ -239,19 +239,22 @@ func ErrorsPage(messages []Message) string {
 		"With `-o json` an error is one JSON object on standard error: `code`, `class`, `message`, `hint`.\n\n" +
 		"## Codes\n\n" + codesTable() + "\n" +
 		"The rest of this page has every error with a hint of its own, by where it is met. " + unknown + " stands for what is known only when it happens.\n")
+
 	done := map[Message]bool{}
 	for _, section := range sections {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n", section.title, section.intro)
 		b.WriteString("| Error | What to do | Where |\n|---|---|---|\n")
 		for _, m := range messages {
 			// The table has the codes themselves.
-			if done[m] || m.under([]string{faultPackage, "cmd/outcome"}) || section.packages != nil && !m.under(section.packages) {
+			if done[m] || m.under([]string{faultPackage, "cmd/outcome"}) ||
+				section.packages != nil && !m.under(section.packages) {
 				continue
 			}
 			done[m] = true
 			fmt.Fprintf(&b, "| %s | %s | %s |\n", cell(m.error()), cell(m.Hint), m.Package)
 		}
 	}
+
 	return b.String()
 }
 

@@ -7,7 +7,8 @@ import (
 )
 
 func TestErrorsPageHasEveryHintOfTheCode(t *testing.T) {
-	p, err := Load("../..", "./hint/...", "./agent/...", "./cmd/...", "./image/...", "./firmware/...", "./partitions/...")
+	p, err := Load("../..", "./hint/...", "./agent/...", "./cmd/...", "./image/...",
+		"./firmware/...", "./partitions/...")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -15,7 +16,8 @@ func TestErrorsPageHasEveryHintOfTheCode(t *testing.T) {
 }
 
 func TestEveryCodeIsUsed(t *testing.T) {
-	p, err := Load("../..", "./hint/...", "./agent/...", "./cmd/...", "./image/...", "./firmware/...")
+	p, err := Load("../..", "./hint/...", "./agent/...", "./cmd/...", "./image/...",
+		"./firmware/...")
 	if err != nil {
 		t.Fatal(err)
 	}

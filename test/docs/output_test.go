@@ -32,6 +32,7 @@ var outputs = []struct {
 	{"loam diff", "", reflect.TypeFor[show.Difference](), []string{"plan", "show"}},
 	{"loam plan", "", reflect.TypeFor[show.Preview](), []string{"show", "plan"}},
 	{"loam disks", "", reflect.TypeFor[show.Disks](), []string{"show"}},
+	{"loam cluster status", "", reflect.TypeFor[show.OwnCluster](), []string{"show"}},
 	{"loam verify", "", reflect.TypeFor[control.VerifyReport](), []string{"control"}},
 }
 

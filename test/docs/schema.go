@@ -55,6 +55,9 @@ func machineLimits() limits {
 		"source.credential":           {Required: []string{"name"}},
 		"source.cluster":              {Required: []string{"server", "ca", "secret"}},
 		"source.cluster.tokens[]":     {Required: []string{"secret", "path"}},
+		"cluster":                     {MinProperties: 1},
+		"cluster.init.network":        {Enum: []string{"routes", "none"}},
+		"cluster.init.audit.policy":   {Enum: []string{"none", "metadata", "request"}},
 		"files[]":                     {Required: []string{"path"}},
 		"contents":                    {MinProperties: 1},
 		"contents.directory":          {Required: []string{"path"}},
@@ -63,8 +66,10 @@ func machineLimits() limits {
 		"dataVolume.fileSystem":       {Enum: []string{"ext4", "xfs"}},
 		"install":                     {Required: []string{"disk"}},
 		"install.disk":                {MinProperties: 1},
-		"state":                       {Required: []string{"disk"}},
+		"state":                       {MinProperties: 1},
+		"state.encrypt":               {Enum: []string{"tpm", "key"}},
 		"state.disk":                  {MinProperties: 1},
+		"state.onDamage":              {Enum: []string{"reset"}},
 	}
 }
 
@@ -76,16 +81,19 @@ func oscLimits() limits {
 		"spec.purpose":   {Enum: []string{"provision", "reconcile"}},
 		"spec.criConfig": {Required: []string{"name"}},
 	}
+
 	for _, units := range []string{"spec.units[]", "status.extensionUnits[]"} {
 		all[units] = schema{Required: []string{"name"}}
 		all[units+".command"] = schema{Enum: []string{"start", "restart", "stop"}}
 		all[units+".dropIns[]"] = schema{Required: []string{"name"}}
 	}
+
 	for _, files := range []string{"spec.files[]", "status.extensionFiles[]"} {
 		all[files] = schema{Required: []string{"path", "content"}}
 		all[files+".content"] = schema{MinProperties: 1}
 		all[files+".content.inline.encoding"] = schema{Enum: []string{"", "b64"}}
 	}
+
 	return all
 }
 

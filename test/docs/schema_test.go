@@ -25,6 +25,7 @@ func TestSchemaPagesHaveEveryField(t *testing.T) {
 		reflect.TypeFor[machine.Machine](),
 		"../../agent/machine",
 		"../../agent/network",
+		"../../agent/plane",
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -129,6 +130,7 @@ func TestExamplesNameTheirSchema(t *testing.T) {
 func TestSchemaTakesWhatTheDocumentationShows(t *testing.T) {
 	machines := machineJudges(t)
 	configs := oscJudges(t)
+
 	for _, page := range allPages(t) {
 		blocks, _ := page.Blocks()
 		for _, block := range blocks {
@@ -155,6 +157,7 @@ const oscHeader = "apiVersion: extensions.gardener.cloud/v1alpha1\nkind: Operati
 func TestSchemaFindsMistakes(t *testing.T) {
 	machines := machineJudges(t)
 	configs := oscJudges(t)
+
 	for i, test := range []struct {
 		judges judged
 		text   string
@@ -177,6 +180,8 @@ func TestSchemaFindsMistakes(t *testing.T) {
 		{machines, machineHeader + "source: {esp: /a}\n"},
 		{machines, machineHeader + "dataVolume: {fileSystem: btrfs}\n"},
 		{machines, machineHeader + "install: {disk: {}}\n"},
+		{machines, machineHeader + "state: {}\n"},
+		{machines, machineHeader + "state: {encrypt: yes please}\n"},
 		{machines, machineHeader + "debugShell: ttyS1\n"},
 		{configs, "apiVersion: v1\nkind: OperatingSystemConfig\n"},
 		{configs, oscHeader + "spec: []\n"},
@@ -210,7 +215,10 @@ func TestSchemaHasTheValuesOfTheValidator(t *testing.T) {
 		"hostnameFrom": "hostnameFrom: %s\n",
 		"network.interfaces[].bond.mode": "network: {interfaces: [{name: a, nic: {name: eth0}}, " +
 			"{name: b, bond: {mode: %s, interfaces: [a]}, dhcp4: true}]}\n",
-		"dataVolume.fileSystem": "dataVolume: {fileSystem: %s}\n",
+		"dataVolume.fileSystem":     "dataVolume: {fileSystem: %s}\n",
+		"cluster.init.network":      "cluster: {init: {network: %s}}\n",
+		"cluster.init.audit.policy": "cluster: {init: {audit: {policy: %s}}}\n",
+		"state.encrypt":             "state: {encrypt: %s}\n",
 	} {
 		for _, value := range limits[path].Enum {
 			text := machineHeader + fmt.Sprintf(format, value)

@@ -24,8 +24,8 @@ type Signal struct {
 // reason. It finds calls of functions with the parameters reason and message,
 // structs with such fields, and what is assigned to a condition.
 func (p *Program) Signals() []Signal {
-	// What a call says itself comes before what its callers say: only that has
-	// the message that belongs to the reason.
+	// The words of a call come before the words of its callers: only the call
+	// has the message that belongs to the reason.
 	found := p.signals(false)
 	found = append(found, p.signals(true)...)
 
@@ -175,7 +175,9 @@ func SignalsPage(signals []Signal) string {
 
 	b.WriteString("\n## Conditions\n\nOf the Node. `SystemdUnitsReady` says whether its units are " +
 		"well, `SystemUpgradeFailed` whether it fell back from a system. `InPlaceUpdate` is read: " +
-		"its reason `ReadyForUpdate` says that the Node is drained.\n\n" +
+		"its reason `ReadyForUpdate` says that the Node is drained. While the node drains itself and " +
+		"changes, it has `MaintenancePlanned` and `DrainInProgress`, and then `Drained` and " +
+		"`MaintenanceInProgress`, with the reason `LoamDrain`.\n\n" +
 		"| Reason | Message |\n|---|---|\n")
 	for _, s := range signals {
 		if s.Condition {

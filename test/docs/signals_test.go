@@ -13,7 +13,7 @@ func TestSignalsPageHasEveryMetricEventAndCondition(t *testing.T) {
 	signals := p.Signals()
 	Golden(t, "../..", "docs/reference/metrics.md", SignalsPage(signals))
 
-	// What tests of the agent expect must be found here, too.
+	// The page must have the reasons that tests of the agent expect.
 	for _, reason := range []string{
 		"NoSSHAccess", "UnitNotWell", "FileMismatch", "SystemDUnitStart", "OSCInvalid",
 		"OSCHeld", "AllUnitsHealthy",

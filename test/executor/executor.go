@@ -17,7 +17,7 @@ type Node struct {
 	Units       apply.Units
 	Uptime      func() time.Duration
 
-	// Hook is called before each durable step; nil for none.
+	// Hook is called before each durable step; nil if none.
 	Hook durable.Hook
 }
 

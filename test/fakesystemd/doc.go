@@ -5,7 +5,7 @@
 //	call --> connection --> Manager --> reply
 //	                           +--> job --> signals to every connection
 //
-// What it says is what systemd 257 says: every property that a service has,
-// with its type, and the signals around a job and a daemon-reload, to every
-// connection. A test holds it against the systemd of the image.
+// It says the same as systemd 257: every property that a service has, with its
+// type, and the signals around a job and a daemon-reload, to every connection. A
+// test compares it with the systemd of the image.
 package fakesystemd

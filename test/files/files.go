@@ -9,6 +9,17 @@ import (
 	"testing"
 )
 
+// Root returns an empty root directory for a test. Its path is root.Name().
+func Root(t testing.TB) *os.Root {
+	t.Helper()
+	root, err := os.OpenRoot(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { root.Close() })
+	return root
+}
+
 // Write writes a file that only its owner reads, and makes its directory.
 func Write(t testing.TB, name, text string) {
 	t.Helper()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/hex"
+	"os"
 	"slices"
 	"testing"
 	"testing/fstest"
@@ -48,6 +49,22 @@ func Digest(t testing.TB, image []byte) []byte {
 	}
 
 	return SignatureList(sha256List, string(sum))
+}
+
+// Image reads the part of a file of this repository that the firmware judges.
+func Image(t testing.TB, file string) authenticode.Image {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	im, err := authenticode.Read(bytes.NewReader(b), int64(len(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return im
 }
 
 // guid is a UUID as UEFI writes it.

@@ -9,13 +9,14 @@ import (
 
 	"github.com/loam-os/loam/image/inspect"
 	"github.com/loam-os/loam/image/manifest"
+	"github.com/loam-os/loam/image/meter"
 	"github.com/loam-os/loam/image/upstream"
 	"github.com/loam-os/loam/test/judge"
 )
 
 func inspected(t *testing.T, file string) inspect.Image {
 	t.Helper()
-	im, err := inspect.Open(file)
+	im, err := inspect.Open(t.Context(), file, meter.None)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,8 +68,8 @@ func TestInspectSaysWhatTheManifestSays(t *testing.T) {
 		}
 	}
 
-	// What starts the kernel is in the image; packages whose files were removed
-	// are not.
+	// The image has the packages that start the kernel, and not those whose
+	// files were removed.
 	for name, want := range map[string]bool{
 		"systemd": true, "systemd-boot-efi": true,
 		"debconf": false, "perl-base": false, "python3": false, "linux-image-cloud-amd64": false,

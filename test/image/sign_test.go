@@ -1,7 +1,10 @@
 package image
 
 import (
+	"crypto"
+	"crypto/rsa"
 	"crypto/x509"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -14,10 +17,12 @@ import (
 
 	"github.com/loam-os/loam/firmware/authenticode"
 	"github.com/loam-os/loam/firmware/loader"
+	"github.com/loam-os/loam/firmware/pcrsig"
 	"github.com/loam-os/loam/firmware/uki"
 	"github.com/loam-os/loam/image"
 	"github.com/loam-os/loam/image/esp"
 	"github.com/loam-os/loam/image/inspect"
+	"github.com/loam-os/loam/image/meter"
 	"github.com/loam-os/loam/image/sign"
 	"github.com/loam-os/loam/image/sign/ownerkey"
 	"github.com/loam-os/loam/image/update"
@@ -48,8 +53,8 @@ func (b build) signed(t *testing.T, by ...keys.Pair) build {
 			DB:  []*x509.Certificate{key.Certificate},
 		}.Variables()
 		if err == nil {
-			_, err = sign.Build(b.dir,
-				sign.Keys{Programs: key.Signer, Enroll: enroll, When: sign.Manual}, func(string) {})
+			_, err = sign.Build(t.Context(), b.dir,
+				sign.Keys{Programs: key.Signer, Enroll: enroll, When: sign.Manual}, sign.Silent{})
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -57,6 +62,72 @@ func (b build) signed(t *testing.T, by ...keys.Pair) build {
 	}
 
 	return open(t, b.dir)
+}
+
+// TestASignedBuildTrustsKeys of machine.yaml, in every UKI and in the manifest,
+// which verify compares. Signing again leaves them. Every UKI has a policy of PCR
+// 11, until the build is signed without its key.
+func TestASignedBuildTrustsKeys(t *testing.T) {
+	b := underTest(t).copied(t)
+	pcr := keys.New(t, "pcr").Private
+	by := sign.Keys{
+		Programs:     keys.New(t, "owner").Signer,
+		MachineTrust: "first,second",
+		PCR:          []crypto.Signer{pcr},
+	}
+	if _, err := sign.Build(t.Context(), b.dir, by, sign.Silent{}); err != nil {
+		t.Fatal(err)
+	}
+	open(t, b.dir).checkPCRKeys(t, pcrsig.Fingerprint(pcr.Public().(*rsa.PublicKey)))
+
+	by.MachineTrust = ""
+	by.PCR = nil
+	if _, err := sign.Build(t.Context(), b.dir, by, sign.Silent{}); err != nil {
+		t.Fatal(err)
+	}
+	b = open(t, b.dir)
+	b.checkPCRKeys(t)
+
+	for name, cmdline := range map[string]string{
+		"UKI":     b.manifest.Cmdline,
+		"PXE set": b.manifest.LiveCmdline,
+	} {
+		if strings.Count(cmdline, " loam.trust=first,second ") != 1 {
+			t.Errorf("command line of the %s: %s", name, cmdline)
+		}
+	}
+	for _, u := range inspected(t, b.dir).UKIs {
+		if !strings.HasPrefix(b.manifest.LiveCmdline, u.Cmdline) {
+			t.Errorf("command line of a UKI: %s", u.Cmdline)
+		}
+	}
+}
+
+// checkPCRKeys fails unless these keys, and no others, have signed all UKIs for
+// PCR 11, and the index of the update says so.
+func (b build) checkPCRKeys(t *testing.T, want ...string) {
+	t.Helper()
+	ukis := 0
+	for name, program := range b.programs(t) {
+		sections, err := uki.Parse(strings.NewReader(program))
+		if err != nil {
+			continue // It is the loader.
+		}
+		ukis++
+		got, keysErr := pcrsig.ReadKeys(strings.NewReader(program))
+		if err := errors.Join(keysErr, pcrsig.Check(sections)); err != nil ||
+			!slices.Equal(got, want) {
+			t.Errorf("%s: signed by %q, %v, want %q", name, got, err, want)
+		}
+	}
+	if ukis < 3 {
+		t.Errorf("only %d UKIs", ukis)
+	}
+
+	bundle, err := update.Read(t.Context(), b.dir, meter.None)
+	if err != nil || !slices.Equal(bundle.Index.PCRKeys, want) {
+		t.Errorf("the index names %q, %v, want %q", bundle.Index.PCRKeys, err, want)
+	}
 }
 
 // TestSignedBuild: all that firmware starts is signed, in all files, and
@@ -128,7 +199,7 @@ func TestSignedBuild(t *testing.T) {
 		t.Error(diff)
 	}
 
-	bundle, err := update.Read(b.dir)
+	bundle, err := update.Read(t.Context(), b.dir, meter.None)
 	if err != nil || bundle.Index.Signature == nil ||
 		len(bundle.Index.Authenticode.Signatures) != 1 {
 		t.Errorf("the update bundle is not signed: %v", err)
@@ -146,7 +217,7 @@ func TestSignedSums(t *testing.T) {
 	plain := underTest(t)
 	key, keyring := openPGPKey(t)
 	b := plain.copied(t)
-	m, err := sign.Build(b.dir, sign.Keys{Sums: key}, func(string) {})
+	m, err := sign.Build(t.Context(), b.dir, sign.Keys{Sums: key}, sign.Silent{})
 	if diff := cmp.Diff(plain.manifest, m); err != nil || diff != "" {
 		t.Errorf("%v\n%s", err, diff)
 	}
@@ -171,8 +242,8 @@ func TestKeysThatWouldNotStartTheBuildAreNotPutThere(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	_, err = sign.Build(linked(t, b),
-		sign.Keys{Programs: key.Signer, Enroll: enroll, When: sign.Force}, func(string) {})
+	_, err = sign.Build(t.Context(), linked(t, b),
+		sign.Keys{Programs: key.Signer, Enroll: enroll, When: sign.Force}, sign.Silent{})
 	if err == nil || !strings.Contains(err.Error(), "would not start the signed programs") {
 		t.Errorf("signed: %v", err)
 	}
@@ -244,8 +315,8 @@ func TestABuildThatIsNotWholeIsNotSigned(t *testing.T) {
 	flip(t, dir, b.name(t, ".root"), 4096)
 	before := readFile(t, filepath.Join(dir, image.SumsName))
 
-	_, err := sign.Build(dir, sign.Keys{Programs: keys.New(t, "owner").Signer},
-		func(string) {})
+	_, err := sign.Build(t.Context(), dir, sign.Keys{Programs: keys.New(t, "owner").Signer},
+		sign.Silent{})
 	if err == nil || !strings.Contains(err.Error(), "data block 1 ") {
 		t.Errorf("signed: %v", err)
 	}

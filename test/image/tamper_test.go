@@ -9,6 +9,7 @@ import (
 
 	"github.com/loam-os/loam/image"
 	"github.com/loam-os/loam/image/manifest"
+	"github.com/loam-os/loam/image/meter"
 	"github.com/loam-os/loam/image/verify"
 	"github.com/loam-os/loam/partitions"
 )
@@ -159,7 +160,7 @@ func TestVerifyFindsEveryChange(t *testing.T) {
 			t.Parallel()
 			dir := linked(t, b)
 			test.change(t, dir)
-			_, err := verify.Build(dir)
+			_, err := verify.Build(t.Context(), dir, meter.None)
 			switch {
 			case test.want == "" && err != nil:
 				t.Error(err)

@@ -61,7 +61,7 @@ type Dissected struct {
 	}
 }
 
-// Dissect has systemd open the disk as it would on a machine, by the
+// Dissect makes systemd open the disk as it would on a machine, by the
 // Discoverable Partitions Specification, with verity of that root hash and
 // nothing less.
 func (d Disk) Dissect(t testing.TB, rootHash string) (got Dissected) {

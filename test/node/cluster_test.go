@@ -64,6 +64,7 @@ func (w *clusterTest) await(what, path string, right func(object map[string]any)
 // TestNodeOfACluster is the image in a cluster: it joins with a token, its
 // kubelet comes from an image, a pod runs.
 func TestNodeOfACluster(t *testing.T) {
+	t.Parallel()
 	b := open(t)
 	w := newClusterTest(t, b.manifest.Arch)
 	w.publish(20, "", "")
@@ -95,6 +96,9 @@ func TestNodeOfACluster(t *testing.T) {
 		t.Errorf("log %q %v", log, err)
 	}
 
+	t.Run("a container is confined", func(t *testing.T) { isConfined(t, n) })
+
+	n.t = t
 	n.want("cat /var/lib/thing/token", "first")
 	w.put(testcluster.Token, testcluster.Token, "second")
 	n.sh("until test $(cat /var/lib/thing/token) = second; do sleep 0.2; done")

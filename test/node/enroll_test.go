@@ -89,7 +89,7 @@ func (b build) signed(t *testing.T, by sign.Keys) build {
 		t.Fatalf("cp: %v\n%s", err, out)
 	}
 
-	if _, err := sign.Build(dir, by, func(string) {}); err != nil {
+	if _, err := sign.Build(t.Context(), dir, by, sign.Silent{}); err != nil {
 		t.Fatal(err)
 	}
 

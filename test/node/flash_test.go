@@ -12,18 +12,20 @@ import (
 	"github.com/loam-os/loam/agent/flash"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/image/inspect"
+	"github.com/loam-os/loam/image/meter"
 	"github.com/loam-os/loam/partitions"
 )
 
 // TestAFlashedDiskBoots flashes the packed image onto a disk that was in use
 // before: there is noise at every MiB of it, and an old table.
 func TestAFlashedDiskBoots(t *testing.T) {
+	t.Parallel()
 	b := open(t)
 	m := b.flash(t, b.file(".raw"))
 	m.config.Disk = filepath.Join(m.config.Dir, "flashed.raw")
 	used(t, m.config.Disk)
 
-	source, err := inspect.OpenSource(b.file(".raw.zst"))
+	source, err := inspect.OpenSource(t.Context(), b.file(".raw.zst"), meter.None)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,6 +44,17 @@ func isHardened(t *testing.T, n *node) {
 		"ls /run | grep -c ^core; true", "0")
 }
 
+// isConfined wants the container of pod hello in containerd's own profile, which
+// denies what the file's mode allows.
+func isConfined(t *testing.T, n *node) {
+	n.t = t
+	const profile = "cri-containerd.apparmor.d"
+	n.want("cat /proc/$(pgrep -xf /hello)/attr/current", profile+" (enforce)")
+	n.sh("echo h >/proc/sysrq-trigger")
+	n.want("sh -c 'echo exec "+profile+" >/proc/self/attr/exec; "+
+		"exec sh -c \"echo h >/proc/sysrq-trigger\"' 2>&1 | grep -c 'Permission denied'", "1")
+}
+
 // in returns a text without what differs.
 func (h hidden) in(text string) string { return h.pattern.ReplaceAllString(text, h.word) }
 

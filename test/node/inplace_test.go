@@ -9,12 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"strings"
 	"testing"
 	"time"
-
-	"sigs.k8s.io/yaml"
 
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/test/cluster/testcluster"
@@ -56,7 +53,7 @@ func runs(text string) func(map[string]any) error {
 	return carries("annotations", appliedSum, hex.EncodeToString(sum[:]))
 }
 
-// carries wants a label or an annotation of the Node to be that, "" for none.
+// carries wants a label or an annotation of the Node to be that, "" if none.
 func carries(kind, key, value string) func(map[string]any) error {
 	return func(node map[string]any) error {
 		metadata := node["metadata"].(map[string]any)
@@ -65,34 +62,6 @@ func carries(kind, key, value string) func(map[string]any) error {
 			return fmt.Errorf("%s is %q: %v", key, is, metadata["annotations"])
 		}
 		return nil
-	}
-}
-
-// allowPods lets the node's agent do what examples/cluster/rbac-pods.yaml does.
-func (w *clusterTest) allowPods() {
-	w.Helper()
-	text, err := os.ReadFile("../../examples/cluster/rbac-pods.yaml")
-	if err != nil {
-		w.Fatal(err)
-	}
-
-	for object := range strings.SplitSeq(strings.ReplaceAll(string(text), "node-1",
-		testcluster.Node),
-		"\n---\n") {
-		body, err := yaml.YAMLToJSON([]byte(object))
-		if err != nil {
-			w.Fatal(err)
-		}
-
-		var of struct{ Kind string }
-		if err := json.Unmarshal(body, &of); err != nil {
-			w.Fatal(err)
-		}
-
-		path := "/apis/rbac.authorization.k8s.io/v1/" + strings.ToLower(of.Kind) + "s"
-		if _, err := w.Do(http.MethodPost, path, string(body)); err != nil {
-			w.Fatal(err)
-		}
 	}
 }
 
@@ -128,8 +97,13 @@ func (w *clusterTest) allocatable() (cpu string) {
 // hello runs the pod.
 func (w *clusterTest) hello() {
 	w.Helper()
-	_, err := w.Do(http.MethodPost, podsAPI,
-		`{"metadata": {"name": "hello"}, "spec": {"containers": [{"name": "hello", "image": "registry.test/hello:v1"}]}}`)
+	_, err := w.Do(http.MethodPost, podsAPI, `{
+		"metadata": {"name": "hello"},
+		"spec": {
+			"securityContext": {"appArmorProfile": {"type": "RuntimeDefault"}},
+			"containers": [{"name": "hello", "image": "registry.test/hello:v1"}]
+		}
+	}`)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -164,7 +138,6 @@ func (n *node) serial(command string) string {
 // it is drained, and afterwards everything that the update names is new.
 func updatesInPlace(t *testing.T, n *node, w *clusterTest) {
 	image := n.status().ImageVersion
-	w.allowPods()
 	w.becomes(w.updatable(image, spring, "100m"))
 	n.proven()
 	n.sh("until test -e /var/lib/loam/inplace.json; do sleep 0.2; done")

@@ -160,7 +160,7 @@ func TestPXEToDisk(t *testing.T) {
 }
 
 // TestADiskWithContentIsNotInstalledOn: the node says why, and runs from
-// memory. A server cannot have it overwritten.
+// memory. A server cannot overwrite it.
 func TestADiskWithContentIsNotInstalledOn(t *testing.T) {
 	matrix(t)
 	b := open(t)

@@ -103,6 +103,7 @@ func (b build) diskless(t *testing.T, p *origin) *machine {
 // TestPXEToMemory: a node without a disk gets its system over a network that
 // breaks, and applies.
 func TestPXEToMemory(t *testing.T) {
+	t.Parallel()
 	b := open(t)
 	p := b.origin(t, machineYAML(b.manifest.Arch, "source: {credential: {name: loam.config}}\n"))
 	p.cut.Store(40 << 20)

@@ -146,7 +146,9 @@ func addresses(conn net.PacketConn) {
 func inventory(t *testing.T, text string) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, machineMAC+".yaml"), []byte(text), 0o644); err != nil {
+
+	err := os.WriteFile(filepath.Join(dir, machineMAC+".yaml"), []byte(text), 0o644)
+	if err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -167,6 +169,7 @@ func (s *bootServer) plugged(t *testing.T, b build) *machine {
 // TestNetboot has firmware find its boot file beside a DHCP server that knows
 // of none, and the node run what it gets.
 func TestNetboot(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name          string
 		asked, loaded string

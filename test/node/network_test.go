@@ -24,6 +24,7 @@ network:
 // TestNetworkOfMachineYAML: the network is up at the first boot, and at a boot
 // that cannot read the document.
 func TestNetworkOfMachineYAML(t *testing.T) {
+	t.Parallel()
 	b := open(t)
 	m := b.flash(t, b.file(".raw"))
 	m.config.Clock = "1970-01-01"

@@ -20,6 +20,7 @@ func machineYAML(arch, rest string) string {
 }
 
 func TestNodeConfiguredByItsHypervisor(t *testing.T) {
+	t.Parallel()
 	b := open(t)
 	hello := readFile(t, "../../examples/hello.yaml")
 	m := b.flash(t, b.file(".raw"))
@@ -144,6 +145,7 @@ func file(path, text string) string {
 }
 
 func TestNodeConfiguredByAFile(t *testing.T) {
+	t.Parallel()
 	b := open(t)
 	m := b.flash(t, b.file(".raw"))
 	m.config.Bus = "virtio-scsi"
@@ -283,6 +285,7 @@ func badInput(n *node, good string) {
 }
 
 func TestNodeConfiguredByItsESP(t *testing.T) {
+	t.Parallel()
 	b := open(t)
 	m := b.flash(t, b.file(".raw"))
 	raw := filepath.Join(m.config.Dir, "flashed.raw")

@@ -80,29 +80,59 @@ func TestMachineYAMLFromTheHypervisor(t *testing.T) {
 		machine  string // what the status calls the place
 		hostname string
 	}{
-		{"QEMU's fw_cfg", func(m *machine) {
-			m.arguments("-fw_cfg", "name=opt/loam/machine.yaml,file="+m.file("machine.yaml", yaml))
-		}, "fw_cfg opt/loam/machine.yaml", "hello"},
-		{"a credential in QEMU's fw_cfg", func(m *machine) {
-			m.arguments("-fw_cfg",
-				"name=opt/io.systemd.credentials/loam.machine,file="+m.file("machine.yaml", yaml))
-		}, "credential loam.machine", "hello"},
-		{"user-data of a CD-ROM", func(m *machine) {
-			m.cdrom(m.cidata("#loam\n"+nameless, "instance-id: i-1\nlocal-hostname: Seed-1\n"))
-		}, "user-data of drive /dev/sr0 (cidata)", "seed-1"},
-		{"user-data of a disk", func(m *machine) {
-			m.arguments("-device",
-				"virtio-blk-pci,drive="+m.cidata(yaml, "local-hostname: other\n"))
-		}, "user-data of drive /dev/vdb (cidata)", "hello"},
-		{"machine.yaml on a disk with FAT", func(m *machine) {
-			m.arguments("-device", "virtio-blk-pci,drive="+m.fat("LOAM", "machine.yaml", yaml))
-		}, "machine.yaml of drive /dev/vdb (LOAM)", "hello"},
-		{"machine.yaml in a directory of the host", func(m *machine) {
-			dir := filepath.Dir(m.file("shared/machine.yaml", yaml))
-			m.arguments("-blockdev",
-				"driver=vvfat,node-name=shared,label=LOAM,read-only=on,dir="+
-					dir, "-device", "virtio-blk-pci,drive=shared")
-		}, "machine.yaml of drive /dev/vdb1 (LOAM)", "hello"},
+		{
+			"QEMU's fw_cfg",
+			func(m *machine) {
+				m.arguments("-fw_cfg", "name=opt/loam/machine.yaml,file="+m.file("machine.yaml", yaml))
+			},
+			"fw_cfg opt/loam/machine.yaml",
+			"hello",
+		},
+		{
+			"a credential in QEMU's fw_cfg",
+			func(m *machine) {
+				m.arguments("-fw_cfg",
+					"name=opt/io.systemd.credentials/loam.machine,file="+m.file("machine.yaml", yaml))
+			},
+			"credential loam.machine",
+			"hello",
+		},
+		{
+			"user-data of a CD-ROM",
+			func(m *machine) {
+				m.cdrom(m.cidata("#loam\n"+nameless, "instance-id: i-1\nlocal-hostname: Seed-1\n"))
+			},
+			"user-data of drive /dev/sr0 (cidata)",
+			"seed-1",
+		},
+		{
+			"user-data of a disk",
+			func(m *machine) {
+				m.arguments("-device",
+					"virtio-blk-pci,drive="+m.cidata(yaml, "local-hostname: other\n"))
+			},
+			"user-data of drive /dev/vdb (cidata)",
+			"hello",
+		},
+		{
+			"machine.yaml on a disk with FAT",
+			func(m *machine) {
+				m.arguments("-device", "virtio-blk-pci,drive="+m.fat("LOAM", "machine.yaml", yaml))
+			},
+			"machine.yaml of drive /dev/vdb (LOAM)",
+			"hello",
+		},
+		{
+			"machine.yaml in a directory of the host",
+			func(m *machine) {
+				dir := filepath.Dir(m.file("shared/machine.yaml", yaml))
+				m.arguments("-blockdev",
+					"driver=vvfat,node-name=shared,label=LOAM,read-only=on,dir="+
+						dir, "-device", "virtio-blk-pci,drive=shared")
+			},
+			"machine.yaml of drive /dev/vdb1 (LOAM)",
+			"hello",
+		},
 	} {
 		t.Run(place.name, func(t *testing.T) {
 			t.Parallel()

@@ -294,7 +294,7 @@ func (r *replay) check(of map[int]bool, look bool) {
 	}
 }
 
-// boots is a machine of which the new system never comes up, unless it is
+// boots is a machine whose new system never comes up, unless it is
 // blessed.
 func (r *replay) boots() error {
 	table, err := gpt.Read(r.disk, r.size(), firmware.SectorSize)

@@ -15,6 +15,7 @@ import (
 // makes its own entry again and is started by that, although a power cut has
 // corrupted the superblock of its state partition meanwhile.
 func TestANodeWhoseBootEntryIsGone(t *testing.T) {
+	t.Parallel()
 	m := damaged(t, func(m *machine, disk *os.File) {
 		m.tool("mdel", "-i", fmt.Sprintf("%s@@%d", disk.Name(), m.partition(esp)),
 			"::"+m.build.manifest.UKI)

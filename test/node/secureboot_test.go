@@ -16,6 +16,7 @@ import (
 // TestSecureBootRefusesWhatWouldNotStart: a machine whose firmware knows this
 // system and its loader, and nothing else.
 func TestSecureBootRefusesWhatWouldNotStart(t *testing.T) {
+	t.Parallel()
 	b := open(t)
 	v2 := next(t)
 	if b.manifest.Arch != "amd64" {

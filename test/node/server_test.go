@@ -17,7 +17,7 @@ import (
 type server struct {
 	files http.Handler
 	mu    sync.Mutex
-	// bad answers for the files whose names end in suffix; nil for none.
+	// bad answers for the files whose names end in suffix; nil if none.
 	bad    http.Handler
 	suffix string
 }

@@ -22,9 +22,10 @@ const tourFile = "testdata/tour.txt"
 // leaves out, and where they are tried.
 var elsewhere = map[string]string{
 	"agent":       "every machine runs it",
-	"volume":      "TestDataVolume",
+	"volume":      "TestADataVolume",
+	"repair":      "TestDamagedState: a damaged machine runs it",
 	"completion":  "cmd/loam: TestScripts/complete",
-	"drill":       "TestUpgradeToAGoodSystem: it restarts the machine twice",
+	"drill":       "TestAnUpgradeToAGoodSystem: it restarts the machine twice",
 	"--by":        "the same",
 	"--again":     "TestABadSystemFallsBack",
 	"--downgrade": "test/crash/upgrade: TestADowngradeTakesAPermit",
@@ -33,6 +34,11 @@ var elsewhere = map[string]string{
 	"--boot":      "cmd/loam: TestScripts/logs: it needs an earlier boot",
 	"--all":       "cmd/loam: TestScripts/why",
 	"--yes":       "cmd/loam: TestScripts/reset, and TestResetUnderSystemd",
+	"--now":       "TestANodeOfAClusterUpgradesItself: it is about the turns of a pool",
+	"cluster":     "TestAMachineIsACluster, and cmd/loam: TestScripts/cluster",
+	"--for":       "the same",
+	"--user":      "agent/plane: TestKubeconfig",
+	"--group":     "agent/plane: TestKubeconfig",
 }
 
 // TestTour types the commands of the documentation into a terminal of a node,
@@ -77,11 +83,13 @@ func TestTour(t *testing.T) {
 		if err := os.WriteFile(tourFile, []byte(tour.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		return
 	}
 	if diff := cmp.Diff(string(readFile(t, tourFile)), tour.String()); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", tourFile, diff)
 	}
+
+	t.Run("a directory of an NFS server", func(t *testing.T) { mountsNFS(t, n) })
+	t.Run("a disk of an iSCSI target", func(t *testing.T) { usesISCSI(t, n) })
 }
 
 // TestTourLeavesNothingOut holds the tour against the documentation.
@@ -167,8 +175,9 @@ func newMask(b, next build) mask {
 	}
 
 	add(`\x1b\[[0-9;?]*[A-Za-z]`, "")
-	add(`[^\n]*\r`, "")              // What is drawn over.
-	add(`(?m)^waiting for .*\n`, "") // On a slow machine.
+	add(`[^\n]*\r`, "")                // What is drawn over.
+	add(`(?m)^waiting for .*\n`, "")   // On a slow machine.
+	add(`(?m)^.*\d+ % .* left$\n`, "") // Likewise.
 	add(regexp.QuoteMeta(next.manifest.Version), "NEXT")
 	add(regexp.QuoteMeta(b.manifest.Version), "VERSION")
 	add(regexp.QuoteMeta(filepath.Base(b.manifest.Arch)), "ARCH")

@@ -57,6 +57,12 @@ func (b build) publish(t *testing.T, change func(uki.Sections) uki.Sections) upd
 		}
 	}
 
+	return b.publishUKI(t, efi)
+}
+
+// publishUKI publishes the build with another UKI.
+func (b build) publishUKI(t *testing.T, efi string) updates {
+	t.Helper()
 	m := b.manifest
 	r := published.New(t)
 	r.Publish(bundle.Sources{

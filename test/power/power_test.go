@@ -10,16 +10,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/test/files"
 	"github.com/loam-os/loam/test/power"
 )
 
 func open(t *testing.T) *os.Root {
 	t.Helper()
-	root, err := os.OpenRoot(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { root.Close() })
+	root := files.Root(t)
 	return root
 }
 

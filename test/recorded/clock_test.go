@@ -96,7 +96,7 @@ func (w *fixture) livesOnAndHearsTheTime(first, second, third string) {
 func (w *fixture) renewsItsLease() {
 	w.Helper()
 	w.poke()                       // The session is not in the middle of a renewal.
-	const later = 11 * time.Second // It is renewed every 10 s.
+	const later = 61 * time.Second // It is renewed every minute.
 	since := w.now().Add(later)
 	w.ahead.Add(int64(later))
 	w.poke()

@@ -80,11 +80,17 @@ type fault struct {
 	// begin has it happen, end has it pass.
 	begin, end func()
 	// status is in `loam status`, and console in a page printed on the console;
-	// event is the reason and the beginning of an Event of type Warning, "" for
-	// none, as of a cluster that is not reached; reason is that of the condition
-	// SystemdUnitsReady=False, "" if it stays True; metric is a line of the
-	// metrics.
+	// event is the reason and the beginning of a new Event of type Warning, ""
+	// for none, as of a cluster that is not reached; reason is that of the
+	// condition SystemdUnitsReady=False, "" if it stays True; metric is a line of
+	// the metrics. None of them may be there before the fault begins.
 	status, console, event, reason, metric string
+}
+
+// warning returns the reason of the Event of a fault, and a pattern of its text.
+func (f fault) warning() (reason string, text *regexp.Regexp) {
+	reason, begin, _ := strings.Cut(f.event, ": ")
+	return reason, regexp.MustCompile("^Warning " + begin)
 }
 
 // TestFaultsShowEverywhereUntilTheyPass follows what goes wrong on a node, on
@@ -112,11 +118,7 @@ func faultsShow(t *testing.T, c *container.Container) {
 // observe makes a node that has joined a cluster and runs a configuration.
 func observe(t *testing.T, c *container.Container) *observed {
 	t.Helper()
-	systemd, err := unit.Connect(t.Context(), c.Socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { systemd.Close() })
+	systemd := c.Connect(t)
 
 	n := &observed{
 		fixture:   newFixture(t, cluster.Options{Controllers: true}),
@@ -172,6 +174,7 @@ func (n *observed) prepare(node *Node) {
 // more lines of its section [Service]; each is another one.
 func (n *observed) document(command, more string) string {
 	n.documents++
+
 	return fmt.Sprintf(`apiVersion: extensions.gardener.cloud/v1alpha1
 kind: OperatingSystemConfig
 spec:
@@ -198,6 +201,8 @@ func (n *observed) good() string { return n.document("sleep infinity", "") }
 
 func (n *observed) follows(f fault) {
 	n.Helper()
+	n.isWithout(f)
+	warned := n.warnings(f)
 	n.screen.clear()
 	f.begin()
 
@@ -215,8 +220,12 @@ func (n *observed) follows(f fault) {
 	n.await("the metrics", func() error { return n.measures(f.metric) })
 
 	if f.event != "" {
-		reason, begin, _ := strings.Cut(f.event, ": ")
-		n.tellsOf(reason, "Warning "+begin, "")
+		n.await("an event", func() error {
+			if said := n.warnings(f); len(said) <= len(warned) {
+				return fmt.Errorf("%q, and nothing new", said)
+			}
+			return nil
+		})
 	}
 	if f.reason != "" {
 		n.conditioned("False", f.reason)
@@ -227,9 +236,45 @@ func (n *observed) follows(f fault) {
 	n.isWell()
 }
 
+// isWithout ends the test if a pattern of a fault is there before the fault: it
+// would be there without the fault as well.
+func (n *observed) isWithout(f fault) {
+	n.Helper()
+	s, err := n.status()
+	if err != nil {
+		n.Fatal(err)
+	}
+	page := s.Table(status.View{Width: 79})
+	if regexp.MustCompile(f.status).MatchString(page) {
+		n.Fatalf("before the fault, the status has %s:\n%s", f.status, page)
+	}
+	page = s.Table(status.View{Width: 79, Lines: 23})
+	if regexp.MustCompile(f.console).MatchString(page) {
+		n.Fatalf("before the fault, the console has %s:\n%s", f.console, page)
+	}
+	if err := n.measures(f.metric); !errors.Is(err, errNotMeasured) {
+		n.Fatalf("before the fault, the metrics have %s: %v", f.metric, err)
+	}
+}
+
+// warnings returns the Events like the one of a fault. Earlier faults have left
+// some.
+func (n *observed) warnings(f fault) []string {
+	n.Helper()
+	reason, text := f.warning()
+	said, err := n.events(reason)
+	if err != nil {
+		n.Fatal(err)
+	}
+	return slices.DeleteFunc(said, func(event string) bool { return !text.MatchString(event) })
+}
+
+// errNotMeasured says that the metrics do not have a line.
+var errNotMeasured = errors.New("not measured")
+
 // measures returns an error unless the metrics have a line.
 func (n *observed) measures(line string) error {
-	ctx, cancel := context.WithTimeout(n.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(n.Context(), 20*time.Second)
 	defer cancel()
 
 	sample, err := n.queries.Take(ctx)
@@ -237,7 +282,7 @@ func (n *observed) measures(line string) error {
 		return err
 	}
 	if text := sample.Text(); !strings.Contains("\n"+text, "\n"+line+"\n") {
-		return fmt.Errorf("the metrics have no %s:\n%s", line, text)
+		return fmt.Errorf("%w: the metrics have no %s:\n%s", errNotMeasured, line, text)
 	}
 
 	return nil
@@ -255,7 +300,7 @@ func (n *observed) isWell() {
 			s.Cluster.Problem != "":
 			return fmt.Errorf("not well:\n%s", s.Table(status.View{Width: 79}))
 		}
-		return n.measures(`loam_units{state="failed"} 0`)
+		return n.measures(`loam_health{state="well"} 1`)
 	})
 	n.conditioned("True", "AllUnitsHealthy")
 }
@@ -265,7 +310,10 @@ func (n *observed) heals() { n.Helper(); n.becomes(n.good()) }
 
 // faults returns what goes wrong, each on a node that is well.
 func (n *observed) faults() []fault {
-	const takenBack = `loam_applies_total{outcome="reverted"} %d`
+	const (
+		takenBack = `was\s+taken\s+back:\s+unit\s+app\.service`
+		reverted  = `loam_applies_total{outcome="reverted"} %d`
+	)
 	var end func()
 
 	return []fault{
@@ -273,21 +321,21 @@ func (n *observed) faults() []fault {
 			name:    "a unit fails",
 			begin:   func() { n.says(n.document("sh -c 'echo no disk; exit 3'", "")) },
 			end:     n.heals,
-			status:  `refused(?s).*app\.service`,
-			console: `refused(?s).*app\.service`,
-			event:   "OSCReverted: generation ",
+			status:  takenBack + `\s+failed`,
+			console: takenBack + `\s+failed`,
+			event:   `OSCReverted: generation \S+ ` + takenBack + `\s+failed`,
 			reason:  "OSCReverted",
-			metric:  fmt.Sprintf(takenBack, 1),
+			metric:  fmt.Sprintf(reverted, 1),
 		},
 		{
 			name:    "a unit hangs as it starts",
 			begin:   func() { n.says(n.document("sleep infinity", "Type=notify")) },
 			end:     n.heals,
-			status:  `refused(?s).*app\.service`,
-			console: `refused(?s).*app\.service`,
-			event:   "OSCReverted: generation ",
+			status:  takenBack + `\s+is\s+activating/start`,
+			console: takenBack + `\s+is\s+activating/start`,
+			event:   `OSCReverted: generation \S+ ` + takenBack + `\s+is\s+activating/start`,
 			reason:  "OSCReverted",
-			metric:  fmt.Sprintf(takenBack, 2),
+			metric:  fmt.Sprintf(reverted, 2),
 		},
 		{
 			name: "a unit starts again and again",
@@ -295,11 +343,11 @@ func (n *observed) faults() []fault {
 				n.says(n.document("sleep 0.05", "Restart=always\n      RestartSec=50ms"))
 			},
 			end:     n.heals,
-			status:  `refused(?s).*app\.service`,
-			console: `refused(?s).*app\.service`,
-			event:   "OSCReverted: generation ",
+			status:  takenBack,
+			console: takenBack,
+			event:   `OSCReverted: generation \S+ ` + takenBack,
 			reason:  "OSCReverted",
-			metric:  fmt.Sprintf(takenBack, 3),
+			metric:  fmt.Sprintf(reverted, 3),
 		},
 		{
 			name: "a unit fails later",
@@ -327,7 +375,7 @@ func (n *observed) faults() []fault {
 			status:  `no space left on device`,
 			console: `no space left on device`,
 			event:   "OSCNotApplied: ",
-			metric:  `loam_cluster_connected 1`,
+			metric:  `loam_health{state="degraded"} 1`,
 		},
 		{
 			name:    "the API server is gone",
@@ -390,7 +438,7 @@ func (n *observed) faults() []fault {
 		{
 			name: "the power is cut while a change is on trial",
 			begin: func() {
-				ctx, cancel := context.WithTimeout(n.Context(), 20*time.Second)
+				ctx, cancel := context.WithTimeout(n.Context(), time.Minute)
 				defer cancel()
 				request := control.ApplyRequest{Document: n.good(), Try: time.Hour}
 				if _, err := n.node.requests.Apply(ctx, request); err != nil {

@@ -75,7 +75,13 @@ func (w *fixture) absent(name string) {
 // write puts a file on the node.
 func (w *fixture) write(name, text string) {
 	w.Helper()
-	name = filepath.Join(w.node.Dir, name)
+	w.writeIn(w.node.Dir, name, text)
+}
+
+// writeIn writes a file of the node with that directory.
+func (w *fixture) writeIn(dir, name, text string) {
+	w.Helper()
+	name = filepath.Join(dir, name)
 	err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755),
 		os.WriteFile(name, []byte(text), 0o600))
 	if err != nil {

@@ -27,6 +27,9 @@ type fixture struct {
 	serial bool
 	delay  string
 
+	// policy is how nodes take turns by a ledger, "" for not at all.
+	policy string
+
 	// from is how the node reaches the cluster, nil for as the tests have it.
 	from func() agent.Config
 
@@ -143,9 +146,8 @@ func (w *fixture) now() time.Time { return time.Now().Add(time.Duration(w.ahead.
 func (w *fixture) await(what string, right func() error) {
 	w.Helper()
 	var err error
-	for end := time.Now().Add(
-		20 * time.Second,
-	); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	end := time.Now().Add(90 * time.Second)
+	for ; time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		err = right()
 		if err == nil {
 			return

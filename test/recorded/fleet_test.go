@@ -1,6 +1,7 @@
 package recorded
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"os"
@@ -23,6 +24,12 @@ type fleet struct {
 	seen  chan sighting
 	// shown is the value that each Node was seen with last.
 	shown map[string]string
+
+	// upgrades are those of each node.
+	upgrades []*upgrades
+
+	// obstacle is what stands in the way of jobs on a node, nil for nothing.
+	obstacle func(ctx context.Context, node, verb, unit string) error
 }
 
 // sighting is that a Node was seen with a value of the annotation.
@@ -34,6 +41,15 @@ type sighting struct {
 // newFleet starts so many nodes, which run the configuration text when it
 // returns. steady is as of New.
 func newFleet(t testing.TB, size int, steady time.Duration, text string) *fleet {
+	t.Helper()
+	return newFleetWith(t, size, steady, text, nil)
+}
+
+// newFleetWith is newFleet with an obstacle for jobs.
+func newFleetWith(
+	t testing.TB, size int, steady time.Duration, text string,
+	obstacle func(ctx context.Context, node, verb, unit string) error,
+) *fleet {
 	t.Helper()
 	const files = 12 // of each node: directories, a connection, and files that are open briefly
 	var limit unix.Rlimit
@@ -47,6 +63,8 @@ func newFleet(t testing.TB, size int, steady time.Duration, text string) *fleet 
 		fixture: &fixture{TB: t, token: "token", Cluster: cluster.Start(t, cluster.Options{})},
 		seen:    make(chan sighting, 16*size),
 		shown:   map[string]string{},
+
+		obstacle: obstacle,
 	}
 
 	f.allow()
@@ -101,10 +119,19 @@ func (f *fleet) add(dir, name string, steady time.Duration) {
 	c.Hostname = name
 	c.Tokens = nil
 
-	n, err := New(dir, c, "", &Systemd{Job: 5 * time.Millisecond}, steady, logger())
+	systemd := &Systemd{Job: 5 * time.Millisecond}
+	if f.obstacle != nil {
+		systemd.Obstacle = func(ctx context.Context, verb, unit string) error {
+			return f.obstacle(ctx, name, verb, unit)
+		}
+	}
+	n, err := New(dir, c, "", systemd, steady, logger())
 	if err != nil {
 		f.Fatal(err)
 	}
 
+	u := newUpgrades()
+	n.Agent.Upgrades = u
+	f.upgrades = append(f.upgrades, u)
 	f.nodes = append(f.nodes, n)
 }

@@ -15,6 +15,7 @@ import (
 
 	agent "github.com/loam-os/loam/agent/cluster"
 	"github.com/loam-os/loam/agent/cluster/credentials"
+	"github.com/loam-os/loam/agent/turns"
 	"github.com/loam-os/loam/test/cluster"
 	"github.com/loam-os/loam/test/shoot"
 )
@@ -94,6 +95,58 @@ func (w *fixture) userData(dir string) {
 	}
 }
 
+// fromUserData returns how a machine with Gardener's user data reaches the
+// cluster.
+func (w *fixture) fromUserData(dir string) func() agent.Config {
+	return func() agent.Config {
+		c, err := agent.ReadNodeAgent(os.DirFS(dir), credentials.Directory)
+		if err != nil {
+			w.Fatal(err)
+		}
+		c.Hostname = "Host-1"
+		return c
+	}
+}
+
+// TestTurnsInARealGardener: its authorizer refuses each Lease with another name
+// than the Secret's, which a serial rollout has left here.
+func TestTurnsInARealGardener(t *testing.T) {
+	t.Parallel()
+	w := gardenerFixture(t, 1)
+	w.must("POST", strings.TrimSuffix(leases, "/"),
+		`{"metadata": {"name": "`+secretName+`"}, "spec": {"holderIdentity": ""}}`)
+	w.put(w.token, map[string]string{"token": "first"})
+	dir := t.TempDir()
+	w.from = w.fromUserData(dir)
+	w.adjust = func(n *Node) {
+		n.Cluster.Env.Reload = func() (agent.Config, error) { return w.from(), nil }
+	}
+
+	w.policy = `{"maxUnavailable": 1}`
+	w.userData(dir)
+	w.says(w.gardens("one"))
+	w.start(dir, "")
+	w.file("etc/a", "one")
+	w.register(1)
+	w.must("PATCH", nodes+"/node-1/status",
+		`{"status": {"conditions": [{"type": "Ready", "status": "True"}]}}`)
+	w.annotated(w.gardens("one"))
+
+	w.says(w.gardens("two"))
+	w.annotated(w.gardens("two"))
+	w.await("the end of the turn", func() error {
+		o, err := w.get(leases + secretName)
+		if err != nil {
+			return err
+		}
+		l, err := turns.ReadLedger(o.Metadata.Annotations)
+		if err == nil && (l.Done != 1 || len(l.Holders) != 0) {
+			err = fmt.Errorf("%+v", l)
+		}
+		return err
+	})
+}
+
 // TestANodeOfARealGardener is one machine from its user data on.
 func TestANodeOfARealGardener(t *testing.T) {
 	t.Parallel()
@@ -103,15 +156,7 @@ func TestANodeOfARealGardener(t *testing.T) {
 	units := w.needs(tokenFile)
 	needs := w.adjust
 	dir := t.TempDir()
-	w.from = func() agent.Config {
-		c, err := agent.ReadNodeAgent(os.DirFS(dir), credentials.Directory)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.Hostname = "Host-1"
-		return c
-	}
-
+	w.from = w.fromUserData(dir)
 	w.adjust = func(n *Node) {
 		needs(n)
 		d.adjust(n)

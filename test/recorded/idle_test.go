@@ -29,8 +29,7 @@ func idleConfig(text string) string {
 func (w *fixture) startIdle(dir, text string, steady time.Duration) int {
 	w.Helper()
 
-	// What is read is not to be written for it: access times are no work of the
-	// agent's.
+	// Reads must not cause writes: the agent is not to blame for access times.
 	if out, err := exec.Command("chattr", "+A", dir).CombinedOutput(); err != nil {
 		w.Logf("access times are kept: %v: %s", err, out)
 	}
@@ -41,9 +40,11 @@ func (w *fixture) startIdle(dir, text string, steady time.Duration) int {
 	w.addNode()
 	w.admit(dir, "machine-1")
 	kubelet, containerd := answering(w.TB)
+	config := w.config()
+	config.Gardener = true // There, the Lease is renewed most often.
 	pid := w.startChild(child{
 		Dir:        dir,
-		Config:     w.config(),
+		Config:     config,
 		Kubelet:    kubelet,
 		Containerd: containerd,
 		Steady:     steady,
@@ -123,7 +124,7 @@ func TestALabelOfTheSecretWritesNothing(t *testing.T) {
 		t.Errorf("wrote %d bytes", written)
 	}
 
-	// What the Node then says came by the same watch as the label, so after it.
+	// The Node gets this by the same watch as the label, and so after it.
 	w.must(http.MethodPatch, secrets+"/"+secretName,
 		`{"metadata": {"annotations": {"checksum/data-script": "another"}}}`)
 	w.nodeIs("annotated", func(n object) bool {

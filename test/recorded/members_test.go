@@ -35,7 +35,7 @@ func (w *fixture) annotate(key, value string) {
 // annotated waits until the Node says that it runs this configuration.
 func (w *fixture) annotated(text string) { w.Helper(); w.carries(applied, sum(text)) }
 
-// carries waits until the Node's annotation has the value, "" for none.
+// carries waits until the Node's annotation has the value, "" if none.
 func (w *fixture) carries(key, value string) {
 	w.Helper()
 	w.await("the Node's annotation "+key, func() error {

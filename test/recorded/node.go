@@ -17,8 +17,10 @@ import (
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/decode"
 	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/loop"
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/agent/turns"
 )
 
 // Units is the systemd of a node: a *Systemd, which only records, or a
@@ -89,6 +91,21 @@ func New(
 		Contents: n.Cluster,
 		Follow:   n.Cluster.Follow,
 		Cache:    &decode.Cache{},
+	}
+
+	planner := apply.Planner{
+		State:     generation.Read(state.FS()),
+		Node:      root.FS(),
+		Image:     image.FS(),
+		Catalog:   generation.NewCatalog(image.FS()),
+		Units:     systemd,
+		OSVersion: "1.0.0",
+	}
+	classifier := decoder
+	classifier.Follow = nil
+	classifier.Cache = &decode.Cache{}
+	n.Cluster.Env.Classify = func(ctx context.Context, text []byte) (turns.Class, error) {
+		return agent.Classify(ctx, classifier, planner, text)
 	}
 
 	n.Agent = &loop.Loop{

@@ -79,6 +79,9 @@ func (w *fixture) put(name string, data map[string]string) {
 	if w.serial {
 		meta["annotations"] = map[string]any{inTurn: "true"}
 	}
+	if w.policy != "" {
+		meta["annotations"] = map[string]any{"rollout.loam.dev/policy": w.policy}
+	}
 
 	body, err := json.Marshal(map[string]any{"metadata": meta, "data": encoded})
 	if err != nil {

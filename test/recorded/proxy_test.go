@@ -26,13 +26,13 @@ type proxy struct {
 	bearer, admin *http.Transport
 	copies        sync.WaitGroup
 
-	// answers reports that it has answered a request itself; nil for none. It
+	// answers reports that it has answered a request itself; nil if none. It
 	// is set before the node starts.
 	answers func(w http.ResponseWriter, r *http.Request) bool
 
 	mu sync.Mutex
 
-	// running is the watch of the Secret with the configuration, nil for none.
+	// running is the watch of the Secret with the configuration, nil if none.
 	running *io.PipeWriter
 
 	// open lets other requests begin once it is closed; gone are the requests
@@ -79,6 +79,18 @@ func (w *fixture) interpose() *proxy {
 
 func (w *fixture) adminCertificate() tls.Certificate {
 	w.Helper()
+	certificate, key := w.pairOf(w.Admin(w.TB))
+	cert, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		w.Fatal(err)
+	}
+
+	return cert
+}
+
+// pairOf returns the certificate and the key of a kubeconfig, PEM.
+func (w *fixture) pairOf(kubeconfig string) (certificate, key []byte) {
+	w.Helper()
 	var config struct {
 		Users []struct {
 			User struct {
@@ -87,19 +99,13 @@ func (w *fixture) adminCertificate() tls.Certificate {
 			} `json:"user"`
 		} `json:"users"`
 	}
-	if err := yaml.Unmarshal([]byte(w.Admin(w.TB)), &config); err != nil {
+	if err := yaml.Unmarshal([]byte(kubeconfig), &config); err != nil {
 		w.Fatal(err)
 	}
-
-	cert, err := tls.X509KeyPair(config.Users[0].User.Certificate, config.Users[0].User.Key)
-	if err != nil {
-		w.Fatal(err)
-	}
-
-	return cert
+	return config.Users[0].User.Certificate, config.Users[0].User.Key
 }
 
-// ca is whom a node trusts that reaches the proxy.
+// ca is the authority that a node trusts when it reaches the proxy.
 func (p *proxy) ca() []byte {
 	own := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.Certificate().Raw})
 	return slices.Concat(p.trusted, own)

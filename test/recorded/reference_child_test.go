@@ -95,7 +95,7 @@ func (r reference) become() error {
 		return err
 	}
 
-	// What comes before this is not the node agent's time.
+	// The time before this is not the node agent's.
 	err = unix.Close(readyDescriptor)
 	if err != nil {
 		return err

@@ -115,7 +115,7 @@ func TestTheClusterHearsOfAConfigurationThatIsNotRun(t *testing.T) {
 		w.tellsOf("OSCReverted",
 			"Warning generation ", " was taken back: unit a.service failed: exit-code, "+
 				"exit code 3; "+
-				"hint: journalctl -u a.service; change it, or try it again with `loam apply`")
+				"hint: `loam why` shows its log; change it, or try it again with `loam apply`")
 
 		w.conditioned("False", "OSCReverted")
 		w.still("etc/a", "four")

@@ -14,7 +14,7 @@ import (
 // refusal makes the proxy refuse the requests that match it.
 type refusal struct {
 	mu sync.Mutex
-	// of is nil for none; code and reason are what they are answered.
+	// of is nil if none; code and reason are what they are answered.
 	of     func(r *http.Request) bool
 	code   int
 	reason string
@@ -110,7 +110,7 @@ func isKnown(r *http.Request) bool { return len(r.TLS.PeerCertificates) > 0 }
 func (w *fixture) leaseDue() {
 	w.Helper()
 	w.poke()
-	w.ahead.Add(int64(11 * time.Second))
+	w.ahead.Add(int64(61 * time.Second))
 	w.must("PATCH", nodes+"/node-1",
 		fmt.Sprintf(`{"metadata": {"annotations": {"due": "%d"}}}`, w.ahead.Load()))
 }
@@ -174,7 +174,7 @@ func TestAnAPIServerThatRefuses(t *testing.T) {
 			w.stop()
 			id, _, _ := strings.Cut(token, ".")
 			w.must("DELETE", secrets+"/bootstrap-token-"+id, "")
-			w.start(w.node.Dir, token) // As machine.yaml has it for ever.
+			w.start(w.node.Dir, token) // machine.yaml keeps the token for ever.
 			w.becomes(osc("four"))
 			refused.once(401, "Unauthorized")
 			w.leaseDue()
@@ -191,8 +191,8 @@ func TestAnAPIServerThatRefuses(t *testing.T) {
 
 		w.says(osc("six"))
 		w.came(refused, 0)
-		since := w.now().Add(11 * time.Second)
-		w.ahead.Add(int64(11 * time.Second))
+		since := w.now().Add(61 * time.Second)
+		w.ahead.Add(int64(61 * time.Second))
 
 		w.await("the Lease", func() error {
 			l, err := w.get(nodeLease)

@@ -13,11 +13,16 @@ import (
 	"github.com/loam-os/loam/agent/unit"
 )
 
-// Systemd keeps units in memory. A job takes Job; every start succeeds.
+// Systemd keeps units in memory. A job takes Job; every start succeeds, unless
+// Obstacle returns an error.
 type Systemd struct {
 	Job time.Duration
 
+	// Obstacle is called before each job, nil for no obstacle. It may wait.
+	Obstacle func(ctx context.Context, verb, name string) error
+
 	mu      sync.Mutex
+	failed  map[string]bool
 	running map[string]int
 	starts  int
 	calls   []string
@@ -47,12 +52,23 @@ func (s *Systemd) job(ctx context.Context, verb, name string) error {
 		return ctx.Err()
 	}
 
+	var obstacle error
+	if s.Obstacle != nil {
+		obstacle = s.Obstacle(ctx, verb, name)
+	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls = append(s.calls, verb+" "+name)
 
 	if s.running == nil {
 		s.running = map[string]int{}
+		s.failed = map[string]bool{}
+	}
+	s.failed[name] = obstacle != nil
+	if obstacle != nil {
+		delete(s.running, name)
+		return obstacle
 	}
 
 	switch verb {
@@ -80,6 +96,10 @@ func (s *Systemd) Show(_ context.Context, names []string) ([]unit.State, error) 
 			Load:   "loaded",
 			Active: "inactive",
 			Sub:    "dead",
+		}
+		if s.failed[name] {
+			states[i].Active = "failed"
+			states[i].Sub = "failed"
 		}
 		if n := s.running[name]; n > 0 {
 			states[i].Active = "active"

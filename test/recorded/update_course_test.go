@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/loam-os/loam/test/cluster"
 )
 
 // notDrained takes back that the Node is ready for an update, and how the last
@@ -40,7 +42,7 @@ func TestTheCourseOfAnUpdateInPlace(t *testing.T) {
 	next := updatable("two", "1.36.0", "1.0.0", spring)
 	unfit := strings.Replace(next, "path: /etc/a", "path: etc/a", 1)
 	const waits = "update of kubelet's version waits for the Node to be drained"
-	w := allowedFixture(t)
+	w := newFixture(t, cluster.Options{Controllers: true})
 	d := &drill{}
 	var list atomic.Pointer[func()] // is called when the pods are listed.
 	w.interpose().answers = func(_ http.ResponseWriter, r *http.Request) bool {
@@ -52,6 +54,7 @@ func TestTheCourseOfAnUpdateInPlace(t *testing.T) {
 
 	w.adjust = d.adjust
 	w.join(base)
+	w.write(kubeletCertificate, w.kubelet("node-1"))
 
 	for _, tt := range []struct {
 		name string

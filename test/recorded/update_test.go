@@ -2,7 +2,7 @@ package recorded
 
 import (
 	"context"
-	"encoding/json"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
@@ -14,8 +14,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"sigs.k8s.io/yaml"
 
 	"github.com/loam-os/loam/test/cluster"
 )
@@ -121,14 +119,15 @@ func (w *fixture) upgraded(d *drill, versions string) {
 	})
 }
 
-// updatableFixture returns a fixture whose node runs text and may see and
-// delete pods.
+// updatableFixture returns a fixture whose node runs text, and whose kubelet has
+// joined.
 func updatableFixture(t *testing.T, text string) (*fixture, *drill) {
-	w := allowedFixture(t)
+	w := newFixture(t, cluster.Options{Controllers: true})
 	d := &drill{}
 	w.adjust = d.adjust
 	w.join(text)
 	w.recorded()
+	w.write(kubeletCertificate, w.kubelet("node-1"))
 
 	return w, d
 }
@@ -149,7 +148,8 @@ func TestAnUpdateInPlaceWaitsUntilTheNodeIsDrained(t *testing.T) {
 	w, d := updatableFixture(t, updatable("one", "1.35.0", "1.0.0", spring))
 	d.ill = errors.New("starting")
 	w.write("var/lib/kubelet/kubeconfig-real", "kind: Config")
-	w.write("var/lib/kubelet/pki/kubelet-client-current.pem", "KEY AND CERTIFICATE")
+	certificate := w.kubelet("node-1")
+	w.write(kubeletCertificate, certificate)
 	w.must("POST", pods,
 		`{"metadata": {"name": "left"}, "spec": {"nodeName": "node-1", "containers": [{"name": "c", "image": "i"}]}}`)
 
@@ -192,11 +192,12 @@ func TestAnUpdateInPlaceWaitsUntilTheNodeIsDrained(t *testing.T) {
 	<-asked // It was well, but had no certificate.
 
 	text, err := os.ReadFile(filepath.Join(w.node.Dir, "var/lib/kubelet/kubeconfig-bootstrap"))
-	if err != nil || !strings.Contains(string(text), "S0VZIEFORCBDRVJUSUZJQ0FURQ==") {
+	encoded := base64.StdEncoding.EncodeToString([]byte(certificate))
+	if err != nil || !strings.Contains(string(text), encoded) {
 		t.Errorf("the kubelet joins with %s, %v", text, err)
 	}
 
-	w.write("var/lib/kubelet/pki/kubelet-client-current.pem", "ANOTHER")
+	w.write(kubeletCertificate, w.kubelet("node-1"))
 	well()
 	w.labelled(updateResult, "successful")
 	w.annotated(next)
@@ -278,8 +279,8 @@ func TestASystemThatCameBackIsNotTriedAgain(t *testing.T) {
 }
 
 func TestANodeWaitsForItsStaticPods(t *testing.T) {
-	w := allowedFixture(t)
-	w.join(osc("one"))
+	w := joinedFixture(t, osc("one"))
+	w.write(kubeletCertificate, w.kubelet("node-1"))
 	static := osc("two") + "  - path: /etc/kubernetes/manifests/etcd.yaml\n    content:\n" +
 		"      inline:\n        data: |\n" +
 		"          {apiVersion: v1, kind: Pod, metadata: {name: etcd, annotations: " +
@@ -364,34 +365,6 @@ func TestALostAddressIsPutBack(t *testing.T) {
 		are("[{InternalIP 10.0.0.5} {Hostname host-1}]")
 		w.poke()
 	}
-}
-
-// allowedFixture returns a fixture whose nodes may do what
-// examples/cluster/rbac-pods.yaml says, too.
-func allowedFixture(t *testing.T) *fixture {
-	w := newFixture(t, cluster.Options{Controllers: true})
-	text, err := os.ReadFile("../../examples/cluster/rbac-pods.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	for object := range strings.SplitSeq(strings.ReplaceAll(string(text), "node-2", "machine-1"),
-		"\n---\n") {
-		body, err := yaml.YAMLToJSON([]byte(object))
-		if err != nil {
-			t.Fatal(err)
-		}
-
-		var of struct{ Kind string }
-		if err := json.Unmarshal(body, &of); err != nil {
-			t.Fatal(err)
-		}
-
-		w.must("POST", "/apis/rbac.authorization.k8s.io/v1/"+strings.ToLower(of.Kind)+"s",
-			string(body))
-	}
-
-	return w
 }
 
 // drained marks the Node as ready for an update.

@@ -48,8 +48,8 @@ func TestNodesAcceptDocuments(t *testing.T) {
 	}
 }
 
-// What the operating system's extension is given is an OperatingSystemConfig as
-// well, of a first boot too.
+// The extension of the operating system also gets an OperatingSystemConfig, even
+// for a first boot.
 func TestObjectsOfTheSeedAreValid(t *testing.T) {
 	for _, version := range Versions() {
 		for _, d := range DocumentsOf(t, version) {

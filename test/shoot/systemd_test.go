@@ -24,6 +24,7 @@ import (
 	"github.com/loam-os/loam/agent/unit"
 	"github.com/loam-os/loam/agent/volume"
 	"github.com/loam-os/loam/test/container"
+	"github.com/loam-os/loam/test/files"
 	"github.com/loam-os/loam/test/shoot"
 )
 
@@ -72,23 +73,14 @@ const steady = 200 * time.Millisecond
 const unitTimeout = time.Minute
 
 func newNode(t *testing.T, c *container.Container) *node {
-	image, err := os.OpenRoot(os.Getenv(container.TreeVariable))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { image.Close() })
-
-	systemd, err := unit.Connect(t.Context(), c.Socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { systemd.Close() })
+	image := c.OpenImage(t)
+	systemd := c.Connect(t)
 
 	root := c.OpenRoot(t)
 	n := &node{T: t, Container: c, systemd: systemd}
 	n.prepare(root)
 
-	err = root.MkdirAll("var/lib/loam", 0o755)
+	err := root.MkdirAll("var/lib/loam", 0o755)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,11 +122,7 @@ func newNode(t *testing.T, c *container.Container) *node {
 // for it.
 func withVolume(t *testing.T) *os.Root {
 	t.Helper()
-	root, err := os.OpenRoot(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { root.Close() })
+	root := files.Root(t)
 
 	record := volume.Record{
 		Claim:      volume.OfSize(25 << 30),
@@ -142,7 +130,7 @@ func withVolume(t *testing.T) *os.Root {
 		Made:       true,
 	}
 
-	err = errors.Join(
+	err := errors.Join(
 		root.MkdirAll(path.Dir(volume.RecordFile), 0o755),
 		record.Write(durable.New(root, nil)),
 	)

@@ -58,7 +58,7 @@ var refusals = []struct{ path, text, why string }{
 	{`^(apiVersion|kind)$`, `an empty value`, "Gardener always writes both"},
 }
 
-// Whatever Gardener's own validation accepts, a node takes from a cluster.
+// A node takes from a cluster whatever Gardener's own validation accepts.
 func TestNodesTakeWhatGardenerAccepts(t *testing.T) {
 	seed := uint64(1)
 	if text := os.Getenv(seedVariable); text != "" {

@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/loam-os/loam/firmware/authenticode"
+	"github.com/loam-os/loam/firmware/pcrsig"
 	"github.com/loam-os/loam/image/bundle"
+	"github.com/loam-os/loam/image/meter"
 	"github.com/loam-os/loam/image/publish"
 	"github.com/loam-os/loam/image/update"
 )
@@ -52,7 +54,8 @@ func (r Repository) Root() []byte {
 // Refresh signs a new timestamp.
 func (r Repository) Refresh() {
 	r.t.Helper()
-	err := publish.Refresh(r.Dir, r.keys, publish.DefaultExpiries(), time.Now())
+	err := publish.Refresh(r.t.Context(), r.Dir, r.keys, publish.DefaultExpiries(), time.Now(),
+		meter.None)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -70,12 +73,18 @@ func (r Repository) Publish(about bundle.Sources, root, verity, uki string) {
 	}
 
 	err := b.Write(about)
-	if im, err := authenticode.ReadFile(uki); err == nil { // Some tests publish what is no UKI.
+	if im, err := authenticode.ReadFile(uki); err == nil { // Some tests publish a file that is not a UKI.
 		b.Index.Authenticode = im
 	}
 
+	if f, err := os.Open(uki); err == nil {
+		b.Index.PCRKeys, _ = pcrsig.ReadKeys(f)
+		_ = f.Close()
+	}
+
 	if err == nil {
-		_, err = publish.Publish(r.Dir, r.keys, b, publish.DefaultExpiries(), time.Now())
+		_, err = publish.Publish(r.t.Context(), r.Dir, r.keys, b, publish.DefaultExpiries(),
+			time.Now(), meter.None)
 	}
 
 	if err != nil {

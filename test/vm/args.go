@@ -29,7 +29,7 @@ type Config struct {
 	Bus string
 
 	// Log is a new file that gets all that is written to Disk (QEMU's
-	// blklogwrites), "" for none.
+	// blklogwrites), "" if none.
 	Log string
 
 	// SectorSize is the disk's, 512 or 4096 bytes; 0 is 512.

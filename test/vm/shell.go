@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"net"
-	"strconv"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -53,15 +55,17 @@ func (s *Shell) Open(ctx context.Context) error {
 	for wait := 2 * time.Second; ; wait = min(2*wait, 16*time.Second) {
 		// The quotes keep the terminal's echo of the line from looking like the
 		// answer. A line of its own: the port may have kept the beginning of
-		// the last.
+		// the last. Without job control, a key that interrupts is for the shell
+		// and its commands alike.
 		if _, err := io.WriteString(s.conn, "\n"+
-			"stty -echo -onlcr; PS1=; PS2=; bind 'set enable-bracketed-paste off'; echo open-''"+
+			"stty -echo -onlcr; PS1=; PS2=; IGNOREEOF=99; set +m; "+
+			"bind 'set enable-bracketed-paste off'; echo open-''"+
 			s.id+"\n"); err != nil {
 			return fmt.Errorf("debug shell: %w", err)
 		}
 
 		try, cancel := context.WithTimeout(ctx, wait)
-		_, err := s.until(try, "open-"+s.id+"\n")
+		err := s.until(try, "open-"+s.id+"\n", io.Discard)
 		cancel()
 		if err == nil {
 			// Lines of earlier tries are answered before this.
@@ -78,6 +82,48 @@ func (s *Shell) Open(ctx context.Context) error {
 // Run runs a command and returns what it wrote; a command that ends with a code
 // other than 0 is an error with that output.
 func (s *Shell) Run(ctx context.Context, command string) (string, error) {
+	var text strings.Builder
+	err := s.run(ctx, command+"\n} </dev/null", nil, &text)
+	out := strings.TrimSuffix(text.String(), "\n")
+
+	var code *ExitError
+	if errors.As(err, &code) {
+		err = fmt.Errorf("%w\n%s", err, out)
+	}
+	return out, err
+}
+
+// Stream runs a command, and writes to out what it writes, at once. The command
+// reads in, as from a terminal: what it does not read is for the shell. An
+// [ExitError] is the end of a command with a code other than 0.
+func (s *Shell) Stream(ctx context.Context, command string, in io.Reader, out io.Writer) error {
+	return s.run(ctx, command+"\n}", in, out)
+}
+
+// WithInput returns a command that runs command with the standard input in, which
+// may be binary.
+func WithInput(command string, in []byte) string {
+	var b strings.Builder
+	b.WriteString("base64 -d <<'end-of-input' | {\n")
+	for line := range slices.Chunk([]byte(base64.StdEncoding.EncodeToString(in)), 76) {
+		b.Write(line)
+		b.WriteByte('\n')
+	}
+	fmt.Fprintf(&b, "end-of-input\n%s\n}", command)
+	return b.String()
+}
+
+// ExitError says that a command ended with a code other than 0.
+type ExitError struct{ Command, Code string }
+
+// Error implements error.
+func (e *ExitError) Error() string {
+	return fmt.Sprintf("debug shell: %s: exit code %s", e.Command, e.Code)
+}
+
+// run runs the rest of a group of commands. If ctx ends first, it interrupts them
+// and waits until the shell is free again.
+func (s *Shell) run(ctx context.Context, group string, in io.Reader, out io.Writer) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.used++
@@ -86,49 +132,74 @@ func (s *Shell) Run(ctx context.Context, command string) (string, error) {
 	// A group, so that the command reads none of the lines behind it. Only the
 	// first word after it sees its exit code. The group begins when all of it
 	// was read: a terminal that echoes has done so before "begin".
-	line := fmt.Sprintf("{ printf 'begin-%%s\\n' %s; %s\n"+
-		"} </dev/null 2>&1; printf '\\nend-%%s-\\n' %s-$?\n", mark, command, mark)
+	line := fmt.Sprintf("{ printf 'begin-%%s\\n' %s; %s 2>&1; printf '\\nend-%%s-\\n' %s-$?\n",
+		mark, group, mark)
+	command, _, _ := strings.Cut(group, "\n")
 	if _, err := io.WriteString(s.conn, line); err != nil {
-		return "", fmt.Errorf("debug shell: %w", err)
+		return fmt.Errorf("debug shell: %w", err)
 	}
 
-	if out, err := s.until(ctx, "begin-"+mark+"\n"); err != nil {
-		return out, fmt.Errorf("debug shell: %s: %w", command, err)
+	err := s.until(ctx, "begin-"+mark+"\n", io.Discard)
+	if err == nil {
+		go s.feed(in)
+		err = s.until(ctx, "\nend-"+mark+"-", out)
+	}
+	var code strings.Builder
+	if err == nil {
+		err = s.until(ctx, "-\n", &code)
 	}
 
-	out, err := s.until(ctx, "\nend-"+mark+"-")
-	if err != nil {
-		return out, fmt.Errorf("debug shell: %s: %w", command, err)
+	switch {
+	case ctx.Err() != nil:
+		s.free()
+		return fmt.Errorf("debug shell: %s: %w", command, ctx.Err())
+	case err != nil:
+		return fmt.Errorf("debug shell: %s: %w", command, err)
+	case code.String() != "0":
+		return &ExitError{command, code.String()}
 	}
-
-	code, err := s.until(ctx, "-\n")
-	if err != nil {
-		return out, fmt.Errorf("debug shell: %s: %w", command, err)
-	}
-	if n, err := strconv.Atoi(code); err != nil || n != 0 {
-		return out, fmt.Errorf("debug shell: %s: exit code %s\n%s", command, code, out)
-	}
-
-	return strings.TrimSuffix(out, "\n"), nil
+	return nil
 }
 
-// until returns what comes before mark.
-func (s *Shell) until(ctx context.Context, mark string) (string, error) {
+// feed types what in has, and then the end of the input.
+func (s *Shell) feed(in io.Reader) {
+	if in == nil {
+		return
+	}
+	if _, err := io.Copy(s.conn, in); err == nil {
+		_, _ = io.WriteString(s.conn, ctrlD)
+	}
+}
+
+// until writes to out what comes before mark, as soon as it cannot be the mark.
+func (s *Shell) until(ctx context.Context, mark string, out io.Writer) error {
 	for {
-		clean := bytes.ReplaceAll(s.rest, []byte("\r"), nil)
-		if before, after, ok := bytes.Cut(clean, []byte(mark)); ok {
-			s.rest = after
-			return string(before), nil
+		s.rest = bytes.ReplaceAll(s.rest, []byte("\r"), nil)
+		before, after, ended := bytes.Cut(s.rest, []byte(mark))
+		if !ended {
+			before = before[:max(0, len(before)-len(mark))]
+			after = s.rest[len(before):]
+		}
+		if _, err := out.Write(before); err != nil {
+			return err
+		}
+		s.rest = after
+		if ended {
+			return nil
 		}
 
 		select {
 		case b, ok := <-s.data:
 			if !ok {
-				return string(clean), io.ErrUnexpectedEOF
+				_, err := out.Write(s.rest)
+				s.rest = nil
+				return errors.Join(err, io.ErrUnexpectedEOF)
 			}
-			s.rest = append(s.rest, b...)
+			s.rest = append(bytes.Clone(s.rest), b...)
 		case <-ctx.Done():
-			return string(clean), ctx.Err()
+			_, err := out.Write(s.rest)
+			s.rest = nil
+			return errors.Join(err, ctx.Err())
 		}
 	}
 }
@@ -136,7 +207,7 @@ func (s *Shell) until(ctx context.Context, mark string) (string, error) {
 // Attach connects a terminal to the shell until quit is typed or the machine is
 // off.
 func (s *Shell) Attach(in io.Reader, out io.Writer, quit byte) error {
-	if _, err := io.WriteString(s.conn, "stty echo onlcr sane; PS1='loam# '\n"); err != nil {
+	if _, err := io.WriteString(s.conn, "stty echo onlcr sane; set -m; PS1='loam# '\n"); err != nil {
 		return fmt.Errorf("debug shell: %w", err)
 	}
 
@@ -172,7 +243,8 @@ func (s *Shell) Attach(in io.Reader, out io.Writer, quit byte) error {
 }
 
 // Join connects conn to the shell until one of them ends, and closes it. It
-// then interrupts the running command, and drops its further output.
+// then interrupts the running command, drops its further output, and waits until
+// the shell is free again.
 func (s *Shell) Join(conn io.ReadWriteCloser) {
 	for len(s.data) > 0 {
 		<-s.data
@@ -182,12 +254,12 @@ func (s *Shell) Join(conn io.ReadWriteCloser) {
 	go func() {
 		defer close(ended)
 		_, _ = io.Copy(s.conn, conn)
-		_, _ = s.conn.Write([]byte{interrupt})
 	}()
 
 	defer func() {
 		conn.Close()
 		<-ended
+		s.free()
 	}()
 
 	for {
@@ -205,8 +277,38 @@ func (s *Shell) Join(conn io.ReadWriteCloser) {
 	}
 }
 
-// interrupt is Ctrl-C.
-const interrupt = 0x03
+// free interrupts the running command until the shell answers twice; it gives up
+// after half a minute, or when the machine is off. A key that comes while bash
+// starts a command may end neither of the two, and bash then reads one more line
+// before it waits for the command. A shell without a terminal reads the key as a
+// command, which the new line ends.
+func (s *Shell) free() {
+	for wait := time.Second; wait <= 16*time.Second; wait *= 2 {
+		ctx, cancel := context.WithTimeout(context.Background(), wait)
+		err := s.answer(ctx, ctrlC+"\n")
+		if err == nil {
+			err = s.answer(ctx, "")
+		}
+		cancel()
+
+		if !errors.Is(err, context.DeadlineExceeded) {
+			return
+		}
+	}
+}
+
+// answer types keys and a command, and waits for the output of the command.
+func (s *Shell) answer(ctx context.Context, keys string) error {
+	s.used++
+	mark := fmt.Sprintf("%s-%d", s.id, s.used)
+	if _, err := fmt.Fprintf(s.conn, "%sprintf 'free-%%s\n' %s\n", keys, mark); err != nil {
+		return err
+	}
+	return s.until(ctx, "free-"+mark+"\n", io.Discard)
+}
+
+// Keys of a terminal (termios(3), VINTR and VEOF).
+const ctrlC, ctrlD = "\x03", "\x04"
 
 // Write types into the shell and waits for nothing.
 func (s *Shell) Write(p []byte) (int, error) { return s.conn.Write(p) }

@@ -2,9 +2,14 @@ package vm
 
 import (
 	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -82,7 +87,7 @@ func visit(t *testing.T, s *Shell, command string) (string, error) {
 	}()
 
 	visitor := NewShell(near)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 
 	if err := visitor.Open(ctx); err != nil {
@@ -133,6 +138,64 @@ func TestShell(t *testing.T) {
 			t.Errorf("%q, %v", out, err)
 		}
 		if out, err := visit(t, s, "echo $word"); err != nil || out != "kept" {
+			t.Errorf("%q, %v", out, err)
+		}
+	})
+
+	t.Run("a command reads its input, also what is not text", func(t *testing.T) {
+		in := []byte("one\x03\x04\x00two\n'" + strings.Repeat("x", 200))
+		out, err := s.Run(t.Context(), WithInput("sha256sum; echo end", in))
+		if want := fmt.Sprintf("%x  -\nend", sha256.Sum256(in)); err != nil || out != want {
+			t.Errorf("%q, %v, want %q", out, err, want)
+		}
+	})
+
+	t.Run("a command reads what is typed, and its output comes at once", func(t *testing.T) {
+		typing := NewShell(bashOnTerminal(t))
+		if err := typing.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+
+		in, keyboard := io.Pipe()
+		screen, out := io.Pipe()
+		ended := make(chan error)
+		go func() { ended <- typing.Stream(t.Context(), "read a; echo $a; read b; false", in, out) }()
+
+		fmt.Fprintln(keyboard, "one, and more than a mark has")
+		text := make([]byte, 3)
+		if _, err := io.ReadFull(screen, text); err != nil || string(text) != "one" {
+			t.Errorf("read %q, %v", text, err)
+		}
+		go func() { _, _ = io.Copy(io.Discard, screen) }()
+		keyboard.Close()
+		var code *ExitError
+		if err := <-ended; !errors.As(err, &code) || code.Code != "1" {
+			t.Errorf("error %v", err)
+		}
+		if out, err := typing.Run(t.Context(), "echo free"); err != nil || out != "free" {
+			t.Errorf("%q, %v", out, err)
+		}
+	})
+
+	t.Run("a command that is given up leaves the shell free", func(t *testing.T) {
+		shell := NewShell(bashOnTerminal(t))
+		if err := shell.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+
+		fifo := filepath.Join(t.TempDir(), "fifo")
+		if err := unix.Mkfifo(fifo, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			defer cancel()
+			_, _ = os.ReadFile(fifo) // until the command has begun
+		}()
+		if _, err := shell.Run(ctx, "echo >"+fifo+"; sleep 3600"); !errors.Is(err, context.Canceled) {
+			t.Errorf("error %v", err)
+		}
+		if out, err := shell.Run(t.Context(), "echo free"); err != nil || out != "free" {
 			t.Errorf("%q, %v", out, err)
 		}
 	})

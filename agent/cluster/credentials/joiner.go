@@ -11,6 +11,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/hint"
 )
 
@@ -43,6 +44,9 @@ func joinHint(err error) error {
 type Joiner struct {
 	// Root is the node's root directory.
 	Root *os.Root
+
+	// Spare makes room for the certificate on a full disk; nil for none.
+	Spare *durable.Spare
 
 	// BootstrapToken is the token to use if the node's file has none.
 	BootstrapToken string
@@ -104,7 +108,7 @@ func ClockHint(now time.Time) string {
 func (j Joiner) Join(
 	ctx context.Context, t Target, as Credentials, token string,
 ) (Credentials, error) {
-	store := Open(j.Root)
+	store := Store{durable.New(j.Root, nil).WithSpare(j.Spare)}
 	key, err := store.key()
 	if err != nil {
 		return Credentials{}, err

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/loam-os/loam/test/files"
 )
 
 func TestNewTokenIsTriedAtOnce(t *testing.T) {
@@ -19,7 +21,7 @@ func TestNewTokenIsTriedAtOnce(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			k, dir := newTestStore(t)
-			place(t, dir, tokenName, "old")
+			files.Write(t, filepath.Join(dir, tokenName), "old")
 			j := Joiner{Root: k.dir.Root()}
 			synctest.Test(t, func(t *testing.T) {
 				begin := time.Now()

@@ -91,3 +91,17 @@ func (s Store) KubeletCertificate() ([]byte, error) {
 	}
 	return text, nil
 }
+
+// Kubelet returns the credentials of the kubelet, which renews them by itself. The
+// error wraps [fs.ErrNotExist] if it has no certificate.
+func (s Store) Kubelet() (Credentials, error) {
+	text, err := s.KubeletCertificate()
+	if err != nil {
+		return Credentials{}, err
+	}
+	c, err := pair(text, text)
+	if err != nil {
+		return Credentials{}, fmt.Errorf("the kubelet's certificate: %w", err)
+	}
+	return c, nil
+}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/test/files"
 )
 
 // Interrupts PrepareRejoin after each of its steps and runs it again: the
@@ -66,7 +67,7 @@ func TestInterruptedRejoinCanBeRepeated(t *testing.T) {
 		}
 
 		// As the kubelet leaves it while it waits for its certificate.
-		place(t, dir, kubeletReal, "kind: Config")
+		files.Write(t, filepath.Join(dir, kubeletReal), "kind: Config")
 		if err := Open(root).PrepareRejoin(c); err != nil {
 			t.Fatalf("once more: %v", err)
 		}

@@ -5,37 +5,20 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
-	"errors"
 	"math/big"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/loam-os/loam/test/files"
 )
 
 // newTestStore returns the store of an empty node.
 func newTestStore(t *testing.T) (k Store, dir string) {
 	t.Helper()
-	dir = t.TempDir()
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = root.Close() })
-
-	return Open(root), dir
-}
-
-// place writes a file of the node.
-func place(t *testing.T, dir, name, text string) {
-	t.Helper()
-	name = filepath.Join(dir, name)
-	err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755),
-		os.WriteFile(name, []byte(text), 0o600))
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := files.Root(t)
+	return Open(root), root.Name()
 }
 
 // certified returns a new key with a certificate for it.
@@ -88,7 +71,7 @@ func TestCredentialsNeedAMatchingKey(t *testing.T) {
 	}
 
 	t.Run("beside a token that cannot be read", func(t *testing.T) {
-		place(t, dir, tokenName+"/a", "")
+		files.Write(t, filepath.Join(dir, tokenName+"/a"), "")
 		if err := k.Save(Target{}, one); err != nil {
 			t.Fatal(err)
 		}
@@ -124,7 +107,7 @@ func TestJoined(t *testing.T) {
 
 func TestUnwritableKubeletDirectoryIsAnError(t *testing.T) {
 	k, dir := newTestStore(t)
-	place(t, dir, kubeletDir, "")
+	files.Write(t, filepath.Join(dir, kubeletDir), "")
 	if err := k.WriteKubeletBootstrap(Target{}, "token"); err == nil ||
 		!strings.Contains(err.Error(), "give the kubelet the bootstrap token") {
 		t.Error(err)

@@ -21,9 +21,9 @@ import (
 )
 
 // Choose returns the host name that machine.yaml gives the node, directly or by
-// hostnameFrom; empty as long as there is none. A name that was chosen by
-// hostnameFrom before stays, whatever its source says now, as the name of a
-// kubelet must not change.
+// hostnameFrom; empty as long as the source has no name. A name that was chosen
+// by hostnameFrom before stays, whatever its source says now, because the name
+// of a kubelet must not change.
 func Choose(m machine.Machine, root *os.Root) (string, error) {
 	if m.Hostname != "" || m.HostnameFrom == "" {
 		return m.Hostname, nil

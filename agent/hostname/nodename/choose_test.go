@@ -43,7 +43,9 @@ func TestNameOfAMachine(t *testing.T) {
 				root["sys/class/dmi/id/product_serial"] = file(test.serial)
 			}
 			if test.tree != "" {
-				root["sys/firmware/devicetree/base/serial-number"] = &fstest.MapFile{Data: []byte(test.tree)}
+				root["sys/firmware/devicetree/base/serial-number"] = &fstest.MapFile{
+					Data: []byte(test.tree),
+				}
 			}
 			if test.networkd {
 				root["run/systemd/netif/state"] = file("OPER_STATE=routable")

@@ -122,7 +122,9 @@ func TestApply(t *testing.T) {
 			}
 			defer root.Close()
 			node := durable.New(root, nil)
-			if err := errors.Join(networkd.Put(node, tt.inForce), networkd.Keep(node, tt.recorded)); err != nil {
+
+			err = errors.Join(networkd.Put(node, tt.inForce), networkd.Keep(node, tt.recorded))
+			if err != nil {
 				t.Fatal(err)
 			}
 

@@ -2,8 +2,8 @@
 // systemd of the image knows, by section. systemd ignores others with a warning
 // in its log, and so a unit with a typing error runs without what it asks for.
 //
-// The names are those that systemd itself prints; a test compares them, and
-// `make golden` takes those of another version.
+// systemd itself prints the names. A test compares them, and `make golden`
+// writes the names of another version.
 package directive
 
 import (
@@ -57,7 +57,7 @@ func Known(section, name string) bool {
 // none is near.
 func Nearest(section, name string) string { return document.Nearest(name, table()[section]) }
 
-// Elsewhere returns which of the sections knows the directive, "" for none.
+// Elsewhere returns which of the sections knows the directive, "" if none.
 func Elsewhere(name string, sections []string) string {
 	at := slices.IndexFunc(sections, func(section string) bool { return Known(section, name) })
 	if at < 0 {

@@ -30,6 +30,7 @@ func TestContentsAreTakenOnce(t *testing.T) {
 	k := memory{}
 	one := Contents{RootHash: "1"}
 	two := Contents{RootHash: "2"}
+
 	for _, step := range []struct {
 		name, replaces string
 		running        Contents

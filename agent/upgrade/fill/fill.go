@@ -34,31 +34,40 @@ type Pack interface {
 
 // Local is content of this machine that another system may have in common.
 type Local struct {
-	r      io.ReaderAt
-	size   int64
-	at     map[bundle.Digest]int64
-	chunks []bundle.Digest // in their order
+	r        io.ReaderAt
+	size     int64
+	chunkLen int64
+	at       map[bundle.Digest]int64
+	chunks   []bundle.Digest // in their order
 }
 
-// Locate reads size bytes and indexes their chunks.
-func Locate(r io.ReaderAt, size int64) (Local, error) {
-	l := Local{r: r, size: size, at: map[bundle.Digest]int64{}}
+// Locate reads size bytes and indexes their chunks of chunkLen bytes, which
+// divides blockSize.
+func Locate(r io.ReaderAt, size, chunkLen int64) (Local, error) {
+	l := Local{
+		r:        r,
+		size:     size,
+		chunkLen: chunkLen,
+		at:       map[bundle.Digest]int64{},
+	}
 	buf := make([]byte, blockSize)
 	for off := int64(0); off < size; off += blockSize {
 		n := min(blockSize, size-off)
 		if got, err := r.ReadAt(buf[:n], off); int64(got) < n {
 			return l, err
 		}
-		for i, c := range chunksOf(buf[:n]) {
+		for i, c := range chunksOf(buf[:n], chunkLen) {
 			sum := bundle.Digest(sha256.Sum256(c))
-			l.at[sum] = off + int64(i)*bundle.ChunkSize
+			l.at[sum] = off + int64(i)*chunkLen
 			l.chunks = append(l.chunks, sum)
 		}
 	}
 	return l, nil
 }
 
-func chunksOf(b []byte) [][]byte { return slices.Collect(slices.Chunk(b, bundle.ChunkSize)) }
+func chunksOf(b []byte, chunkLen int64) [][]byte {
+	return slices.Collect(slices.Chunk(b, int(chunkLen)))
+}
 
 // Digests returns the digests of the chunks, in their order.
 func (l Local) Digests() []bundle.Digest { return l.chunks }
@@ -70,7 +79,7 @@ func (l Local) Chunk(want bundle.Digest) []byte {
 	if !ok {
 		return nil
 	}
-	b := make([]byte, min(bundle.ChunkSize, l.size-off))
+	b := make([]byte, min(l.chunkLen, l.size-off))
 	if n, _ := l.r.ReadAt(b, off); n < len(b) || sha256.Sum256(b) != want {
 		return nil
 	}
@@ -106,7 +115,7 @@ var ErrUnreachable = fault.With(errors.New("the repository cannot be reached"),
 
 // Sources are where chunks come from that this machine does not have.
 type Sources struct {
-	// Nearby is asked first; nil for none.
+	// Nearby is asked first; nil if none.
 	Nearby Nearby
 	Pack   Pack
 }
@@ -131,7 +140,7 @@ type Job struct {
 	Locals  []Local
 	Sources Sources
 
-	// Progress is called after each write; nil for none.
+	// Progress is called after each write; nil if none.
 	Progress func(Stats)
 
 	// Stats counts what Run has done so far.
@@ -167,7 +176,7 @@ func (j *Job) Run(ctx context.Context) error {
 		free <- &piece{
 			have:    make([]byte, size),
 			want:    make([]byte, size),
-			differs: make([]bool, blockSize/bundle.ChunkSize),
+			differs: make([]bool, blockSize/j.Part.ChunkLen()),
 		}
 	}
 
@@ -209,7 +218,7 @@ func (j *Job) pieces(ctx context.Context, group *sync.WaitGroup, free <-chan *pi
 					off:     off,
 					have:    p.have[:n],
 					want:    p.want[:n],
-					differs: p.differs[:(n+bundle.ChunkSize-1)/bundle.ChunkSize],
+					differs: p.differs[:(n+j.Part.ChunkLen()-1)/j.Part.ChunkLen()],
 				}
 				pass(ctx, out, p)
 			case <-ctx.Done():
@@ -267,7 +276,7 @@ func (j *Job) read(_ context.Context, p *piece) error {
 
 // compare finds the chunks that differ. Chunks beyond Known do.
 func (j *Job) compare(_ context.Context, p *piece) error {
-	for i, c := range chunksOf(p.have) {
+	for i, c := range chunksOf(p.have, j.Part.ChunkLen()) {
 		var have bundle.Digest
 		if at := j.index(p, i); j.Known == nil {
 			have = sha256.Sum256(c)
@@ -283,7 +292,7 @@ func (j *Job) compare(_ context.Context, p *piece) error {
 }
 
 // index returns the chunk of the part that the i-th of a piece is.
-func (j *Job) index(p *piece, i int) int { return int(p.off/bundle.ChunkSize) + i }
+func (j *Job) index(p *piece, i int) int { return int(p.off/j.Part.ChunkLen()) + i }
 
 // chunk returns what the i-th chunk of a piece has to be.
 func (j *Job) chunk(p *piece, i int) bundle.Chunk {
@@ -293,7 +302,7 @@ func (j *Job) chunk(p *piece, i int) bundle.Chunk {
 // get copies or fetches what differs from the nearest place.
 func (j *Job) get(ctx context.Context, p *piece) error {
 	var missing []int
-	for i, room := range chunksOf(p.want) {
+	for i, room := range chunksOf(p.want, j.Part.ChunkLen()) {
 		if !p.differs[i] {
 			continue
 		}
@@ -369,21 +378,20 @@ func (j *Job) fetchRun(ctx context.Context, p *piece, run []int, end int64) erro
 		return fmt.Errorf("%w: bytes %d to %d of the pack: %w", ErrUnreachable, start, end, err)
 	}
 
+	rooms := chunksOf(p.want, j.Part.ChunkLen())
 	var group errgroup.Group
 	group.SetLimit(runtime.GOMAXPROCS(0))
 
 	for _, i := range run {
 		group.Go(func() error {
 			c := j.chunk(p, i)
-			room := p.want[i*bundle.ChunkSize:]
-			room = room[:min(bundle.ChunkSize, len(room))]
-			plain, err := c.Unpack(packed[c.At-start:][:c.Len], len(room))
+			plain, err := c.Unpack(packed[c.At-start:][:c.Len], len(rooms[i]))
 			if err != nil {
 				return fault.With(fmt.Errorf("chunk at %d of the pack: %w", c.At, err),
 					fault.RepositoryDamaged)
 			}
 
-			copy(room, plain)
+			copy(rooms[i], plain)
 			return nil
 		})
 	}
@@ -394,18 +402,19 @@ func (j *Job) fetchRun(ctx context.Context, p *piece, run []int, end int64) erro
 // inPlace returns the memory where the chunks of a run belong, if the pack has
 // them stored one after the other; otherwise nil.
 func (j *Job) inPlace(p *piece, run []int) []byte {
+	size := j.Part.ChunkLen()
 	first := j.chunk(p, run[0])
 	for n, i := range run {
 		c := j.chunk(p, i)
-		if i != run[0]+n || c.At != first.At+int64(n)*bundle.ChunkSize ||
+		if i != run[0]+n || c.At != first.At+int64(n)*size ||
 			c.Len != int64(j.Part.PlainLen(j.index(p, i))) {
 			return nil
 		}
 	}
 
-	from := run[0] * bundle.ChunkSize
-	to := (run[len(run)-1] + 1) * bundle.ChunkSize
-	return p.want[from:min(to, len(p.want))]
+	from := int64(run[0]) * size
+	to := int64(run[len(run)-1]+1) * size
+	return p.want[from:min(to, int64(len(p.want)))]
 }
 
 func readPack(ctx context.Context, pack Pack, off int64, into []byte) (n int, err error) {
@@ -429,8 +438,8 @@ func (j *Job) write(p *piece) error {
 			i++
 		}
 
-		at := start * bundle.ChunkSize
-		b := p.want[at:min(i*bundle.ChunkSize, len(p.want))]
+		at := start * int(j.Part.ChunkLen())
+		b := p.want[at:min(i*int(j.Part.ChunkLen()), len(p.want))]
 		if _, err := j.Target.WriteAt(b, p.off+int64(at)); err != nil {
 			return fmt.Errorf("write at %d: %w", p.off+int64(at), err)
 		}

@@ -47,7 +47,7 @@ func partOf(content []byte) (bundle.Part, []byte) {
 	sum := sha256.Sum256(content)
 	p := bundle.Part{Size: int64(len(content)), SHA256: hex.EncodeToString(sum[:])}
 	var pack []byte
-	for _, c := range chunksOf(content) {
+	for _, c := range chunksOf(content, bundle.ChunkSize) {
 		chunk := bundle.Chunk{SHA256: sha256.Sum256(c)}
 		if len(bytes.Trim(c, "\x00")) > 0 {
 			chunk.At = int64(len(pack))
@@ -71,7 +71,7 @@ func noise(seed uint64, n int) []byte {
 
 func located(t testing.TB, content []byte) Local {
 	t.Helper()
-	l, err := Locate(bytes.NewReader(content), int64(len(content)))
+	l, err := Locate(bytes.NewReader(content), int64(len(content)), bundle.ChunkSize)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,26 +101,50 @@ func TestOnlyWhatIsMissingIsFetchedAndWritten(t *testing.T) {
 			nil,
 			Stats{Kept: k, Fetched: int64(len(pack)), Written: int64(len(content) - k)},
 		},
-		{"all is there", func(d bytesDevice) {
-			copy(d, content)
-		}, nil, Stats{Kept: int64(len(content))}},
-		{"one chunk differs", func(d bytesDevice) {
-			copy(d, content)
-			d[5*k]++
-		}, nil, Stats{Kept: int64(len(content) - k), Fetched: k, Written: k}},
-		{"zeros are not fetched", func(d bytesDevice) {
-			copy(d, content)
-			d[2*k]++
-		}, nil, Stats{Kept: int64(len(content) - k), Local: k, Written: k}},
-		{"another place has it", func(d bytesDevice) {
-			copy(d, content)
-			clear(d[7*k : 9*k])
-		}, content[7*k : 9*k],
-			Stats{Kept: int64(len(content) - 2*k), Local: 2 * k, Written: 2 * k}},
-		{"the last, which is short", func(d bytesDevice) {
-			copy(d, content)
-			d[len(content)-1]++
-		}, nil, Stats{Kept: int64(len(content) - k/2), Fetched: k / 2, Written: k / 2}},
+		{
+			"all is there",
+			func(d bytesDevice) {
+				copy(d, content)
+			},
+			nil,
+			Stats{Kept: int64(len(content))},
+		},
+		{
+			"one chunk differs",
+			func(d bytesDevice) {
+				copy(d, content)
+				d[5*k]++
+			},
+			nil,
+			Stats{Kept: int64(len(content) - k), Fetched: k, Written: k},
+		},
+		{
+			"zeros are not fetched",
+			func(d bytesDevice) {
+				copy(d, content)
+				d[2*k]++
+			},
+			nil,
+			Stats{Kept: int64(len(content) - k), Local: k, Written: k},
+		},
+		{
+			"another place has it",
+			func(d bytesDevice) {
+				copy(d, content)
+				clear(d[7*k : 9*k])
+			},
+			content[7*k : 9*k],
+			Stats{Kept: int64(len(content) - 2*k), Local: 2 * k, Written: 2 * k},
+		},
+		{
+			"the last, which is short",
+			func(d bytesDevice) {
+				copy(d, content)
+				d[len(content)-1]++
+			},
+			nil,
+			Stats{Kept: int64(len(content) - k/2), Fetched: k / 2, Written: k / 2},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			d := make(bytesDevice, len(content)+k)

@@ -28,12 +28,22 @@ func TestFaultsOfThePacksServer(t *testing.T) {
 		network bool
 		err     string
 	}{
-		{"416", func(w http.ResponseWriter, _ *http.Request) {
-			w.WriteHeader(http.StatusRequestedRangeNotSatisfiable)
-		}, true, "416"},
-		{"503", func(w http.ResponseWriter, _ *http.Request) {
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}, true, "503"},
+		{
+			"416",
+			func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(http.StatusRequestedRangeNotSatisfiable)
+			},
+			true,
+			"416",
+		},
+		{
+			"503",
+			func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(http.StatusServiceUnavailable)
+			},
+			true,
+			"503",
+		},
 		{"404, as of a file that is replaced", http.NotFound, true, "404"},
 		{"a pack that is shorter now", served(pack[:blockSize], "new"), true, "416"},
 		{
@@ -42,26 +52,46 @@ func TestFaultsOfThePacksServer(t *testing.T) {
 			true,
 			"Content-Range",
 		},
-		{"an answer that is cut off", func(w http.ResponseWriter, r *http.Request) {
-			served(pack, "old")(&short{w, 1000}, r)
-		}, true, "unexpected EOF"},
-		{"another range", func(w http.ResponseWriter, r *http.Request) {
-			r.Header.Set("Range", "bytes=0-99")
-			served(pack, "old")(w, r)
-		}, true, "Content-Range"},
-		{"the whole file, which is right", func(w http.ResponseWriter, r *http.Request) {
-			r.Header.Del("Range")
-			served(pack, "old")(w, r)
-		}, false, ""},
+		{
+			"an answer that is cut off",
+			func(w http.ResponseWriter, r *http.Request) {
+				served(pack, "old")(&short{w, 1000}, r)
+			},
+			true,
+			"unexpected EOF",
+		},
+		{
+			"another range",
+			func(w http.ResponseWriter, r *http.Request) {
+				r.Header.Set("Range", "bytes=0-99")
+				served(pack, "old")(w, r)
+			},
+			true,
+			"Content-Range",
+		},
+		{
+			"the whole file, which is right",
+			func(w http.ResponseWriter, r *http.Request) {
+				r.Header.Del("Range")
+				served(pack, "old")(w, r)
+			},
+			false,
+			"",
+		},
 		{
 			"another file from now on, by its ETag",
 			served(noise(6, len(pack)), "new"),
 			false,
 			"chunk at",
 		},
-		{"a redirect in a circle", func(w http.ResponseWriter, r *http.Request) {
-			http.Redirect(w, r, r.URL.Path, http.StatusFound)
-		}, true, "redirects"},
+		{
+			"a redirect in a circle",
+			func(w http.ResponseWriter, r *http.Request) {
+				http.Redirect(w, r, r.URL.Path, http.StatusFound)
+			},
+			true,
+			"redirects",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var asked atomic.Int64
@@ -87,7 +117,7 @@ func TestFaultsOfThePacksServer(t *testing.T) {
 				t.Errorf("error %v, want %q", err, test.err)
 			}
 
-			for i, c := range chunksOf(d) {
+			for i, c := range chunksOf(d, bundle.ChunkSize) {
 				at := i * bundle.ChunkSize
 				if len(bytes.Trim(c, "\x00")) > 0 && !bytes.Equal(c, content[at:at+len(c)]) {
 					t.Errorf("chunk %d is wrong", i)
@@ -111,7 +141,7 @@ func served(content []byte, tag string) http.HandlerFunc {
 	}
 }
 
-// short is an answer of which only some bytes are sent.
+// short is an answer that ends before all its bytes are sent.
 type short struct {
 	http.ResponseWriter
 	left int

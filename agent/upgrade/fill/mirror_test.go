@@ -15,7 +15,7 @@ import (
 	"github.com/loam-os/loam/image/bundle"
 )
 
-// TestMirrors fills a part from places near by, of which none is trusted.
+// TestMirrors fills a part from places near by. None of them is trusted.
 func TestMirrors(t *testing.T) {
 	const k = bundle.ChunkSize
 	content := noise(7, 70*k+k/2)
@@ -29,7 +29,7 @@ func TestMirrors(t *testing.T) {
 	}
 
 	node := func(have []byte, change func([]byte) []byte) string {
-		l, err := Locate(bytes.NewReader(have), int64(len(have)))
+		l, err := Locate(bytes.NewReader(have), int64(len(have)), bundle.ChunkSize)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,6 +2,8 @@ package fill
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 
 	"go.uber.org/zap"
@@ -65,4 +67,22 @@ func (l *lazyPack) Range(ctx context.Context, off, n int64) (io.ReadCloser, erro
 		l.open = PackOf(store, name)
 	}
 	return l.open.Range(ctx, off, n)
+}
+
+// Unreached marks the errors of a repository that may go away by themselves as
+// [ErrUnreachable].
+func Unreached(err error) error {
+	for _, final := range []error{
+		repository.ErrExpired, repository.ErrRollback, repository.ErrUnsigned, repository.ErrMixed,
+		repository.ErrInvalid,
+		repository.ErrNotFound, repository.ErrTooLarge, repository.ErrNotKept,
+	} {
+		if errors.Is(err, final) {
+			return err
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", ErrUnreachable, err)
 }

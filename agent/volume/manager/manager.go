@@ -102,6 +102,7 @@ func (m *Manager) claim(ctx context.Context, claim volume.Claim, fileSystem stri
 		Claim:      claim,
 		FileSystem: fileSystem,
 		Made:       record.Made,
+		Encryption: record.Encryption,
 	}
 	if want == record {
 		return nil

@@ -78,7 +78,9 @@ func TestWhatANodeRemembersOfClaims(t *testing.T) {
 func TestAKubeletThatRunsWaitsForNoVolume(t *testing.T) {
 	d := New(diskless.Node(t), zap.NewNop())
 	later := filepath.Join(d.Path, volume.DeferFile)
-	if err := d.Configure(t.Context(), machine.DataVolume{Disk: machine.Disk{Serial: "S1"}}, 0); err != nil {
+
+	err := d.Configure(t.Context(), machine.DataVolume{Disk: machine.Disk{Serial: "S1"}}, 0)
+	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(later); !errors.Is(err, os.ErrNotExist) {
@@ -86,7 +88,9 @@ func TestAKubeletThatRunsWaitsForNoVolume(t *testing.T) {
 	}
 
 	d.InUse = func(context.Context) bool { return true }
-	if err := d.Configure(t.Context(), machine.DataVolume{Disk: machine.Disk{Serial: "S2"}}, 0); err != nil {
+
+	err = d.Configure(t.Context(), machine.DataVolume{Disk: machine.Disk{Serial: "S2"}}, 0)
+	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(later); err != nil {
@@ -96,7 +100,9 @@ func TestAKubeletThatRunsWaitsForNoVolume(t *testing.T) {
 
 func TestChangedTellsTheProblem(t *testing.T) {
 	d := New(diskless.Node(t), zap.NewNop())
-	if err := d.Configure(t.Context(), machine.DataVolume{Disk: machine.Disk{Serial: "S1"}}, 0); err != nil {
+
+	err := d.Configure(t.Context(), machine.DataVolume{Disk: machine.Disk{Serial: "S1"}}, 0)
+	if err != nil {
 		t.Fatal(err)
 	}
 	if err := d.ensure(t.Context()); !errors.Is(err, volume.ErrNone) {

@@ -10,10 +10,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/loam-os/loam/agent/dm"
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/mount"
 	"github.com/loam-os/loam/agent/unit"
 	"github.com/loam-os/loam/agent/volume"
+	"github.com/loam-os/loam/partitions/luks"
 )
 
 // Units is systemd; see unit.Systemd.
@@ -84,6 +86,21 @@ func (linux) Run(ctx context.Context, command []string) error {
 // Mount implements [volume.System].
 func (linux) Mount(device, dir, fileSystem, options string) error {
 	return unix.Mount(device, dir, fileSystem, unix.MS_NOATIME, options)
+}
+
+// Map implements [volume.System].
+func (linux) Map(name string, h *luks.Header, table string, size int64) (string, error) {
+	control, err := dm.Open()
+	if err != nil {
+		return "", err
+	}
+	defer control.Close()
+
+	dev, err := control.Map(dm.Crypt(name, h.UUID, table, size))
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("/dev/dm-%d", unix.Minor(dev)), nil
 }
 
 // Unmount implements [volume.System].

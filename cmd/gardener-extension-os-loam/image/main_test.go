@@ -55,7 +55,9 @@ func TestWrite(t *testing.T) {
 		}
 		got[m.Platform.String()] = started(t, image)
 	}
-	if diff := cmp.Diff(map[string]string{"linux/amd64": "amd64", "linux/arm64": "arm64"}, got); diff != "" {
+
+	diff := cmp.Diff(map[string]string{"linux/amd64": "amd64", "linux/arm64": "arm64"}, got)
+	if diff != "" {
 		t.Errorf("programs by platform (-want +got):\n%s", diff)
 	}
 }

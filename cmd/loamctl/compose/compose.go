@@ -13,8 +13,8 @@ import (
 	"github.com/loam-os/loam/hint/fault"
 )
 
-// What a directory may hold. README* and names that begin with a dot are for
-// people and their tools.
+// The names that a directory may hold. README* and names that begin with a dot
+// are for operators and their tools.
 const (
 	baseName  = "osc.yaml"
 	unitsName = "units"
@@ -37,8 +37,8 @@ type Document struct {
 	from map[string]string
 }
 
-// Read reads the document in the file or directory at path. Check says whether
-// it is right.
+// Read reads the document in the file or directory at path; a file may be the
+// Secret of a node. Check says whether it is right.
 func Read(path string) (Document, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -49,10 +49,15 @@ func Read(path string) (Document, error) {
 	}
 
 	text, err := document.ReadFile(path)
+	if err != nil {
+		return Document{}, err
+	}
+
+	name, text, err := inSecret(path, text)
 	return Document{
-		Name:     path,
+		Name:     name,
 		Text:     text,
-		base:     path,
+		base:     name,
 		baseText: text,
 	}, err
 }

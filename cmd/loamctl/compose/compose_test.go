@@ -123,8 +123,8 @@ func TestDirectoryThatIsTooLargeForAnyDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if err := doc.Fits(); err == nil || !strings.Contains(hint.Text(err), "\n   2097152 /etc/large\n"+
-		"         1 /etc/small\n") {
+	const sizes = "\n   2097152 /etc/large\n         1 /etc/small\n"
+	if err := doc.Fits(); err == nil || !strings.Contains(hint.Text(err), sizes) {
 		t.Errorf("error %v", err)
 	}
 

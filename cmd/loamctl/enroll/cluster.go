@@ -20,7 +20,7 @@ type Cluster struct {
 	Server *kubeconfig.Server
 
 	// For is how long a token is good, Group one more than system:bootstrappers
-	// that its bearer is in; "" for none. It has to begin with
+	// that its bearer is in; "" if none. It has to begin with
 	// system:bootstrappers:.
 	For   time.Duration
 	Group string

@@ -38,6 +38,9 @@ type Grant struct {
 	// Expires is zero for a token that the cluster alone knows the end of.
 	Expires time.Time `json:"expires,omitzero"`
 
+	// From is the address that the token was first given to, "" if unknown.
+	From string `json:"from,omitzero"`
+
 	// Known is set once the cluster takes the token, Used once the machine is
 	// installed.
 	Known bool `json:"known"`
@@ -62,7 +65,7 @@ var ErrSpent = errors.New("is installed, and has had its token")
 type Record struct {
 	dir    *durable.Dir
 	lock   *os.File
-	source Source // nil for none
+	source Source // nil if none
 	now    func() time.Time
 
 	mu     sync.Mutex
@@ -207,7 +210,7 @@ func (r *Record) pruned() []Grant {
 	})
 }
 
-// current is the grant that the machine goes on with, -1 for none.
+// current is the grant that the machine goes on with, -1 if none.
 func (r *Record) current(name string, macs []string) (int, error) {
 	for i, g := range r.grants {
 		if !g.isOf(name, macs) || g.Used {
@@ -218,6 +221,26 @@ func (r *Record) current(name string, macs []string) (int, error) {
 		}
 	}
 	return -1, nil
+}
+
+// GivenTo notes that a token goes to an address, and returns the address that
+// it was first given to. Two addresses may be one machine, or one machine and
+// somebody who claims to be it.
+func (r *Record) GivenTo(token, address string) (first string, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	i := slices.IndexFunc(r.grants, func(g Grant) bool { return g.Token == token })
+	switch {
+	case i < 0:
+		return address, nil
+	case r.grants[i].From != "":
+		return r.grants[i].From, nil
+	}
+
+	grants := slices.Clone(r.grants)
+	grants[i].From = address
+	return address, r.save(grants)
 }
 
 // published notes that the cluster takes the token.

@@ -26,7 +26,7 @@ const (
 	second = "aaaaaa.0000000000000002"
 )
 
-// fixture is a site with tokens in a file, that starts again and again.
+// fixture is a server with tokens in a file. Tests start it again and again.
 type fixture struct {
 	t      *testing.T
 	path   string
@@ -437,7 +437,8 @@ func TestInventedMachinesGetNoEndOfTokens(t *testing.T) {
 	flood := func() (refused int) {
 		for range 130 {
 			invented++
-			mac := fmt.Sprintf("52:54:00:%02x:%02x:%02x", invented>>16, invented>>8&0xff, invented&0xff)
+			mac := fmt.Sprintf("52:54:00:%02x:%02x:%02x",
+				invented>>16, invented>>8&0xff, invented&0xff)
 			if _, err := w.Token(t.Context(), "", []string{mac}); errors.Is(err, errTooMany) {
 				refused++
 			} else if err != nil {

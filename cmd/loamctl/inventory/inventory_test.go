@@ -1,12 +1,15 @@
 package inventory
 
 import (
+	"bytes"
+	"crypto/ed25519"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/loam-os/loam/agent/trust"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/image/pxe"
 )
@@ -203,6 +206,24 @@ func TestCheckRefuses(t *testing.T) {
 	_, err := Check(files(t, mac+".yaml", "52-54-00-12-34-56.yaml"))
 	if err == nil || !strings.Contains(err.Error(), "for the same machine") {
 		t.Errorf("one machine twice: %v", err)
+	}
+}
+
+// TestASignedFileIsServedAsItIs: its signature covers every byte.
+func TestASignedFileIsServedAsItIs(t *testing.T) {
+	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
+	signed, err := trust.Sign([]byte(head+"install: {disk: {serial: S1}}\n"), 1, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	root := files(t)
+	if err := root.WriteFile(mac+".yaml", signed, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	e, err := Find(root, []string{mac}, "", "")
+	if err != nil || !e.Installs || e.WantsToken() || !bytes.Equal(e.With(""), signed) {
+		t.Errorf("%+v, %v", e, err)
 	}
 }
 

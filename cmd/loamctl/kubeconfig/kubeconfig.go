@@ -1,4 +1,10 @@
-// Package kubeconfig is the way to an API server that a kubeconfig file tells.
+// Package kubeconfig reaches the API server that a kubeconfig file names.
+//
+//	--kubeconfig, $KUBECONFIG, ~/.kube/config --Path--> file
+//	                                                     |
+//	        choose: context --> cluster, user <---Open---+
+//	                               |
+//	                            connect --> Server --Do, List--> answer, StatusError
 package kubeconfig
 
 import (
@@ -13,6 +19,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // file is the part of a kubeconfig that is used here (v1.Config in
@@ -73,8 +80,10 @@ func Path(flag string, getenv func(string) string) (string, error) {
 		return list[0], nil
 	}
 
-	return "", hint.With(fmt.Errorf("KUBECONFIG names %d files", len(list)),
-		"name the one to use with --kubeconfig")
+	return "", hint.With(
+		fault.With(fmt.Errorf("KUBECONFIG names %d files", len(list)), fault.KubeconfigUnfit),
+		"name the one to use with --kubeconfig",
+	)
 }
 
 // Open reads the kubeconfig at path and returns the server of a context, "" for
@@ -89,22 +98,35 @@ func Open(path, context string) (*Server, error) {
 		return nil, err
 	}
 
+	s, err := parse(text, filepath.Dir(path), context)
+	if err == nil {
+		return s, nil
+	}
+	err = fmt.Errorf("%s: %w", path, err)
+	if fault.Of(err) == fault.Failed { // and not a file that it names and that cannot be read
+		err = fault.With(err, fault.KubeconfigUnfit)
+	}
+	return nil, err
+}
+
+// parse returns the server of a context of a kubeconfig; relative paths are
+// relative to dir.
+func parse(text []byte, dir, context string) (*Server, error) {
 	var f file
-	if err := yaml.Unmarshal(text, &f); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+	err := yaml.Unmarshal(text, &f)
+	if _, wrongType := errors.AsType[*yaml.TypeError](err); wrongType {
+		return nil, hint.With(errors.New("its fields are not those of a kubeconfig"),
+			"it begins with apiVersion: v1 and kind: Config")
+	}
+	if err != nil {
+		return nil, err
 	}
 
 	cluster, user, err := f.choose(context)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, err
 	}
-
-	s, err := connect(cluster, user, filepath.Dir(path))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-
-	return s, nil
+	return connect(cluster, user, dir)
 }
 
 func (f file) choose(context string) (cluster, user, error) {
@@ -124,13 +146,20 @@ func (f file) choose(context string) (cluster, user, error) {
 			name, c.Context.Cluster, c.Context.User)
 	}
 
+	if name == "" && len(f.Contexts) == 0 {
+		return cluster{}, user{}, hint.With(errors.New("no contexts"),
+			"is this a kubeconfig? `kubectl config view` shows the one that kubectl uses")
+	}
 	if name == "" {
 		return cluster{}, user{}, hint.With(errors.New("no current-context"),
 			"name a context with --context")
 	}
 
-	return cluster{}, user{}, hint.With(fmt.Errorf("no context %q", name),
-		"there are: %s", strings.Join(f.contexts(), ", "))
+	err := fmt.Errorf("no context %q", name)
+	if len(f.Contexts) == 0 {
+		return cluster{}, user{}, hint.With(err, "the file has no contexts; name another file")
+	}
+	return cluster{}, user{}, hint.With(err, "there are: %s", strings.Join(f.contexts(), ", "))
 }
 
 func (f file) contexts() []string {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/loam-os/loam/cmd/loamctl/kubeconfig"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // server answers with the path it was asked for and the token it was shown.
@@ -230,18 +231,64 @@ func TestAnswersThatAreNotGood(t *testing.T) {
 func TestFilesThatAreNoKubeconfig(t *testing.T) {
 	dir := t.TempDir()
 	save(t, filepath.Join(dir, "list"), "- a\n")
+	save(t, filepath.Join(dir, "torn"), "a: [")
 	save(t, filepath.Join(dir, "empty"), "")
 
 	for name, want := range map[string]string{
 		"none": "no such file or directory\n" +
 			"hint: ",
-		"list":  "/list: yaml: ",
-		"empty": "/empty: no current-context\nhint: ",
+		"list":  "/list: its fields are not those of a kubeconfig\nhint: ",
+		"torn":  "/torn: yaml: ",
+		"empty": "/empty: no contexts\nhint: ",
 	} {
 		_, err := kubeconfig.Open(filepath.Join(dir, name), "")
 		if err == nil || !strings.Contains(hint.Text(err), want) {
 			t.Errorf("%s: error %v, want %q", name, err, want)
 		}
+
+		code := fault.KubeconfigUnfit
+		if name == "none" {
+			code = fault.FileMissing
+		}
+		if have := fault.Of(err); have != code {
+			t.Errorf("%s: code %s, want %s", name, have, code)
+		}
+	}
+}
+
+func TestCodesOfKubeconfigs(t *testing.T) {
+	url, ca := server(t)
+	data := base64.StdEncoding.EncodeToString([]byte(ca))
+	good := "server: " + url + ", certificate-authority-data: " + data
+	for _, test := range []struct {
+		name, cluster, user, context string
+		want                         fault.Code
+	}{
+		{"a context that is not there", good, "", "x", fault.KubeconfigUnfit},
+		{"a cluster that is not there", good, "", "elsewhere", fault.KubeconfigUnfit},
+		{"no encryption", "server: http://127.0.0.1:8001", "", "", fault.KubeconfigUnfit},
+		{
+			"an authority that is none", "server: " + url + ", certificate-authority: bad.pem", "", "",
+			fault.KubeconfigUnfit,
+		},
+		{
+			"an authority that is not there",
+			"server: " + url + ", certificate-authority: none.pem", "", "", fault.FileMissing,
+		},
+		{"a program that gives tokens", good, "exec: {command: x}", "", fault.KubeconfigUnfit},
+		{"the wrong authority", "server: " + url, "", "", fault.CertificateNotTrusted},
+		{"a user who may not", good, "", "", fault.ClusterRefuses},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s, err := kubeconfig.Open(write(t, test.cluster, test.user), test.context)
+			if err == nil {
+				defer s.Close()
+				err = s.Do(t.Context(), http.MethodGet, "/forbidden", nil, nil)
+			}
+			if have := fault.Of(err); have != test.want {
+				t.Errorf("code %s of %v, want %s", have, err, test.want)
+			}
+		})
 	}
 }
 
@@ -251,8 +298,13 @@ func TestPath(t *testing.T) {
 		{"the environment", "", "b", "b"},
 		{"the environment with empty parts", "", ":b:", "b"},
 		{"the home directory", "", "", "/home/me/.kube/config"},
-		{"several files", "", "b:c", "error: KUBECONFIG names 2 files\n" +
-			"hint: name the one to use with --kubeconfig"},
+		{
+			"several files",
+			"",
+			"b:c",
+			"error: KUBECONFIG names 2 files\n" +
+				"hint: name the one to use with --kubeconfig",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			env := map[string]string{"KUBECONFIG": test.env, "HOME": "/home/me"}

@@ -9,6 +9,8 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // Server is an API server with the identity that a kubeconfig gives.
@@ -26,11 +28,19 @@ type StatusError struct {
 
 func (e *StatusError) Error() string { return fmt.Sprintf("%s (%d)", e.Message, e.Code) }
 
+// FaultCode implements [fault.Coder].
+func (e *StatusError) FaultCode() fault.Code {
+	if e.Code == http.StatusUnauthorized || e.Code == http.StatusForbidden {
+		return fault.ClusterRefuses
+	}
+	return ""
+}
+
 // maxAnswer is the longest answer in bytes: etcd takes 1.5 MiB, and base64 and
 // the fields of the server come on top.
 const maxAnswer = 8 << 20
 
-// Do makes a request with body as JSON, nil for none, and decodes the answer
+// Do makes a request with body as JSON, nil if none, and decodes the answer
 // into into, nil for nowhere. An answer that is not 2xx is a *StatusError.
 func (s *Server) Do(ctx context.Context, method, path string, body, into any) error {
 	request, err := s.request(ctx, method, path, body)
@@ -69,6 +79,43 @@ func (s *Server) List(ctx context.Context, path, selector string) ([]Object, err
 	var list struct{ Items []Object }
 	err = s.send(request, &list)
 	return list.Items, err
+}
+
+// Table is a list as kubectl prints it (Kubernetes API concepts, "Receiving
+// resources as Tables").
+type Table struct {
+	ColumnDefinitions []struct{ Name string }
+	Rows              []Row
+}
+
+// Row is a row of a [Table].
+type Row struct {
+	Cells  []any
+	Object Object
+}
+
+// Table lists the objects at path that a label selector selects, "" for all, as
+// a table. Without details, it has no metadata: of 5,000 Nodes that is 40 KB
+// instead of 10 MB.
+func (s *Server) Table(ctx context.Context, path, selector string, details bool) (Table, error) {
+	request, err := s.request(ctx, http.MethodGet, path, nil)
+	if err != nil {
+		return Table{}, fmt.Errorf("GET %s: %w", path, err)
+	}
+
+	query := url.Values{"includeObject": {"None"}}
+	if details {
+		query.Set("includeObject", "Metadata")
+	}
+	if selector != "" {
+		query.Set("labelSelector", selector)
+	}
+	request.URL.RawQuery = query.Encode()
+	request.Header.Set("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
+
+	var t Table
+	err = s.send(request, &t)
+	return t, err
 }
 
 // send makes the request, and decodes the answer into into, nil for nowhere.

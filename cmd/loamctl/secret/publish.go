@@ -19,7 +19,7 @@ const (
 	Unchanged Result = "unchanged"
 )
 
-// Outcome is a result with the checksum that was there before, "" for none.
+// Outcome is a result with the checksum that was there before, "" if none.
 type Outcome struct {
 	Result Result
 	Before string

@@ -19,7 +19,7 @@ const text = "spec: {}\n"
 // sum is the checksum of text.
 const sum = "6a5d547248f7508056915aa05f3436e0d10f4509edc40cdb0175bb8719cf0ff0"
 
-// fake is an API server with one Secret, nil for none.
+// fake is an API server with one Secret, nil if none.
 type fake struct {
 	have map[string]any
 	// rude are others that come first: that often, a write is a conflict.
@@ -240,7 +240,10 @@ func TestASecretThatNoNodeReads(t *testing.T) {
 		want  string
 	}{
 		{name: "an account that may not list"},
-		{name: "the first of a cluster", lists: map[string][]kubeconfig.Object{secrets: {}, nodes: {}}},
+		{
+			name:  "the first of a cluster",
+			lists: map[string][]kubeconfig.Object{secrets: {}, nodes: {}},
+		},
 		{
 			name: "a Node without a configuration",
 			lists: map[string][]kubeconfig.Object{
@@ -291,7 +294,12 @@ func TestASecretThatNoNodeReads(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			api := fake{lists: test.lists}
-			s := secret.Secret{Name: "edge-1", Pool: "edge", New: test.isNew, Text: []byte(text)}
+			s := secret.Secret{
+				Name: "edge-1",
+				Pool: "edge",
+				New:  test.isNew,
+				Text: []byte(text),
+			}
 			_, err := s.Publish(t.Context(), &api)
 			got := ""
 			if err != nil {
@@ -320,6 +328,7 @@ func TestNamesThatNoServerTakes(t *testing.T) {
 			t.Errorf("%+v is taken", s)
 		}
 	}
+
 	if err := (secret.Secret{
 		Name: "gardener-node-agent-edge-0123456789abcdef",
 		Pool: "Edge_1.x",

@@ -20,7 +20,7 @@ import (
 // Namespace is where nodes look.
 const Namespace = "kube-system"
 
-// What a node, and who may give it rights, knows the Secret by.
+// A node, and whoever gives it rights, knows the Secret by these.
 const (
 	dataKey            = "osc.yaml"
 	checksumAnnotation = "checksum/data-script"

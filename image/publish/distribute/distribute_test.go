@@ -14,6 +14,7 @@ import (
 
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/image/bundle"
+	"github.com/loam-os/loam/image/meter"
 	"github.com/loam-os/loam/image/publish"
 	"github.com/loam-os/loam/image/publish/distribute"
 	"github.com/loam-os/loam/image/repository"
@@ -71,14 +72,37 @@ func (b builder) release(version string) {
 	}, files[0], files[1], files[2])
 }
 
-// to publishes to a place, and says which files were copied.
+// to publishes to a place, and says which files were copied. All that was begun
+// must have been reported to its end.
 func (b builder) to(place string) (copied []string) {
 	b.Helper()
-	b.ok(distribute.To(b.Context(), b.Dir, place, distribute.Login{}, func(name string, _ int64) {
-		copied = append(copied, name)
-	}))
-	return copied
+	l := &listener{left: map[string]int64{}}
+	b.ok(distribute.To(b.Context(), b.Dir, place, distribute.Login{}, l))
+
+	_, verified := l.left["verify"]
+	if !verified {
+		b.Error("no progress of the verification")
+	}
+	for part, left := range l.left {
+		if left != 0 {
+			b.Errorf("%s: %d bytes left at the end", part, left)
+		}
+	}
+	return l.copied
 }
+
+// listener implements [distribute.Listener], and records what it is told.
+type listener struct {
+	copied []string
+	// left is how many bytes each part had left last.
+	left map[string]int64
+}
+
+// Copied implements [distribute.Listener].
+func (l *listener) Copied(name string, _ int64) { l.copied = append(l.copied, name) }
+
+// Progress implements [distribute.Listener].
+func (l *listener) Progress(part string, done, all int64) { l.left[part] = all - done }
 
 // sees are the versions that a node sees in a store, of the newest of which it
 // reads all of the pack.
@@ -184,9 +208,11 @@ func TestADamagedRepositoryIsNotCopied(t *testing.T) {
 		"/plant/updates:stable"
 	fresh := filepath.Join(t.TempDir(), "fresh")
 	for _, to := range []string{intact, fresh, registry} {
-		err := distribute.To(t.Context(), b.Dir, to, distribute.Login{}, func(name string, _ int64) {
-			t.Errorf("%s: %s is copied", to, name)
-		})
+		l := &listener{left: map[string]int64{}}
+		err := distribute.To(t.Context(), b.Dir, to, distribute.Login{}, l)
+		if len(l.copied) > 0 {
+			t.Errorf("%s: %v are copied", to, l.copied)
+		}
 		if err == nil || !strings.Contains(err.Error(), pack+": 10 bytes; want ") {
 			t.Errorf("%s: error %v", to, err)
 		}
@@ -195,7 +221,7 @@ func TestADamagedRepositoryIsNotCopied(t *testing.T) {
 	if _, err := os.Stat(fresh); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%s: %v", fresh, err)
 	}
-	if _, err := publish.Verify(t.Context(), intact); err != nil {
+	if _, err := publish.Verify(t.Context(), intact, meter.None); err != nil {
 		t.Error(err)
 	}
 }
@@ -208,7 +234,7 @@ func TestADamagedCopyIsRepaired(t *testing.T) {
 	to := t.TempDir()
 	b.to(to)
 
-	files, err := publish.Verify(t.Context(), b.Dir)
+	files, err := publish.Verify(t.Context(), b.Dir, meter.None)
 	b.ok(err)
 	for _, f := range files {
 		file := filepath.Join(to, f.Name)
@@ -225,7 +251,7 @@ func TestADamagedCopyIsRepaired(t *testing.T) {
 		}
 	}
 
-	if _, err := publish.Verify(t.Context(), to); err != nil {
+	if _, err := publish.Verify(t.Context(), to, meter.None); err != nil {
 		t.Error(err)
 	}
 }
@@ -235,6 +261,10 @@ func TestPublishRefuses(t *testing.T) {
 
 	for _, test := range []struct{ dir, to, err string }{
 		{t.TempDir(), t.TempDir(), "makes a"},
+		{b.Dir, b.Dir, "it is the repository itself"},
+		{b.Dir, filepath.Join(b.Dir, "copy"), "it is in the repository itself"},
+		{b.Dir, filepath.Join(b.Dir, "metadata"), "it is in the repository itself"},
+		{b.Dir, filepath.Join(b.Dir, "metadata/1.root.json"), "1.root.json: not a directory"},
 		{b.Dir, "https://example.org/updates", "hint: a web server needs the directory only"},
 		{b.Dir, "oci://registry.example", "want oci://HOST/NAME:TAG"},
 		{b.Dir, "oci:///updates", "want oci://HOST/NAME:TAG"},
@@ -243,7 +273,7 @@ func TestPublishRefuses(t *testing.T) {
 		{b.Dir, "oci+http://127.0.0.1:1/updates:1", "connection refused"},
 	} {
 		err := distribute.To(t.Context(), test.dir, test.to, distribute.Login{},
-			func(string, int64) {})
+			&listener{left: map[string]int64{}})
 		if err == nil || !strings.Contains(hint.Text(err), test.err) {
 			t.Errorf("%s: error %v, want %q", test.to, err, test.err)
 		}

@@ -25,7 +25,9 @@ import (
 	"time"
 )
 
-// Limits, so that a client that asks for much leaves something for others.
+// Limits, so that a client that asks for much leaves something for others. If
+// all places are taken, a new client gets the place of the one that has been
+// silent from the start for the longest: its address may be invented.
 const (
 	maxTransfers = 128
 	maxOfOneHost = 4
@@ -51,6 +53,18 @@ type Transfer struct {
 // ErrNotFound is a name that no file has.
 var ErrNotFound = errors.New("no such file")
 
+// errReplaced is a client that never said anything, whose place another one got.
+var errReplaced = errors.New("silent, while others wait for a place")
+
+// place is a transfer under way.
+type place struct {
+	began time.Time
+	heard bool // the client has said something
+	// ctx ends with the transfer, and end ends it.
+	ctx context.Context
+	end context.CancelCauseFunc
+}
+
 // Server answers the requests that come to a port.
 type Server struct {
 	// Files are all that can be had, by name, without a slash at the start.
@@ -61,11 +75,11 @@ type Server struct {
 	Dial func(client netip.AddrPort) (net.Conn, error)
 
 	// Ended is called after each transfer, but not for a client that only asked
-	// for the size of a file.
+	// for the size of a file, or never answered while others waited.
 	Ended func(Transfer)
 
 	mu     sync.Mutex
-	active map[netip.AddrPort]bool
+	active map[netip.AddrPort]*place
 }
 
 // Serve answers until ctx ends, and waits for transfers in progress.
@@ -108,14 +122,14 @@ func (s *Server) Serve(ctx context.Context, conn net.PacketConn) error {
 			continue
 		}
 
-		switch admitted, known := s.admit(client); {
+		switch p, known := s.admit(ctx, client); {
 		case known: // The request came twice.
-		case !admitted:
+		case p == nil:
 			_, _ = conn.WriteTo(formatError(codeUndefined, "too many transfers, try again"), from)
 		default:
 			transfers.Go(func() {
-				defer s.release(client)
-				s.send(ctx, client, name, file, r.options)
+				defer s.release(client, p)
+				s.send(p, client, name, file, r.options)
 			})
 		}
 	}
@@ -137,7 +151,7 @@ func refusal(p []byte, err error) (code uint16, text string) {
 
 // send is one transfer from begin to end.
 func (s *Server) send(
-	ctx context.Context, client netip.AddrPort, name string, file File, options []option,
+	p *place, client netip.AddrPort, name string, file File, options []option,
 ) {
 	began := time.Now()
 	conn, err := s.Dial(client)
@@ -157,6 +171,7 @@ func (s *Server) send(
 		conn:    conn,
 		content: io.NewSectionReader(file.Content, 0, file.Size),
 		buffer:  make([]byte, 4+terms.block),
+		heard:   func() { s.hear(p) },
 	}
 
 	t.window = window{terms: terms, size: file.Size}
@@ -164,9 +179,9 @@ func (s *Server) send(
 		t.oack = formatOACK(agreed)
 	}
 
-	err = t.run(ctx)
-	if errors.Is(err, errEnded) && t.window.acked == 0 {
-		return
+	err = t.run(p.ctx)
+	if errors.Is(err, errEnded) && t.window.acked == 0 || errors.Is(err, errReplaced) {
+		return // A line for each invented client would be as bad as a place for it.
 	}
 
 	s.Ended(Transfer{
@@ -178,14 +193,14 @@ func (s *Server) send(
 	})
 }
 
-// admit notes a transfer to client, if there is room for it. One that is under
-// way is known.
-func (s *Server) admit(client netip.AddrPort) (admitted, known bool) {
+// admit notes a transfer to client, and returns its place, if there is one. A
+// transfer that is under way is known.
+func (s *Server) admit(ctx context.Context, client netip.AddrPort) (p *place, known bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	if s.active[client] {
-		return false, true
+	if s.active[client] != nil {
+		return nil, true
 	}
 
 	ofHost := 0
@@ -195,20 +210,53 @@ func (s *Server) admit(client netip.AddrPort) (admitted, known bool) {
 		}
 	}
 
-	if len(s.active) >= maxTransfers || ofHost >= maxOfOneHost {
-		return false, false
+	if ofHost >= maxOfOneHost || len(s.active) >= maxTransfers && !s.replace() {
+		return nil, false
 	}
 
 	if s.active == nil {
-		s.active = map[netip.AddrPort]bool{}
+		s.active = map[netip.AddrPort]*place{}
 	}
 
-	s.active[client] = true
-	return true, false
+	p = &place{began: time.Now()}
+	p.ctx, p.end = context.WithCancelCause(ctx)
+	s.active[client] = p
+	return p, false
 }
 
-func (s *Server) release(client netip.AddrPort) {
+// replace ends the oldest transfer to a client that has said nothing yet, if
+// there is one.
+func (s *Server) replace() bool {
+	var oldest netip.AddrPort
+	for client, p := range s.active {
+		before := s.active[oldest]
+		if !p.heard && (before == nil || p.began.Before(before.began)) {
+			oldest = client
+		}
+	}
+
+	p := s.active[oldest]
+	if p == nil {
+		return false
+	}
+	p.end(errReplaced)
+	delete(s.active, oldest)
+	return true
+}
+
+// hear notes that the client of a transfer is there.
+func (s *Server) hear(p *place) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.active, client)
+	p.heard = true
+}
+
+// release gives the place of a transfer back, unless another one has it.
+func (s *Server) release(client netip.AddrPort, p *place) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p.end(nil)
+	if s.active[client] == p {
+		delete(s.active, client)
+	}
 }

@@ -127,7 +127,7 @@ func TestALineThatLoses(t *testing.T) {
 
 				var server sync.WaitGroup
 				server.Go(func() {
-					s.send(t.Context(), netip.AddrPort{}, "a",
+					s.send(&place{ctx: t.Context()}, netip.AddrPort{}, "a",
 						File{bytes.NewReader(want), int64(test.size)}, test.asked)
 				})
 
@@ -166,7 +166,7 @@ func TestAClientThatGoes(t *testing.T) {
 			Ended: func(tr Transfer) { ended = tr },
 		}
 
-		s.send(t.Context(), netip.AddrPort{}, "a",
+		s.send(&place{ctx: t.Context()}, netip.AddrPort{}, "a",
 			File{bytes.NewReader(make([]byte, 1000)), 1000}, nil)
 		if ended.Err == nil || ended.Took > time.Minute {
 			t.Errorf("%+v", ended)
@@ -282,24 +282,88 @@ func TestServer(t *testing.T) {
 
 func TestOneHostHasOnlyItsShare(t *testing.T) {
 	var s Server
-	for port := range uint16(maxOfOneHost) {
-		if ok, _ := s.admit(netip.AddrPortFrom(netip.MustParseAddr("192.0.2.7"), 1+port)); !ok {
+	admit := func(client string) (*place, bool) {
+		return s.admit(t.Context(), netip.MustParseAddrPort(client))
+	}
+
+	var first *place
+	for port := range maxOfOneHost {
+		p, _ := admit("192.0.2.7:" + strconv.Itoa(1+port))
+		if p == nil {
 			t.Fatalf("transfer %d is not admitted", port)
+		}
+		if port == 0 {
+			first = p
 		}
 	}
 
-	if ok, known := s.admit(netip.MustParseAddrPort("192.0.2.7:99")); ok || known {
+	if p, known := admit("192.0.2.7:99"); p != nil || known {
 		t.Error("one more than its share is admitted")
 	}
-	if _, known := s.admit(netip.MustParseAddrPort("192.0.2.7:1")); !known {
+	if _, known := admit("192.0.2.7:1"); !known {
 		t.Error("a request that comes twice is a second transfer")
 	}
-	if ok, _ := s.admit(netip.MustParseAddrPort("192.0.2.8:1")); !ok {
+	if p, _ := admit("192.0.2.8:1"); p == nil {
 		t.Error("another host is not admitted")
 	}
 
-	s.release(netip.MustParseAddrPort("192.0.2.7:1"))
-	if ok, _ := s.admit(netip.MustParseAddrPort("192.0.2.7:1")); !ok {
+	s.release(netip.MustParseAddrPort("192.0.2.7:1"), first)
+	if p, _ := admit("192.0.2.7:1"); p == nil {
 		t.Error("what has ended still counts")
 	}
+}
+
+// TestInventedClientsTakeNoPlaceForLong: each packet of a flood is from another
+// address, which never answers.
+func TestInventedClientsTakeNoPlaceForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s Server
+		client := func(i int) netip.AddrPort {
+			return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 1)
+		}
+
+		var places []*place
+		for i := range maxTransfers {
+			p, _ := s.admit(t.Context(), client(i))
+			if p == nil {
+				t.Fatalf("transfer %d is not admitted", i)
+			}
+			places = append(places, p)
+			time.Sleep(time.Second)
+		}
+		s.hear(places[0])
+
+		honest, _ := s.admit(t.Context(), client(1000))
+		if honest == nil {
+			t.Fatal("a client finds no place beside clients that never answered")
+		}
+		for i, p := range places {
+			if ended := p.ctx.Err() != nil; ended != (i == 1) {
+				t.Errorf("transfer %d ended: %t", i, ended)
+			}
+		}
+		if !errors.Is(context.Cause(places[1].ctx), errReplaced) {
+			t.Error(context.Cause(places[1].ctx))
+		}
+
+		// The end of a transfer does not take the place from the next one of the
+		// same client.
+		if p, _ := s.admit(t.Context(), client(1)); p == nil {
+			t.Fatal("the client does not come back")
+		}
+		s.release(client(1), places[1])
+		if s.active[client(1)] == nil {
+			t.Error("the place of the second transfer is gone")
+		}
+
+		for _, p := range s.active {
+			s.hear(p)
+		}
+		if p, _ := s.admit(t.Context(), client(2000)); p != nil {
+			t.Error("a client that answers lost its place")
+		}
+		for client, p := range s.active {
+			s.release(client, p)
+		}
+	})
 }

@@ -31,9 +31,11 @@ type transfer struct {
 	conn    net.Conn
 	content io.ReaderAt
 	window  window
-	oack    []byte // nil for none
+	oack    []byte // nil if none
 	clock   roundTrip
 	buffer  []byte
+	// heard is called when the client says something.
+	heard func()
 }
 
 // run sends until the client has all. Nothing but silence of the client, its
@@ -56,7 +58,7 @@ func (t *transfer) run(ctx context.Context) error {
 
 		switch {
 		case ctx.Err() != nil:
-			return ctx.Err()
+			return context.Cause(ctx)
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			silent++
 			t.window.rewind()
@@ -70,6 +72,7 @@ func (t *transfer) run(ctx context.Context) error {
 
 		if err == nil {
 			silent = 0
+			t.heard()
 		}
 	}
 

@@ -15,8 +15,10 @@ import (
 	"os"
 	"strings"
 
+	"github.com/loam-os/loam/firmware/pcrsig"
 	"github.com/loam-os/loam/firmware/pkcs7"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/partitions/verity"
 )
 
@@ -73,6 +75,20 @@ func ReadCertificate(file string) (*x509.Certificate, error) {
 	return c, nil
 }
 
+// OpenPCR reads a key for the policy of PCR 11 (firmware/pcrsig): a PEM file
+// (PKCS #8).
+func OpenPCR(file string) (crypto.Signer, error) {
+	key, err := readKey(file)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := pcrsig.CheckKey(key.Public()); err != nil {
+		return nil, hint.With(fault.With(fmt.Errorf("%s: %w", file, err), fault.KeyUnfit),
+			"`openssl genpkey -algorithm rsa -pkeyopt rsa_keygen_bits:2048 -out pcr.key` makes one")
+	}
+	return key, nil
+}
+
 func readKey(file string) (crypto.Signer, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -103,7 +119,7 @@ func decode(file string, text []byte, kind string) ([]byte, error) {
 	block, _ := pem.Decode(text)
 	if block == nil || block.Type != kind {
 		return nil, hint.With(
-			fmt.Errorf("%s: want a PEM file with a %s", file, kind),
+			fault.With(fmt.Errorf("%s: want a PEM file with a %s", file, kind), fault.KeyUnfit),
 			"`openssl req -x509 -newkey rsa:4096 -nodes -keyout key.pem -out "+
 				"certificate.pem -subj /CN=loam -days 3650` makes both",
 		)

@@ -1,6 +1,9 @@
 package ownerkey
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"encoding/hex"
 	"os"
 	"path/filepath"
@@ -81,5 +84,21 @@ func TestWhatIsNoKeyIsRefused(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), tc.err) {
 			t.Errorf("%s: %v", tc.name, err)
 		}
+	}
+}
+
+// TestAKeyForPCR11 is one that every TPM supports.
+func TestAKeyForPCR11(t *testing.T) {
+	if key, err := OpenPCR(keys.New(t, "pcr").KeyFile); err != nil || key == nil {
+		t.Errorf("RSA of 2048 bits: %v, %v", key, err)
+	}
+
+	curve, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = OpenPCR(keys.Write(t, "curve", curve).KeyFile)
+	if err == nil || !strings.Contains(err.Error(), "want an RSA key of 2048 bits") {
+		t.Errorf("an elliptic curve: %v", err)
 	}
 }

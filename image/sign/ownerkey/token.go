@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/loam-os/loam/hint"
@@ -53,14 +54,24 @@ type token struct {
 }
 
 func (t Tokens) open(uri string, certificate *x509.Certificate) (crypto.Signer, error) {
+	key, err := t.reachable(uri)
+	if err != nil {
+		return nil, err
+	}
+	key.certificate = certificate
+	return key, nil
+}
+
+// reachable reads the URI of a token, or of a key in it, and its PIN.
+func (t Tokens) reachable(uri string) (token, error) {
 	path, query, _ := strings.Cut(uri, "?")
-	key := token{Tokens: t, uri: path, certificate: certificate}
+	key := token{Tokens: t, uri: path}
 	source := ""
 	for attribute := range strings.SplitSeq(query, "&") {
 		name, value, _ := strings.Cut(attribute, "=")
 		value, err := url.PathUnescape(value)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %s: %w", path, name, err)
+			return token{}, fmt.Errorf("%s: %s: %w", path, name, err)
 		}
 
 		switch name {
@@ -70,7 +81,7 @@ func (t Tokens) open(uri string, certificate *x509.Certificate) (crypto.Signer, 
 		case "pin-source":
 			source = value
 		default: // pin-value would be seen by everybody on this machine.
-			return nil, hint.With(
+			return token{}, hint.With(
 				fmt.Errorf("%s: attribute %s: not taken", path, name),
 				"module-path=FILE names the token's library, pin-source=file:FILE has the "+
 					"PIN; else it is asked for",
@@ -79,7 +90,7 @@ func (t Tokens) open(uri string, certificate *x509.Certificate) (crypto.Signer, 
 	}
 
 	if key.module == "" {
-		return nil, hint.With(fmt.Errorf("%s: no library of the token", path),
+		return token{}, hint.With(fmt.Errorf("%s: no library of the token", path),
 			"%s?module-path=/usr/lib/softhsm/libsofthsm2.so names SoftHSM's", path)
 	}
 
@@ -113,19 +124,25 @@ func (t token) Public() crypto.PublicKey { return t.certificate.PublicKey }
 
 // Sign implements [crypto.Signer]: PKCS #1 v1.5 of a SHA-256 digest.
 func (t token) Sign(_ io.Reader, digest []byte, _ crypto.SignerOpts) ([]byte, error) {
+	return t.openssl(nil, digest, "pkeyutl", "-sign", "-inkey", t.uri, "-passin", "fd:3",
+		"-pkeyopt", "digest:sha256", "-pkeyopt", "rsa_padding_mode:pkcs1")
+}
+
+// openssl runs openssl in the tools tree, with these paths beside what the token
+// needs, and returns what it prints. File 3 has the PIN, and file 4 the
+// configuration.
+func (t token) openssl(paths []string, stdin []byte, args ...string) ([]byte, error) {
 	tree, err := t.Tools()
 	if err != nil {
 		return nil, err
 	}
-
-	args, binds, err := t.reach(tree)
+	env, binds, err := t.reach(tree)
 	if err != nil {
 		return nil, err
 	}
 
-	args = append(args, "OPENSSL_CONF=/dev/fd/4", "openssl", "pkeyutl", "-sign", "-inkey", t.uri,
-		"-passin", "fd:3", "-pkeyopt", "digest:sha256", "-pkeyopt", "rsa_padding_mode:pkcs1")
-	cmd := tree.Command(t.Context, binds, "env", args...)
+	cmd := tree.Command(t.Context, append(binds, paths...), "env",
+		slices.Concat(env, []string{"OPENSSL_CONF=/dev/fd/4", "openssl"}, args)...)
 	for _, content := range [][]byte{t.pin, []byte(config)} {
 		r, err := pipe(content)
 		if err != nil {
@@ -136,7 +153,7 @@ func (t token) Sign(_ io.Reader, digest []byte, _ crypto.SignerOpts) ([]byte, er
 	}
 
 	var stdout, stderr bytes.Buffer
-	cmd.Stdin = bytes.NewReader(digest)
+	cmd.Stdin = bytes.NewReader(stdin)
 	cmd.Stdout = &stdout
 	cmd.Stderr = &stderr
 

@@ -35,8 +35,16 @@ func inToken(t *testing.T, db, spare keys.Pair) Tokens {
 		{"--init-token", "--free", "--label", "loam", "--so-pin", "1234", "--pin", "5678"},
 		{"--import", db.KeyFile, "--token", "loam", "--label", "db", "--id", "01", "--pin", "5678"},
 		{
-			"--import", spare.KeyFile, "--token", "loam", "--label", "spare", "--id", "02",
-			"--pin", "5678",
+			"--import",
+			spare.KeyFile,
+			"--token",
+			"loam",
+			"--label",
+			"spare",
+			"--id",
+			"02",
+			"--pin",
+			"5678",
 		},
 	} {
 		cmd := tree.Command(t.Context(),

@@ -1,6 +1,7 @@
 // Command play runs a real cluster on this machine with the image as one of its
 // Nodes, for trying things out: `make cluster`. `play shell` opens a shell on
-// that node, `play shell COMMAND` runs one command there.
+// that node, `play shell COMMAND` runs one command there, which
+// reads the standard input.
 //
 //	go build --> programs --> control plane, registry   (testcluster.Fixture)
 //	                             |
@@ -47,7 +48,7 @@ func main() {
 	defer stop()
 	var err error
 	if args := flag.Args(); len(args) > 0 && args[0] == "shell" {
-		err = shell(ctx, args[1:])
+		err = shell(ctx, args[1:], os.Stdin, os.Stdout)
 	} else {
 		err = play(ctx, *build)
 	}

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"strings"
@@ -44,9 +46,10 @@ func serveShell(s *vm.Shell) (end func(), err error) {
 	}, nil
 }
 
-// shell gives the terminal to the person, or runs a command on the node and
-// prints what it writes.
-func shell(ctx context.Context, command []string) error {
+// shell gives the terminal to the person, or runs a command on the node, which
+// reads in, and prints what it writes. Without a terminal and a command, in has the
+// commands.
+func shell(ctx context.Context, command []string, in *os.File, out io.Writer) error {
 	conn, err := net.Dial("unix", shellFile)
 	if err != nil {
 		return fmt.Errorf("%w\n"+
@@ -63,27 +66,29 @@ func shell(ctx context.Context, command []string) error {
 			errors.New("hint: one at a time: is the shell open in another terminal?"))
 	}
 
-	if len(command) > 0 {
-		out, err := s.Run(ctx, strings.Join(command, " "))
-		if err == nil {
-			fmt.Println(out)
-		}
-		return err
+	words := strings.Join(command, " ")
+	switch isTerminal := term.IsTerminal(int(in.Fd())); {
+	case isTerminal && words == "":
+		return attach(s)
+	case isTerminal:
+		return s.Stream(ctx, words, in, out)
 	}
 
-	return attach(s)
+	text, err := io.ReadAll(in)
+	if err != nil {
+		return err
+	}
+	return s.Stream(ctx, vm.WithInput(cmp.Or(words, "bash"), text), nil, out)
 }
 
 // attach makes this terminal the shell's until Ctrl-].
 func attach(s *vm.Shell) error {
 	fd := int(os.Stdin.Fd())
-	if term.IsTerminal(fd) {
-		fmt.Println("This is a shell on the node. Ctrl-] leaves it.")
-		saved, err := term.MakeRaw(fd)
-		if err != nil {
-			return err
-		}
-		defer term.Restore(fd, saved)
+	fmt.Println("This is a shell on the node. Ctrl-] leaves it.")
+	saved, err := term.MakeRaw(fd)
+	if err != nil {
+		return err
 	}
+	defer term.Restore(fd, saved)
 	return s.Attach(os.Stdin, os.Stdout, quit)
 }

@@ -89,7 +89,7 @@ func (s *session) boot(ctx context.Context, _ io.Writer) error {
 	if err := s.powerOn(ctx); err != nil {
 		return err
 	}
-	// What is typed before /init runs would be keys for the boot menu.
+	// The boot menu would take what is typed before /init runs.
 	if _, _, _, err := s.node.Console().Expect(ctx, 0, verifiedLine); err != nil {
 		return err
 	}

@@ -17,7 +17,11 @@ func crashImage(t testing.TB) *os.Root {
 	t.Helper()
 	dir := scratch(t)
 	put := func(name, text string) {
-		if err := errors.Join(os.MkdirAll(path.Dir(dir+"/"+name), 0o755), os.WriteFile(dir+"/"+name, []byte(text), 0o644)); err != nil {
+		err := errors.Join(
+			os.MkdirAll(path.Dir(dir+"/"+name), 0o755),
+			os.WriteFile(dir+"/"+name, []byte(text), 0o644),
+		)
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -36,7 +40,10 @@ func crashImage(t testing.TB) *os.Root {
 		"usr/lib/systemd/system/multi-user.target.wants/containerd.service":       "../containerd.service",
 		"usr/lib/systemd/system/multi-user.target.wants/systemd-journald.service": "../systemd-journald.service",
 	} {
-		if err := errors.Join(os.MkdirAll(path.Dir(dir+"/"+link), 0o755), os.Symlink(target, dir+"/"+link)); err != nil {
+		err := errors.Join(
+			os.MkdirAll(path.Dir(dir+"/"+link), 0o755), os.Symlink(target, dir+"/"+link),
+		)
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -52,7 +59,9 @@ func (n *crashNode) powerOn() error {
 	if err := errors.Join(n.copyEtc(root), root.MkdirAll("run/loam")); err != nil {
 		return err
 	}
-	if _, err := root.Symlink(generation.CurrentTarget(n.root.FS(), crashVersion), generation.Link[1:]); err != nil {
+
+	_, err := root.Symlink(generation.CurrentTarget(n.root.FS(), crashVersion), generation.Link[1:])
+	if err != nil {
 		return err
 	}
 

@@ -95,7 +95,10 @@ func crashOld() config.Desired {
 	return config.Desired{
 		Files: confs(crashOldFiles),
 		Units: append(commonUnits("10-a.conf", "A=1"),
-			daemon("gone.service"), config.Unit{Name: "plain.service"}, daemon("stops.service"), off(daemon("was-off.service"))),
+			daemon("gone.service"),
+			config.Unit{Name: "plain.service"},
+			daemon("stops.service"),
+			off(daemon("was-off.service"))),
 	}
 }
 

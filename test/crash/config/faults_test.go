@@ -47,14 +47,17 @@ func failures() []failure {
 	} {
 		for _, errno := range []unix.Errno{unix.ENOSPC, unix.EROFS, unix.EMFILE} {
 			for _, forever := range []bool{false, true} {
-				all = append(
-					all,
-					failure{fmt.Sprintf("%s, %v, forever %v",
-						name, errno, forever), pair[0], pair[1], errno, forever},
-				)
+				all = append(all, failure{
+					name:    fmt.Sprintf("%s, %v, forever %v", name, errno, forever),
+					old:     pair[0],
+					new:     pair[1],
+					errno:   errno,
+					forever: forever,
+				})
 			}
 		}
 	}
+
 	return all
 }
 

@@ -63,7 +63,11 @@ func newCrashNode(t testing.TB, image *os.Root) *crashNode {
 		}
 	}
 
-	if err := errors.Join(os.Symlink("var/opt", dir+"/opt"), os.WriteFile(dir+"/var/lib/db/data", []byte("not ours"), 0o600)); err != nil {
+	err := errors.Join(
+		os.Symlink("var/opt", dir+"/opt"),
+		os.WriteFile(dir+"/var/lib/db/data", []byte("not ours"), 0o600),
+	)
+	if err != nil {
 		t.Fatal(err)
 	}
 

@@ -51,7 +51,8 @@ func (o *oracle) of(d config.Desired) (looks, error) {
 	}
 
 	for _, f := range d.Files {
-		if got := fileAs(fresh.root.Name(), f.Path); !strings.HasPrefix(got, fmt.Sprintf("file %s ", f.Mode)) {
+		got := fileAs(fresh.root.Name(), f.Path)
+		if !strings.HasPrefix(got, fmt.Sprintf("file %s ", f.Mode)) {
 			return looks{}, fmt.Errorf("apply to a new node: %s %s", f.Path, got)
 		}
 	}

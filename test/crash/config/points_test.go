@@ -75,7 +75,13 @@ func (r playback) points(chosen map[int][]crash) []point {
 			}
 			if !seen[key] {
 				seen[key] = true
-				all = append(all, point{k, c, left, units, key})
+				all = append(all, point{
+					k:     k,
+					crash: c,
+					disk:  left,
+					units: units,
+					key:   key,
+				})
 			}
 		}
 		return true

@@ -48,8 +48,10 @@ func rollsBack(ctx context.Context, e *apply.Executor) error {
 // changes is the scenario of one change from old to new.
 func changes(name string, old, new config.Desired) scenario {
 	return scenario{
-		name: name, before: oneOf(old), next: new,
-		acts: []act{{do: applies(new), during: oneOf(old, new), after: oneOf(new)}},
+		name:   name,
+		before: oneOf(old),
+		next:   new,
+		acts:   []act{{do: applies(new), during: oneOf(old, new), after: oneOf(new)}},
 	}
 }
 
@@ -70,7 +72,9 @@ func scenarios() []scenario {
 		changes("everything, the other way", new, old),
 		changes("to nothing",
 			old, config.Desired{Files: []config.File{conf("/etc/x", "x", 0o644)}}),
-		{name: "good, with old generations to delete", next: new,
+		{
+			name: "good, with old generations to delete",
+			next: new,
 			before: oneOf(
 				small("1"),
 				small("2"),
@@ -81,7 +85,8 @@ func scenarios() []scenario {
 				small("7"),
 				old,
 			),
-			acts: []act{applied, good}},
+			acts: []act{applied, good},
+		},
 		{
 			name:   "bad",
 			before: oneOf(old),
@@ -92,10 +97,18 @@ func scenarios() []scenario {
 			{do: applies(old), during: oneOf(nothing, old), after: oneOf(old)},
 			{do: concludes(health.Bad), during: oneOf(old), after: oneOf(old)},
 		}},
-		{name: "rollback", before: oneOf(small("1"), old, new), next: new,
-			acts: []act{{do: rollsBack, during: oneOf(old, new), after: oneOf(old)}}},
-		{name: "rollback of what is watched", before: oneOf(old), next: new,
-			acts: []act{applied, {do: rollsBack, during: oneOf(old, new), after: oneOf(old)}}},
+		{
+			name:   "rollback",
+			before: oneOf(small("1"), old, new),
+			next:   new,
+			acts:   []act{{do: rollsBack, during: oneOf(old, new), after: oneOf(old)}},
+		},
+		{
+			name:   "rollback of what is watched",
+			before: oneOf(old),
+			next:   new,
+			acts:   []act{applied, {do: rollsBack, during: oneOf(old, new), after: oneOf(old)}},
+		},
 		{
 			name:   "try and confirm",
 			before: oneOf(old),
@@ -147,7 +160,9 @@ func inTheWay(old, new config.Desired) scenario {
 	)
 
 	return scenario{
-		name: "a directory in the way", before: oneOf(old), next: new,
+		name:   "a directory in the way",
+		before: oneOf(old),
+		next:   new,
 		acts: []act{{
 			during: oneOf(old, blocked),
 			after:  oneOf(old),

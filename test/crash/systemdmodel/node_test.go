@@ -25,7 +25,12 @@ type node struct {
 }
 
 func newNode(root, image *os.Root, units apply.Units) node {
-	n := node{root, image, units, &atomic.Value{}}
+	n := node{
+		root:  root,
+		image: image,
+		units: units,
+		clock: &atomic.Value{},
+	}
 	n.clock.Store(time.Hour)
 	return n
 }

@@ -103,8 +103,8 @@ func (v *view) take(id string, u config.Unit, byName map[string]config.Unit) {
 			v.text += l.Name + ":" + *l.Content + "\n"
 		}
 		for _, in := range l.DropIns {
-			if l.Name != u.Name &&
-				slices.ContainsFunc(u.DropIns, func(own config.DropIn) bool { return own.Name == in.Name }) {
+			sameName := func(own config.DropIn) bool { return own.Name == in.Name }
+			if l.Name != u.Name && slices.ContainsFunc(u.DropIns, sameName) {
 				continue // The instance's comes instead of its template's.
 			}
 			name := path.Join("/etc/systemd/system", l.Name+".d", in.Name)

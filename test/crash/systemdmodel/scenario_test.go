@@ -38,19 +38,32 @@ func (d dice) some(from ...string) []string {
 }
 
 var worldFiles = []string{
-	"/etc/pairs/f0", "/etc/pairs/f1", "/etc/pairs/f2", "/var/lib/pairs/f3", "/etc/pairs/env", "/etc/pairs/a.env", "/etc/pairs/b.env",
+	"/etc/pairs/f0", "/etc/pairs/f1", "/etc/pairs/f2", "/var/lib/pairs/f3",
+	"/etc/pairs/env", "/etc/pairs/a.env", "/etc/pairs/b.env",
 }
 
 // scenarioUnits says how each unit of a scenario is drawn.
 var scenarioUnits = map[string]func(w *scenario, name string) part{
-	"s0.service": (*scenario).service, "s1.service": (*scenario).service, "s2.service": (*scenario).service, "s3.service": (*scenario).service,
-	"s0-alias.service": (*scenario).listed,
-	"o0.service":       (*scenario).oneshot, "o1.service": (*scenario).oneshot,
-	"t@.service": (*scenario).template, "t@a.service": (*scenario).listed, "t@b.service": (*scenario).listed,
-	"c.timer": (*scenario).trigger, "k.socket": (*scenario).trigger, "p.path": (*scenario).trigger,
-	"c.service": (*scenario).triggered, "k.service": (*scenario).triggered, "p.service": (*scenario).triggered,
-	"g.target": (*scenario).target, "pairs.slice": (*scenario).slice,
-	"systemd-journald.service": (*scenario).vendor, "logrotate.timer": (*scenario).vendor,
+	"s0.service":               (*scenario).service,
+	"s1.service":               (*scenario).service,
+	"s2.service":               (*scenario).service,
+	"s3.service":               (*scenario).service,
+	"s0-alias.service":         (*scenario).listed,
+	"o0.service":               (*scenario).oneshot,
+	"o1.service":               (*scenario).oneshot,
+	"t@.service":               (*scenario).template,
+	"t@a.service":              (*scenario).listed,
+	"t@b.service":              (*scenario).listed,
+	"c.timer":                  (*scenario).trigger,
+	"k.socket":                 (*scenario).trigger,
+	"p.path":                   (*scenario).trigger,
+	"c.service":                (*scenario).triggered,
+	"k.service":                (*scenario).triggered,
+	"p.service":                (*scenario).triggered,
+	"g.target":                 (*scenario).target,
+	"pairs.slice":              (*scenario).slice,
+	"systemd-journald.service": (*scenario).vendor,
+	"logrotate.timer":          (*scenario).vendor,
 }
 
 func newScenario(seed uint64) *scenario {
@@ -98,7 +111,13 @@ func (w *scenario) desired() config.Desired {
 
 	for _, name := range slices.Sorted(maps.Keys(w.parts)) {
 		p := w.parts[name]
-		if of := map[string]string{"t@a.service": "t@.service", "t@b.service": "t@.service", "s0-alias.service": "s0.service"}[name]; of != "" {
+
+		of := map[string]string{
+			"t@a.service":      "t@.service",
+			"t@b.service":      "t@.service",
+			"s0-alias.service": "s0.service",
+		}[name]
+		if of != "" {
 			real, ok := w.parts[of]
 			if !ok ||
 				strings.HasSuffix(name, "alias.service") &&

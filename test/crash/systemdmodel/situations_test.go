@@ -2,7 +2,6 @@ package systemdmodel_test
 
 import (
 	"errors"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/health"
 	"github.com/loam-os/loam/agent/unit"
+	"github.com/loam-os/loam/test/files"
 )
 
 // TestSituations is what matters by name, on real systemd. Each begins on a
@@ -273,13 +273,9 @@ func underBothNames(t *testing.T, s stage) {
 }
 
 func maskedByImage(t *testing.T, s stage) {
-	image, err := os.OpenRoot(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer image.Close()
+	image := files.Root(t)
 
-	err = errors.Join(
+	err := errors.Join(
 		image.MkdirAll("usr/lib/systemd/system", 0o755),
 		image.WriteFile("usr/lib/systemd/system/plain.service", []byte(sleeper), 0o644),
 		image.Symlink("/dev/null", "usr/lib/systemd/system/masked.service"),
@@ -457,7 +453,9 @@ func waitsForToken(t *testing.T, s stage) {
 		"collector.service",
 		"[Service]\nRestart=always\nRestartSec=1d\nExecStartPre=sh -c 'test -s /run/pairs-token'\nExecStart=sleep infinity\n",
 	)
-	if _, err := s.e.Apply(t.Context(), request(unitsOf(collector))); !errors.As(err, new(*unit.JobError)) {
+
+	_, err := s.e.Apply(t.Context(), request(unitsOf(collector)))
+	if !errors.As(err, new(*unit.JobError)) {
 		t.Fatalf("a unit that cannot start: %v", err)
 	}
 	if v := s.judged(t, s.e); v.Word != health.Good || len(v.Unwell) != 1 {
@@ -481,7 +479,9 @@ func runtimeFirst(t *testing.T, s stage) {
 			ownUnit("kubelet.service", sleeper+text),
 		), outcome{"containerd.service": "new", "kubelet.service": "new"})
 		up := s.microseconds(t, "containerd.service", "ActiveEnterTimestampMonotonic")
-		if began := s.microseconds(t, "kubelet.service", "InactiveExitTimestampMonotonic"); began < up {
+
+		began := s.microseconds(t, "kubelet.service", "InactiveExitTimestampMonotonic")
+		if began < up {
 			t.Errorf("kubelet was started %d µs before containerd was up", up-began)
 		}
 	}

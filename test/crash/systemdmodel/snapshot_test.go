@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"net"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -43,20 +42,17 @@ func (r *reloadCounter) Reload(ctx context.Context) error {
 // without systemd's limit of starts, which a quick walk runs into.
 func onMachine(t *testing.T, test func(t *testing.T, m machine)) {
 	container.Run(t, func(t *testing.T, c *container.Container) {
-		image, err := os.OpenRoot(os.Getenv(container.TreeVariable))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer image.Close()
-
-		systemd, err := unit.Connect(t.Context(), c.Socket)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer systemd.Close()
+		image := c.OpenImage(t)
+		systemd := c.Connect(t)
 
 		counter := &reloadCounter{Units: systemd}
-		m := machine{newNode(c.OpenRoot(t), image, counter), c, systemd, counter}
+		m := machine{
+			node:      newNode(c.OpenRoot(t), image, counter),
+			Container: c,
+			systemd:   systemd,
+			reloads:   counter,
+		}
+
 		// No test reads what systemd tells about each reload: it would wait for
 		// it.
 		if out := m.Command(t, "umount", "/run/notify"); out != "" {

@@ -13,7 +13,7 @@ func TestADrillFailsHoweverTheNodeIs(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	trial, err := c.u.Trial(time.Hour)
+	trial, err := upgrade.TrialOf(c.u.Records, c.u.Boot.Running, time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}

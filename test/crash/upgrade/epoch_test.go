@@ -3,12 +3,15 @@ package upgrade_test
 import (
 	"errors"
 	"io/fs"
+	"path"
 	"testing"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/loam-os/loam/agent/boot"
 	"github.com/loam-os/loam/agent/upgrade"
+	"github.com/loam-os/loam/agent/upgrade/records"
 	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/image/bundle"
 )
@@ -20,12 +23,6 @@ type anchor struct {
 }
 
 func (a *anchor) Read() (int, error) { return a.number, a.err }
-func (a *anchor) Raise(to int) error {
-	if a.err == nil {
-		a.number = max(a.number, to)
-	}
-	return a.err
-}
 
 // epochOf is a release of that epoch.
 func epochOf(r release, epoch int) bundle.Index {
@@ -53,20 +50,36 @@ func TestTheAnchorOutlivesTheStatePartition(t *testing.T) {
 		return nil
 	}
 
-	if err := bring(1, 3); err != nil || a.number != 0 {
-		t.Fatalf("the way back has epoch 0: %d, %v", a.number, err)
+	recorded := func() (e struct{ Floor int }) {
+		t.Helper()
+		if err := records.Load(c.recorder, epochFile, &e); err != nil {
+			t.Fatal(err)
+		}
+		return e
 	}
-	if err := bring(2, 3); err != nil || a.number != 3 {
-		t.Fatalf("both are of epoch 3: %d, %v", a.number, err)
+	if err := bring(1, 3); err != nil || recorded().Floor != 0 {
+		t.Fatalf("the way back has epoch 0: %+v, %v", recorded(), err)
 	}
+	if err := bring(2, 3); err != nil || recorded().Floor != 3 {
+		t.Fatalf("both are of epoch 3: %+v, %v", recorded(), err)
+	}
+	a.number = 3 // /init does that.
 	if err := c.recorder.Remove(epochFile); err != nil {
 		t.Fatal(err)
 	}
 
-	refusedWith(t, c.u.Check(epochOf(c.releases[3], 2), upgrade.Options{}, upgrade.Facts{}),
-		fault.OldEpoch)
-	if err := bring(3, 3); err != nil || a.number != 3 {
-		t.Errorf("one of epoch 3: %d, %v", a.number, err)
+	_, err := c.u.Check(epochOf(c.releases[3], 2), upgrade.Options{}, upgrade.Facts{})
+	refusedWith(t, err, fault.OldEpoch)
+	if err := bring(3, 3); err != nil {
+		t.Errorf("one of epoch 3: %v", err)
+	}
+}
+
+// TestInitReadsTheRecord: what the upgrade writes is what /init raises the TPM's
+// number to.
+func TestInitReadsTheRecord(t *testing.T) {
+	if got := path.Base(boot.EpochName); got != epochFile {
+		t.Errorf("/init reads %s, want %s", got, epochFile)
 	}
 }
 
@@ -81,7 +94,7 @@ func TestABrokenAnchorHoldsNothingUp(t *testing.T) {
 		c.run(upgrade.Verdict{Word: upgrade.Good})
 
 		for range 3 {
-			if err := c.u.Check(epochOf(c.releases[0], 0), upgrade.Options{Downgrade: true},
+			if _, err := c.u.Check(epochOf(c.releases[0], 0), upgrade.Options{Downgrade: true},
 				upgrade.Facts{}); err != nil {
 				t.Error(err)
 			}

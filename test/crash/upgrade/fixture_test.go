@@ -186,6 +186,7 @@ func newFixture(t testing.TB, versions ...string) (fixture, firmware.Sectors) {
 			{Path: bootentry.Dir + "/" + name, Data: first.uki},
 			{Path: loader.Path(arch), Data: firmware.SystemdBoot("257.1")},
 			{Path: loader.RecoveryUKI, Data: first.uki},
+			{Path: loader.RecoveryEntry, Data: []byte(loader.RecoveryText), ReadOnly: true},
 		})
 	if err != nil {
 		t.Fatal(err)

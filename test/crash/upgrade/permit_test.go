@@ -18,6 +18,7 @@ import (
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/image/bundle"
+	"github.com/loam-os/loam/image/meter"
 	"github.com/loam-os/loam/image/publish"
 	"github.com/loam-os/loam/image/repository"
 	"github.com/loam-os/loam/image/update"
@@ -65,7 +66,7 @@ func published(t *testing.T, releases []release, now time.Time) (dir string, key
 			t.Fatal(err)
 		}
 
-		_, err := publish.Publish(dir, keys, b, publish.DefaultExpiries(), now)
+		_, err := publish.Publish(t.Context(), dir, keys, b, publish.DefaultExpiries(), now, meter.None)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -153,7 +154,7 @@ func TestADowngradeTakesAPermit(t *testing.T) {
 		})
 	}
 
-	// What the repository has stays in the status, whatever a request comes to.
+	// The status keeps the releases of the repository, whatever a request does.
 	if got := s.State().Releases; !slices.Equal(got, []string{"2.0.0", "1.0.0"}) {
 		t.Errorf("releases %q", got)
 	}

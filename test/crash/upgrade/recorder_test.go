@@ -34,9 +34,9 @@ type recorder struct {
 	mu     sync.Mutex // Slots are read while they are written.
 	files  map[string][]byte
 	events []event
-	// lazy drops a flush; nil for none.
+	// lazy drops a flush; nil if none.
 	lazy func() bool
-	// loses drops a write at an offset; nil for none.
+	// loses drops a write at an offset; nil if none.
 	loses func(off int64) bool
 }
 

@@ -28,7 +28,7 @@ type course struct {
 	mutant  func(v upgrade.View) upgrade.Op
 	boots   int
 	drills  upgrade.System
-	// near is asked for chunks before the pack; nil for none.
+	// near is asked for chunks before the pack; nil if none.
 	near fill.Nearby
 }
 

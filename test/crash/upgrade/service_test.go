@@ -7,6 +7,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -48,7 +50,7 @@ func TestGoingBackEndsATrial(t *testing.T) {
 	}
 
 	state := s.State()
-	if state.Phase != "trial" || state.Deadline != time.Hour || state.Other != "1.0.0" {
+	if state.Phase != "trial" || time.Duration(state.Deadline) != time.Hour || state.Other != "1.0.0" {
 		t.Errorf("state %+v", state)
 	}
 
@@ -178,8 +180,8 @@ func TestAWayBackThatIsDamagedIsToldOf(t *testing.T) {
 	stop()
 }
 
-// TestAFetchIsCanceled has an operator cancel an upgrade whose repository hangs. An
-// upgrade is then taken at once.
+// TestAFetchIsCanceled has an operator cancel an upgrade whose repository
+// hangs. An upgrade is then taken at once.
 func TestAFetchIsCanceled(t *testing.T) {
 	c := newCourse(t, "1.0.0", "2.0.0")
 	asked := make(chan struct{}, 100)
@@ -210,8 +212,51 @@ func TestAFetchIsCanceled(t *testing.T) {
 
 	stop()
 	pace := upgrade.Facts{Pace: time.Hour}
-	if err := c.u.Check(two, upgrade.Options{}, pace); err != nil {
+	if _, err := c.u.Check(two, upgrade.Options{}, pace); err != nil {
 		t.Errorf("begun again: %v", err)
+	}
+}
+
+// TestReadingARepositoryIsCanceled has an operator cancel an upgrade before the
+// repository, which accepts connections and never answers, has said what there is.
+func TestReadingARepositoryIsCanceled(t *testing.T) {
+	c := newCourse(t, "1.0.0", "2.0.0")
+	asked := make(chan struct{}, 100)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		<-r.Context().Done()
+	}))
+	defer server.Close()
+	dir, _ := published(t, nil, c.u.Now())
+	root, err := os.ReadFile(filepath.Join(dir, "metadata/1.root.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	s, stop := c.serveFrom(upgrade.Releases{
+		Ref:  server.URL,
+		Root: root,
+		Keep: c.recorder,
+	})
+	defer stop()
+
+	refused := make(chan error, 1)
+	go func() {
+		_, err := s.Handle(t.Context(), upgrade.Request{Version: "2.0.0"})
+		refused <- err
+	}()
+	<-asked
+
+	version, err := s.Handle(t.Context(), upgrade.Request{Cancel: true})
+	if err != nil || version != "2.0.0" {
+		t.Errorf("canceled %q: %v", version, err)
+	}
+	if err := <-refused; fault.Of(err) != fault.UpgradeCanceled {
+		t.Errorf("the upgrade ended with %v", err)
+	}
+	_, err = s.Handle(t.Context(), upgrade.Request{Cancel: true})
+	if fault.Of(err) != fault.NothingToCancel {
+		t.Errorf("once more: %v", err)
 	}
 }
 
@@ -272,7 +317,7 @@ func TestATrialIsNotCanceled(t *testing.T) {
 	c.upgrade("2.0.0", upgrade.Options{})
 
 	_, err := c.u.Cancel()
-	planned := c.u.Check(c.releases[2].index, upgrade.Options{}, upgrade.Facts{})
+	_, planned := c.u.Check(c.releases[2].index, upgrade.Options{}, upgrade.Facts{})
 	for _, err := range []error{err, planned} {
 		if fault.Of(err) != fault.UpgradeOnTrial ||
 			!strings.Contains(hint.Of(err), "loam rollback --os") {
@@ -309,11 +354,17 @@ func TestADamagedPackIsNamed(t *testing.T) {
 
 // serve runs a service that must not restart the machine, until stop is called.
 func (c *course) serve() (s *upgrade.Service, stop func()) {
+	return c.serveFrom(upgrade.Releases{})
+}
+
+// serveFrom is serve with a repository.
+func (c *course) serveFrom(releases upgrade.Releases) (s *upgrade.Service, stop func()) {
 	ctx, cancel := context.WithCancel(c.t.Context())
 	done := make(chan struct{})
 	s = upgrade.New(&upgrade.Service{
 		Upgrader: c.u,
 		Machine:  machine{func() { c.t.Error("it restarts") }},
+		Releases: releases,
 		Log:      zap.NewNop(),
 	})
 	go func() {

@@ -36,7 +36,9 @@ func TestANodeSharesWhatItRuns(t *testing.T) {
 	t.Cleanup(s.Close)
 
 	other := newCourse(t, "1.0.0", "2.0.0")
-	if err := other.u.Begin(other.releases[1].index, upgrade.Options{}, upgrade.Facts{}); err != nil {
+
+	err := other.u.Begin(other.releases[1].index, upgrade.Options{}, upgrade.Facts{})
+	if err != nil {
 		t.Fatal(err)
 	}
 

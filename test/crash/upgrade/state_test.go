@@ -132,7 +132,7 @@ func (e *epoch) with(kept firmware.Sectors) crashState {
 	return m
 }
 
-// view is what a reader has read of an epoch's sectors, and what came of it.
+// view is what a reader has read of an epoch's sectors, and the result.
 type view struct {
 	read firmware.Sectors
 	err  error

@@ -9,7 +9,7 @@ import (
 	"github.com/loam-os/loam/partitions/gpt"
 )
 
-// badSector is a device of which a byte cannot be read until it is written.
+// badSector is a device with a byte that cannot be read until it is written.
 type badSector struct {
 	upgrade.Closer
 	at *int64

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"os"
 	"testing"
 	"testing/fstest"
 
@@ -248,17 +247,7 @@ func TestARefusalWritesNothing(t *testing.T) {
 // issued.
 func signedImage(t testing.TB) authenticode.Image {
 	t.Helper()
-	b, err := os.ReadFile("../../../firmware/authenticode/testdata/signed.efi")
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	im, err := authenticode.Read(bytes.NewReader(b), int64(len(b)))
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	return im
+	return firmware.Image(t, "../../../firmware/authenticode/testdata/signed.efi")
 }
 
 // refusedWith fails unless an error is a refusal of that code, or none for "".

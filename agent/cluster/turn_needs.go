@@ -1,0 +1,188 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/loam-os/loam/agent/inplace"
+	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/agent/turns"
+)
+
+// change is something that a node needs a turn for, or has a turn for.
+type change struct {
+	need turns.Need
+
+	// why is why it has failed.
+	why string
+
+	// target and version are as in [turns.Me].
+	target, version string
+	revision        uint64
+	class           turns.Class
+
+	// drains says that the node, which has its turn, has to evict its pods before
+	// the change begins.
+	drains bool
+}
+
+// isOver reports whether the change of a turn is over, or does not begin.
+func (c change) isOver() bool {
+	return c.need != turns.NeedNothing && c.need != turns.NeedTurn
+}
+
+// changesOf returns the changes that the node may do next: the one that it has a
+// turn for, or else all that need a turn. There is at least one. update is the
+// next step of the update in place, wanted the system that an upgrade is to
+// restart with; isKnown says that this is known.
+func changesOf(w world, update inplace.Step, wanted system, isKnown bool) []change {
+	kept := w.turn.kept
+	config := configurationChange(w, update)
+	system := systemChange(w, wanted, isKnown)
+	switch {
+	case kept.Phase != turns.Over && kept.Holder.Version != "":
+		return []change{system}
+	case kept.Phase != turns.Over, system.need != turns.NeedTurn:
+		return []change{config}
+	case config.need != turns.NeedTurn:
+		return []change{system}
+	}
+	return []change{config, system}
+}
+
+// configurationChange returns the change to the pending configuration.
+//
+// An update in place waits for its drained node first: update is its next step.
+// The node keeps its turn until the update is done.
+func configurationChange(w world, update inplace.Step) change {
+	c := change{class: w.turn.classified.class}
+	p := w.pending
+	if p == nil || w.status.Phase == "" {
+		return c
+	}
+	c.target = p.sum
+	c.revision = p.revision
+	if update != inplace.Nothing && p.update != nil && p.update.OS != "" &&
+		p.update.OS != w.status.ImageVersion {
+		c.class = turns.Reboot // Its last step restarts the machine.
+	}
+
+	released := w.released != nil && w.released.sum == p.sum
+	holds := w.turn.isForConfiguration()
+	c.drains = mustDrain(w, update)
+	switch {
+	case holds && w.turn.postponed() != "":
+		c.need = turns.NeedPostpone
+		c.why = w.turn.postponed()
+	case released && update == inplace.GaveUp:
+		c.need = turns.NeedFail
+		c.why = fmt.Sprintf("the node came back with version %s, not %s",
+			w.status.ImageVersion, p.update.OS)
+	case released && update == inplace.OS && p.policy != nil && p.policyErr == nil && !holds:
+		c.need = turns.NeedTurn // An operator wants it tried again.
+	case released && w.ready == p.sum && w.status.Change == nil && isNodeReady(w.node) &&
+		update == inplace.Nothing:
+		c.need = turns.NeedGive
+	case released && hasFailed(w):
+		c.need = turns.NeedFail
+		c.why = fmt.Sprintf("%.*s", maxMessage, refusalOf(w.status, p).message)
+	case released:
+	case p.policy == nil, p.policyErr != nil, update == inplace.Await, !needsTurn(w),
+		w.turn.kept.Failed == p.sum:
+	default:
+		class, known := w.turn.class(w)
+		if known && class != turns.None {
+			c.need = turns.NeedTurn
+		}
+	}
+	return c
+}
+
+// mustDrain reports whether the node, which has its turn, has to evict its pods
+// before it is given the pending configuration. update is the next step of an
+// update in place: Gardener drains the node for that one. A change that has begun
+// in an earlier run of the agent needs no other drain.
+func mustDrain(w world, update inplace.Step) bool {
+	isReleased := w.released != nil && w.released.sum == w.pending.sum
+	hasBegun := isReleased || w.status.Version == w.pending.sum || w.status.Change != nil
+	if !w.turn.isForConfiguration() || w.turn.isDrained() || hasBegun || !needsTurn(w) ||
+		update != inplace.Nothing {
+		return false
+	}
+
+	class, known := w.turn.class(w)
+	if !known {
+		class = w.turn.kept.Holder.Class
+	}
+	return class >= turns.Pods
+}
+
+// hasFailed reports whether the node will not run the pending configuration. A
+// problem that may pass is no failure: the node keeps its turn.
+func hasFailed(w world) bool {
+	s := w.status
+	if s.Offered != w.pending.sum || s.Change != nil {
+		return false
+	}
+	return s.Refusal == status.Invalid || s.Refusal == status.Reverted || s.Held != nil
+}
+
+// systemChange returns the change to another system. The node is drained before
+// the restart. It keeps its turn over the restart, and gives it when the system
+// has proven itself or has failed.
+func systemChange(w world, wanted system, isKnown bool) change {
+	kept := w.turn.kept
+	c := change{
+		target:   wanted.target,
+		version:  wanted.version,
+		revision: uint64(max(0, w.now.Unix())),
+		class:    turns.Reboot,
+	}
+	if kept.Phase != turns.Over && kept.Holder.Version != "" {
+		c.target = kept.Holder.Target
+		c.version = kept.Holder.Version
+		c.revision = uint64(max(0, kept.Holder.Since.Unix()))
+	}
+
+	u := w.status.Upgrade
+	if u == nil || w.status.Phase == "" || c.target == "" {
+		return c
+	}
+	underWay := u.Phase != "" && turns.SystemTarget(u.Target) == c.target
+	isArmed := underWay && u.Phase == "armed"
+	isWanted := !isKnown || wanted.target == c.target
+
+	if !w.turn.isForSystem() {
+		p := w.pending
+		takesTurns := p != nil && p.policy != nil && p.policyErr == nil && w.node != nil
+		if takesTurns && isArmed && isWanted {
+			c.need = turns.NeedTurn
+		}
+		return c
+	}
+
+	c.drains = isArmed && isKnown && isWanted && !w.turn.isDrained()
+	failed := slices.IndexFunc(u.Failed, func(f status.FailedSystem) bool {
+		return turns.SystemTarget(f.RootHash) == c.target
+	})
+	switch {
+	case isArmed && w.turn.postponed() != "":
+		c.need = turns.NeedPostpone
+		c.why = w.turn.postponed()
+	case underWay && (isWanted || u.Phase == "trial"):
+	case underWay:
+		c.need = turns.NeedReturn
+	case turns.SystemTarget(w.status.RootHash) == c.target:
+		if isNodeReady(w.node) {
+			c.need = turns.NeedGive
+		}
+	case failed >= 0:
+		c.need = turns.NeedFail
+		reason, _, _ := strings.Cut(u.Failed[failed].Reason, "\n")
+		c.why = fmt.Sprintf("version %s: %.*s", c.version, maxMessage, reason)
+	default:
+		c.need = turns.NeedReturn
+	}
+	return c
+}

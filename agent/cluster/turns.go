@@ -1,0 +1,534 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"os"
+	"path"
+	"strings"
+	"time"
+
+	coordination "k8s.io/api/coordination/v1"
+	core "k8s.io/api/core/v1"
+
+	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/agent/drain"
+	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/agent/turns"
+	"github.com/loam-os/loam/hint"
+)
+
+// turnName is the record of the turn.
+const turnName = "var/lib/loam/turn.json"
+
+// maxTurnSteps limits the steps of a turn in one step of the controller.
+const maxTurnSteps = 16
+
+// turnOfPool is the node's turn by the policy of its pool.
+type turnOfPool struct {
+	// kept is what the disk has of it.
+	kept turns.Turn
+
+	// byPolicy says that the nodes of the pool take turns, as far as is known.
+	byPolicy bool
+
+	// classified is what a configuration disturbs.
+	classified classified
+
+	// waits is why the node has no turn, "" for no reason.
+	waits string
+
+	// drain is the drain of the node for its turn.
+	drain drainState
+}
+
+// classified is what the configuration sum disturbs on a node that runs
+// generation.
+type classified struct {
+	sum, generation string
+	class           turns.Class
+}
+
+// class returns what the pending configuration disturbs, false if that is not
+// known.
+func (t turnOfPool) class(w world) (turns.Class, bool) {
+	c := t.classified
+	return c.class, c.sum != "" && c.sum == w.pending.sum && c.generation == w.status.Generation
+}
+
+// status returns the turn for the status.
+func (t turnOfPool) status() status.Turn {
+	if t.kept.Phase != turns.Holding {
+		return status.Turn{Waits: t.waits}
+	}
+	h := t.kept.Holder
+	return status.Turn{
+		For:   cmp.Or(h.Version, h.Target),
+		Class: h.Class.String(),
+		Since: h.Since,
+	}
+}
+
+// isForConfiguration reports whether the node has its turn for a configuration.
+func (t turnOfPool) isForConfiguration() bool {
+	return t.kept.Phase == turns.Holding && t.kept.Holder.Version == ""
+}
+
+// isForSystem reports whether the node has its turn for another system.
+func (t turnOfPool) isForSystem() bool {
+	return t.kept.Phase == turns.Holding && t.kept.Holder.Version != ""
+}
+
+// turnRecord is turnName.
+type turnRecord struct {
+	turns.Turn
+
+	// ByPolicy says that the nodes of the pool take turns.
+	ByPolicy bool `json:"byPolicy,omitempty"`
+}
+
+// loadTurn returns the turn of an earlier run. A record that cannot be read is
+// no turn: the mark of the Node then keeps the node from taking another.
+func loadTurn(root *os.Root, log *zap.Logger) turnOfPool {
+	var r turnRecord
+	if _, err := durable.ReadJSON(root.FS(), turnName, &r); err != nil {
+		log.Error("read the turn", zap.Error(err))
+		return turnOfPool{}
+	}
+	return turnOfPool{kept: r.Turn, byPolicy: r.ByPolicy}
+}
+
+// saveTurn replaces the record of the turn.
+func saveTurn(root *os.Root, t turnRecord) error {
+	dir := durable.New(root, nil)
+	if err := dir.MkdirAll(path.Dir(turnName)); err != nil {
+		return err
+	}
+	return dir.WriteJSON(turnName, t, 0o600)
+}
+
+// turnController takes and gives the node's turn in the ledger of its pool.
+type turnController struct {
+	api     *api
+	env     Env
+	jobs    jobs
+	inbox   inbox
+	updates *updates
+	system  *systemTurn
+
+	// classifies is the configuration that is being classified.
+	classifies classified
+
+	// seen is what was read since the last write. lease is the Lease of the
+	// ledger, changed the uptime at which its version was first seen.
+	seen    *turns.Seen
+	lease   *coordination.Lease
+	changed time.Duration
+
+	// until is when to look again, unless what it waits for has changed.
+	until    time.Time
+	waitsFor string
+
+	// policyErr is the last error of a policy that was reported.
+	policyErr string
+}
+
+func (c *turnController) step(ctx context.Context, w *world) (outcome, error) {
+	c.reportPolicy(*w)
+	c.classify(w)
+	if err := c.learnPolicy(w); err != nil {
+		return outcome{}, err
+	}
+	defer func() { c.system.grant(takesNoTurns(*w), w.turn) }()
+
+	wanted, isKnown := c.system.want()
+	changes := changesOf(*w, c.updates.next(*w), wanted, isKnown)
+	if changes[0].isOver() && w.node != nil && drain.IsUnderWay(w.node) {
+		return outcome{}, nil // The Node is uncordoned before its turn is given.
+	}
+	waitsFor := waitingOf(*w, changes)
+	if waitsFor == c.waitsFor && w.now.Before(c.until) {
+		return outcome{wake: c.until, blocked: w.turn.waits}, nil
+	}
+	c.waitsFor = waitsFor
+	c.until = time.Time{}
+
+	if changes[0].need == turns.NeedNothing && w.turn.kept.Phase == turns.Over {
+		w.turn.waits = c.policyErr
+	}
+
+	out, err := c.advance(ctx, w, changes)
+	out.blocked = w.turn.waits
+	return out, err
+}
+
+// learnPolicy records whether the nodes of the pool take turns: an upgrade has to
+// know that even if the API server is not reached.
+func (c *turnController) learnPolicy(w *world) error {
+	if w.pending == nil || (w.pending.policy != nil) == w.turn.byPolicy {
+		return nil
+	}
+	byPolicy := w.pending.policy != nil
+	if err := saveTurn(c.env.Root, turnRecord{w.turn.kept, byPolicy}); err != nil {
+		return err
+	}
+	w.turn.byPolicy = byPolicy
+	return nil
+}
+
+// takesNoTurns reports whether the node may restart at any time: its pool has no
+// policy, or the node has no Node and so no workload.
+func takesNoTurns(w world) bool {
+	return !w.turn.byPolicy || w.nodeKnown && w.node == nil
+}
+
+// waitingOf returns what a node waits with: if it changes, the node looks at the
+// ledger at once.
+func waitingOf(w world, changes []change) string {
+	text := fmt.Sprint(w.turn.kept.Phase)
+	for _, c := range changes {
+		text += fmt.Sprint(c.need, c.target)
+	}
+	if p := w.pending; p != nil {
+		text += fmt.Sprint(p.sum, p.revision)
+	}
+	if n := w.node; n != nil {
+		pinned, isPinned := n.Labels[pinnedLabel]
+		text += fmt.Sprint(n.UID, pinned, isPinned)
+	}
+	return text
+}
+
+// advance does the steps of the turn until it waits. A turn that begins wakes
+// the release.
+func (c *turnController) advance(
+	ctx context.Context, w *world, changes []change,
+) (outcome, error) {
+	before := w.turn.kept.Phase
+	for range maxTurnSteps {
+		var views []turns.View
+		for _, change := range changes {
+			views = append(views, c.view(*w, change))
+		}
+		view, step := turns.First(views)
+
+		switch step.Kind {
+		case turns.Nothing, turns.Proceed:
+			if before != w.turn.kept.Phase {
+				return outcome{wake: w.now}, nil
+			}
+			return outcome{}, nil
+		case turns.Await:
+			c.await(w, step.Decision.Why, step.Decision.Until)
+			return outcome{wake: c.until}, nil
+		}
+
+		if err := c.do(ctx, w, view, step); err != nil {
+			c.seen = nil
+			return outcome{}, err
+		}
+		if !c.until.IsZero() {
+			return outcome{wake: c.until}, nil
+		}
+		if step.Kind == turns.Save {
+			return outcome{wake: w.now}, nil // What needs a turn is another change now.
+		}
+	}
+	return outcome{wake: w.now.Add(c.env.about(retryStep))}, nil
+}
+
+// view returns what the node knows that is about to do a change.
+func (c *turnController) view(w world, change change) turns.View {
+	v := turns.View{
+		Turn: w.turn.kept,
+		Need: change.need,
+		Why:  change.why,
+		Seen: c.seen,
+		ID:   rand.Text(),
+		Now:  w.now,
+		Me: turns.Me{
+			Pool:      poolOf(w),
+			Nodes:     selectorOf(w),
+			Machine:   w.config.Machine,
+			Target:    change.target,
+			Version:   change.version,
+			Revision:  change.revision,
+			Class:     change.class,
+			Unchanged: w.uptime - c.changed,
+		},
+	}
+
+	if p := w.pending; p != nil && p.policy != nil {
+		v.Policy = *p.policy
+	}
+	if n := w.node; n != nil {
+		_, canary := n.Labels[canaryLabel]
+		pinned, isPinned := n.Labels[pinnedLabel]
+		if isPinned {
+			v.Me.Pinned = cmp.Or(pinned, "by its label "+pinnedLabel)
+		}
+		v.Mark = n.Annotations[turnAnnotation]
+		v.Failure = n.Annotations[failureAnnotationOf(change.version)]
+		v.Me.Node = n.Name
+		v.Me.UID = string(n.UID)
+		v.Me.Zone = n.Labels[zoneLabel]
+		v.Me.Rack = n.Labels[v.Policy.RackLabel]
+		v.Me.Canary = canary
+	}
+	return v
+}
+
+// poolOf returns the name of the node's pool, which is that of its ledger.
+func poolOf(w world) string {
+	if w.node != nil && w.node.Labels[poolLabel] != "" {
+		return w.node.Labels[poolLabel]
+	}
+	return strings.TrimPrefix(w.secret, "gardener-node-agent-")
+}
+
+// await lets the node look again at until.
+func (c *turnController) await(w *world, why string, until time.Time) {
+	c.seen = nil
+	c.until = w.now.Add(max(c.env.about(until.Sub(w.now)), time.Second))
+	if until.Sub(w.now) > time.Hour {
+		c.until = until.Add(c.env.about(retryStep)) // A window is not to be missed.
+	}
+	if w.turn.waits != why {
+		c.env.Log.Info("no turn yet", zap.String("reason", why))
+	}
+	w.turn.waits = why
+}
+
+// do does one step.
+func (c *turnController) do(
+	ctx context.Context, w *world, v turns.View, step turns.Step,
+) error {
+	switch step.Kind {
+	case turns.Read:
+		return c.read(ctx, w)
+	case turns.List:
+		return c.list(ctx, *w)
+	case turns.Create:
+		c.seen = nil
+		return c.api.createLedger(ctx, c.lease, ledgerName(*w), w.now)
+	case turns.Write:
+		return c.write(ctx, w, v, step)
+	case turns.Save:
+		return c.save(w, step.Turn)
+	case turns.Mark:
+		c.seen = nil
+		return c.patch(ctx, w, map[string]any{turnAnnotation: step.Turn.Holder.String()})
+	case turns.Note:
+		c.seen = nil
+		return c.patch(ctx, w, map[string]any{
+			failureAnnotationOf(step.Failure.Version): step.Failure.String(),
+		})
+	case turns.Unmark:
+		changes := map[string]any{turnAnnotation: nil}
+		if failed := failureAnnotationOf(v.Me.Version); step.Clears && v.Failure != "" {
+			changes[failed] = nil
+		}
+		return c.patch(ctx, w, changes)
+	}
+	return nil
+}
+
+// patch sets annotations of the own Node; nil removes one.
+func (c *turnController) patch(ctx context.Context, w *world, annotations map[string]any) error {
+	return c.api.patchNode(ctx, w, "", mergePatch, annotationPatch(annotations))
+}
+
+func (c *turnController) save(w *world, t turns.Turn) error {
+	if err := saveTurn(c.env.Root, turnRecord{t, w.turn.byPolicy}); err != nil {
+		return err
+	}
+
+	if t.Phase == turns.Holding {
+		c.inbox.event(false, "TurnTaken", fmt.Sprintf("the node has its turn in pool %s for %s",
+			poolOf(*w), describe(t.Holder)))
+	}
+	if w.turn.kept.Phase == turns.Holding {
+		c.seen = nil
+	}
+	w.turn.kept = t
+	w.turn.waits = ""
+	c.env.Log.Info("turn", zap.String("phase", string(t.Phase)), zap.String("id", t.Holder.ID))
+	return nil
+}
+
+// describe says what a turn is for.
+func describe(h turns.Holder) string {
+	if h.Version != "" {
+		return "system " + h.Version
+	}
+	return fmt.Sprintf("configuration %.12s", h.Target)
+}
+
+// read reads the ledger. One that cannot be understood is looked at again later.
+func (c *turnController) read(ctx context.Context, w *world) error {
+	lease, err := c.api.readLedger(ctx, ledgerName(*w))
+	if err != nil {
+		return err
+	}
+	if lease == nil || !turns.IsLedger(lease.Annotations) {
+		c.lease = lease
+		c.seen = &turns.Seen{}
+		return nil
+	}
+
+	ledger, err := turns.ReadLedger(lease.Annotations)
+	if err != nil {
+		err = fmt.Errorf("read Lease %s: %w", lease.Name, err)
+		c.await(w, hint.Line(err), w.now.Add(ledgerPoll))
+		return nil
+	}
+	if c.lease == nil || c.lease.ResourceVersion != lease.ResourceVersion {
+		c.changed = w.uptime
+	}
+	c.lease = lease
+	c.seen = &turns.Seen{Ledger: &ledger}
+	return nil
+}
+
+// selectorOf returns the label selector of the Nodes of the pool, "" for all.
+func selectorOf(w world) string {
+	if p := w.pending; p != nil && p.policy != nil && p.policy.Nodes != "" {
+		return p.policy.Nodes
+	}
+	if w.node != nil && w.node.Labels[poolLabel] != "" {
+		return poolLabel + "=" + w.node.Labels[poolLabel]
+	}
+	return ""
+}
+
+// list lists the Nodes of the pool.
+func (c *turnController) list(ctx context.Context, w world) error {
+	p := turns.Policy{}
+	if w.pending != nil && w.pending.policy != nil {
+		p = *w.pending.policy
+	}
+
+	name := ""
+	mark := ""
+	if n := w.node; n != nil {
+		name = n.Name
+		mark = n.Annotations[turnAnnotation]
+	}
+
+	l := c.seen.Ledger
+	details := l.State == turns.Restoring || len(l.Restored) > 0 ||
+		p.PerZone != (turns.Amount{}) || p.PerRack != (turns.Amount{})
+
+	fleet, err := c.api.listFleet(ctx, selectorOf(w), details, p.RackLabel)
+	if err != nil {
+		return err
+	}
+	for i := range fleet {
+		if fleet[i].Name == name && !details {
+			fleet[i].Mark = mark
+		}
+	}
+	c.seen = &turns.Seen{Ledger: l, Fleet: fleet, Listed: true}
+	return nil
+}
+
+// write writes the ledger, unless another node was faster.
+func (c *turnController) write(
+	ctx context.Context, w *world, v turns.View, step turns.Step,
+) error {
+	halted := newlyHalted(*c.seen.Ledger, step.Ledger)
+	c.seen = nil
+	lease, err := c.api.writeLedger(ctx, c.lease, step.Ledger, w.now)
+	if err != nil {
+		return err
+	}
+	if lease == nil {
+		c.until = w.now.Add(c.env.about(conflictPause))
+		return nil
+	}
+
+	c.lease = lease
+	c.changed = w.uptime
+	c.seen = &turns.Seen{Ledger: &step.Ledger}
+	if halted != "" {
+		c.inbox.event(true, "RolloutHalted", fmt.Sprintf("the rollout of pool %s is halted: %s",
+			poolOf(*w), halted))
+	}
+	if step.Save {
+		return c.save(w, step.Turn)
+	}
+	return nil
+}
+
+// newlyHalted returns why a write has halted a rollout, "" if it has not.
+func newlyHalted(before, after turns.Ledger) string {
+	if before.Halted == "" && after.Halted != "" {
+		return after.Halted
+	}
+	for target, r := range after.Systems {
+		if before.Systems[target].Halted == "" && r.Halted != "" {
+			return r.Halted
+		}
+	}
+	return ""
+}
+
+// classify finds out what the pending configuration disturbs, beside the session.
+// If that cannot be found out, it counts as if pods could stop.
+func (c *turnController) classify(w *world) {
+	p := w.pending
+	if p == nil || p.policy == nil || w.status.Phase == "" || w.status.Phase == status.Applying ||
+		w.status.Change != nil {
+		return
+	}
+	if w.released != nil && w.released.sum == p.sum || !needsTurn(*w) {
+		return
+	}
+
+	key := classified{sum: p.sum, generation: w.status.Generation}
+	if _, known := w.turn.class(*w); known || c.classifies == key {
+		return
+	}
+	c.classifies = key
+
+	done := func(class turns.Class, err error) {
+		if err != nil {
+			c.env.Log.Warn("find out what the configuration disturbs", zap.Error(err))
+			class = turns.Pods
+		}
+		c.classifies = classified{}
+		key.class = class
+		w.turn.classified = key
+	}
+	if c.env.Classify == nil {
+		done(turns.Kubelet, nil)
+		return
+	}
+
+	class := turns.None
+	c.jobs.run(func(ctx context.Context) (err error) {
+		class, err = c.env.Classify(ctx, p.text)
+		return err
+	}, func(err error) { done(class, err) })
+}
+
+// reportPolicy reports a policy that cannot be read, once.
+func (c *turnController) reportPolicy(w world) {
+	problem := ""
+	if p := w.pending; p != nil && p.policyErr != nil {
+		problem = p.policyErr.Error()
+	}
+	if problem != "" && problem != c.policyErr {
+		c.inbox.event(true, "RolloutPolicyInvalid",
+			fmt.Sprintf("the policy of the pool is refused: %.*s", maxMessage, problem))
+	}
+	c.policyErr = problem
+}
+
+// isAway reports whether a Node counts as away by its STATUS, as kubectl prints
+// it.
+func isAway(status string) bool { return status != string(core.NodeReady) }

@@ -1,0 +1,428 @@
+package cluster
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	core "k8s.io/api/core/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/agent/inplace"
+	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/agent/turns"
+)
+
+// withPolicy is w of a pool whose nodes take turns, for a change that restarts
+// the kubelet.
+func withPolicy(w world) world {
+	w.pending.policy = &turns.Policy{MaxUnavailable: turns.Amount{Number: 1}}
+	w.turn.classified = classified{
+		sum:        w.pending.sum,
+		generation: w.status.Generation,
+		class:      turns.Kubelet,
+	}
+	return w
+}
+
+func TestAConfigurationNeedsATurn(t *testing.T) {
+	ready := []core.NodeCondition{{Type: core.NodeReady, Status: core.ConditionTrue}}
+	for _, tt := range []struct {
+		name   string
+		world  world
+		edit   func(w *world)
+		update inplace.Step
+		want   turns.Need
+	}{
+		{"a change", newWorld(), func(*world) {}, inplace.Nothing, turns.NeedTurn},
+		{"without a policy", newWorld(), func(w *world) {
+			w.pending.policy = nil
+		}, inplace.Nothing, turns.NeedNothing},
+		{"with a policy that cannot be read", newWorld(), func(w *world) {
+			w.pending.policyErr = os.ErrInvalid
+		}, inplace.Nothing, turns.NeedNothing},
+		{"a change that disturbs nothing", newWorld(), func(w *world) {
+			w.turn.classified.class = turns.None
+		}, inplace.Nothing, turns.NeedNothing},
+		{"a change that is not classified", newWorld(), func(w *world) {
+			w.turn.classified.sum = "old"
+		}, inplace.Nothing, turns.NeedNothing},
+		{"a change classified by another generation", newWorld(), func(w *world) {
+			w.turn.classified.generation = "000000"
+		}, inplace.Nothing, turns.NeedNothing},
+		{"a change that has failed here", newWorld(), func(w *world) {
+			w.turn.kept.Failed = "new"
+		}, inplace.Nothing, turns.NeedNothing},
+		{"a node that is not drained yet", newWorld(), func(*world) {}, inplace.Await,
+			turns.NeedNothing},
+		{"a new node", newWorld(), func(w *world) {
+			w.node = nil
+		}, inplace.Nothing, turns.NeedNothing},
+		{"while it is applied", runningNew(), func(w *world) {
+			w.node.Status.Conditions = ready
+		}, inplace.Nothing, turns.NeedNothing},
+		{"while it is on trial", runningNew(), func(w *world) {
+			w.node.Status.Conditions = ready
+			w.ready = "new"
+			w.status.Change = &status.Change{}
+		}, inplace.Nothing, turns.NeedNothing},
+		{"once it is proven, and the Node is not Ready", runningNew(), func(w *world) {
+			w.ready = "new"
+		}, inplace.Nothing, turns.NeedNothing},
+		{"once it is proven, and the Node is Ready", runningNew(), func(w *world) {
+			w.node.Status.Conditions = ready
+			w.ready = "new"
+		}, inplace.Nothing, turns.NeedGive},
+		{"once it is proven, and the system is still to be updated", runningNew(), func(w *world) {
+			w.node.Status.Conditions = ready
+			w.ready = "new"
+		}, inplace.Agent, turns.NeedNothing},
+		{"once the node came back without its new system", runningNew(), func(w *world) {
+			w.node.Status.Conditions = ready
+			w.ready = "new"
+			w.pending.update = &inplace.Facts{OS: "2.0.0"}
+			w.turn.kept.Phase = turns.Holding
+		}, inplace.GaveUp, turns.NeedFail},
+		{"once an operator lets it try its new system again", runningNew(), func(w *world) {
+			w.ready = "new"
+		}, inplace.OS, turns.NeedTurn},
+		{"while it restarts with its new system", runningNew(), func(w *world) {
+			w.ready = "new"
+			w.turn.kept.Phase = turns.Holding
+		}, inplace.OS, turns.NeedNothing},
+		{"once it is reverted", runningNew(), func(w *world) {
+			w.status.Refusal = status.Reverted
+		}, inplace.Nothing, turns.NeedFail},
+		{"once an operator holds it", runningNew(), func(w *world) {
+			w.status.Held = &status.Held{}
+		}, inplace.Nothing, turns.NeedFail},
+		{"a problem that may pass", runningNew(), func(w *world) {
+			w.status.Refusal = status.NotApplied
+		}, inplace.Nothing, turns.NeedNothing},
+		{"a problem of an older configuration", runningNew(), func(w *world) {
+			w.status.Offered = "old"
+			w.status.Refusal = status.Reverted
+		}, inplace.Nothing, turns.NeedNothing},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := withPolicy(tt.world)
+			tt.edit(&w)
+			if got := configurationChange(w, tt.update).need; got != tt.want {
+				t.Errorf("%q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestReleaseByPolicy(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		edit func(w *world)
+		want releaseAction
+	}{
+		{"before its turn", func(*world) {}, releaseWait},
+		{"while the turn may be in the ledger", func(w *world) {
+			w.turn.kept.Phase = turns.Taking
+		}, releaseWait},
+		{"in its turn", func(w *world) { w.turn.kept.Phase = turns.Holding }, releaseNow},
+		{"a change that disturbs nothing", func(w *world) {
+			w.turn.classified.class = turns.None
+		}, releaseNow},
+		{"a change that is not classified", func(w *world) {
+			w.turn.classified = classified{}
+		}, releaseWait},
+		{"a change that has failed here", func(w *world) { w.turn.kept.Failed = "new" }, releaseNow},
+		{"a node without configuration", func(w *world) {
+			w.node = nil
+			w.released = nil
+		}, releaseNow},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := withPolicy(newWorld())
+			w.delay = meta.Now().Sub(noon) // It does not count.
+			tt.edit(&w)
+
+			got, out := decideRelease(w, inplace.Nothing, turn{})
+			if got != tt.want || out != (outcome{}) {
+				t.Errorf("%s %+v, want %s", got, out, tt.want)
+			}
+		})
+	}
+}
+
+func TestThePolicyOfASecret(t *testing.T) {
+	for _, tt := range []struct {
+		name, policy string
+		problem      string
+	}{
+		{"a policy", `{"maxUnavailable": "5%"}`, ""},
+		{"a policy that allows nothing", `{"maxUnavailable": 0}`,
+			"annotation rollout.loam.dev/policy:1: maxUnavailable: is 0"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := &core.Secret{ObjectMeta: meta.ObjectMeta{
+				ResourceVersion: "12",
+				Annotations: map[string]string{
+					policyAnnotation: tt.policy,
+					serialAnnotation: "true",
+				},
+			}}
+			p := pendingConfigOf(s, "me", noon)
+			if p.policy == nil || p.serial || p.revision != 12 {
+				t.Errorf("%+v", p)
+			}
+			if tt.problem == "" && p.policyErr != nil || tt.problem != "" &&
+				(p.policyErr == nil || !strings.HasPrefix(p.policyErr.Error(), tt.problem)) {
+				t.Errorf("error %v, want %q", p.policyErr, tt.problem)
+			}
+		})
+	}
+}
+
+func TestFleetOfATable(t *testing.T) {
+	const head = `{"columnDefinitions": [{"name": "Name"}, {"name": "Status"}], "rows": [`
+	var read table
+	err := json.Unmarshal([]byte(head+`
+		{"cells": ["node-1", "Ready"], "object": {"metadata": {"name": "node-1",
+			"labels": {"topology.kubernetes.io/zone": "a", "rack": "1"},
+			"annotations": {"loam.dev/turn": "x"}}}},
+		{"cells": ["node-2", "Ready,SchedulingDisabled"], "object": null},
+		{"cells": ["node-3", "NotReady"]}]}`), &read)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	got, err := fleetOf(read, "rack")
+	want := turns.Fleet{
+		{Name: "node-1", Zone: "a", Rack: "1", Mark: "x"},
+		{Name: "node-2", Away: true},
+		{Name: "node-3", Away: true},
+	}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("fleet (-want +got):\n%s%v", diff, err)
+	}
+	if _, err := fleetOf(table{}, ""); err == nil {
+		t.Error("a table without columns is read")
+	}
+}
+
+func TestATurnIsKept(t *testing.T) {
+	root, err := os.OpenRoot(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+
+	want := turns.Turn{Phase: turns.Holding, Holder: turns.Holder{ID: "1", Since: noon}}
+	if err := saveTurn(root, turnRecord{want, true}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, loadTurn(root, zap.NewNop()).kept); diff != "" {
+		t.Errorf("turn (-want +got):\n%s", diff)
+	}
+}
+
+func TestASystemNeedsATurn(t *testing.T) {
+	const hash = "89abcdef89abcdef89abcdef89abcdef89abcdef89abcdef89abcdef89abcdef"
+	other := system{"0123", "1.5.0"}
+	two := system{turns.SystemTarget(hash), "2.0.0"}
+	ready := []core.NodeCondition{{Type: core.NodeReady, Status: core.ConditionTrue}}
+
+	for _, tt := range []struct {
+		name  string
+		phase turns.Phase
+		edit  func(w *world, wanted *system, isKnown *bool)
+		want  turns.Need
+	}{
+		{"armed", turns.Over, func(*world, *system, *bool) {}, turns.NeedTurn},
+		{"without a policy", turns.Over, func(w *world, _ *system, _ *bool) {
+			w.pending.policy = nil
+		}, turns.NeedNothing},
+		{"with a policy that cannot be read", turns.Over, func(w *world, _ *system, _ *bool) {
+			w.pending.policyErr = os.ErrInvalid
+		}, turns.NeedNothing},
+		{"a new node", turns.Over, func(w *world, _ *system, _ *bool) {
+			w.node = nil
+		}, turns.NeedNothing},
+		{"outside of its window", turns.Over, func(_ *world, wanted *system, _ *bool) {
+			*wanted = system{}
+		}, turns.NeedNothing},
+		{"canceled while it takes its turn", turns.Taking, func(w *world, _ *system, _ *bool) {
+			w.status.Upgrade.Phase = ""
+		}, turns.NeedNothing},
+		{"while it takes its turn", turns.Taking, func(*world, *system, *bool) {}, turns.NeedTurn},
+
+		{"before the restart", turns.Holding, func(*world, *system, *bool) {}, turns.NeedNothing},
+		{"the agent has started again", turns.Holding, func(_ *world, wanted *system, known *bool) {
+			*wanted = system{}
+			*known = false
+		}, turns.NeedNothing},
+		{"the window closes before the restart", turns.Holding,
+			func(_ *world, wanted *system, _ *bool) { *wanted = system{} }, turns.NeedReturn},
+		{"another upgrade before the restart", turns.Holding,
+			func(w *world, wanted *system, _ *bool) {
+				*wanted = other
+				w.status.Upgrade.Target = other.target
+			}, turns.NeedReturn},
+		{"canceled before the restart", turns.Holding, func(w *world, _ *system, _ *bool) {
+			*w.status.Upgrade = status.Upgrade{}
+		}, turns.NeedReturn},
+		{"on trial", turns.Holding, func(w *world, wanted *system, known *bool) {
+			w.status.RootHash = hash
+			w.status.Upgrade.Phase = "trial"
+			w.node.Status.Conditions = ready
+			*wanted = system{}
+		}, turns.NeedNothing},
+		{"proven", turns.Holding, func(w *world, wanted *system, known *bool) {
+			w.status.RootHash = hash
+			w.status.Upgrade = &status.Upgrade{}
+			w.node.Status.Conditions = ready
+			*wanted = system{}
+			*known = false
+		}, turns.NeedGive},
+		{"proven, and the Node is not Ready", turns.Holding, func(w *world, _ *system, _ *bool) {
+			w.status.RootHash = hash
+			w.status.Upgrade = &status.Upgrade{}
+		}, turns.NeedNothing},
+		{"not known yet how the upgrade is", turns.Holding, func(w *world, _ *system, _ *bool) {
+			w.status.RootHash = hash
+			w.status.Phase = ""
+		}, turns.NeedNothing},
+		{"fallen back", turns.Holding, func(w *world, _ *system, known *bool) {
+			w.status.Upgrade = &status.Upgrade{Failed: []status.FailedSystem{
+				{Version: "2.0.0", RootHash: hash, Reason: "no kubelet"},
+			}}
+			*known = false
+		}, turns.NeedFail},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := withPolicy(newWorld())
+			w.status.RootHash = "fedc"
+			w.status.Upgrade = &status.Upgrade{Phase: "armed", Target: hash}
+			w.turn.kept.Phase = tt.phase
+			if tt.phase != turns.Over {
+				w.turn.kept.Holder = turns.Holder{Target: two.target, Version: two.version}
+			}
+			wanted := two
+			isKnown := true
+			tt.edit(&w, &wanted, &isKnown)
+
+			c := systemChange(w, wanted, isKnown)
+			if c.need != tt.want {
+				t.Errorf("%q, want %q", c.need, tt.want)
+			}
+			if tt.want == turns.NeedFail && c.why != "version 2.0.0: no kubelet" {
+				t.Errorf("why %q", c.why)
+			}
+		})
+	}
+}
+
+func TestTheNameOfTheLedger(t *testing.T) {
+	w := newWorld()
+	w.secret = "gardener-node-agent-pool-1234"
+	if got := ledgerName(w); got != "loam-rollout-pool-1234" {
+		t.Errorf("%s", got)
+	}
+	w.config.Gardener = true
+	if got := ledgerName(w); got != w.secret {
+		t.Errorf("in Gardener %s", got)
+	}
+}
+
+func TestAnUpdateOfTheSystemIsHeavy(t *testing.T) {
+	w := withPolicy(newWorld())
+	w.pending.update = &inplace.Facts{OS: "1.0.0"}
+	if got := configurationChange(w, inplace.Configure); got.class != turns.Kubelet {
+		t.Errorf("class %s without another system", got.class)
+	}
+	w.pending.update.OS = "2.0.0"
+	if got := configurationChange(w, inplace.Configure); got.class != turns.Reboot {
+		t.Errorf("class %s with another system", got.class)
+	}
+}
+
+// TestTheChangesOfANode has an upgrade that is armed, and a configuration.
+func TestTheChangesOfANode(t *testing.T) {
+	two := system{"89ab", "2.0.0"}
+	ready := []core.NodeCondition{{Type: core.NodeReady, Status: core.ConditionTrue}}
+	for _, tt := range []struct {
+		name  string
+		world world
+		edit  func(w *world)
+		want  []string
+	}{
+		{"both", newWorld(), func(*world) {}, []string{"new", "89ab"}},
+		{"a configuration", newWorld(), func(w *world) {
+			w.status.Upgrade = nil
+		}, []string{"new"}},
+		{"a system, and the configuration is proven", runningNew(), func(w *world) {
+			w.node.Status.Conditions = ready
+			w.ready = "new"
+		}, []string{"89ab"}},
+		{"a turn for the system", newWorld(), func(w *world) {
+			w.turn.kept = turns.Turn{
+				Phase:  turns.Taking,
+				Holder: turns.Holder{Target: "89ab", Version: "2.0.0"},
+			}
+		}, []string{"89ab"}},
+		{"a turn for the configuration", newWorld(), func(w *world) {
+			w.turn.kept.Phase = turns.Holding
+		}, []string{"new"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := withPolicy(tt.world)
+			w.status.Upgrade = &status.Upgrade{Phase: "armed", Target: "89ab"}
+			tt.edit(&w)
+			var got []string
+			for _, c := range changesOf(w, inplace.Nothing, two, true) {
+				got = append(got, c.target)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("changes (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestAGrantEndsWithTheWish: a turn that the node gives back is not used after
+// that.
+func TestAGrantEndsWithTheWish(t *testing.T) {
+	two := system{"89ab", "2.0.0"}
+	held := turnOfPool{
+		kept: turns.Turn{
+			Phase:  turns.Holding,
+			Holder: turns.Holder{ID: "1", Target: two.target, Version: two.version},
+		},
+		drain: drainState{turn: "1", done: true},
+	}
+
+	s := newSystemTurn(false)
+	s.grant(false, held)
+	if may, isNew := s.await(two); may || !isNew {
+		t.Errorf("may %v before it is known what is wanted, new %v", may, isNew)
+	}
+
+	s.grant(false, held)
+	<-s.changed
+	if may, isNew := s.await(two); !may || isNew {
+		t.Errorf("may %v with a turn, new %v", may, isNew)
+	}
+
+	s.await(system{})
+	if wanted, isKnown := s.want(); wanted != (system{}) || !isKnown {
+		t.Errorf("wants %v", wanted)
+	}
+	if may, _ := s.await(two); may {
+		t.Error("it may restart with a turn that the node gives back")
+	}
+
+	s.grant(true, turnOfPool{})
+	if may, _ := s.await(two); !may {
+		t.Error("it waits although nodes take no turns")
+	}
+}

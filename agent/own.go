@@ -1,0 +1,139 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/loam-os/loam/agent/clock"
+	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/loop"
+	"github.com/loam-os/loam/agent/machine"
+	"github.com/loam-os/loam/agent/networkd/watch"
+	"github.com/loam-os/loam/agent/plane"
+	"github.com/loam-os/loam/agent/plane/bundle"
+	"github.com/loam-os/loam/agent/plane/local"
+	"github.com/loam-os/loam/agent/plane/pki"
+	"github.com/loam-os/loam/agent/source"
+	"github.com/loam-os/loam/agent/upgrade"
+	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
+)
+
+// recordDecoder decodes the cluster record of a node, and all other documents as
+// the Decoder does.
+type recordDecoder struct {
+	loop.Decoder
+	node *local.Node
+}
+
+// Decode implements [loop.Decoder].
+func (d recordDecoder) Decode(ctx context.Context, doc source.Document) (config.Desired, error) {
+	if doc.Name == plane.RecordFile {
+		return d.node.Decode(ctx, doc)
+	}
+	return d.Decoder.Decode(ctx, doc)
+}
+
+// initCluster makes the node the first of the cluster of machine.yaml, unless it
+// is already.
+func (n *node) initCluster() {
+	settings := n.machine.Cluster.Init
+	if settings == nil {
+		return
+	}
+
+	built, err := n.Built()
+	if err == nil {
+		times := pki.Times{Built: built, Now: clock.Credible(n.Now(), built)}
+		_, err = n.planeStore().Init(plane.NewRecord(*settings), times)
+	}
+	if err != nil {
+		n.status.Error = loop.Describe(err)
+	}
+}
+
+func (n *node) planeStore() plane.Store { return plane.NewStore(durable.New(n.root, nil)) }
+
+// refuseSource drops the source of machine.yaml from a node that has a cluster
+// record: the node goes on with that.
+func (n *node) refuseSource() {
+	r, found, err := n.planeStore().Record()
+	if err != nil || !found || n.machine.Source == (machine.Source{}) {
+		return // obeyRecord reports the error.
+	}
+
+	n.machine.Source = machine.Source{}
+	n.status.Error = loop.Describe(hint.With(
+		fault.With(
+			fmt.Errorf("source of machine.yaml: this node is the first of cluster %s", r.Name),
+			fault.CannotBeApplied,
+		),
+		"leave source out, or reset the node: its cluster is lost then",
+	))
+}
+
+// obeyRecord makes the cluster record of the node its source, also when
+// machine.yaml is gone. Certificates that are due are issued here, before systemd
+// starts the programs that read them.
+func (n *node) obeyRecord() {
+	r, found, err := n.planeStore().Record()
+	if err == nil && !found {
+		return
+	}
+
+	built, builtErr := n.Built()
+	if err := errors.Join(err, builtErr); err != nil {
+		n.status.Error = loop.Describe(err)
+		return
+	}
+	n.controlPlane = &local.Node{
+		Store:     n.planeStore(),
+		Root:      n.Root,
+		Image:     n.image,
+		Name:      n.status.Hostname,
+		Addresses: local.Addresses,
+		NetworkChanges: func(ctx context.Context) (<-chan struct{}, error) {
+			return watch.Changes(ctx, n.Root)
+		},
+		Fetch:  n.bundleFetcher(built),
+		Uptime: n.Uptime,
+		Built:  built,
+		Now:    n.Now,
+		Log:    n.Log,
+	}
+	if err := n.controlPlane.Renew(r); err != nil {
+		n.warn(err)
+	}
+	n.source = n.controlPlane
+	n.status.OwnCluster = r.Name
+}
+
+// bundleFetcher returns what fetches bundles of Kubernetes from the repository of
+// machine.yaml, nil if it names none.
+func (n *node) bundleFetcher(built time.Time) func(ctx context.Context, version string) error {
+	from := n.machine.Upgrade
+	if from.Repository == "" {
+		return nil
+	}
+
+	store := bundle.NewStore(durable.New(n.root, nil))
+	return func(ctx context.Context, version string) error {
+		_, err := store.Fetch(ctx, bundle.Source{
+			Ref:     from.Repository,
+			Root:    []byte(from.Root),
+			Keep:    upgrade.Files{Dir: n.engine.State},
+			Mirrors: from.Mirrors,
+			Built:   built,
+		}, bundle.Request{
+			Version: version,
+			Arch:    runtime.GOARCH,
+			Now:     n.Now(),
+			Log:     n.Log,
+		})
+		return err
+	}
+}

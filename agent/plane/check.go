@@ -1,0 +1,115 @@
+package plane
+
+import (
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/loam-os/loam/agent/document"
+	"github.com/loam-os/loam/agent/hostname"
+)
+
+// minors are the minor versions of Kubernetes 1 whose flags are known here.
+var minors = []string{"36"}
+
+// secrets is the resource that is always encrypted.
+const secrets = "secrets"
+
+var (
+	label   = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
+	version = regexp.MustCompile(`^1\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)$`)
+	// A resource, and its group unless it is of the core group.
+	resource = regexp.MustCompile(`^[a-z]+(\.[a-z0-9]([a-z0-9.-]*[a-z0-9])?)?$`)
+)
+
+// CheckInit reports what is wrong with the settings of a new cluster, which are at
+// a path of the document.
+func CheckInit(report *document.Report, path string, s Settings) {
+	check(place{report, path + "."}, NewRecord(s).Settings)
+}
+
+// place reports what is wrong with settings in a document. prefix leads to their
+// fields.
+type place struct {
+	report *document.Report
+	prefix string
+}
+
+// Add is [document.Report.Add] for a field.
+func (p place) Add(field, problem, hint string) {
+	p.report.Add(p.prefix+field, problem, hint)
+}
+
+// Addf is [document.Report.Addf] for a field.
+func (p place) Addf(field, hint, format string, args ...any) {
+	p.report.Addf(p.prefix+field, hint, format, args...)
+}
+
+func check(report place, r Settings) {
+	if !label.MatchString(r.Name) {
+		report.Add("name", document.Quote(r.Name)+" is not the name of a cluster",
+			"write at most 63 lower-case letters, digits and dashes, with a letter first")
+	}
+
+	checkVersion(report, r.Kubernetes)
+	checkNetworks(report, r)
+
+	oneOf(report, "network", r.Network, NetworkRoutes, NetworkNone)
+	oneOf(report, "audit.policy", r.Audit.Policy, AuditNone, AuditMetadata, AuditRequest)
+
+	checkCertificateNames(report, r.CertificateNames)
+	checkEncrypt(report, r.Encrypt)
+}
+
+func checkVersion(report place, text string) {
+	found := version.FindStringSubmatch(text)
+	switch {
+	case found == nil:
+		report.Add("kubernetes", document.Quote(text)+" is not a version of Kubernetes",
+			"write one such as 1."+minors[0]+".0, without a v")
+	case !slices.Contains(minors, found[1]):
+		report.Add("kubernetes", document.Quote(text)+" is not known to this release of Loam",
+			"write a version of 1."+strings.Join(minors, " or 1."))
+	}
+}
+
+// oneOf reports a value that is not among the known ones.
+func oneOf(report place, at, value string, known ...string) {
+	if !slices.Contains(known, value) {
+		report.Add(at, document.Quote(value)+" is not known here",
+			"write "+strings.Join(known, " or "))
+	}
+}
+
+func checkCertificateNames(report place, names []string) {
+	for i, name := range names {
+		at := fmt.Sprintf("certificateNames[%d]", i)
+		address, err := netip.ParseAddr(name)
+		switch {
+		case err != nil && (len(name) > 253 || !hostname.IsName(name)), address.Zone() != "":
+			report.Add(at, document.Quote(name)+" is neither a DNS name nor an address",
+				"write one such as api.plant.example or 192.0.2.10")
+		case slices.Contains(names[:i], name):
+			report.Add(at, document.Quote(name)+" given twice", "keep one of them")
+		}
+	}
+}
+
+func checkEncrypt(report place, resources []string) {
+	for i, name := range resources {
+		at := fmt.Sprintf("encrypt[%d]", i)
+		switch {
+		case !resource.MatchString(name):
+			report.Add(at, document.Quote(name)+" is not a resource",
+				"write one such as configmaps, or with its group, such as leases.coordination.k8s.io")
+		case slices.Contains(resources[:i], name):
+			report.Add(at, document.Quote(name)+" given twice", "keep one of them")
+		}
+	}
+
+	if !slices.Contains(resources, secrets) {
+		report.Add("encrypt", "has no secrets", "add secrets: they are always encrypted")
+	}
+}

@@ -1,0 +1,19 @@
+// Package plane describes a Kubernetes cluster that Loam nodes make by
+// themselves.
+//
+//	text --Decode--> Record --+
+//	        |                 +--Render--> config.Desired: units, files
+//	        v           Node -+
+//	findings with path and line
+//
+// The cluster record ([Record]) is the one document about it, with no secret and
+// nothing that is different on each node. [Render] makes of it what the engine
+// applies on a node with a control plane: etcd and the programs of Kubernetes as
+// units, so that a control plane does not depend on its kubelet. Keys and
+// certificates are files of agent/plane/pki, which the units refer to.
+//
+// [Store.Init] makes a node the first of a cluster, once: the keys first, and the
+// record last. After a power cut it goes on, and it never makes keys for a node
+// that has a record. [Store.Desired] issues the certificates that are due, and
+// renders. Package agent/plane/local makes a node obey its record.
+package plane

@@ -1,0 +1,223 @@
+package plane
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/loam-os/loam/agent/plane/pki"
+)
+
+// Names of the programs of a control plane, and of the node.
+const (
+	etcd              = "etcd"
+	apiServer         = "kube-apiserver"
+	controllerManager = "kube-controller-manager"
+	scheduler         = "kube-scheduler"
+	kubelet           = "kubelet"
+)
+
+// Addresses of the programs on loopback, as in clusters of kubeadm.
+const (
+	etcdURL     = "https://127.0.0.1:2379"
+	etcdPeerURL = "https://127.0.0.1:2380"
+	etcdMetrics = "http://127.0.0.1:2381"
+	apiPort     = 6443
+)
+
+// Addresses at which the programs of a node say that they are well.
+var (
+	EtcdHealthURL = etcdMetrics + "/health"
+	APIHealthURL  = fmt.Sprintf("https://127.0.0.1:%d/readyz", apiPort)
+)
+
+// Units returns the units of the programs of a node.
+func Units() []string {
+	var units []string
+	for _, name := range []string{etcd, apiServer, controllerManager, scheduler, kubelet} {
+		units = append(units, name+".service")
+	}
+	return units
+}
+
+// Places of files and directories of the programs.
+const (
+	etcdData  = "/var/lib/etcd"
+	auditLog  = "/var/log/kubernetes/audit.log"
+	configDir = "/etc/kubernetes"
+	hostsFile = "/etc/hosts"
+
+	auditPolicyFile       = configDir + "/audit-policy.json"
+	controllerManagerFile = configDir + "/controller-manager.conf"
+	schedulerFile         = configDir + "/scheduler.conf"
+	kubeletFile           = configDir + "/kubelet.conf"
+	kubeletConfigFile     = configDir + "/kubelet.json"
+
+	// No cluster has FlexVolumes, but the controller manager makes their
+	// directory, which would else be in the read-only /usr.
+	flexVolumes = "/run/kube-controller-manager/volumes"
+)
+
+// tls13 is the value of --tls-min-version of programs of Kubernetes.
+const tls13 = "VersionTLS13"
+
+// flags are the flags of a program by their names, without dashes.
+type flags map[string]string
+
+// args returns the flags in the order of their names.
+func (f flags) args() []string {
+	var args []string
+	for _, name := range slices.Sorted(maps.Keys(f)) {
+		args = append(args, "--"+name+"="+f[name])
+	}
+	return args
+}
+
+// etcdFlags returns the flags of etcd as the only member. The peer URL has the
+// node's name, so that further members can be added whatever its address is.
+func etcdFlags(r Record, n Node) flags {
+	peer := fmt.Sprintf("https://%s:2380", n.Name)
+	return flags{
+		"name":                           n.Name,
+		"data-dir":                       etcdData,
+		"initial-cluster":                n.Name + "=" + peer,
+		"initial-cluster-token":          r.Name,
+		"initial-advertise-peer-urls":    peer,
+		"listen-peer-urls":               etcdPeerURL,
+		"listen-client-urls":             etcdURL,
+		"advertise-client-urls":          etcdURL,
+		"listen-metrics-urls":            etcdMetrics,
+		"cert-file":                      n.Keys.Leaf(pki.EtcdServer),
+		"key-file":                       n.Keys.Leaf(pki.EtcdServer),
+		"trusted-ca-file":                n.Keys.Authority(pki.EtcdCA),
+		"client-cert-auth":               "true",
+		"peer-cert-file":                 n.Keys.Leaf(pki.EtcdPeer),
+		"peer-key-file":                  n.Keys.Leaf(pki.EtcdPeer),
+		"peer-trusted-ca-file":           n.Keys.Authority(pki.EtcdCA),
+		"peer-client-cert-auth":          "true",
+		"tls-min-version":                "TLS1.3",
+		"feature-gates":                  "CompactHashCheck=true,InitialCorruptCheck=true",
+		"quota-backend-bytes":            strconv.Itoa(2 << 30),
+		"watch-progress-notify-interval": "5s",
+	}
+}
+
+func apiServerFlags(r Record, n Node) flags {
+	f := flags{
+		"advertise-address":                           n.Address.String(),
+		"secure-port":                                 strconv.Itoa(apiPort),
+		"tls-cert-file":                               n.Keys.Leaf(pki.APIServer),
+		"tls-private-key-file":                        n.Keys.Leaf(pki.APIServer),
+		"tls-min-version":                             tls13,
+		"client-ca-file":                              n.Keys.Authority(pki.CA),
+		"authorization-mode":                          "Node,RBAC",
+		"enable-admission-plugins":                    "NodeRestriction",
+		"enable-bootstrap-token-auth":                 "true",
+		"allow-privileged":                            "true",
+		"profiling":                                   "false",
+		"service-cluster-ip-range":                    strings.Join(r.Services, ","),
+		"service-account-issuer":                      "https://kubernetes.default.svc.cluster.local",
+		"service-account-key-file":                    n.Keys.ServiceAccountPublic(),
+		"service-account-signing-key-file":            n.Keys.ServiceAccount(),
+		"etcd-servers":                                etcdURL,
+		"etcd-cafile":                                 n.Keys.Authority(pki.EtcdCA),
+		"etcd-certfile":                               n.Keys.Leaf(pki.EtcdClient),
+		"etcd-keyfile":                                n.Keys.Leaf(pki.EtcdClient),
+		"encryption-provider-config":                  n.Keys.Encryption(),
+		"encryption-provider-config-automatic-reload": "true",
+	}
+	maps.Copy(f, kubeletClientFlags(n))
+	maps.Copy(f, frontProxyFlags(n))
+
+	if r.Audit.Policy != AuditNone {
+		maps.Copy(f, auditFlags())
+	}
+	return f
+}
+
+// kubeletClientFlags: the certificate of a kubelet is checked, and has its name
+// rather than its addresses.
+func kubeletClientFlags(n Node) flags {
+	return flags{
+		"kubelet-client-certificate":      n.Keys.Leaf(pki.KubeletClient),
+		"kubelet-client-key":              n.Keys.Leaf(pki.KubeletClient),
+		"kubelet-certificate-authority":   n.Keys.Authority(pki.CA),
+		"kubelet-preferred-address-types": "Hostname",
+	}
+}
+
+func frontProxyFlags(n Node) flags {
+	return flags{
+		"requestheader-client-ca-file":       n.Keys.Authority(pki.FrontProxyCA),
+		"requestheader-allowed-names":        pki.FrontProxyClient,
+		"requestheader-username-headers":     "X-Remote-User",
+		"requestheader-group-headers":        "X-Remote-Group",
+		"requestheader-extra-headers-prefix": "X-Remote-Extra-",
+		"proxy-client-cert-file":             n.Keys.Leaf(pki.FrontProxyClient),
+		"proxy-client-key-file":              n.Keys.Leaf(pki.FrontProxyClient),
+	}
+}
+
+// auditFlags keep at most 1 GB of the audit log.
+func auditFlags() flags {
+	return flags{
+		"audit-policy-file":   auditPolicyFile,
+		"audit-log-path":      auditLog,
+		"audit-log-mode":      "batch",
+		"audit-log-maxsize":   "100",
+		"audit-log-maxbackup": "9",
+	}
+}
+
+// controllerManagerFlags: one instance needs no leader, and would wait for its
+// lease after each restart. Each controller asks for its account at start: at
+// the usual 20 requests a second that takes 5 s.
+func controllerManagerFlags(r Record, n Node) flags {
+	f := flags{
+		"root-ca-file":                     n.Keys.Authority(pki.CA),
+		"service-account-private-key-file": n.Keys.ServiceAccount(),
+		"cluster-signing-cert-file":        n.Keys.Authority(pki.CA),
+		"cluster-signing-key-file":         n.Keys.AuthorityKey(pki.CA),
+		"use-service-account-credentials":  "true",
+		"controllers":                      "*,bootstrapsigner,tokencleaner",
+		"cluster-name":                     r.Name,
+		"allocate-node-cidrs":              "true",
+		"cluster-cidr":                     strings.Join(r.Pods, ","),
+		"service-cluster-ip-range":         strings.Join(r.Services, ","),
+		"flex-volume-plugin-dir":           flexVolumes,
+		"kube-api-qps":                     "200",
+		"kube-api-burst":                   "400",
+	}
+	maps.Copy(f, controllerFlags(n, controllerManagerFile))
+	return f
+}
+
+func schedulerFlags(n Node) flags { return controllerFlags(n, schedulerFile) }
+
+// controllerFlags returns the flags that the controller manager and the
+// scheduler have in common. Without the two authorities they would ask the API
+// server for them at start, which on an empty disk does not allow it yet.
+func controllerFlags(n Node, kubeconfig string) flags {
+	return flags{
+		"client-ca-file":               n.Keys.Authority(pki.CA),
+		"requestheader-client-ca-file": n.Keys.Authority(pki.FrontProxyCA),
+		"kubeconfig":                   kubeconfig,
+		"authentication-kubeconfig":    kubeconfig,
+		"authorization-kubeconfig":     kubeconfig,
+		"bind-address":                 "127.0.0.1",
+		"leader-elect":                 "false",
+		"profiling":                    "false",
+		"tls-min-version":              tls13,
+	}
+}
+
+func kubeletFlags(n Node) flags {
+	return flags{
+		"config":            kubeletConfigFile,
+		"kubeconfig":        kubeletFile,
+		"hostname-override": n.Name,
+		"node-ip":           n.Address.String(),
+	}
+}

@@ -1,0 +1,248 @@
+// Package local makes a node obey the cluster record on its state partition.
+//
+//	record.json ---Read---> source.Document ---Decode---> config.Desired
+//	                                             ^
+//	addresses, bundle, keys, image's containerd -+
+//
+// [Node] is a source of configuration like any other, and its own decoder, so
+// that the engine applies, judges and reverts what the record asks for. What it
+// adds to [plane.Render] is what needs the node: the container runtime, the
+// images of the bundle and the network of pods.
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/agent/clock"
+	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/cri"
+	"github.com/loam-os/loam/agent/plane"
+	"github.com/loam-os/loam/agent/plane/bundle"
+	"github.com/loam-os/loam/agent/plane/pki"
+	"github.com/loam-os/loam/agent/source"
+	"github.com/loam-os/loam/hint"
+)
+
+// checkInterval is the time between two looks for certificates to renew, which
+// have months left.
+const checkInterval = time.Hour
+
+// Node is a node with a control plane. All fields are set before its methods are
+// called.
+type Node struct {
+	Store plane.Store
+
+	// Root is the path of the root directory. Image is the root directory of
+	// the image, without anything mounted over it.
+	Root  string
+	Image *os.Root
+
+	// Name is the host name.
+	Name string
+
+	// Addresses returns the addresses of the node, the best one first.
+	Addresses func() ([]netip.Addr, error)
+
+	// Uptime is the time since kernel start.
+	Uptime func() time.Duration
+
+	// Fetch brings the bundle of a version of Kubernetes to the node, unless it is
+	// there; nil if no repository has any.
+	Fetch func(ctx context.Context, version string) error
+
+	// NetworkChanges notifies of changes of the addresses until ctx ends.
+	NetworkChanges func(ctx context.Context) (<-chan struct{}, error)
+
+	// Built is the date of the image's kernel, Now the wall clock.
+	Built time.Time
+	Now   func() time.Time
+
+	Log *zap.Logger
+
+	// failed is the last fetch if it has failed. Only Decode uses it.
+	failed failure
+
+	// mu guards containerd, which is read once.
+	mu         sync.Mutex
+	containerd *cri.Base
+}
+
+// Read implements [source.Source].
+func (n *Node) Read(ctx context.Context) (source.Document, error) {
+	doc, err := source.File{Path: filepath.Join(n.Root, plane.RecordFile)}.Read(ctx)
+	doc.Name = plane.RecordFile
+	return doc, err
+}
+
+// Watch implements [source.Source]: the record may change, and the addresses of
+// the node, and certificates become due as time goes by.
+func (n *Node) Watch(ctx context.Context) (<-chan struct{}, error) {
+	record, err := source.File{Path: filepath.Join(n.Root, plane.RecordFile)}.Watch(ctx)
+	if err != nil {
+		return nil, err
+	}
+	network, err := n.NetworkChanges(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	changes := make(chan struct{}, 1)
+	go func() {
+		defer close(changes)
+		merge(changes, record, network)
+	}()
+	return changes, nil
+}
+
+// merge notifies of the changes of both, and from time to time, until one of them
+// ends.
+func merge(changes chan<- struct{}, record, network <-chan struct{}) {
+	tick := time.NewTicker(checkInterval)
+	defer tick.Stop()
+
+	for ok := true; ok; {
+		select {
+		case _, ok = <-record:
+		case _, ok = <-network:
+		case <-tick.C:
+		}
+
+		select {
+		case changes <- struct{}{}:
+		default: // A notice is waiting already.
+		}
+	}
+}
+
+// Decode returns the configuration of the node for its record. It fetches what
+// the record needs, and issues the certificates that are due. One goroutine calls
+// it.
+func (n *Node) Decode(ctx context.Context, doc source.Document) (config.Desired, error) {
+	r, err := plane.DecodeKept(doc.Name, doc.Text)
+	if err != nil {
+		return config.Desired{}, err
+	}
+	if err := n.fetch(ctx, r.Kubernetes); err != nil {
+		return config.Desired{}, fmt.Errorf("cluster %s: %w", r.Name, err)
+	}
+	if err := n.keepAddress(r); err != nil {
+		return config.Desired{}, err
+	}
+
+	return n.desired(r, func(node plane.Node) (config.Desired, error) {
+		desired, renewed, err := n.Store.Desired(r, node, n.times())
+		n.logRenewed(renewed)
+		return desired, err
+	})
+}
+
+// Preview returns the configuration of the node for a record that it may get. It
+// writes nothing.
+func (n *Node) Preview(r plane.Record) (config.Desired, error) {
+	return n.desired(r, func(node plane.Node) (config.Desired, error) {
+		return n.Store.Preview(r, node)
+	})
+}
+
+// desired returns what render makes of this node, with all that runs pods.
+func (n *Node) desired(
+	r plane.Record, render func(plane.Node) (config.Desired, error),
+) (config.Desired, error) {
+	address, err := n.address(r)
+	if err != nil {
+		return config.Desired{}, err
+	}
+	programs, err := n.bundle(r)
+	if err != nil {
+		return config.Desired{}, err
+	}
+
+	desired, err := render(plane.Node{
+		Name:     n.Name,
+		Address:  address,
+		Programs: path.Join(bundleDir(r), "bin"),
+	})
+	if err != nil {
+		return config.Desired{}, err
+	}
+
+	containerd, err := n.observeContainerd()
+	if err != nil {
+		return config.Desired{}, err
+	}
+	return withRuntime(desired, r, programs, containerd)
+}
+
+// Renew issues the certificates that are due. It must be called before the
+// programs start.
+func (n *Node) Renew(r plane.Record) error {
+	renewed, err := n.Store.Renew(r, n.Name, n.times())
+	n.logRenewed(renewed)
+	return err
+}
+
+func (n *Node) logRenewed(renewed []pki.Renewal) {
+	for _, one := range renewed {
+		n.Log.Info("issued a certificate",
+			zap.String("certificate", one.Leaf.Name), zap.String("why", one.Why))
+	}
+}
+
+func (n *Node) times() pki.Times {
+	return pki.Times{Built: n.Built, Now: clock.Credible(n.Now(), n.Built)}
+}
+
+// bundleDir is the directory with the programs of a version.
+func bundleDir(r plane.Record) string { return path.Join(bundle.Directory, r.Kubernetes) }
+
+// bundle opens the programs and images of the record's version.
+func (n *Node) bundle(r plane.Record) (bundle.Bundle, error) {
+	b, err := bundle.Open(filepath.Join(n.Root, bundleDir(r)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return b, hint.With(
+			fmt.Errorf("cluster %s: this node has no bundle of Kubernetes %s", r.Name, r.Kubernetes),
+			"set upgrade.repository in machine.yaml, or put the bundle into %s", bundleDir(r))
+	}
+	return b, err
+}
+
+func (n *Node) observeContainerd() (cri.Base, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	if n.containerd == nil {
+		base, err := cri.Observe(n.Image)
+		if err != nil {
+			return cri.Base{}, err
+		}
+		n.containerd = &base
+	}
+	return *n.containerd, nil
+}
+
+// pause returns the image that holds the namespaces of a pod.
+func pause(b bundle.Bundle) (string, error) {
+	i := slices.IndexFunc(b.Images, func(image bundle.Image) bool {
+		name, _, _ := strings.Cut(path.Base(image.Name), ":")
+		return name == "pause"
+	})
+	if i < 0 {
+		return "", hint.With(
+			fmt.Errorf("bundle of Kubernetes %s: no image pause", b.Version),
+			"make the bundle again, with the image pause")
+	}
+	return b.Images[i].Name, nil
+}

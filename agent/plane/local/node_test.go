@@ -1,0 +1,404 @@
+package local
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"text/template"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/plane"
+	"github.com/loam-os/loam/agent/plane/bundle"
+	"github.com/loam-os/loam/agent/plane/pki"
+	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/test/files"
+)
+
+var built = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+
+// newNode returns a node with a record, keys, a bundle and these addresses.
+func newNode(t *testing.T, settings plane.Settings, addresses ...string) *Node {
+	t.Helper()
+	root := files.Root(t)
+	n := &Node{
+		Store: plane.NewStore(durable.New(root, nil)),
+		Root:  root.Name(),
+		Image: files.Root(t),
+		Name:  "node-1",
+		Addresses: func() ([]netip.Addr, error) {
+			var all []netip.Addr
+			for _, text := range addresses {
+				all = append(all, netip.MustParseAddr(text))
+			}
+			return all, nil
+		},
+		Uptime: func() time.Duration { return time.Hour },
+		Built:  built,
+		Now:    func() time.Time { return built.AddDate(0, 1, 0) },
+		Log:    zap.NewNop(),
+	}
+
+	r, err := n.Store.Init(plane.NewRecord(settings), n.times())
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeBundle(t, filepath.Join(n.Root, bundle.Directory, r.Kubernetes), r.Kubernetes)
+	return n
+}
+
+// writeBundle makes a bundle in which programs are empty.
+func writeBundle(t *testing.T, dir, version string) {
+	t.Helper()
+	d := bundle.Description{Format: bundle.Format, Version: version, Arch: "amd64"}
+	for _, name := range bundle.Programs {
+		files.Write(t, filepath.Join(dir, "bin", name), "")
+		if err := os.Chmod(filepath.Join(dir, "bin", name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		d.Files = append(d.Files, bundle.File{Name: "bin/" + name})
+	}
+
+	text, err := json.Marshal(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files.Write(t, filepath.Join(dir, "bundle.json"), string(text))
+	files.Write(t, filepath.Join(dir, "images/index.json"), `{"manifests": [
+		{"annotations": {"org.opencontainers.image.ref.name": "registry.k8s.io/coredns:v1"}},
+		{"annotations": {"org.opencontainers.image.ref.name": "registry.k8s.io/pause:3.10.1"}}]}`)
+}
+
+func (n *Node) decode(t *testing.T) (config.Desired, error) {
+	t.Helper()
+	doc, err := n.Read(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n.Decode(t.Context(), doc)
+}
+
+// textOf returns the text of a file or a unit.
+func textOf(t *testing.T, d config.Desired, name string) string {
+	t.Helper()
+	for _, f := range d.Files {
+		if f.Path == name {
+			in, err := f.Content.Open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer in.Close()
+			text, err := io.ReadAll(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(text)
+		}
+	}
+	for _, u := range d.Units {
+		if u.Name == name && u.Content != nil {
+			return *u.Content
+		}
+	}
+	return ""
+}
+
+// TestTheBundleIsFetched: a node without the programs of its record asks for them,
+// and says why they do not come.
+func TestTheBundleIsFetched(t *testing.T) {
+	n := newNode(t, plane.Settings{}, "192.0.2.10")
+	dir := filepath.Join(n.Root, bundle.Directory)
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+
+	unplugged := errors.New("unplugged")
+	n.Fetch = func(context.Context, string) error { return unplugged }
+	if _, err := n.decode(t); !errors.Is(err, unplugged) {
+		t.Errorf("without a repository that answers: %v", err)
+	}
+
+	n.Fetch = func(_ context.Context, version string) error {
+		writeBundle(t, filepath.Join(dir, version), version)
+		return nil
+	}
+	n.Uptime = func() time.Duration { return time.Hour + minPause }
+	if _, err := n.decode(t); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAFetchThatFailsPauses: the agent asks every 5 s, and the repository is asked
+// less and less often, at least once a minute.
+func TestAFetchThatFailsPauses(t *testing.T) {
+	var now time.Duration
+	var asked []time.Duration
+	fails := errors.New("damaged")
+	n := &Node{
+		Uptime: func() time.Duration { return now },
+		Fetch: func(context.Context, string) error {
+			asked = append(asked, now/time.Second)
+			return fails
+		},
+	}
+
+	for ; now < 200*time.Second; now += 5 * time.Second {
+		if err := n.fetch(t.Context(), "1.36.3"); !errors.Is(err, fails) {
+			t.Errorf("after %s: %v", now, err)
+		}
+	}
+	if err := n.fetch(t.Context(), "1.36.4"); !errors.Is(err, fails) {
+		t.Errorf("another version: %v", err)
+	}
+	if want := []time.Duration{0, 5, 15, 35, 75, 135, 195, 200}; !slices.Equal(asked, want) {
+		t.Errorf("asked after seconds %d, want %d", asked, want)
+	}
+}
+
+func TestDecode(t *testing.T) {
+	n := newNode(t, plane.Settings{}, "127.0.0.1", "fe80::1", "10.244.0.1", "192.0.2.10", "192.0.2.11")
+	d, err := n.decode(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for name, parts := range map[string][]string{
+		"etcd.service": {
+			"After=loam-agent.service", "ExecStart=/var/lib/loam/kubernetes/1.36.3/bin/etcd",
+		},
+		"kube-apiserver.service": {"--advertise-address=192.0.2.10"},
+		"kubelet.service":        {"--node-ip=192.0.2.10", "--hostname-override=node-1"},
+		"kubernetes-images.service": {
+			"tar --create --directory=/var/lib/loam/kubernetes/1.36.3/images .",
+		},
+		"/etc/containerd/config.toml": {
+			"registry.k8s.io/pause:3.10.1", "/etc/containerd/pods.conflist.template",
+			"SystemdCgroup = true", "/usr/lib/cni",
+		},
+	} {
+		for _, part := range parts {
+			if !strings.Contains(textOf(t, d, name), part) {
+				t.Errorf("%s has no %s:\n%s", name, part, textOf(t, d, name))
+			}
+		}
+	}
+
+	again, err := n.decode(t)
+	if err != nil || again.Digest() != d.Digest() {
+		t.Errorf("the same record gives %s, then %s, %v", d.Digest(), again.Digest(), err)
+	}
+}
+
+// TestPodNetwork fills in the template as containerd does.
+func TestPodNetwork(t *testing.T) {
+	var text strings.Builder
+	err := template.Must(template.New("").Parse(podNetwork())).Execute(&text, map[string]any{
+		"PodCIDRRanges": []string{"10.244.0.0/24", "fd00:1::/64"},
+		"Routes":        []string{"0.0.0.0/0", "::/0"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	var network struct {
+		Plugins []struct {
+			IPAM struct {
+				Ranges [][]struct{ Subnet string }
+				Routes []struct{ Dst string }
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(text.String()), &network); err != nil {
+		t.Fatalf("%v:\n%s", err, text.String())
+	}
+	ipam := network.Plugins[0].IPAM
+	if len(ipam.Ranges) != 2 || ipam.Ranges[1][0].Subnet != "fd00:1::/64" ||
+		len(ipam.Routes) != 2 || ipam.Routes[1].Dst != "::/0" {
+		t.Errorf("network %+v", network)
+	}
+}
+
+func TestANetworkOfTheOperator(t *testing.T) {
+	n := newNode(t, plane.Settings{Network: plane.NetworkNone}, "192.0.2.10")
+	d, err := n.decode(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(textOf(t, d, "/etc/containerd/config.toml"), "template") ||
+		textOf(t, d, cniTemplate) != "" {
+		t.Error("the node makes a network")
+	}
+}
+
+func TestWhatTheNodeWaitsFor(t *testing.T) {
+	n := newNode(t, plane.Settings{}, "fd00::1")
+	_, err := n.decode(t)
+	if err == nil || !strings.Contains(err.Error(), "has no address that fits") || hint.Of(err) == "" {
+		t.Errorf("without an address: %v", err)
+	}
+
+	n = newNode(t, plane.Settings{}, "192.0.2.10")
+	if err := os.RemoveAll(filepath.Join(n.Root, bundle.Directory, "1.36.3")); err != nil {
+		t.Fatal(err)
+	}
+	_, err = n.decode(t)
+	if err == nil || !strings.Contains(err.Error(), "has no bundle of Kubernetes 1.36.3") ||
+		!strings.HasSuffix(hint.Of(err), "put the bundle into /var/lib/loam/kubernetes/1.36.3") {
+		t.Errorf("without a bundle: %v", err)
+	}
+}
+
+// TestRenew: at a start, certificates are issued with neither network nor bundle.
+func TestRenew(t *testing.T) {
+	n := newNode(t, plane.Settings{})
+	r, _, err := n.Store.Record()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Renew(r); err != nil {
+		t.Fatal(err)
+	}
+	before := n.serial(t, r)
+
+	n.Now = func() time.Time { return built.AddDate(5, 0, 0) }
+	if err := n.Renew(r); err != nil {
+		t.Fatal(err)
+	}
+	if after := n.serial(t, r); after == before {
+		t.Error("after five years there is the same certificate")
+	}
+}
+
+func (n *Node) serial(t *testing.T, r plane.Record) string {
+	t.Helper()
+	cert := n.Store.Keys.Certificates(pki.Leaves(r.Names(n.Name)))[pki.Kubelet]
+	if cert == nil {
+		t.Fatal("there is no certificate")
+	}
+	return cert.SerialNumber.String()
+}
+
+func TestWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		record, network := make(chan struct{}), make(chan struct{})
+		changes := make(chan struct{}, 1)
+		go func() {
+			defer close(changes)
+			merge(changes, record, network)
+		}()
+
+		record <- struct{}{}
+		<-changes
+		network <- struct{}{}
+		<-changes
+		began := time.Now()
+		<-changes
+		if waited := time.Since(began); waited != checkInterval {
+			t.Errorf("a look after %s", waited)
+		}
+
+		close(network)
+		<-changes
+		if _, open := <-changes; open {
+			t.Error("the watch goes on without the network")
+		}
+	})
+}
+
+func TestTheRecordIsWatched(t *testing.T) {
+	n := newNode(t, plane.Settings{}, "192.0.2.10")
+	n.NetworkChanges = func(context.Context) (<-chan struct{}, error) {
+		return make(chan struct{}), nil
+	}
+	changes, err := n.Watch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	r, _, err := n.Store.Record()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Audit.Policy = plane.AuditMetadata
+	if err := n.Store.WriteRecord(r); err != nil {
+		t.Fatal(err)
+	}
+	<-changes
+}
+
+// TestPreview: a plan of another record has its changes, and issues nothing.
+func TestPreview(t *testing.T) {
+	n := newNode(t, plane.Settings{}, "192.0.2.10")
+	before, err := n.decode(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, _, err := n.Store.Record()
+	if err != nil {
+		t.Fatal(err)
+	}
+	serial := n.serial(t, r)
+
+	r.Audit.Policy = plane.AuditMetadata
+	n.Now = func() time.Time { return built.AddDate(5, 0, 0) }
+	after, err := n.Preview(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var changed []string
+	for i, u := range after.Units {
+		if *cmp.Or(u.Content, new("")) != *cmp.Or(before.Units[i].Content, new("")) {
+			changed = append(changed, u.Name)
+		}
+	}
+	if !slices.Equal(changed, []string{"kube-apiserver.service"}) || n.serial(t, r) != serial {
+		t.Errorf("changed %v, certificate %s, then %s", changed, serial, n.serial(t, r))
+	}
+}
+
+func TestTheAddressStays(t *testing.T) {
+	uptime := time.Hour
+	present := []string{"192.0.2.10", "192.0.2.11"}
+	n := newNode(t, plane.Settings{})
+	n.Uptime = func() time.Duration { return uptime }
+	n.Addresses = func() ([]netip.Addr, error) {
+		var all []netip.Addr
+		for _, text := range present {
+			all = append(all, netip.MustParseAddr(text))
+		}
+		return all, nil
+	}
+
+	for _, row := range []struct {
+		name    string
+		present []string
+		uptime  time.Duration
+		want    string
+	}{
+		{"the best one at first", []string{"192.0.2.10", "192.0.2.11"}, time.Hour, "192.0.2.10"},
+		{"the same when another is better", []string{"192.0.2.11", "192.0.2.10"}, 0, "192.0.2.10"},
+		{"none while the machine starts without it", []string{"192.0.2.11"}, time.Second, ""},
+		{"another when it is gone", []string{"192.0.2.11"}, time.Hour, "192.0.2.11"},
+		{"that one from then on", []string{"192.0.2.10", "192.0.2.11"}, time.Hour, "192.0.2.11"},
+	} {
+		present, uptime = row.present, row.uptime
+		d, err := n.decode(t)
+		unit := textOf(t, d, "kube-apiserver.service")
+		if (err != nil) != (row.want == "") ||
+			!strings.Contains(unit, "--advertise-address="+row.want+" ") && row.want != "" {
+			t.Errorf("%s: %v\n%s", row.name, err, unit)
+		}
+	}
+}

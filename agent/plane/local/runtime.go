@@ -1,0 +1,119 @@
+package local
+
+import (
+	"fmt"
+	"path"
+
+	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/cri"
+	"github.com/loam-os/loam/agent/plane"
+	"github.com/loam-os/loam/agent/plane/bundle"
+)
+
+const (
+	// cniTemplate is what containerd makes the configuration of the network
+	// plugins of, as soon as the kubelet has told it the networks of the node's
+	// pods (containerd docs/cri/config.md, conf_template).
+	cniTemplate = "/etc/containerd/pods.conflist.template"
+	// plugins are the network plugins of the image.
+	plugins = "/usr/lib/cni"
+
+	imagesUnit = "kubernetes-images.service"
+)
+
+// withRuntime adds what runs pods: the configuration of containerd, the images of
+// the bundle and the network.
+func withRuntime(
+	d config.Desired, r plane.Record, b bundle.Bundle, containerd cri.Base,
+) (config.Desired, error) {
+	sandbox, err := pause(b)
+	if err != nil {
+		return config.Desired{}, err
+	}
+
+	cni := map[string]any{"bin_dir": plugins}
+	if r.Network == plane.NetworkRoutes {
+		cni["conf_template"] = cniTemplate
+		d.Files = append(d.Files, file(cniTemplate, podNetwork()))
+	}
+
+	text, err := cri.Render(cri.Config{
+		SandboxImage: sandbox,
+		CgroupDriver: "systemd",
+		Plugins: []cri.Plugin{
+			{Path: []string{"io.containerd.grpc.v1.cri", "cni"}, Values: cni},
+		},
+	}, containerd)
+	if err != nil {
+		return config.Desired{}, err
+	}
+	d.Files = append(d.Files, file(cri.ConfigFile, text))
+
+	images := imagesText(path.Join(bundleDir(r), "images"))
+	d.Units = append(d.Units,
+		config.Unit{
+			Name:      cri.Unit,
+			DropIns:   []config.DropIn{{Name: cri.DropInName, Content: cri.DropIn}},
+			FilePaths: []string{cri.ConfigFile},
+		},
+		config.Unit{Name: imagesUnit, Content: &images},
+	)
+	return d.Sorted(), nil
+}
+
+func file(path, text string) config.File {
+	return config.File{Path: path, Mode: 0o644, Content: config.Text(text)}
+}
+
+// imagesText is the unit that gives containerd the images of a bundle, at each
+// start, because an operator or the kubelet may have removed them.
+func imagesText(layout string) string {
+	return fmt.Sprintf(`[Unit]
+Description=Images of Kubernetes
+Requires=containerd.service
+After=containerd.service
+Before=kubelet.service
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/bin/sh -c 'tar --create --directory=%s . | ctr --namespace=k8s.io images import --local -'
+TimeoutStartSec=5min
+
+[Install]
+WantedBy=multi-user.target
+`, layout)
+}
+
+// podNetwork is the template of the network of pods: each has an interface of its
+// own, to which the node routes its address. What leaves the node has the node's
+// address. Leases are in memory, so that no pod of an earlier boot holds one.
+func podNetwork() string {
+	const (
+		ranges = `{{range $i, $r := .PodCIDRRanges}}{{if $i}}, {{end}}[{"subnet": "{{$r}}"}]{{end}}`
+		routes = `{{range $i, $r := .Routes}}{{if $i}}, {{end}}{"dst": "{{$r}}"}{{end}}`
+	)
+	return `{
+  "cniVersion": "1.0.0",
+  "name": "pods",
+  "plugins": [
+    {
+      "type": "ptp",
+      "ipMasq": true,
+      "ipMasqBackend": "nftables",
+      "ipam": {
+        "type": "host-local",
+        "dataDir": "/run/cni/networks",
+        "ranges": [` + ranges + `],
+        "routes": [` + routes + `]
+      }
+    },
+    {
+      "type": "portmap",
+      "backend": "nftables",
+      "capabilities": {"portMappings": true}
+    }
+  ]
+}
+`
+}

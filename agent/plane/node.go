@@ -1,0 +1,84 @@
+package plane
+
+import (
+	"fmt"
+	"net/netip"
+	"path"
+	"slices"
+
+	"github.com/loam-os/loam/agent/plane/pki"
+	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
+)
+
+// Node is what is different on each node with a control plane.
+type Node struct {
+	// Name is the node's host name, which is the name of its Node, too.
+	Name string
+
+	// Address is the address under which pods and other nodes reach the API
+	// server. It is of the family of the first service network, and not
+	// loopback.
+	Address netip.Addr
+
+	// Programs is the directory with the programs of etcd and Kubernetes.
+	Programs string
+
+	// Keys are the keys and certificates of the cluster, with an absolute path.
+	Keys pki.Files
+
+	// EtcdCertificates changes with the certificates of etcd, which reads them
+	// only when it starts.
+	EtcdCertificates string
+}
+
+// program returns the path of a program.
+func (n Node) program(name string) string { return path.Join(n.Programs, name) }
+
+// check returns why the node cannot have a control plane of the cluster. The API
+// server would refuse the address, or pods with the same address would hide the
+// node.
+func (n Node) check(r Record) error {
+	refuse := func(advice, format string, args ...any) error {
+		problem := fault.With(fmt.Errorf(format, args...), fault.CannotBeApplied)
+		return hint.With(problem, "%s", advice)
+	}
+
+	if !n.Address.IsValid() || n.Address.IsLoopback() || n.Address.IsUnspecified() {
+		return refuse("give the node an address under which pods reach it",
+			"cluster %s: the address %s of this node is not one of a network", r.Name, n.Address)
+	}
+	if n.Address.Is4() != r.API().Is4() {
+		return refuse("give the node an address of the family of the first network of services",
+			"cluster %s: the address %s of this node is of another family than %s",
+			r.Name, n.Address, r.Services[0])
+	}
+
+	for _, text := range slices.Concat(r.Pods, r.Services) {
+		if netip.MustParsePrefix(text).Contains(n.Address) {
+			return refuse("choose networks for pods and services that the site does not use",
+				"cluster %s: the address %s of this node is in the network %s of the cluster",
+				r.Name, n.Address, text)
+		}
+	}
+	return nil
+}
+
+// Fits reports whether a node with that address can have a control plane of the
+// cluster.
+func (r Record) Fits(address netip.Addr) bool {
+	return !address.IsLinkLocalUnicast() && Node{Address: address}.check(r) == nil
+}
+
+// Names returns the names that certificates of the node have.
+func (r Record) Names(node string) pki.Names {
+	names := pki.Names{Node: node, API: r.API()}
+	for _, name := range r.CertificateNames {
+		if address, err := netip.ParseAddr(name); err == nil {
+			names.ExtraAddresses = append(names.ExtraAddresses, address)
+		} else {
+			names.Extra = append(names.Extra, name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,174 @@
+package plane
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	"github.com/loam-os/loam/agent/document"
+)
+
+// The only version and kind of document decoded here.
+const (
+	APIVersion = "loam.dev/v1alpha1"
+	Kind       = "Cluster"
+)
+
+// Values of Record.Network: bridges of CNI with routes between the nodes, or
+// nothing, for a network that the operator installs.
+const (
+	NetworkRoutes = "routes"
+	NetworkNone   = "none"
+)
+
+// Values of Audit.Policy: no audit log, a line for each request that changes
+// something, and a line with the body of the request as well. The bodies of
+// Secrets and ConfigMaps are never in it.
+const (
+	AuditNone     = "none"
+	AuditMetadata = "metadata"
+	AuditRequest  = "request"
+)
+
+// Record is the cluster, for all of its nodes. [Decode] fills in the defaults,
+// so that a later release with other defaults changes no cluster.
+type Record struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Settings
+}
+
+// Settings are what a cluster record says of its cluster.
+type Settings struct {
+	// Name is a DNS label. It is in the names of the certificate authorities.
+	// A new cluster without it is called kubernetes.
+	Name string `json:"name"`
+
+	// Kubernetes is the version of the programs, such as 1.36.3, which a new
+	// cluster has by default.
+	Kubernetes string `json:"kubernetes"`
+
+	// Pods and Services are the networks of the cluster: one, or one of each
+	// family. Both have the same families, and the first is the family of the
+	// Service kubernetes. They are 10.244.0.0/16 and 10.96.0.0/16 if absent.
+	Pods     []string `json:"pods"`
+	Services []string `json:"services"`
+
+	// Network is NetworkRoutes or NetworkNone, NetworkRoutes if empty.
+	Network string `json:"network"`
+
+	// Schedulable is whether pods of all kinds run on nodes with a control
+	// plane, true if absent.
+	Schedulable *bool `json:"schedulable"`
+
+	// CertificateNames are further names or addresses under which clients reach
+	// the API server.
+	CertificateNames []string `json:"certificateNames"`
+
+	// Audit is about the audit log of the API server.
+	Audit Audit `json:"audit"`
+
+	// Encrypt are the resources that are encrypted in etcd, as RESOURCE or
+	// RESOURCE.GROUP. Secrets are always among them.
+	Encrypt []string `json:"encrypt"`
+}
+
+// Audit is about the audit log of the API server.
+type Audit struct {
+	// Policy is AuditNone, AuditMetadata or AuditRequest.
+	Policy string `json:"policy"`
+}
+
+// Decode reads and checks a record, and fills in the defaults. Errors are of
+// type document.Errors, have everything that is wrong, and name the document as
+// given.
+func Decode(name string, text []byte) (Record, error) {
+	r, _, err := decode(name, text)
+	return r, err
+}
+
+// decode is Decode that returns where the fields stood as well.
+func decode(name string, text []byte) (Record, document.Origin, error) {
+	var r Record
+	origin, err := document.DecodeWithOrigin(name, text, &r)
+	if err != nil && (r.APIVersion == "" || r.Kind == "") {
+		return r, origin, err
+	}
+
+	// In another kind of document every field would be unknown.
+	report := document.NewReport(origin)
+	report.Header(r.APIVersion, r.Kind, APIVersion, Kind)
+	if headerErr := report.Err(); headerErr != nil {
+		return r, origin, headerErr
+	}
+
+	r.fillIn()
+	check(place{report, ""}, r.Settings)
+	return r, origin, document.MergeChecked(err, report.Err())
+}
+
+// What [NewRecord] sets besides the defaults of each record.
+const (
+	defaultName    = "kubernetes"
+	defaultVersion = "1.36.3"
+)
+
+// NewRecord returns the record of a new cluster with these settings. In contrast to
+// a record, they may leave out name and version.
+func NewRecord(s Settings) Record {
+	s.Name = cmp.Or(s.Name, defaultName)
+	s.Kubernetes = cmp.Or(s.Kubernetes, defaultVersion)
+	s.fillIn()
+	return Record{APIVersion, Kind, s}
+}
+
+// fillIn sets what the document leaves out.
+func (r *Settings) fillIn() {
+	if r.Pods == nil {
+		r.Pods = []string{"10.244.0.0/16"}
+	}
+	if r.Services == nil {
+		r.Services = []string{"10.96.0.0/16"}
+	}
+
+	if r.Network == "" {
+		r.Network = NetworkRoutes
+	}
+	if r.Schedulable == nil {
+		r.Schedulable = new(true)
+	}
+	if r.Audit.Policy == "" {
+		r.Audit.Policy = AuditNone
+	}
+	if r.Encrypt == nil {
+		r.Encrypt = []string{secrets}
+	}
+}
+
+// DNS returns the address of the cluster's DNS server in each service network:
+// the tenth, as in clusters of kubeadm. r must be checked.
+func (r Record) DNS() []netip.Addr { return r.service(10) }
+
+// API returns the address of the Service kubernetes: the first of the first
+// service network, which the API server takes. r must be checked.
+func (r Record) API() netip.Addr { return r.service(1)[0] }
+
+// service returns the address at that place in each service network.
+func (r Record) service(place int) []netip.Addr {
+	var found []netip.Addr
+	for _, text := range r.Services {
+		address := netip.MustParsePrefix(text).Addr()
+		for range place {
+			address = address.Next()
+		}
+		found = append(found, address)
+	}
+	return found
+}
+
+// Encrypted returns the resources to encrypt in a fixed order, each once.
+func (r Record) Encrypted() []string {
+	sorted := slices.Clone(r.Encrypt)
+	slices.Sort(sorted)
+	return slices.Compact(sorted)
+}

@@ -1,0 +1,220 @@
+package plane
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"path"
+	"strings"
+
+	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/document"
+	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/plane/pki"
+	"github.com/loam-os/loam/hint"
+)
+
+// StateDirectory is where a node keeps its cluster: record.json, and its keys.
+const StateDirectory = "/var/lib/loam/plane"
+
+// KeysDirectory is the directory of the keys.
+const KeysDirectory = StateDirectory + "/keys"
+
+// RecordFile is the record of the node.
+const RecordFile = StateDirectory + "/record.json"
+
+const addressFile = StateDirectory + "/address"
+
+// Directories returns what a node without its cluster has no use for: the record,
+// the keys, and the data of etcd, where systemd has it for a DynamicUser.
+func Directories() []string {
+	return []string{StateDirectory, "/var/lib/private/" + path.Base(etcdData)}
+}
+
+// ErrOtherCluster means that a node belongs to another cluster already.
+var ErrOtherCluster = errors.New("this node belongs to another cluster")
+
+// Store is what a node keeps of its cluster.
+type Store struct {
+	// dir is the root directory of the node.
+	dir *durable.Dir
+	// Keys are the keys of the cluster.
+	Keys pki.Store
+}
+
+// NewStore returns the store of the node with that root directory.
+func NewStore(root *durable.Dir) Store {
+	return Store{root, pki.NewStore(root, KeysDirectory[1:])}
+}
+
+// Record returns the record, and whether the node has one. A field that a later
+// release has written is left out.
+func (s Store) Record() (Record, bool, error) {
+	text, err := s.dir.Root().ReadFile(RecordFile[1:])
+	if errors.Is(err, fs.ErrNotExist) {
+		return Record{}, false, nil
+	}
+	if err != nil {
+		return Record{}, false, err
+	}
+
+	r, err := DecodeKept(RecordFile, text)
+	return r, true, err
+}
+
+// DecodeKept is [Decode] for the record that a node has kept, in which a later
+// release may have written more fields.
+func DecodeKept(name string, text []byte) (Record, error) {
+	r, err := Decode(name, text)
+	if _, refusal := document.Lenient(err); refusal != nil {
+		return Record{}, refusal
+	}
+	return r, nil
+}
+
+// Init makes the node the first of the cluster, and returns the record of the
+// node. r must be valid. Of a node that is the first already it changes nothing,
+// and its record may have changed since; the error is [ErrOtherCluster] if its
+// cluster has another name.
+//
+// The record comes last. Until it is there, Init may be called again and keeps the
+// keys that it finds; from then on a node without keys has lost them.
+func (s Store) Init(r Record, times pki.Times) (Record, error) {
+	have, found, err := s.Record()
+	if err != nil {
+		return Record{}, err
+	}
+	if found {
+		return have, s.checkInit(have, r)
+	}
+
+	if err := s.Keys.Create(r.Name, times); err != nil && !errors.Is(err, pki.ErrExists) {
+		return Record{}, err
+	}
+	return r, s.WriteRecord(r)
+}
+
+// checkInit reports why the node with the record have cannot be the first of the
+// cluster of r.
+func (s Store) checkInit(have, r Record) error {
+	if have.Name != r.Name {
+		return hint.With(fmt.Errorf("init %s: %w, %s", r.Name, ErrOtherCluster, have.Name),
+			"keep the name, or reset the node: its cluster is lost then")
+	}
+
+	_, err := s.Keys.Authorities()
+	if errors.Is(err, pki.ErrAbsent) {
+		return hint.With(fmt.Errorf("cluster %s: %w", have.Name, err),
+			"restore %s of this node: other keys would be another cluster", KeysDirectory)
+	}
+	return err
+}
+
+// Desired issues the certificates that are due, and returns the configuration of
+// the node and what it issued. It must be called before the programs start, and
+// again from time to time: of those that run, only etcd needs a restart for its
+// new certificates, which is then a change of its unit. n is without Keys and
+// EtcdCertificates.
+func (s Store) Desired(
+	r Record, n Node, times pki.Times,
+) (config.Desired, []pki.Renewal, error) {
+	if err := n.check(r); err != nil {
+		return config.Desired{}, nil, err
+	}
+
+	renewed, err := s.Renew(r, n.Name, times)
+	if err != nil {
+		return config.Desired{}, nil, err
+	}
+	desired, err := s.Preview(r, n)
+	return desired, renewed, err
+}
+
+// Preview is Desired with the certificates that are there. It writes nothing.
+func (s Store) Preview(r Record, n Node) (config.Desired, error) {
+	if err := n.check(r); err != nil {
+		return config.Desired{}, err
+	}
+
+	n.Keys = pki.Files{Dir: KeysDirectory}
+	var serials []string
+	issued := s.Certificates(r)
+	for _, name := range []string{pki.EtcdServer, pki.EtcdPeer} {
+		cert := issued[name]
+		if cert == nil {
+			return config.Desired{}, fmt.Errorf("%s cannot be read", n.Keys.Leaf(name))
+		}
+		serials = append(serials, cert.SerialNumber.Text(16))
+	}
+	n.EtcdCertificates = strings.Join(serials, " ")
+	return Render(r, n), nil
+}
+
+// Renew issues the certificates that are due on the node of that name, and returns
+// what it issued.
+func (s Store) Renew(r Record, node string, times pki.Times) ([]pki.Renewal, error) {
+	return s.Keys.Renew(pki.Leaves(r.Names(node)), r.Encrypted(), times)
+}
+
+// Certificates returns the certificates of the node by their names.
+func (s Store) Certificates(r Record) map[string]*x509.Certificate {
+	return s.Keys.Certificates(pki.Leaves(r.Names("")))
+}
+
+// Client returns the certificate and key of a client of the API server, and the
+// authority of the API server.
+func (s Store) Client(leaf string) (tls.Certificate, *x509.Certificate, error) {
+	text, err := s.dir.Root().ReadFile(pki.Files{Dir: KeysDirectory[1:]}.Leaf(leaf))
+	if err != nil {
+		return tls.Certificate{}, nil, err
+	}
+	pair, err := tls.X509KeyPair(text, text)
+	if err != nil {
+		return tls.Certificate{}, nil, fmt.Errorf("read the key %s: %w", leaf, err)
+	}
+
+	authorities, err := s.Keys.Authorities()
+	if err != nil {
+		return tls.Certificate{}, nil, err
+	}
+	return pair, authorities[pki.CA].Certificate, nil
+}
+
+// Address returns the address that the cluster last used for the node, the zero
+// Addr before the first.
+func (s Store) Address() (netip.Addr, error) {
+	text, err := s.dir.Root().ReadFile(addressFile[1:])
+	if errors.Is(err, fs.ErrNotExist) {
+		return netip.Addr{}, nil
+	}
+	if err != nil {
+		return netip.Addr{}, err
+	}
+
+	// Another address is chosen for one that cannot be read.
+	address, _ := netip.ParseAddr(strings.TrimSpace(string(text)))
+	return address, nil
+}
+
+// WriteAddress replaces the address, durably.
+func (s Store) WriteAddress(address netip.Addr) error {
+	_, err := s.dir.WriteFile(addressFile[1:], []byte(address.String()+"\n"), 0o600)
+	return err
+}
+
+// WriteRecord replaces the record, durably.
+func (s Store) WriteRecord(r Record) error {
+	if err := s.dir.MkdirAll(StateDirectory[1:]); err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode the record: %w", err)
+	}
+	_, err = s.dir.WriteFile(RecordFile[1:], append(text, '\n'), 0o600)
+	return err
+}

@@ -1,0 +1,172 @@
+package plane
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/plane/pki"
+)
+
+// Render returns the configuration of a node with a control plane, in which each
+// program is a unit of its name. It is pure. r must be checked.
+func Render(r Record, n Node) config.Desired {
+	return config.Desired{
+		Files: files(r, n),
+		Units: []config.Unit{
+			etcdUnit(r, n),
+			apiServerUnit(r, n),
+			controllerUnit(controllerManager, "controllers", n, controllerManagerFlags(r, n),
+				"RuntimeDirectory="+controllerManager),
+			controllerUnit(scheduler, "scheduler", n, schedulerFlags(n)),
+			kubeletUnit(n),
+		},
+	}.Sorted()
+}
+
+// hardened is for a program that needs no more of root than to read its keys.
+var hardened = []string{
+	"CapabilityBoundingSet=",
+	"NoNewPrivileges=yes",
+	"PrivateTmp=yes",
+	"ProtectHome=yes",
+	"ProtectSystem=strict",
+}
+
+// etcdUnit runs etcd as a user of its own. Its keys stay files of root: systemd
+// hands it copies.
+func etcdUnit(r Record, n Node) config.Unit {
+	args, credentials := asCredentials(etcdFlags(r, n), n.Keys.Dir)
+	lines := []string{
+		"Type=notify",
+		"DynamicUser=yes",
+		"User=" + etcd,
+		"StateDirectory=" + path.Base(etcdData),
+		"StateDirectoryMode=0700",
+		"OOMScoreAdjust=-999",
+		"IOWeight=1000",
+		"LimitNOFILE=65536",
+		"TimeoutStartSec=5min",
+	}
+	return unit{
+		name:        etcd,
+		description: "etcd, the store of Kubernetes",
+		header: []string{
+			// The agent renews certificates before it is ready, and all other
+			// programs wait for etcd.
+			"After=loam-agent.service",
+			"X-Loam-Certificates=" + n.EtcdCertificates,
+		},
+		program: n.program(etcd),
+		flags:   args,
+		service: slices.Concat(lines, credentials),
+	}.config()
+}
+
+// asCredentials returns flags in which each file below dir is a credential of the
+// unit, and the settings that load the credentials (systemd.exec(5)).
+func asCredentials(f flags, dir string) (flags, []string) {
+	changed := maps.Clone(f)
+	var settings []string
+	for _, name := range slices.Sorted(maps.Keys(f)) {
+		file := f[name]
+		if !strings.HasPrefix(file, dir+"/") {
+			continue
+		}
+		changed[name] = "%d/" + path.Base(file)
+		settings = append(settings, fmt.Sprintf("LoadCredential=%s:%s", path.Base(file), file))
+	}
+	slices.Sort(settings)
+	return changed, slices.Compact(settings)
+}
+
+func apiServerUnit(r Record, n Node) config.Unit {
+	u := unit{
+		name:        apiServer,
+		description: "Kubernetes API server",
+		header:      []string{"After=network.target " + etcd + ".service"},
+		program:     n.program(apiServer),
+		flags:       apiServerFlags(r, n),
+		service: slices.Concat([]string{
+			"Type=notify",
+			"OOMScoreAdjust=-998",
+			"LimitNOFILE=1048576",
+			"LogsDirectory=kubernetes",
+			"LogsDirectoryMode=0700",
+			"TimeoutStartSec=5min",
+			"ExecStartPost=" + awaitAPI(n),
+		}, hardened),
+	}
+	if r.Audit.Policy != AuditNone {
+		u.reads = []string{auditPolicyFile}
+	}
+	return u.config()
+}
+
+// awaitAPI is a command that waits until the API server is ready. It says that it
+// serves before it has made the roles of an empty cluster, without which its
+// clients are refused: the controller manager ends after 10 s of that.
+func awaitAPI(n Node) string {
+	return fmt.Sprintf("/bin/sh -c 'until curl --silent --fail --output /dev/null "+
+		"--cacert %s --cert %s --connect-to ::127.0.0.1: https://%s:%d/readyz; do sleep 0.5; done'",
+		n.Keys.Authority(pki.CA), n.Keys.Leaf(pki.Kubelet), pki.ServerName, apiPort)
+}
+
+// controllerUnit returns the unit of a client of the API server that controls
+// something in the cluster.
+func controllerUnit(name, what string, n Node, f flags, more ...string) config.Unit {
+	return unit{
+		name:        name,
+		description: "Kubernetes " + what,
+		header:      []string{"After=" + apiServer + ".service"},
+		program:     n.program(name),
+		flags:       f,
+		service:     slices.Concat([]string{"OOMScoreAdjust=-997"}, more, hardened),
+		reads:       []string{f["kubeconfig"]},
+	}.config()
+}
+
+func kubeletUnit(n Node) config.Unit {
+	return unit{
+		name:        kubelet,
+		description: "Kubernetes node agent",
+		header: []string{
+			"Wants=containerd.service",
+			"After=containerd.service " + apiServer + ".service",
+		},
+		program: n.program(kubelet),
+		flags:   kubeletFlags(n),
+		service: []string{"Type=notify", "OOMScoreAdjust=-999", "Delegate=yes"},
+		reads:   []string{kubeletConfigFile, kubeletFile},
+	}.config()
+}
+
+// unit is a service to be rendered; name is without .service.
+type unit struct {
+	name, description string
+	// header and service are further lines of [Unit] and [Service].
+	header, service []string
+	program         string
+	flags           flags
+	// reads are files whose change restarts the service.
+	reads []string
+}
+
+func (u unit) config() config.Unit {
+	command := strings.Join(append([]string{u.program}, u.flags.args()...), " \\\n  ")
+	lines := slices.Concat(
+		[]string{"[Unit]", "Description=" + u.description},
+		u.header,
+		[]string{"StartLimitIntervalSec=0", "", "[Service]"},
+		u.service,
+		[]string{
+			"Restart=always", "RestartSec=2", "ExecStart=" + command,
+			"", "[Install]", "WantedBy=multi-user.target", "",
+		},
+	)
+	text := strings.Join(lines, "\n")
+	return config.Unit{Name: u.name + ".service", Content: &text, FilePaths: u.reads}
+}

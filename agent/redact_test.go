@@ -1,0 +1,133 @@
+package agent
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/loam-os/loam/agent/cluster/credentials"
+	"github.com/loam-os/loam/agent/source"
+	"github.com/loam-os/loam/image/esp"
+	"github.com/loam-os/loam/test/keys"
+)
+
+func TestABootstrapTokenIsTakenOut(t *testing.T) {
+	const (
+		token = "abcdef.0123456789abcdef"
+		head  = "apiVersion: loam.dev/v1alpha1\nkind: Machine\n# joined by TOKEN\n"
+	)
+	ca := pem.EncodeToMemory(&pem.Block{
+		Type:  "CERTIFICATE",
+		Bytes: keys.New(t, "ca").Certificate.Raw,
+	})
+	cluster := func(rest string) string {
+		return head + fmt.Sprintf("source: {cluster: {server: 'https://a', ca: %q, secret: s%s}}\n",
+			ca, rest)
+	}
+
+	for name, test := range map[string]struct {
+		text string
+		ok   bool
+	}{
+		"in single quotes": {cluster(", bootstrapToken: 'TOKEN'"), true},
+		"in double quotes": {cluster(", bootstrapToken: \"TOKEN\""), true},
+		"without quotes":   {cluster(", bootstrapToken: TOKEN"), true},
+		"without a token":  {cluster(""), false},
+		"no cluster":       {head, false},
+		"wrong":            {cluster(", bootstrapToken: [TOKEN]"), false},
+		"the token is another field, too": {
+			cluster(", bootstrapToken: TOKEN, machine: TOKEN"), false,
+		},
+	} {
+		text := []byte(strings.ReplaceAll(test.text, "TOKEN", token))
+		got, ok := withoutToken("machine.yaml", text)
+		if ok != test.ok || strings.Contains(string(got), token) {
+			t.Errorf("%s: %t\n%s", name, ok, got)
+		}
+		if _, again := withoutToken("machine.yaml", got); again {
+			t.Errorf("%s: there is still a token", name)
+		}
+	}
+}
+
+// TestTheTokenStaysUntilThereIsACertificate, and only that on the ESP goes.
+func TestTheTokenStaysUntilThereIsACertificate(t *testing.T) {
+	const token = "abcdef.0123456789abcdef"
+	ca := pem.EncodeToMemory(&pem.Block{
+		Type:  "CERTIFICATE",
+		Bytes: keys.New(t, "ca").Certificate.Raw,
+	})
+	text := fmt.Appendf(nil, "apiVersion: loam.dev/v1alpha1\nkind: Machine\nsource: {cluster: "+
+		"{server: 'https://a', ca: %q, secret: s, bootstrapToken: %s}}\n", ca, token)
+
+	n := unidentified(t)
+	n.record.ESP = filepath.Join(t.TempDir(), "esp")
+	const size = 528 << 20
+	f, err := os.Create(n.record.ESP)
+	if err == nil {
+		err = errors.Join(f.Truncate(size), esp.Write(f, size, 512, 1,
+			[]esp.File{{Path: "loam/machine.yaml", Data: text}}), f.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	doc := source.Document{Name: "machine.yaml", Text: text, Kind: source.FromESP}
+	if got := n.redact(doc); !bytes.Equal(got.Text, text) {
+		t.Errorf("without a certificate:\n%s", got.Text)
+	}
+
+	join(t, n)
+	doc.Kind = source.FromDrive
+	if got := n.redact(doc); !bytes.Equal(got.Text, text) {
+		t.Errorf("on a drive:\n%s", got.Text)
+	}
+
+	doc.Kind = source.FromESP
+	for name, signed := range map[string]source.Document{
+		"signed":                        {SignedSerial: 1},
+		"accepted in place of a signed": {Verified: true},
+	} {
+		signed.Name, signed.Text, signed.Kind = doc.Name, doc.Text, doc.Kind
+		if got := n.redact(signed); !bytes.Equal(got.Text, text) {
+			t.Errorf("%s:\n%s", name, got.Text)
+		}
+	}
+
+	got := n.redact(doc)
+	found, err := source.Find(t.Context(),
+		source.Env{ESP: source.Partition{Device: n.record.ESP}})
+	if err != nil || !bytes.Equal(found.Text, got.Text) || bytes.Contains(got.Text, []byte(token)) ||
+		len(n.status.Warnings) > 0 {
+		t.Errorf("%v, warnings %q:\n%s", err, n.status.Warnings, found.Text)
+	}
+}
+
+// join gives a node a certificate of its cluster.
+func join(t *testing.T, n *node) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair := keys.Write(t, "node", key)
+	var who credentials.Credentials
+	if who.Certificate, err = os.ReadFile(pair.CertificateFile); err != nil {
+		t.Fatal(err)
+	}
+	if who.Key, err = os.ReadFile(pair.KeyFile); err != nil {
+		t.Fatal(err)
+	}
+	err = credentials.Open(n.root).Save(credentials.Target{Server: "https://a"}, who)
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,171 @@
+package repair
+
+import (
+	"testing"
+
+	"github.com/loam-os/loam/agent/status"
+)
+
+func TestNext(t *testing.T) {
+	judged := View{
+		Present:  true,
+		Ext4:     true,
+		Counted:  true,
+		Preened:  true,
+		Judged:   true,
+		LogSaved: true,
+	}
+	with := func(v View, change func(*View)) View {
+		change(&v)
+		return v
+	}
+	hopeless := with(judged, func(v *View) { v.Forced = maxForced })
+
+	for _, tt := range []struct {
+		name string
+		view View
+		want Op
+	}{
+		{"no state partition", View{Ext4: true, Reset: true}, Stay},
+		{"a repair is counted before it begins", View{Present: true, Ext4: true}, CountRepair},
+		{
+			"what loses nothing comes first",
+			View{Present: true, Ext4: true, Counted: true},
+			Preen,
+		},
+		{
+			"e2fsck is asked whether that was enough",
+			View{Present: true, Ext4: true, Counted: true, Preened: true},
+			Judge,
+		},
+		{
+			"the log is safe before e2fsck may lose anything",
+			with(judged, func(v *View) { v.LogSaved = false }),
+			SaveLog,
+		},
+		{"then e2fsck may lose something", judged, Force},
+		{"twice", with(judged, func(v *View) { v.Forced = 1 }), Force},
+		{
+			"a partition without errors has to mount",
+			with(judged, func(v *View) { v.Clean = true }),
+			KeepLog,
+		},
+		{
+			"a file system without a journal gets one",
+			with(judged, func(v *View) { v.Clean, v.NoJournal = true, true }),
+			Journal,
+		},
+		{
+			"a journal that cannot be made is no reason to restart",
+			with(judged, func(v *View) { v.Clean, v.NoJournal, v.Failed = true, true, true }),
+			Stay,
+		},
+		{
+			"that is recorded",
+			with(judged, func(v *View) { v.Clean, v.LogKept = true, true }),
+			RecordRepaired,
+		},
+		{
+			"and the machine restarts",
+			with(judged, func(v *View) { v.Clean, v.LogKept, v.Recorded = true, true, true }),
+			Restart,
+		},
+		{
+			"not if the restart cannot be counted",
+			with(judged, func(v *View) {
+				v.Clean, v.LogKept, v.Recorded = true, true, true
+				v.Uncounted = "the ESP is gone"
+			}),
+			Stay,
+		},
+		{"what cannot be repaired stays", hopeless, Stay},
+		{
+			"an owner who prefers a new one loses nothing that can be kept",
+			with(hopeless, func(v *View) { v.Reset = true }),
+			KeepAside,
+		},
+		{
+			"a reset is counted before it begins",
+			with(hopeless, func(v *View) { v.Reset, v.Aside = true, true }),
+			CountReset,
+		},
+		{
+			"then the partition is marked",
+			with(hopeless, func(v *View) { v.Reset, v.Aside, v.Recorded = true, true, true }),
+			Mark,
+		},
+		{
+			"the next boot formats it",
+			with(hopeless, func(v *View) { v.Reset, v.Marked = true, true }),
+			Restart,
+		},
+		{
+			"a mark that cannot be written is no reason to restart",
+			with(hopeless, func(v *View) { v.Reset, v.Marked, v.Failed = true, true, true }),
+			Stay,
+		},
+		{
+			"no reset that cannot be counted",
+			with(hopeless, func(v *View) { v.Reset, v.Uncounted = true, "the ESP is gone" }),
+			Stay,
+		},
+		{
+			"no third reset",
+			with(hopeless, func(v *View) { v.Reset, v.Record.Resets = true, maxResets }),
+			Stay,
+		},
+		{
+			"a partition that the kernel does not mount is reset",
+			with(judged, func(v *View) { v.Reset, v.Failed = true, true }),
+			KeepAside,
+		},
+		{
+			"unknown data stays",
+			View{Present: true},
+			Stay,
+		},
+		{
+			"unknown data goes only if its owner says so",
+			View{Present: true, Reset: true},
+			KeepAside,
+		},
+		{
+			"no fourth repair",
+			View{Present: true, Ext4: true, Record: Record{Repairs: maxRepairs}},
+			Stay,
+		},
+		{
+			"repairs that did not help end in a reset",
+			View{
+				Present: true,
+				Ext4:    true,
+				Reset:   true,
+				Record:  Record{Repairs: maxRepairs},
+				Before:  status.RepairDone,
+			},
+			KeepAside,
+		},
+		{
+			"repairs that a power cut ended do not",
+			View{
+				Present: true,
+				Ext4:    true,
+				Reset:   true,
+				Record:  Record{Repairs: maxRepairs},
+				Before:  status.Repairing,
+			},
+			Stay,
+		},
+		{
+			"nor does an e2fsck that came to no verdict",
+			with(judged, func(v *View) { v.Reset, v.Aborted = true, true }),
+			Stay,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := Next(tt.view); got != tt.want {
+				t.Errorf("Next: %s, want %s", got, tt.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,107 @@
+package repair
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/agent/boot"
+	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/hint/fault"
+)
+
+// resetting implements [System] for a machine whose machine.yaml has
+// state.onDamage: reset. It fails the test if a repair does more than look.
+type resetting struct{ testing.TB }
+
+func (resetting) Resets(context.Context) (bool, error) { return true, nil }
+func (resetting) Show(status.Repair)                   {}
+
+func (s resetting) WithState(string, func(*os.Root) error) error {
+	s.Error("mounted")
+	return errors.New("not mounted")
+}
+
+func (s resetting) GiveBackTry() error {
+	s.Error("gave a try back")
+	return nil
+}
+
+func (s resetting) Restart(context.Context) error {
+	s.Error("restarted")
+	return nil
+}
+
+func TestALockedContainerStaysAsItIs(t *testing.T) {
+	dir := t.TempDir()
+	n := Node{
+		Damage: boot.Damage{Reason: "no key opens it", Locked: true},
+		Device: filepath.Join(dir, "state"),
+		ESP:    filepath.Join(dir, "esp"),
+		Dir:    filepath.Join(dir, "run"),
+		System: resetting{t},
+		Now:    time.Now,
+		Log:    zap.NewNop(),
+	}
+	for _, name := range []string{n.Device, n.ESP} {
+		if err := os.WriteFile(name, make([]byte, 8192), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	r, err := n.Run(t.Context())
+	if err != nil || r.State != status.RepairFailed || r.Code != fault.StateLocked || r.Hint == "" {
+		t.Errorf("%+v, %v", r, err)
+	}
+	for _, name := range []string{n.Device, n.ESP} {
+		got, err := os.ReadFile(name)
+		if err != nil || !bytes.Equal(got, make([]byte, 8192)) {
+			t.Errorf("%s was changed, %v", name, err)
+		}
+	}
+}
+
+// TestAnEncryptedStateHasNoCopyOnTheESP, because that is not encrypted.
+func TestAnEncryptedStateHasNoCopyOnTheESP(t *testing.T) {
+	var v View
+	Node{Encrypted: true, Log: zap.NewNop()}.keepAside(&v)
+	if v.Record.Kept != "" || v.Record.Problem != errPlainESP.Error() {
+		t.Errorf("%+v", v.Record)
+	}
+}
+
+// TestAFailedRepairIsOver once the node runs from its state partition again.
+func TestAFailedRepairIsOver(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for state, want := range map[status.RepairState]status.RepairState{
+		status.RepairFailed: "",
+		status.RepairDone:   status.RepairDone,
+		status.Repairing:    status.RepairDone,
+	} {
+		record := fmt.Sprintf(`{"state": %q, "at": "2026-03-01T11:00:00Z"}`, state)
+		last, err := Last(recorded(record), now)
+		var got status.RepairState
+		if last != nil {
+			got = last.State
+		}
+		if err != nil || got != want {
+			t.Errorf("%s is shown as %q, %v", state, got, err)
+		}
+	}
+}
+
+// recorded is an ESP with one file.
+type recorded string
+
+func (r recorded) Open(string) (io.ReadCloser, error) {
+	return io.NopCloser(strings.NewReader(string(r))), nil
+}

@@ -1,0 +1,78 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/loam-os/loam/agent/crypt"
+	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/mount"
+	"github.com/loam-os/loam/agent/pods"
+	"github.com/loam-os/loam/agent/reset"
+)
+
+// newReset opens the reset of the node. A record that cannot be read is a
+// warning.
+func (n *node) newReset() *reset.Reset {
+	r, err := reset.Open(reset.Env{
+		Engine:     n.engine,
+		Units:      n.systemd,
+		Pods:       pods.Runtime{}.RemoveAll,
+		Mounts:     mount.Kernel{},
+		Trim:       mount.Trim,
+		DropKey:    n.keyDropper(),
+		Restart:    n.systemd.Reboot,
+		Tokens:     n,
+		Root:       n.Root,
+		Node:       durable.New(n.root, nil),
+		Now:        n.Now,
+		JobTimeout: jobWait,
+	})
+	if err != nil {
+		n.warn(err)
+	}
+	return r
+}
+
+// keyDropper returns what drops the key of the state and of the data volume, nil
+// if the state is not encrypted.
+func (n *node) keyDropper() func(record string) error {
+	if n.record.Container == "" {
+		return nil
+	}
+	return func(record string) error {
+		// The state has the key of the data volume.
+		err := n.data.Drop(func(device string) (*os.File, error) {
+			return os.OpenFile(filepath.Join(n.Root, device), os.O_RDWR, 0)
+		})
+		if err != nil {
+			return err
+		}
+
+		f, err := os.OpenFile(n.record.Container, os.O_RDWR, 0)
+		if err != nil {
+			return fmt.Errorf("drop the key of the state: %w", err)
+		}
+		return errors.Join(crypt.Drop(f, record), f.Close())
+	}
+}
+
+// TokenFiles lists the files with the tokens of the cluster that machine.yaml
+// names. If the present machine.yaml cannot be read, the one from the start of
+// the agent counts. A node that waits for its name has not joined any cluster.
+func (n *node) TokenFiles() []string {
+	tokens := n.tokens
+	if !n.nameless {
+		if c, _, ok, err := clusterOf(n.machine.Source, n.root); err == nil && ok {
+			tokens = c.Tokens
+		}
+	}
+
+	var files []string
+	for _, t := range tokens {
+		files = append(files, t.Path)
+	}
+	return files
+}

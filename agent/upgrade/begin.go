@@ -1,0 +1,151 @@
+package upgrade
+
+import (
+	"errors"
+
+	"github.com/loam-os/loam/agent/power"
+	"github.com/loam-os/loam/firmware/authenticode"
+	"github.com/loam-os/loam/firmware/secureboot"
+	"github.com/loam-os/loam/hint/fault"
+	"github.com/loam-os/loam/image/bundle"
+)
+
+// Begin begins an upgrade to the system of an index, unless there is a reason
+// against it.
+func (u *Upgrader) Begin(idx bundle.Index, w Options, f Facts) error {
+	v, err := u.Check(idx, w, f)
+	if err != nil {
+		return err
+	}
+
+	text, err := idx.Encode()
+	if err != nil {
+		return err
+	}
+
+	return u.begin(v, text, Journal{
+		Target: System{idx.Version, idx.RootHash},
+		Ref:    w.Ref,
+		Epoch:  idx.Epoch,
+		Stay:   w.Stay,
+		AtOnce: w.AtOnce,
+	})
+}
+
+// Check returns why Begin would refuse, and what it decides on. It changes
+// nothing.
+func (u *Upgrader) Check(idx bundle.Index, w Options, f Facts) (View, error) {
+	v, err := u.observe(&f)
+	if err != nil {
+		return v, err
+	}
+
+	f.Firmware, err = secureboot.Observe(u.Sys)
+	if err != nil {
+		return v, err
+	}
+
+	f.Power, err = power.Observe(u.Sys)
+	if err != nil {
+		return v, err
+	}
+
+	return v, Preflight(v, f, idx, w)
+}
+
+// Rollback begins the way back to the system in the other slot, unless there is
+// a reason against it, and returns that system. With plan it changes nothing.
+func (u *Upgrader) Rollback(w Options, plan bool) (target System, err error) {
+	var f Facts
+	v, err := u.observe(&f)
+	if err != nil {
+		return target, err
+	}
+
+	e, err := readEpochs(u.Records)
+	if err != nil {
+		return target, err
+	}
+
+	f.Firmware, err = secureboot.Observe(u.Sys)
+	if err != nil {
+		return target, err
+	}
+
+	var uki *authenticode.Image
+	if f.Firmware.On {
+		uki, err = otherUKI(u.Disk, v)
+	}
+	if err != nil {
+		return target, err
+	}
+
+	epoch := e.Of[v.Holds]
+	target, err = PreflightRollback(v, f, epoch, uki)
+	if err != nil || plan {
+		return target, err
+	}
+
+	return target, u.begin(v, nil, Journal{
+		Target:   target,
+		Epoch:    epoch,
+		Stay:     w.Stay,
+		AtOnce:   true,
+		Rollback: true,
+	})
+}
+
+// otherUKI returns the UKI of the system in the other slot, nil if there is no
+// such system.
+func otherUKI(disk Disk, v View) (im *authenticode.Image, err error) {
+	e := find(v, v.Holds)
+	if v.Holds == "" || e == nil {
+		return nil, nil
+	}
+
+	esp, err := disk.openESP()
+	if err != nil {
+		return nil, err
+	}
+
+	im, err = esp.image(e)
+	return im, errors.Join(err, esp.close())
+}
+
+// Drill begins a drill, unless there is a reason against it. With plan it
+// changes nothing.
+func (u *Upgrader) Drill(by string, plan bool) error {
+	if by != DrillCheck && by != DrillPanic {
+		return refuse(fault.NoSuchDrill, "want "+DrillCheck+" or "+DrillPanic,
+			"a drill by %.40q", by)
+	}
+
+	var f Facts
+	v, err := u.observe(&f)
+	if err != nil {
+		return err
+	}
+	if err := preflightDrill(v, f); err != nil || plan {
+		return err
+	}
+
+	return u.begin(v, nil, Journal{
+		Target: u.Boot.Running,
+		AtOnce: true,
+		Drill:  &Drilling{By: by},
+	})
+}
+
+// begin writes the journal. A slot that was verified for another upgrade counts
+// no longer.
+func (u *Upgrader) begin(v View, index []byte, j Journal) error {
+	fresh, err := u.writers().journal.begin(v, index, j)
+	if fresh {
+		u.filled = false
+	}
+	return err
+}
+
+// Cancel ends the upgrade under way before the machine restarts with it, and
+// returns its system. [Upgrader.Run] then takes away what is there of it.
+func (u *Upgrader) Cancel() (System, error) { return u.writers().journal.cancel() }

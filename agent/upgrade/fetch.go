@@ -1,0 +1,115 @@
+package upgrade
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/loam-os/loam/agent/upgrade/fill"
+	"github.com/loam-os/loam/image/bundle"
+	"github.com/loam-os/loam/partitions/verity"
+)
+
+// fetcher fetches the parts of a release: from this machine first, then from
+// the sources. Package fill does the work.
+type fetcher struct {
+	sources  fill.Sources
+	listener Listener // nil if none
+}
+
+// part fetches one part.
+func (f fetcher) part(ctx context.Context, name string, job fill.Job) error {
+	job.Sources = f.sources
+	if f.listener != nil {
+		job.Progress = func(done fill.Stats) {
+			f.listener.Progress(Progress{Part: name, Size: job.Part.Size, Stats: done})
+		}
+	}
+	if err := job.Run(ctx); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// system is what a slot has to hold.
+type system struct {
+	root, tree Device
+	hash       [32]byte
+	index      bundle.Index
+}
+
+// errNotVerified says that a slot does not hold what its root hash says.
+var errNotVerified = errors.New("the slot does not verify")
+
+// system fetches both parts of a slot and verifies them. had is what the slot is
+// known to hold, empty if that is not known.
+func (f fetcher) system(
+	ctx context.Context, s system, had fill.Contents, locals []fill.Local,
+) error {
+	root := fill.Job{
+		Target: s.root,
+		Part:   s.index.Root,
+		Known:  had.Root,
+		Locals: locals,
+	}
+	if err := f.part(ctx, "root", root); err != nil {
+		return err
+	}
+
+	tree := fill.Job{
+		Target: s.tree,
+		Part:   s.index.Verity,
+		Known:  had.Verity,
+		Locals: locals,
+	}
+	if err := f.part(ctx, "verity", tree); err != nil {
+		return err
+	}
+
+	err := errors.Join(fill.Verify(s.tree, s.index.Verity), verity.Verify(s.root, s.tree, s.hash))
+	if err != nil {
+		return fmt.Errorf("%w: %w", errNotVerified, err)
+	}
+
+	return nil
+}
+
+// uki assembles the UKI in a file of the state partition, so that it can resume
+// after a cut, and then writes it to the ESP, where no entry names it yet.
+func (f fetcher) uki(ctx context.Context, to *esp, entries []Entry, state Records) error {
+	idx, err := index(state)
+	if err != nil {
+		return err
+	}
+	file, err := state.Scratch(idx.UKI.Size)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.ukiBy(ctx, file, to, entries, idx), file.Close())
+}
+
+// ukiBy is uki with an open file.
+func (f fetcher) ukiBy(
+	ctx context.Context, file Device, to *esp, entries []Entry, idx bundle.Index,
+) error {
+	if err := to.Reclaim(); err != nil { // An earlier try may have left clusters.
+		return err
+	}
+
+	job := fill.Job{
+		Target: file,
+		Part:   idx.UKI,
+		Locals: to.locals(entries),
+	}
+	if err := f.part(ctx, "uki", job); err != nil {
+		return err
+	}
+
+	uki := io.NewSectionReader(file, 0, idx.UKI.Size)
+	if err := errors.Join(fill.Verify(file, idx.UKI), checkUKI(uki, idx)); err != nil {
+		return err
+	}
+
+	return to.stage(uki, idx.UKI.Size)
+}

@@ -1,0 +1,98 @@
+package upgrade
+
+import (
+	"encoding/hex"
+	"errors"
+
+	"github.com/loam-os/loam/firmware/bootdir"
+)
+
+// observe returns the state of the disk, and completes f for Preflight.
+func (u *Upgrader) observe(f *Facts) (v View, err error) {
+	esp, err := u.Disk.openESP()
+	if err != nil {
+		return v, err
+	}
+	defer func() { err = errors.Join(err, esp.close()) }()
+
+	v, err = u.view(esp, Verdict{})
+	if err != nil {
+		return v, err
+	}
+
+	f.Room, err = room(u.Disk, u.Boot, esp, u.Records)
+	if err != nil {
+		return v, err
+	}
+
+	e, err := u.writers().floor.read()
+	f.Arch = u.Disk.Arch
+	f.ImageID = u.Boot.ImageID
+	f.PCRKey = u.Boot.PCRKey
+	f.Epoch = e.Floor
+	f.Now = u.Now()
+
+	return v, err
+}
+
+// view returns what [Next] decides on.
+func (u *Upgrader) view(esp *esp, verdict Verdict) (View, error) {
+	v := View{
+		Running:   u.Boot.Running,
+		Entry:     u.Boot.Entry,
+		Filled:    u.filled,
+		StagedUKI: esp.staged != nil,
+		Verdict:   verdict,
+	}
+
+	var err error
+	v.Journal, err = u.writers().journal.read()
+	if err != nil {
+		return v, err
+	}
+
+	v.Failed, err = Failures(u.Records)
+	if err != nil {
+		return v, err
+	}
+
+	table, slot, err := u.Disk.target(v.Running)
+	if err != nil {
+		return v, err
+	}
+
+	if hash, complete := slot.Holds(table, u.Disk.Arch); complete {
+		v.Holds = hex.EncodeToString(hash[:])
+	}
+
+	v.Recovery = recovery{esp, u.Log}.rootHash()
+	v.Entries, err = entries(esp.FS)
+	if err != nil && v.Recovery != v.Running.RootHash {
+		return v, err
+	}
+
+	return v, u.writers().drills.follow(v)
+}
+
+// room returns the room for another system.
+func room(disk Disk, boot Boot, esp *esp, state Records) (Room, error) {
+	table, slot, err := disk.target(boot.Running)
+	if err != nil {
+		return Room{}, err
+	}
+
+	entries, err := bootdir.Room(esp.FS)
+	if err != nil {
+		return Room{}, err
+	}
+
+	free, err := state.Free()
+	return Room{
+		Root:      table.Partition(slot.Root).Size,
+		Verity:    table.Partition(slot.Verity).Size,
+		ESP:       esp.Free(),
+		Entries:   entries,
+		State:     free,
+		OtherDisk: boot.OtherDisk,
+	}, err
+}

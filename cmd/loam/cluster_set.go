@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/offline"
+	"github.com/loam-os/loam/agent/plan"
+	"github.com/loam-os/loam/agent/plane"
+)
+
+func clusterSetCommand() *cobra.Command {
+	var root, format string
+	var plans bool
+	cmd := &cobra.Command{
+		Use:   "set FILE",
+		Short: "Change the cluster record, or show what that would restart",
+		Long: `set replaces the cluster record of this node by FILE ("-": standard input), after it
+has checked it. The agent applies the change, and goes back to the configuration
+before if a program does not come up. What a cluster cannot change, such as its
+networks, is refused.
+
+With --plan it changes nothing, and shows which files and units would change.`,
+		Example: `  cp /var/lib/loam/plane/record.json new.json
+  loam cluster set new.json --plan
+  loam cluster set new.json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			doc, err := readDocument(cmd.InOrStdin(), args[0])
+			if err != nil {
+				return err
+			}
+
+			return withRecord(root, func(store plane.Store, before plane.Record) error {
+				after, err := plane.DecodeChange(doc.Name, doc.Text, before)
+				if err != nil {
+					return err
+				}
+				if plans {
+					return planRecord(cmd.Context(), cmd.OutOrStdout(), format, root, after)
+				}
+
+				if err := store.WriteRecord(after); err != nil {
+					return err
+				}
+				_, err = fmt.Fprintf(cmd.OutOrStdout(),
+					"changed the record of cluster %s: `loam status` shows how it is applied\n", after.Name)
+				return err
+			})
+		},
+	}
+
+	cmd.ValidArgsFunction = completeYAML
+	cmd.Flags().BoolVar(&plans, "plan", false, "change nothing, and show what would change")
+	formatFlag(cmd, &format)
+	cmd.Flags().StringVar(&root, "root", "/", "`DIR` in place of the root directory of the node")
+	return cmd
+}
+
+// planRecord prints what a record would change on the node.
+func planRecord(
+	ctx context.Context, out io.Writer, format, root string, r plane.Record,
+) error {
+	p, err := preview(offline.Env{Root: root},
+		func(node *offline.Node) (plan.Plan, config.Desired, error) {
+			return node.PlanRecord(ctx, r)
+		})
+	if err != nil {
+		return err
+	}
+	return write(out, format, p, p.String)
+}

@@ -1,0 +1,221 @@
+package rollout
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/loam-os/loam/agent/turns"
+	"github.com/loam-os/loam/cmd/loamctl/kubeconfig"
+	"github.com/loam-os/loam/hint"
+)
+
+const (
+	secretsPath      = "/api/v1/namespaces/kube-system/secrets"
+	secretPrefix     = "gardener-node-agent-"
+	policyAnnotation = "rollout.loam.dev/policy"
+	poolLabel        = "worker.gardener.cloud/pool"
+	zoneLabel        = "topology.kubernetes.io/zone"
+	pinnedLabel      = "loam.dev/pinned"
+	canaryLabel      = "loam.dev/canary"
+)
+
+// Plan is what the policy of a pool lets its nodes do now.
+type Plan struct {
+	Pool string `json:"pool"`
+
+	// Policy says what it allows.
+	Policy string `json:"policy"`
+
+	// Nodes is the number of Nodes. Of them, MayBeAway may be away at once, and
+	// Away are.
+	Nodes     int    `json:"nodes"`
+	MayBeAway int    `json:"mayBeAway"`
+	Away      []Away `json:"away"`
+
+	// Canaries go first. Pinned do not change.
+	Canaries []string `json:"canaries"`
+	Pinned   []string `json:"pinned"`
+
+	// Problems are what keeps nodes from changing, or is not as the policy
+	// means it.
+	Problems []string `json:"problems"`
+}
+
+// Plan returns what the policy of the pool allows, as of now.
+func (r Rollout) Plan(ctx context.Context, now time.Time) (Plan, error) {
+	p, err := r.policy(ctx)
+	if err != nil {
+		return Plan{}, err
+	}
+
+	plan := Plan{
+		Pool:     r.Pool,
+		Away:     []Away{},
+		Canaries: []string{},
+		Pinned:   []string{},
+		Problems: []string{},
+	}
+	if err := r.planNodes(ctx, p, &plan); err != nil {
+		return Plan{}, err
+	}
+
+	if err := r.planLedgers(ctx, p, &plan); err != nil {
+		return Plan{}, err
+	}
+
+	plan.Policy = Describe(p, plan.Nodes, now)
+	plan.MayBeAway = min(p.MaxUnavailable.Of(plan.Nodes), p.HardMax.Of(plan.Nodes), plan.Nodes)
+	if away := len(plan.Away); away >= plan.MayBeAway {
+		plan.add("%d of %d nodes are away: no node may begin", away, plan.MayBeAway)
+	}
+	if plan.Nodes > 0 && len(plan.Pinned) == plan.Nodes {
+		plan.add("all nodes are pinned: none may begin")
+	}
+	return plan, nil
+}
+
+func (p *Plan) add(format string, args ...any) {
+	p.Problems = append(p.Problems, fmt.Sprintf(format, args...))
+}
+
+// policy reads the policy of the pool from its Secret.
+func (r Rollout) policy(ctx context.Context) (turns.Policy, error) {
+	name := r.Pool
+	if !strings.HasPrefix(name, secretPrefix) {
+		name = secretPrefix + name
+	}
+
+	var secret map[string]any
+	err := r.API.Do(ctx, http.MethodGet, secretsPath+"/"+name, nil, &secret)
+	if err != nil {
+		return turns.Policy{}, fmt.Errorf("read Secret kube-system/%s: %w", name, err)
+	}
+	text, ok := annotationsOf(secret)[policyAnnotation]
+	if !ok {
+		return turns.Policy{}, hint.With(
+			fmt.Errorf("no policy in Secret kube-system/%s: its nodes take no turns", name),
+			"write one into its annotation %s; `loamctl rollout policy FILE` checks it",
+			policyAnnotation)
+	}
+	return turns.ParsePolicy("annotation "+policyAnnotation, []byte(text))
+}
+
+// planNodes adds to a plan what the Nodes of the pool say.
+func (r Rollout) planNodes(ctx context.Context, p turns.Policy, plan *Plan) error {
+	selector := p.Nodes
+	pool := strings.TrimPrefix(r.Pool, secretPrefix)
+	table, err := r.API.Table(ctx, nodesPath, selector, true)
+	if err != nil {
+		return fmt.Errorf("list the Nodes: %w", err)
+	}
+	status := column(table, "Status")
+	if status < 0 {
+		return fmt.Errorf("list the Nodes: no column Status")
+	}
+
+	labelled := slices.ContainsFunc(table.Rows, func(row kubeconfig.Row) bool {
+		return row.Object.Metadata.Labels[poolLabel] == pool
+	})
+	without := map[string]int{}
+	for _, row := range table.Rows {
+		of := row.Object.Metadata
+		if len(row.Cells) <= status || selector == "" && labelled && of.Labels[poolLabel] != pool {
+			continue
+		}
+
+		plan.Nodes++
+		if text := fmt.Sprint(row.Cells[status]); text != "Ready" {
+			plan.Away = append(plan.Away, Away{Node: of.Name, Status: text})
+		}
+		if _, ok := of.Labels[canaryLabel]; ok {
+			plan.Canaries = append(plan.Canaries, of.Name)
+		}
+		if _, ok := of.Labels[pinnedLabel]; ok {
+			plan.Pinned = append(plan.Pinned, of.Name)
+		}
+		for _, label := range labelsOf(p) {
+			if of.Labels[label] == "" {
+				without[label]++
+			}
+		}
+	}
+
+	if plan.Nodes == 0 {
+		plan.add("the policy selects no Node: none may begin")
+	}
+	for _, label := range labelsOf(p) {
+		if n := without[label]; n > 0 {
+			plan.add("%d Nodes have no label %s: they count as one zone or rack", n, label)
+		}
+	}
+	return nil
+}
+
+// planLedgers adds to a plan that another ledger is about the same Nodes: each
+// would let as many of them be away as the policy allows.
+func (r Rollout) planLedgers(ctx context.Context, p turns.Policy, plan *Plan) error {
+	leases, err := r.API.List(ctx, leasesPath, "")
+	if err != nil {
+		return fmt.Errorf("list the ledgers: %w", err)
+	}
+
+	pool := strings.TrimPrefix(r.Pool, secretPrefix)
+	own := []string{prefix + r.Pool, r.Pool}
+	for _, lease := range leases {
+		name := lease.Metadata.Name
+		l, err := turns.ReadLedger(lease.Metadata.Annotations)
+		if err != nil || slices.Contains(own, name) {
+			continue
+		}
+		if l.Nodes == p.Nodes && p.Nodes != "" || l.Nodes == poolLabel+"="+pool {
+			plan.add("the ledger in Lease %s is about the same Nodes (%s): delete the one whose "+
+				"nodes have another Secret now", name, l.Nodes)
+		}
+	}
+	return nil
+}
+
+// labelsOf returns the labels that the limits of a policy need.
+func labelsOf(p turns.Policy) []string {
+	var labels []string
+	if p.PerZone != (turns.Amount{}) {
+		labels = append(labels, zoneLabel)
+	}
+	if p.PerRack != (turns.Amount{}) {
+		labels = append(labels, p.RackLabel)
+	}
+	return labels
+}
+
+// Print writes the plan.
+func (p Plan) Print(w io.Writer) error {
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(out, "pool\t%s, %d nodes\n", p.Pool, p.Nodes)
+	fmt.Fprintf(out, "policy\t%s\n", p.Policy)
+	fmt.Fprintf(out, "away\t%d of %d\n", len(p.Away), p.MayBeAway)
+	for _, a := range p.Away[:min(most, len(p.Away))] {
+		fmt.Fprintf(out, "\t%s\t%s\n", a.Node, a.Status)
+	}
+	rest(out, len(p.Away))
+
+	for _, list := range []struct {
+		label string
+		of    []string
+	}{
+		{"first", p.Canaries},
+		{"pinned", p.Pinned},
+		{"problem", p.Problems},
+	} {
+		for _, text := range list.of[:min(most, len(list.of))] {
+			fmt.Fprintf(out, "%s\t%s\n", list.label, text)
+		}
+		rest(out, len(list.of))
+	}
+	return out.Flush()
+}

@@ -1,0 +1,234 @@
+package rollout
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/loam-os/loam/agent/turns"
+	"github.com/loam-os/loam/cmd/loamctl/kubeconfig"
+)
+
+// Report is how a pool stands.
+type Report struct {
+	Pool string `json:"pool"`
+
+	// State is "running", "paused", "halted" or "restoring". It is of the pool
+	// and, if halted, of its configuration. Why is why it is paused.
+	State string `json:"state"`
+	Why   string `json:"why,omitempty"`
+
+	// Nodes is the number of Nodes.
+	Nodes int `json:"nodes"`
+
+	// Hurry is a person's leave to change more nodes at once; nil if there is
+	// none.
+	Hurry *turns.Hurry `json:"now,omitempty"`
+
+	// Configuration is the rollout of the configuration, and Systems are those
+	// of systems.
+	Configuration Progress   `json:"configuration"`
+	Systems       []Progress `json:"systems,omitempty"`
+
+	// Turns are the nodes that have a turn, the longest first. Away are other
+	// Nodes that are not Ready, or are cordoned.
+	Turns []Turn `json:"turns"`
+	Away  []Away `json:"away"`
+}
+
+// Progress is how far a rollout is.
+type Progress struct {
+	turns.Rollout
+
+	// Target is what it brings to the nodes.
+	Target string `json:"target"`
+
+	// PerHour is how many nodes were done in an hour, 0 if that is not known.
+	// Ends is when all are done at that rate, zero if that is not known.
+	PerHour float64   `json:"perHour,omitempty"`
+	Ends    time.Time `json:"ends,omitzero"`
+}
+
+// Turn is a node that has a turn.
+type Turn struct {
+	turns.Holder
+
+	// For is for how long.
+	For string `json:"for"`
+}
+
+// Away is a Node that is away without a turn.
+type Away struct {
+	Node   string `json:"node"`
+	Status string `json:"status"`
+}
+
+// Report returns how the pool stands with a ledger, as of now. It lists the
+// Nodes once, without their metadata.
+func (r Rollout) Report(ctx context.Context, l turns.Ledger, now time.Time) (Report, error) {
+	report := Report{
+		Pool:  r.Pool,
+		State: string(l.State),
+		Why:   l.Why,
+		Nodes: l.Size,
+		Hurry: l.Hurry,
+		Turns: []Turn{},
+		Away:  []Away{},
+	}
+	if l.State == turns.Running && l.Halted != "" {
+		report.State = "halted"
+	}
+
+	for _, h := range holders(l) {
+		age := max(0, now.Sub(h.Since)).Round(time.Second)
+		report.Turns = append(report.Turns, Turn{Holder: h, For: age.String()})
+	}
+	if err := r.nodes(ctx, l, &report); err != nil {
+		return report, err
+	}
+
+	report.Configuration = progressOf(l.Rollout, report.Nodes, now)
+	for _, target := range slices.Sorted(maps.Keys(l.Systems)) {
+		report.Systems = append(report.Systems, progressOf(l.Systems[target], report.Nodes, now))
+	}
+	return report, nil
+}
+
+// nodes adds to a report the Nodes that are away.
+func (r Rollout) nodes(ctx context.Context, l turns.Ledger, report *Report) error {
+	table, err := r.API.Table(ctx, nodesPath, l.Nodes, false)
+	if err != nil {
+		return fmt.Errorf("list the Nodes: %w", err)
+	}
+	name := column(table, "Name")
+	status := column(table, "Status")
+	if name < 0 || status < 0 {
+		return errors.New("list the Nodes: no columns Name and Status")
+	}
+
+	holds := map[string]bool{}
+	for _, t := range report.Turns {
+		holds[t.Node] = true
+	}
+
+	report.Nodes = len(table.Rows)
+	for _, row := range table.Rows {
+		if len(row.Cells) <= max(name, status) {
+			return fmt.Errorf("list the Nodes: a row of %d cells", len(row.Cells))
+		}
+		away := Away{Node: fmt.Sprint(row.Cells[name]), Status: fmt.Sprint(row.Cells[status])}
+		if away.Status != "Ready" && !holds[away.Node] {
+			report.Away = append(report.Away, away)
+		}
+	}
+	return nil
+}
+
+// column returns the index of a column, -1 if absent.
+func column(t kubeconfig.Table, name string) int {
+	return slices.IndexFunc(t.ColumnDefinitions,
+		func(c struct{ Name string }) bool { return c.Name == name })
+}
+
+func progressOf(r turns.Rollout, nodes int, now time.Time) Progress {
+	p := Progress{Rollout: r, Target: r.Target}
+	took := now.Sub(r.Begun)
+	if r.Begun.IsZero() || took <= 0 || r.Done == 0 {
+		return p
+	}
+
+	p.PerHour = float64(r.Done) / took.Hours()
+	if left := nodes - r.Done - r.Failed; left > 0 && r.Halted == "" {
+		hours := float64(left) / p.PerHour
+		p.Ends = now.Add(time.Duration(hours * float64(time.Hour))).Truncate(time.Second)
+	}
+	return p
+}
+
+// holders returns the turns, the oldest first.
+func holders(l turns.Ledger) []turns.Holder {
+	all := slices.Concat(slices.Collect(maps.Values(l.Holders)),
+		slices.Collect(maps.Values(l.Restored)))
+	slices.SortFunc(all, func(a, b turns.Holder) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Machine, b.Machine))
+	})
+	return all
+}
+
+// most is how many Nodes of a kind a page names.
+const most = 20
+
+// Print writes the report as a page.
+func (r Report) Print(w io.Writer) error {
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(out, "pool\t%s, %d nodes\n", r.Pool, r.Nodes)
+	state := r.State
+	if why := cmp.Or(r.Why, r.Configuration.Halted); why != "" {
+		state += ": " + why
+	}
+	fmt.Fprintf(out, "state\t%s\n", state)
+	if h := r.Hurry; h != nil {
+		fmt.Fprintf(out, "now\t%s may be away until %s: %s\n", h.Max,
+			h.Until.Format(time.RFC3339), h.Why)
+	}
+
+	fmt.Fprintf(out, "target\t%.12s\n", cmp.Or(r.Configuration.Target, "-"))
+	fmt.Fprintf(out, "done\t%s\n", r.Configuration.line(r.Nodes))
+	for _, s := range r.Systems {
+		fmt.Fprintf(out, "system\t%s\n", s.Version)
+		fmt.Fprintf(out, "done\t%s\n", s.line(r.Nodes))
+		if s.Halted != "" {
+			fmt.Fprintf(out, "halted\t%s\n", s.Halted)
+		}
+	}
+
+	label := "turns"
+	for _, t := range r.Turns[:min(most, len(r.Turns))] {
+		what := t.Class.String()
+		if t.Version != "" {
+			what = "system " + t.Version
+		}
+		fmt.Fprintf(out, "%s\t%s\t%s\tfor %s\n", label, t.Machine, what, t.For)
+		label = ""
+	}
+	rest(out, len(r.Turns))
+
+	label = "away"
+	for _, a := range r.Away[:min(most, len(r.Away))] {
+		fmt.Fprintf(out, "%s\t%s\t%s\n", label, a.Node, a.Status)
+		label = ""
+	}
+	rest(out, len(r.Away))
+	return out.Flush()
+}
+
+// rest says how many are not named.
+func rest(out io.Writer, all int) {
+	if all > most {
+		fmt.Fprintf(out, "\tand %d more\n", all-most)
+	}
+}
+
+// width is how many characters a bar has.
+const width = 20
+
+// line returns a bar, the counts, and what follows from them.
+func (p Progress) line(nodes int) string {
+	full := width * min(p.Done, nodes) / max(1, nodes)
+	text := fmt.Sprintf("[%s%s] %d of %d nodes, %d failed", strings.Repeat("#", full),
+		strings.Repeat("-", width-full), p.Done, nodes, p.Failed)
+	if p.PerHour > 0 && p.Done < nodes {
+		text += fmt.Sprintf(", %.3g an hour", p.PerHour)
+	}
+	if !p.Ends.IsZero() {
+		text += ", ends about " + p.Ends.Format(time.RFC3339)
+	}
+	return text
+}

@@ -1,0 +1,233 @@
+// Package rollout reads and changes the ledger by which the nodes of a pool take
+// turns, for a person with a kubeconfig. It has no rights of its own.
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/loam-os/loam/agent/turns"
+	"github.com/loam-os/loam/cmd/loamctl/kubeconfig"
+	"github.com/loam-os/loam/hint"
+)
+
+const (
+	leasesPath = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+	nodesPath  = "/api/v1/nodes"
+	prefix     = "loam-rollout-"
+
+	// markAnnotation is the mark of a Node that has a turn.
+	markAnnotation = "loam.dev/turn"
+)
+
+// tries is how often a concurrent writer may come first.
+const tries = 10
+
+// API is a server of the Kubernetes API; see kubeconfig.Server.
+type API interface {
+	Do(ctx context.Context, method, path string, body, into any) error
+	List(ctx context.Context, path, selector string) ([]kubeconfig.Object, error)
+	Table(ctx context.Context, path, selector string, details bool) (kubeconfig.Table, error)
+}
+
+// Rollout is the rollout of one pool.
+type Rollout struct {
+	API  API
+	Pool string
+}
+
+// Read returns the ledger of the pool.
+func (r Rollout) Read(ctx context.Context) (turns.Ledger, error) {
+	l, _, err := r.read(ctx)
+	return l, err
+}
+
+// read returns the ledger and its Lease.
+func (r Rollout) read(ctx context.Context) (turns.Ledger, map[string]any, error) {
+	lease, err := r.lease(ctx)
+	if err != nil {
+		return turns.Ledger{}, nil, err
+	}
+
+	l, err := turns.ReadLedger(annotationsOf(lease))
+	if err != nil {
+		err = fmt.Errorf("read the ledger of pool %s: %w", r.Pool, err)
+	}
+	return l, lease, err
+}
+
+// lease returns the Lease of the ledger. In Gardener, it has the name of the
+// Secret with the configuration, which is given as the pool then.
+func (r Rollout) lease(ctx context.Context) (map[string]any, error) {
+	for _, name := range []string{prefix + r.Pool, r.Pool} {
+		var lease map[string]any
+		err := r.API.Do(ctx, http.MethodGet, leasesPath+"/"+name, nil, &lease)
+		switch {
+		case isStatus(err, http.StatusNotFound):
+		case err != nil:
+			return nil, fmt.Errorf("read the ledger of pool %s: %w", r.Pool, err)
+		case turns.IsLedger(annotationsOf(lease)):
+			return lease, nil
+		}
+	}
+	return nil, r.missing(ctx)
+}
+
+// missing is the error for a pool without a ledger. It names those that have
+// one.
+func (r Rollout) missing(ctx context.Context) error {
+	leases, err := r.API.List(ctx, leasesPath, "")
+	if err != nil {
+		return fmt.Errorf("list the ledgers: %w", err)
+	}
+
+	var pools []string
+	for _, l := range leases {
+		if turns.IsLedger(l.Metadata.Annotations) {
+			pools = append(pools, strings.TrimPrefix(l.Metadata.Name, prefix))
+		}
+	}
+	err = fmt.Errorf("pool %s has no ledger", r.Pool)
+	if len(pools) == 0 {
+		return hint.With(err, "nodes make one when the first of them needs a turn by a policy")
+	}
+	return hint.With(err, "pools with a ledger: %s", strings.Join(pools, ", "))
+}
+
+// Change makes the ledger what edit returns for it, and returns that. After a
+// concurrent write it reads the ledger again.
+func (r Rollout) Change(
+	ctx context.Context, edit func(turns.Ledger) (turns.Ledger, error),
+) (turns.Ledger, error) {
+	for try := 1; ; try++ {
+		l, lease, err := r.read(ctx)
+		if err != nil {
+			return turns.Ledger{}, err
+		}
+		l, err = edit(l)
+		if err != nil {
+			return turns.Ledger{}, err
+		}
+
+		metadata, _ := lease["metadata"].(map[string]any)
+		metadata["annotations"] = l.Annotations(annotationsOf(lease))
+		name, _ := metadata["name"].(string)
+		err = r.API.Do(ctx, http.MethodPut, leasesPath+"/"+name, lease, nil)
+		if err == nil {
+			return l, nil
+		}
+		if !isStatus(err, http.StatusConflict) || try == tries {
+			return turns.Ledger{}, fmt.Errorf("write the ledger of pool %s: %w", r.Pool, err)
+		}
+	}
+}
+
+// Pause lets no node begin until Resume.
+func (r Rollout) Pause(ctx context.Context, why string) (turns.Ledger, error) {
+	return r.Change(ctx, func(l turns.Ledger) (turns.Ledger, error) {
+		if l.State == turns.Restoring {
+			return l, hint.With(errors.New("the ledger is being restored"), "try again")
+		}
+		return l.Pause(why), nil
+	})
+}
+
+// Resume lets nodes begin again, after a pause or a halt.
+func (r Rollout) Resume(ctx context.Context) (turns.Ledger, error) {
+	return r.Change(ctx, func(l turns.Ledger) (turns.Ledger, error) {
+		if l.State == turns.Restoring {
+			return l, hint.With(errors.New("the ledger is being restored"), "try again")
+		}
+		return l.Resume(), nil
+	})
+}
+
+// Hurry lets more nodes change at once for a time.
+func (r Rollout) Hurry(ctx context.Context, h turns.Hurry) (turns.Ledger, error) {
+	return r.Change(ctx, func(l turns.Ledger) (turns.Ledger, error) {
+		l.Hurry = &h
+		return l, nil
+	})
+}
+
+// Forget takes the turn of a machine away, and the mark of its Node.
+func (r Rollout) Forget(ctx context.Context, machine string) (turns.Ledger, error) {
+	node := machine
+	l, err := r.Change(ctx, func(l turns.Ledger) (turns.Ledger, error) {
+		h, ok := l.Holders[machine]
+		if !ok {
+			h, ok = l.Restored[machine]
+		}
+		if ok {
+			node = h.Node
+		}
+		return l.Forget(machine), nil
+	})
+	if err != nil {
+		return l, err
+	}
+	return l, r.unmark(ctx, node)
+}
+
+// unmark removes the mark of a Node, which may be gone.
+func (r Rollout) unmark(ctx context.Context, node string) error {
+	for try := 1; ; try++ {
+		var object map[string]any
+		err := r.API.Do(ctx, http.MethodGet, nodesPath+"/"+node, nil, &object)
+		if isStatus(err, http.StatusNotFound) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("remove the mark of Node %s: %w", node, err)
+		}
+
+		metadata, _ := object["metadata"].(map[string]any)
+		annotations, _ := metadata["annotations"].(map[string]any)
+		if _, ok := annotations[markAnnotation]; !ok {
+			return nil
+		}
+		delete(annotations, markAnnotation)
+		err = r.API.Do(ctx, http.MethodPut, nodesPath+"/"+node, object, nil)
+		if err == nil {
+			return nil
+		}
+		if !isStatus(err, http.StatusConflict) || try == tries {
+			return fmt.Errorf("remove the mark of Node %s: %w", node, err)
+		}
+	}
+}
+
+func annotationsOf(object map[string]any) map[string]string {
+	metadata, _ := object["metadata"].(map[string]any)
+	annotations, _ := metadata["annotations"].(map[string]any)
+	out := map[string]string{}
+	for key, value := range annotations {
+		out[key], _ = value.(string)
+	}
+	return out
+}
+
+func isStatus(err error, code int) bool {
+	var status *kubeconfig.StatusError
+	return errors.As(err, &status) && status.Code == code
+}
+
+// Describe says what a policy allows in a pool of that size, as of now.
+func Describe(p turns.Policy, size int, now time.Time) string {
+	var chunks []string
+	for _, c := range p.Chunks {
+		chunks = append(chunks, strconv.Itoa(c.Of(size)))
+	}
+	text := fmt.Sprintf("valid; of %d nodes, %d may be away; chunks end at %s", size,
+		min(p.MaxUnavailable.Of(size), size), strings.Join(slices.Compact(chunks), ", "))
+	if opens := p.Opens(now); opens.After(now) {
+		text += ", from " + opens.UTC().Format(time.RFC3339)
+	}
+	return text
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/loam-os/loam/test/vm"
+)
+
+// serveBash has a shell on a terminal serve the person, in place of the machine's.
+func serveBash(t *testing.T) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+
+	near, far := net.Pipe()
+	cmd := exec.Command("script", "--quiet", "--command", "bash --norc", "/dev/null")
+	cmd.Stdin = far
+	cmd.Stdout = far
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+
+	s := vm.NewShell(near)
+	end, err := serveShell(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		end()
+		near.Close()
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+}
+
+// typed returns a file with a text.
+func typed(t *testing.T, text string) *os.File {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "input")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+func TestACommandReadsTheStandardInput(t *testing.T) {
+	serveBash(t)
+	for _, test := range []struct {
+		name, command, in, want string
+	}{
+		{"of a command", "tr a-z A-Z", "hello\n", "HELLO\n"},
+		{"with commands", "", "echo one\necho two\n", "one\ntwo\n"},
+		{"that is empty", "cat; echo end", "", "end\n"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var out strings.Builder
+			err := shell(t.Context(), strings.Fields(test.command), typed(t, test.in), &out)
+			if err != nil || out.String() != test.want {
+				t.Errorf("%q, %v, want %q", &out, err, test.want)
+			}
+		})
+	}
+}
+
+func TestTheShellIsFreeAfterACommandThatIsGivenUp(t *testing.T) {
+	serveBash(t)
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer cancel()
+		_, _ = os.ReadFile(fifo) // until the command has begun
+	}()
+
+	var out strings.Builder
+	err := shell(ctx, []string{"echo >" + fifo + "; sleep 3600"}, typed(t, ""), &out)
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+	err = shell(t.Context(), []string{"echo free"}, typed(t, ""), &out)
+	if err != nil || out.String() != "free\n" {
+		t.Errorf("%q, %v", &out, err)
+	}
+}

@@ -1,0 +1,307 @@
+package plane
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/plane"
+	"github.com/loam-os/loam/agent/plane/pki"
+	"github.com/loam-os/loam/test/cluster"
+)
+
+// hostTimeout is for a host that is busy: it is no expected time.
+const hostTimeout = 2 * time.Minute
+
+// built is the date of the kernel of the machine's image.
+var built = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+
+// programs are the programs of a control plane.
+var programs = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
+
+// machine is a node with a control plane: a directory for its files, and a
+// network of its own. Programs run with the flags that agent/plane renders, in
+// which only the directories are others.
+type machine struct {
+	dir    string
+	net    *namespace
+	record plane.Record
+	node   plane.Node
+	store  pki.Store
+
+	// ahead is how far its clock is ahead of the host's.
+	ahead   time.Duration
+	running map[string]*process
+	admin   *http.Client
+}
+
+func newMachine(t testing.TB) *machine {
+	t.Helper()
+	dir, err := os.MkdirTemp(os.Getenv("LOAM_BENCH_DIR"), "plane-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+
+	n := networks{"10.244.0.0/16", "10.96.0.0/16", "192.0.2.10"}
+	m := &machine{
+		dir:     dir,
+		net:     newNamespace(t, n.address+"/32"),
+		record:  record(t, n),
+		node:    node(n),
+		running: map[string]*process{},
+	}
+	m.record.Audit.Policy = plane.AuditRequest
+	m.node.Programs = filepath.Join(m.dir, "bin")
+	m.node.Keys = pki.Files{Dir: filepath.Join(m.dir, "keys")}
+
+	root, err := os.OpenRoot(m.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { root.Close() })
+	m.store = pki.NewStore(durable.New(root, nil), "keys")
+
+	m.fill(t)
+	t.Cleanup(func() { m.stop(t) })
+	return m
+}
+
+// fill makes the directories of m, and links to the programs.
+func (m *machine) fill(t testing.TB) {
+	t.Helper()
+	for _, dir := range []string{"bin", "log", "run", "state", "etc"} {
+		if err := os.Mkdir(filepath.Join(m.dir, dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range programs {
+		if err := os.Symlink(cluster.Program(t, name), m.node.Programs+"/"+name); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (m *machine) now() time.Time { return time.Now().Add(m.ahead) }
+
+// boot renews what is due and starts etcd and the API server, as a node does
+// before and when systemd starts. It returns what was renewed.
+func (m *machine) boot(t testing.TB) []pki.Renewal {
+	t.Helper()
+	times := pki.Times{Built: built, Now: m.now()}
+	leaves := pki.Leaves(m.record.Names(m.node.Name))
+	renewed, err := m.store.Renew(leaves, m.record.Encrypted(), times)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.newAdmin(t, times)
+
+	desired := plane.Render(m.record, m.node)
+	for _, f := range desired.Files {
+		place := filepath.Join(m.dir, "etc", filepath.Base(f.Path))
+		text := m.moved(contentOf(t, f.Content))
+		if err := os.WriteFile(place, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.start(t, desired, "etcd.service")
+	m.start(t, desired, "kube-apiserver.service")
+	m.awaitReady(t)
+	return renewed
+}
+
+// startControllers starts what waits for the API server.
+func (m *machine) startControllers(t testing.TB) {
+	t.Helper()
+	desired := plane.Render(m.record, m.node)
+	m.start(t, desired, "kube-controller-manager.service")
+	m.start(t, desired, "kube-scheduler.service")
+}
+
+// moved returns a text in which the directories of a node are those of m.
+func (m *machine) moved(text string) string {
+	return strings.NewReplacer(
+		"/etc/kubernetes", m.dir+"/etc",
+		"/var/lib/etcd", m.dir+"/state",
+		"/var/log/kubernetes", m.dir+"/log",
+		"/run/kube-controller-manager", m.dir+"/run",
+	).Replace(text)
+}
+
+func (m *machine) log(unit string) string { return filepath.Join(m.dir, "log", unit) }
+
+// stop cuts the power: all programs end at once.
+func (m *machine) stop(t testing.TB) {
+	for unit, p := range m.running {
+		_ = p.cmd.Process.Kill() // It may have ended.
+		<-p.exited
+		if t.Failed() {
+			t.Logf("%s, the end of its log:\n%s", unit, logEnd(m.log(unit)))
+		}
+	}
+	clear(m.running)
+	if m.admin != nil {
+		m.admin.CloseIdleConnections()
+	}
+}
+
+func logEnd(name string) string {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return strings.Join(lines[max(0, len(lines)-20):], "\n")
+}
+
+// newAdmin makes the client of an administrator.
+func (m *machine) newAdmin(t testing.TB, times pki.Times) {
+	t.Helper()
+	authorities, err := m.store.Authorities()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca := authorities[pki.CA]
+	text, err := ca.Issue(pki.Leaf{
+		Name:   "admin",
+		User:   "admin",
+		Groups: []string{"system:masters"},
+		Client: true,
+	}, times)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.X509KeyPair(text, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	roots := x509.NewCertPool()
+	roots.AddCert(ca.Certificate)
+	m.admin = &http.Client{
+		Timeout: 10 * time.Second,
+		Transport: &http.Transport{
+			DialContext: m.net.dial,
+			TLSClientConfig: &tls.Config{
+				RootCAs:      roots,
+				ServerName:   pki.ServerName,
+				Certificates: []tls.Certificate{pair},
+				Time:         m.now,
+			},
+		},
+	}
+}
+
+// answer is what the API server said.
+type answer struct {
+	body []byte
+	date string
+	// serial is the serial number of the certificate that it served.
+	serial string
+}
+
+// do sends a request to the API server.
+func (m *machine) do(ctx context.Context, method, path, body string) (answer, error) {
+	url := "https://127.0.0.1:6443" + path
+	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+	if err != nil {
+		return answer{}, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if method == http.MethodPatch {
+		req.Header.Set("Content-Type", "application/merge-patch+json")
+	}
+
+	resp, err := m.admin.Do(req)
+	if err != nil {
+		return answer{}, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode >= 300 {
+		err = fmt.Errorf("%s %s: %s: %s", method, path, resp.Status, text)
+	}
+	serial := resp.TLS.PeerCertificates[0].SerialNumber.String()
+	return answer{text, resp.Header.Get("Date"), serial}, err
+}
+
+// must is do, which must succeed.
+func (m *machine) must(t testing.TB, method, path, body string) answer {
+	t.Helper()
+	a, err := m.do(t.Context(), method, path, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// await asks until ready returns nil: no program here announces that it is
+// ready.
+func (m *machine) await(t testing.TB, what string, ready func(context.Context) error) {
+	t.Helper()
+	poll(t, what, func(ctx context.Context) error {
+		err := ready(ctx)
+		if end := m.ended(); err != nil && end != nil {
+			t.Fatalf("%s: %v; %v", what, err, end)
+		}
+		return err
+	})
+}
+
+// poll calls ready until it returns nil.
+func poll(t testing.TB, what string, ready func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), hostTimeout)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+
+	for {
+		err := ready(ctx)
+		if err == nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+}
+
+// awaitReady waits until the API server is ready.
+func (m *machine) awaitReady(t testing.TB) {
+	t.Helper()
+	m.await(t, "the API server", func(ctx context.Context) error {
+		_, err := m.do(ctx, http.MethodGet, "/readyz", "")
+		return err
+	})
+}
+
+// onDisk reports whether the files of etcd have a text.
+func (m *machine) onDisk(t testing.TB, text string) bool {
+	t.Helper()
+	found := false
+	err := filepath.WalkDir(m.dir+"/state", func(name string, e os.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(name)
+		found = found || bytes.Contains(content, []byte(text))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}

@@ -1,0 +1,159 @@
+package plane
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/loam-os/loam/agent/config"
+)
+
+// service is what systemd reads of a unit.
+type service struct {
+	command []string
+	// credentials are files by the names of the credentials.
+	credentials map[string]string
+	// notify is whether the program says when it is ready (sd_notify(3)).
+	notify bool
+}
+
+// process is a program that runs, or ran.
+type process struct {
+	cmd    *exec.Cmd
+	exited chan struct{} // closed when it has ended, with err
+	err    error
+}
+
+// parse reads the text of a unit. Its credentials are in that directory.
+func parse(text, credentials string) service {
+	s := service{credentials: map[string]string{}}
+	for line := range strings.Lines(strings.ReplaceAll(text, "\\\n", "")) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		switch name {
+		case "Type":
+			s.notify = value == "notify"
+		case "LoadCredential":
+			id, file, _ := strings.Cut(value, ":")
+			s.credentials[id] = file
+		case "ExecStart":
+			s.command = strings.Fields(strings.ReplaceAll(value, "%d/", credentials+"/"))
+		}
+	}
+	return s
+}
+
+// start starts the program of a unit as systemd does, and waits until it says
+// that it is ready if the unit is of such a type.
+func (m *machine) start(t testing.TB, desired config.Desired, unit string) {
+	t.Helper()
+	credentials := filepath.Join(m.dir, "run", unit)
+	if err := os.MkdirAll(credentials, 0o700); err != nil {
+		t.Fatal(err)
+	}
+
+	var s service
+	for _, u := range desired.Units {
+		if u.Name == unit {
+			s = parse(m.moved(*u.Content), credentials)
+		}
+	}
+	for id, file := range s.credentials {
+		text, err := os.ReadFile(file)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(credentials, id), text, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	if err := m.run(t, unit, s); err != nil {
+		t.Fatalf("start %s: %v", unit, err)
+	}
+}
+
+// run starts the program of a service.
+func (m *machine) run(t testing.TB, unit string, s service) error {
+	t.Helper()
+	log, err := os.OpenFile(m.log(unit), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+
+	cmd := exec.Command(s.command[0], s.command[1:]...)
+	cmd.Stdout = log
+	cmd.Stderr = log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+
+	// An abstract name belongs to the namespace of the network, as a port does.
+	socket := net.UnixAddr{Name: "@" + unit, Net: "unixgram"}
+	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+socket.Name)
+	var notified *net.UnixConn
+	m.net.do(func() {
+		notified, err = net.ListenUnixgram(socket.Net, &socket)
+		if err == nil {
+			err = startAt(cmd, m.ahead)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	defer notified.Close()
+
+	p := &process{cmd: cmd, exited: make(chan struct{})}
+	go func() {
+		p.err = cmd.Wait()
+		close(p.exited)
+	}()
+	m.running[unit] = p
+
+	if s.notify {
+		return p.awaitReady(notified)
+	}
+	return nil
+}
+
+// awaitReady waits until the process says that it is ready.
+func (p *process) awaitReady(notified *net.UnixConn) error {
+	if err := notified.SetReadDeadline(time.Now().Add(hostTimeout)); err != nil {
+		return err
+	}
+	said := make(chan error, 1)
+	go func() {
+		var buffer [4096]byte
+		for {
+			n, err := notified.Read(buffer[:])
+			if err != nil || strings.Contains(string(buffer[:n]), "READY=1") {
+				said <- err
+				return
+			}
+		}
+	}()
+
+	select {
+	case err := <-said:
+		return err
+	case <-p.exited:
+		return errors.Join(errors.New("it ended"), p.err)
+	}
+}
+
+// ended returns an error if a process has ended.
+func (m *machine) ended() error {
+	for unit, p := range m.running {
+		select {
+		case <-p.exited:
+			return fmt.Errorf("%s ended: %w", unit, p.err)
+		default:
+		}
+	}
+	return nil
+}

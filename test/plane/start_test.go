@@ -1,0 +1,197 @@
+package plane
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/loam-os/loam/agent/plane/pki"
+)
+
+// TestFromAnEmptyDiskToFiveYearsLaterAndBack starts a control plane on an empty
+// disk, has it schedule pods, cuts the power, starts it with a clock that is five
+// years ahead, and then with a clock that is right again.
+func TestFromAnEmptyDiskToFiveYearsLaterAndBack(t *testing.T) {
+	needClock(t)
+	m := newCluster(t)
+	m.boot(t)
+	m.startControllers(t)
+
+	m.addNode(t)
+	m.createDeployment(t)
+	m.awaitPods(t, 2)
+	m.checkSecrets(t)
+	m.checkAudit(t)
+	m.stop(t)
+
+	m.ahead = 5 * 365 * 24 * time.Hour
+	renewed := m.boot(t)
+	m.startControllers(t)
+	if len(renewed) != len(pki.Leaves(m.record.Names(nodeName))) {
+		t.Errorf("after five years only these were renewed: %v", renewed)
+	}
+
+	date, err := http.ParseTime(m.must(t, http.MethodGet, "/version", "").date)
+	if err != nil || date.Sub(m.now()).Abs() > time.Hour {
+		t.Errorf("the clock of the API server says %s, %v", date, err)
+	}
+
+	m.must(t, http.MethodPatch, "/apis/apps/v1/namespaces/default/deployments/web",
+		`{"spec":{"replicas":3}}`)
+	m.awaitPods(t, 3)
+	m.checkSecret(t)
+	m.stop(t)
+
+	m.ahead = 0
+	if renewed := m.boot(t); renewed != nil {
+		t.Errorf("with the right clock these were renewed: %v", renewed)
+	}
+	m.checkSecret(t)
+}
+
+// TestRenewedCertificatesNeedNoRestart renews all certificates under a running
+// control plane: the API server serves its new one, and goes on.
+func TestRenewedCertificatesNeedNoRestart(t *testing.T) {
+	m := newCluster(t)
+	m.boot(t)
+	before := m.must(t, http.MethodGet, "/version", "").serial
+
+	times := pki.Times{Built: built, Now: time.Now().AddDate(1, 0, 0)}
+	leaves := pki.Leaves(m.record.Names(nodeName))
+	renewed, err := m.store.Renew(leaves, m.record.Encrypted(), times)
+	if err != nil || len(renewed) != len(leaves) {
+		t.Fatalf("renewed %v, %v", renewed, err)
+	}
+
+	m.await(t, "the new certificate", func(ctx context.Context) error {
+		m.admin.CloseIdleConnections()
+		a, err := m.do(ctx, http.MethodGet, "/readyz", "")
+		if err == nil && a.serial == before {
+			err = errors.New("the API server serves the old one")
+		}
+		return err
+	})
+	m.must(t, http.MethodPost, "/api/v1/namespaces/default/configmaps",
+		`{"metadata":{"name":"after"}}`)
+}
+
+// addNode adds a node that nothing runs on.
+func (m *machine) addNode(t testing.TB) {
+	t.Helper()
+	m.must(t, http.MethodPost, "/api/v1/nodes",
+		`{"apiVersion":"v1","kind":"Node","metadata":{"name":"fake"}}`)
+	m.must(t, http.MethodPatch, "/api/v1/nodes/fake/status", `{"status":{
+		"conditions":[{"type":"Ready","status":"True","reason":"Test","message":""}],
+		"capacity":{"cpu":"4","memory":"4Gi","pods":"110"},
+		"allocatable":{"cpu":"4","memory":"4Gi","pods":"110"}}}`)
+}
+
+func (m *machine) createDeployment(t testing.TB) {
+	t.Helper()
+	m.must(t, http.MethodPost, "/apis/apps/v1/namespaces/default/deployments", `{
+		"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web"},
+		"spec":{
+			"replicas":2,
+			"selector":{"matchLabels":{"app":"web"}},
+			"template":{
+				"metadata":{"labels":{"app":"web"}},
+				"spec":{
+					"tolerations":[{"operator":"Exists"}],
+					"containers":[{"name":"web","image":"registry.example/web:1"}]}}}}`)
+}
+
+// awaitPods waits until that many pods of the Deployment are scheduled.
+func (m *machine) awaitPods(t testing.TB, n int) {
+	t.Helper()
+	m.await(t, fmt.Sprintf("%d pods", n), func(ctx context.Context) error {
+		a, err := m.do(ctx, http.MethodGet, "/api/v1/namespaces/default/pods", "")
+		if err != nil {
+			return err
+		}
+		var list struct {
+			Items []struct{ Spec struct{ NodeName string } }
+		}
+		if err := json.Unmarshal(a.body, &list); err != nil {
+			return err
+		}
+
+		scheduled := 0
+		for _, pod := range list.Items {
+			if pod.Spec.NodeName == "fake" {
+				scheduled++
+			}
+		}
+		if scheduled != n {
+			return fmt.Errorf("%d of %d pods are scheduled: %s", scheduled, len(list.Items), a.body)
+		}
+		return nil
+	})
+}
+
+const secret = "not to be found on the disk"
+
+// checkSecrets: a Secret is not on the disk in clear, and no key is in what the
+// programs publish.
+func (m *machine) checkSecrets(t testing.TB) {
+	t.Helper()
+	for _, kind := range []string{"secrets", "configmaps"} {
+		field := map[string]string{"secrets": "stringData", "configmaps": "data"}[kind]
+		value := map[string]string{"secrets": secret, "configmaps": "found on the disk in clear"}[kind]
+		m.must(t, http.MethodPost, "/api/v1/namespaces/default/"+kind,
+			fmt.Sprintf(`{"metadata":{"name":"test"},%q:{"text":%q}}`, field, value))
+	}
+	m.checkSecret(t)
+	if !m.onDisk(t, "found on the disk in clear") {
+		t.Error("the ConfigMap is not on the disk either")
+	}
+
+	for _, name := range []string{
+		"default/configmaps/kube-root-ca.crt",
+		"kube-system/configmaps/extension-apiserver-authentication",
+	} {
+		m.await(t, name, func(ctx context.Context) error {
+			a, err := m.do(ctx, http.MethodGet, "/api/v1/namespaces/"+name, "")
+			text := string(a.body)
+			if err == nil && !strings.Contains(text, "BEGIN CERTIFICATE") {
+				return errors.New("it has no certificate")
+			}
+			if strings.Contains(text, "PRIVATE KEY") {
+				t.Errorf("%s has a private key: %s", name, text)
+			}
+			return err
+		})
+	}
+}
+
+// checkAudit: the audit log has the body of a request, but none of a Secret.
+func (m *machine) checkAudit(t testing.TB) {
+	t.Helper()
+	m.await(t, "the audit log", func(context.Context) error {
+		text, err := os.ReadFile(m.dir + "/log/audit.log")
+		if err == nil && !strings.Contains(string(text), "registry.example/web:1") {
+			err = errors.New("it has no Deployment")
+		}
+		if strings.Contains(string(text), secret) {
+			t.Error("the audit log has the Secret")
+		}
+		return err
+	})
+}
+
+func (m *machine) checkSecret(t testing.TB) {
+	t.Helper()
+	a := m.must(t, http.MethodGet, "/api/v1/namespaces/default/secrets/test", "")
+	var got struct{ Data map[string][]byte }
+	if err := json.Unmarshal(a.body, &got); err != nil || string(got.Data["text"]) != secret {
+		t.Errorf("the Secret reads %s, %v", a.body, err)
+	}
+	if m.onDisk(t, secret) || !m.onDisk(t, "k8s:enc:secretbox:v1:key1:") {
+		t.Error("the Secret is on the disk in clear")
+	}
+}

@@ -1,0 +1,243 @@
+package plane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/loam-os/loam/agent/apply"
+	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/health"
+	"github.com/loam-os/loam/agent/plane"
+	"github.com/loam-os/loam/agent/plane/pki"
+	"github.com/loam-os/loam/test/cluster"
+	"github.com/loam-os/loam/test/container"
+	"github.com/loam-os/loam/test/executor"
+)
+
+// keys are the keys of a node.
+var keys = pki.Files{Dir: plane.KeysDirectory}
+
+// systemdNode is a node with a control plane under a real systemd.
+type systemdNode struct {
+	*container.Container
+	root     *os.Root
+	executor *apply.Executor
+	store    plane.Store
+	record   plane.Record
+	node     plane.Node
+	now      time.Time
+}
+
+// TestTheEngineRunsTheControlPlane has the configuration engine apply what is
+// rendered, without the kubelet and its container runtime, under the image's
+// systemd.
+func TestTheEngineRunsTheControlPlane(t *testing.T) {
+	for _, name := range programs {
+		cluster.Program(t, name)
+	}
+
+	container.Run(t, func(t *testing.T, c *container.Container) {
+		n := newSystemdNode(t, c)
+		n.apply(t)
+		n.checkReady(t)
+		n.checkUsers(t)
+
+		// The controllers make the account when they have started.
+		n.get(t, "/api/v1/namespaces/default/serviceaccounts/default")
+		before := n.processes(t)
+
+		// A renewal of all certificates restarts etcd alone.
+		n.now = n.now.AddDate(1, 0, 0)
+		n.apply(t)
+		n.checkReady(t)
+		for unit, pid := range n.processes(t) {
+			if (pid == before[unit]) != (unit != "etcd.service") {
+				t.Errorf("%s was process %s and is %s", unit, before[unit], pid)
+			}
+		}
+
+		// A change that the API server does not start with is reverted.
+		n.applyBad(t)
+		n.checkReady(t)
+	})
+}
+
+func newSystemdNode(t *testing.T, c *container.Container) *systemdNode {
+	t.Helper()
+	networks := networks{"10.244.0.0/16", "10.96.0.0/16", "192.0.2.10"}
+	n := &systemdNode{
+		Container: c,
+		root:      c.OpenRoot(t),
+		record:    record(t, networks),
+		node: plane.Node{
+			Name:     nodeName,
+			Address:  netip.MustParseAddr(networks.address),
+			Programs: "/opt/kubernetes",
+		},
+		now: time.Now(),
+	}
+	n.executor = executor.Node{
+		Root:   n.root,
+		Image:  c.OpenImage(t),
+		Units:  c.Connect(t),
+		Uptime: func() time.Duration { return time.Hour },
+	}.Start(t)
+
+	n.install(t)
+	n.store = plane.NewStore(durable.New(n.root, nil))
+	if _, err := n.store.Init(n.record, n.times()); err != nil {
+		t.Fatal(err)
+	}
+
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(c.Command(t, "journalctl", "--no-pager", "-n", "80"))
+		}
+	})
+	return n
+}
+
+// install copies the programs to the node.
+func (n *systemdNode) install(t *testing.T) {
+	t.Helper()
+	if err := n.root.MkdirAll(n.node.Programs[1:], 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range programs {
+		from, err := os.Open(cluster.Program(t, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer from.Close()
+		to, err := n.root.OpenFile(path.Join(n.node.Programs[1:], name), os.O_CREATE|os.O_WRONLY, 0o755)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(to, from); err != nil {
+			t.Fatal(err)
+		}
+		if err := to.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (n *systemdNode) times() pki.Times { return pki.Times{Built: built, Now: n.now} }
+
+// request is for what is rendered.
+func (n *systemdNode) request(t *testing.T) apply.Request {
+	t.Helper()
+	desired, _, err := n.store.Desired(n.record, n.node, n.times())
+	if err != nil {
+		t.Fatal(err)
+	}
+	desired.Units = slices.DeleteFunc(desired.Units, func(u config.Unit) bool {
+		return u.Name == "kubelet.service" || u.Name == "containerd.service"
+	})
+	return apply.Request{Desired: desired, Source: "test"}
+}
+
+// apply applies what is rendered, which is well then.
+func (n *systemdNode) apply(t *testing.T) {
+	t.Helper()
+	if _, err := n.executor.Apply(t.Context(), n.request(t)); err != nil {
+		t.Fatal(err)
+	}
+	n.conclude(t, health.Good)
+}
+
+// applyBad applies what is rendered with a flag that the API server refuses.
+func (n *systemdNode) applyBad(t *testing.T) {
+	t.Helper()
+	request := n.request(t)
+	for i, u := range request.Desired.Units {
+		if u.Name == "kube-apiserver.service" {
+			bad := strings.Replace(*u.Content, "--secure-port=6443", "--secure-port=x", 1)
+			request.Desired.Units[i].Content = &bad
+		}
+	}
+	if _, err := n.executor.Apply(t.Context(), request); err == nil {
+		t.Error("the API server started")
+	}
+	n.conclude(t, health.Bad)
+}
+
+// conclude waits for a verdict, and does what it says.
+func (n *systemdNode) conclude(t *testing.T, want health.Word) {
+	t.Helper()
+	var verdict health.Verdict
+	poll(t, "a verdict", func(ctx context.Context) error {
+		var err error
+		verdict, err = n.executor.Judge(ctx)
+		if err == nil && verdict.Word == health.Wait {
+			err = errors.New(verdict.Reason)
+		}
+		return err
+	})
+	if verdict.Word != want {
+		t.Fatalf("verdict %+v, want %s", verdict, want)
+	}
+	if _, err := n.executor.Conclude(t.Context(), verdict); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// checkReady waits until the API server is ready for everyone: its unit says so
+// before it has made the roles of an empty cluster.
+func (n *systemdNode) checkReady(t *testing.T) {
+	t.Helper()
+	n.get(t, "/readyz")
+}
+
+// get waits until the API server has that for the controller manager.
+func (n *systemdNode) get(t *testing.T, path string) {
+	t.Helper()
+	poll(t, path, func(context.Context) error {
+		out := n.Command(t, "curl", "--silent", "--show-error", "--fail", "--output", "/dev/null",
+			"--cacert", keys.Authority(pki.CA),
+			"--cert", keys.Leaf(pki.ControllerManager), "--connect-to", "::127.0.0.1:",
+			fmt.Sprintf("https://%s:6443%s", pki.ServerName, path))
+		if out != "" {
+			return errors.New(out)
+		}
+		return nil
+	})
+}
+
+// processes returns the main processes of the units.
+func (n *systemdNode) processes(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, name := range programs {
+		unit := name + ".service"
+		out := n.Command(t, "systemctl", "show", "--value", "--property=MainPID", unit)
+		all[unit] = strings.TrimSpace(out)
+	}
+	return all
+}
+
+// checkUsers: etcd is not root, and has its data for itself; keys are root's.
+func (n *systemdNode) checkUsers(t *testing.T) {
+	t.Helper()
+	owner := func(format, name string) string {
+		return strings.TrimSpace(n.Command(t, "stat", "--format="+format, name))
+	}
+	user := owner("%u", "/proc/"+n.processes(t)["etcd.service"])
+	data := owner("%u %a", "/var/lib/etcd/.")
+	if user == "0" || data != user+" 700" {
+		t.Errorf("etcd runs as %s, its data is of %s", user, data)
+	}
+	if key := owner("%u %a", keys.Leaf(pki.EtcdServer)); key != "0 600" {
+		t.Errorf("the key of etcd is of %s", key)
+	}
+}

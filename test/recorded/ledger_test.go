@@ -1,0 +1,378 @@
+package recorded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/loam-os/loam/agent/apply"
+	"github.com/loam-os/loam/agent/turns"
+	"github.com/loam-os/loam/agent/unit"
+	"github.com/loam-os/loam/test/cluster"
+)
+
+const ledgerLease = leases + "loam-rollout-pool"
+
+// ledger returns the ledger of the pool, nil if absent.
+func (w *fixture) ledger() *turns.Ledger {
+	w.Helper()
+	o, err := w.get(ledgerLease)
+	var missing *cluster.StatusError
+	if errors.As(err, &missing) && missing.Code == http.StatusNotFound {
+		return nil
+	}
+	l, readErr := turns.ReadLedger(o.Metadata.Annotations)
+	if err := errors.Join(err, readErr); err != nil {
+		w.Fatal(err)
+	}
+	return &l
+}
+
+// newPool starts nodes that take turns by policy and run osc("one"). They are
+// Ready, and have the certificates of their kubelets. A restart waits for
+// obstacle.
+func newPool(
+	t *testing.T, size int, policy string, obstacle func(ctx context.Context, node string) error,
+) *fleet {
+	t.Helper()
+	f := newFleetWith(t, size, 0, osc("one"),
+		func(ctx context.Context, node, verb, _ string) error {
+			if verb != "restart" {
+				return nil
+			}
+			return obstacle(ctx, node)
+		})
+	for i, node := range f.nodes {
+		name := fmt.Sprintf("node-%d", i)
+		f.ready(name, true)
+		f.writeIn(node.Dir, kubeletCertificate, f.kubelet(name))
+	}
+	f.policy = policy
+	f.admission()
+	return f
+}
+
+// admission creates examples/cluster/admission.yaml: each agent changes its own
+// Node and takes its own turn only.
+func (f *fleet) admission() {
+	f.Helper()
+	text, err := os.ReadFile("../../examples/cluster/admission.yaml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for object := range strings.SplitSeq(string(text), "\n---\n") {
+		body, err := yaml.YAMLToJSON([]byte(object))
+		if err != nil {
+			f.Fatal(err)
+		}
+		plural := "validatingadmissionpolicies"
+		if strings.Contains(object, "kind: ValidatingAdmissionPolicyBinding") {
+			plural = "validatingadmissionpolicybindings"
+		}
+		f.must(http.MethodPost, "/apis/admissionregistration.k8s.io/v1/"+plural, string(body))
+	}
+}
+
+// ready makes a Node Ready or not.
+func (f *fleet) ready(name string, is bool) {
+	f.Helper()
+	status := "False"
+	if is {
+		status = "True"
+	}
+	f.must("PATCH", nodes+"/"+name+"/status",
+		fmt.Sprintf(`{"status": {"conditions": [{"type": "Ready", "status": %q}]}}`, status))
+}
+
+// marks returns the names of the Nodes with a mark.
+func (f *fleet) marks() (marked []string, err error) {
+	all, err := f.get(nodes)
+	for _, n := range all.Items {
+		if n.Metadata.Annotations["loam.dev/turn"] != "" {
+			marked = append(marked, n.Metadata.Name)
+		}
+	}
+	return marked, err
+}
+
+// settled waits until no node has a turn or a mark, and returns the ledger.
+func (f *fleet) settled() turns.Ledger {
+	f.Helper()
+	var ledger turns.Ledger
+	f.await("the end of all turns", func() error {
+		l := f.ledger()
+		if l == nil {
+			return errors.New("no ledger")
+		}
+		ledger = *l
+		marked, err := f.marks()
+		if n := len(l.Holders) + len(l.Restored) + len(marked); n > 0 {
+			return fmt.Errorf("%d turns and marks", n)
+		}
+		return err
+	})
+	return ledger
+}
+
+func TestNodesTakeTurnsByTheLedger(t *testing.T) {
+	t.Parallel()
+	var f *fleet
+	f = newPool(t, 3, `{"maxUnavailable": 1}`, func(_ context.Context, node string) error {
+		if marked, err := f.marks(); err != nil || !slices.Equal(marked, []string{node}) {
+			t.Errorf("%s restarts a unit while %v have a turn: %v", node, marked, err)
+		}
+		return nil
+	})
+
+	t.Run("a change that restarts nothing waits for no turn", func(t *testing.T) {
+		text := osc("one") + "  - path: /etc/b\n    content: {inline: {data: b}}\n"
+		f.says(text)
+		f.reached(text, 3)
+		if l := f.ledger(); l != nil {
+			t.Errorf("ledger %+v", l)
+		}
+	})
+
+	t.Run("one node restarts at a time", func(t *testing.T) {
+		f.says(osc("two"))
+		f.reached(osc("two"), 3)
+		l := f.settled()
+		if l.Done != 3 || l.Failed != 0 || l.State != turns.Running || l.Target != sum(osc("two")) {
+			t.Errorf("ledger %+v", l)
+		}
+	})
+
+	t.Run("a Node that is not Ready counts", func(t *testing.T) {
+		f.ready("node-0", false)
+		f.says(osc("three"))
+		f.await("that two nodes wait", func() error {
+			n := 0
+			for _, node := range f.nodes {
+				if node.Cluster.Link().Waits == "1 of 1 nodes are away" {
+					n++
+				}
+			}
+			if n != 2 {
+				return fmt.Errorf("%d nodes wait", n)
+			}
+			return nil
+		})
+		f.ready("node-0", true)
+		f.reached(osc("three"), 3)
+		f.settled()
+	})
+
+	t.Run("a policy that cannot be read lets nothing begin", func(t *testing.T) {
+		f.policy = `{"maxUnavailable": 0}`
+		f.says(osc("four"))
+		f.await("that all wait", func() error {
+			for _, node := range f.nodes {
+				waits := node.Cluster.Link().Waits
+				if !strings.Contains(waits, "maxUnavailable: is 0: no node could ever change") {
+					return fmt.Errorf("%q", waits)
+				}
+			}
+			return nil
+		})
+		f.policy = `{"maxUnavailable": 1}`
+		f.says(osc("four"))
+		f.reached(osc("four"), 3)
+		if l := f.settled(); l.Done != 3 {
+			t.Errorf("ledger %+v", l)
+		}
+	})
+}
+
+// TestABadChangeStopsAtTheFirstNode checks that only one node is touched, and
+// that the correction reaches all.
+func TestABadChangeStopsAtTheFirstNode(t *testing.T) {
+	t.Parallel()
+	var bad atomic.Bool
+	var touched sync.Map
+	f := newPool(t, 3, `{"maxUnavailable": 2}`, func(_ context.Context, node string) error {
+		if _, again := touched.LoadOrStore(node, true); again || !bad.Load() {
+			return nil // The revert restarts the unit, too.
+		}
+		return &unit.JobError{Verb: "restart", Unit: "a.service", Result: "failed"}
+	})
+
+	bad.Store(true)
+	f.says(osc("bad"))
+	f.await("the halt", func() error {
+		if l := f.ledger(); l == nil || l.Halted == "" {
+			return fmt.Errorf("%+v", l)
+		}
+		return nil
+	})
+
+	l := f.settled()
+	n := 0
+	touched.Range(func(any, any) bool {
+		n++
+		return true
+	})
+	if n != 1 || l.Failed != 1 || l.Done != 0 || !strings.Contains(l.Halted, "a.service") {
+		t.Errorf("%d nodes were touched, ledger %+v", n, l)
+	}
+
+	bad.Store(false)
+	f.says(osc("good"))
+	f.reached(osc("good"), 3)
+	if l := f.settled(); l.Halted != "" || l.Done != 3 || l.Failed != 0 {
+		t.Errorf("ledger %+v", l)
+	}
+}
+
+// TestADeletedLedgerIsMadeAgain deletes it while a node has a turn.
+func TestADeletedLedgerIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	var restarts atomic.Bool
+	release := make(chan struct{})
+	f := newPool(t, 2, `{"maxUnavailable": 1}`, func(ctx context.Context, _ string) error {
+		restarts.Store(true)
+		select {
+		case <-release:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+
+	// A node that has not yet begun to change would take another turn.
+	f.says(osc("two"))
+	f.await("the change of a node", func() error {
+		if !restarts.Load() {
+			return errors.New("no node restarts anything")
+		}
+		return nil
+	})
+	before, err := f.marks()
+	if err != nil || len(before) != 1 {
+		t.Fatalf("turns of %v: %v", before, err)
+	}
+
+	f.must("DELETE", ledgerLease, "")
+	f.await("the ledger", func() error {
+		l := f.ledger()
+		if l == nil || l.State != turns.Running || len(l.Restored) != 1 {
+			return fmt.Errorf("%+v", l)
+		}
+		return nil
+	})
+	if after, err := f.marks(); err != nil || !slices.Equal(before, after) {
+		t.Errorf("turns of %v, and before of %v: %v", after, before, err)
+	}
+
+	close(release)
+	f.reached(osc("two"), 2)
+	if l := f.settled(); l.Done != 2 {
+		t.Errorf("ledger %+v", l)
+	}
+}
+
+// TestATurnOutlivesTheAgent stops it while it waits, and while a unit restarts.
+func TestATurnOutlivesTheAgent(t *testing.T) {
+	t.Parallel()
+	w := newFixture(t, cluster.Options{Controllers: true})
+	w.policy = `{"maxUnavailable": 1}`
+	w.join(osc("one"))
+	w.must("PATCH", nodes+"/node-1/status",
+		`{"status": {"conditions": [{"type": "Ready", "status": "True"}]}}`)
+
+	w.must("PATCH", nodes+"/node-1", `{"metadata": {"labels": {"loam.dev/pinned": "db"}}}`)
+	w.says(osc("two"))
+	w.waitsFor("the Node is pinned: db")
+	w.stop()
+	h := &held{w.systemd, make(chan struct{}, 16), make(chan struct{})}
+	w.adjust = func(n *Node) {
+		n.Agent.Engine.(*apply.Executor).Units = h
+		n.Agent.Units = h
+	}
+	w.startAgain()
+	w.waitsFor("the Node is pinned: db")
+	w.must("PATCH", nodes+"/node-1", `{"metadata": {"labels": {"loam.dev/pinned": null}}}`)
+	w.must("PATCH", ledgerLease, `{"metadata": {"labels": {"a": "b"}}}`)
+	<-h.begun
+	if l := w.ledger(); l == nil || len(l.Holders) != 1 {
+		t.Fatalf("ledger %+v", l)
+	}
+
+	w.stop()
+	w.adjust = nil
+	w.startAgain()
+	w.annotated(osc("two"))
+	w.await("the end of the turn", func() error {
+		if l := w.ledger(); len(l.Holders) != 0 || l.Done != 1 {
+			return fmt.Errorf("%+v", l)
+		}
+		return nil
+	})
+	w.carries("loam.dev/turn", "")
+	if l, err := w.get(ledgerLease); err != nil || l.Metadata.Labels["a"] != "b" {
+		t.Errorf("labels of others: %v %v", l.Metadata.Labels, err)
+	}
+}
+
+// TestATurnCostsFewRequests counts those of one change on a node that waits for
+// no other.
+func TestATurnCostsFewRequests(t *testing.T) {
+	t.Parallel()
+	f := newPool(t, 1, `{"maxUnavailable": 1}`,
+		func(context.Context, string) error { return nil })
+	f.says(osc("two"))
+	f.reached(osc("two"), 1)
+	f.settled()
+
+	before := f.tally()
+	f.says(osc("three"))
+	f.reached(osc("three"), 1)
+	f.settled()
+	cost := f.tally().since(before)
+
+	// One of them may renew the Lease of the node.
+	const most = 10 + 1
+	if n := cost.rest + cost.renewals; n > most {
+		t.Errorf("%v requests (%+v), want at most %d", n, cost, most)
+	}
+}
+
+// TestAPoolChangesInChunks looks at the ledger of a larger pool all the time: it
+// never has more turns than the policy allows, and one before the first node is
+// done.
+func TestAPoolChangesInChunks(t *testing.T) {
+	t.Parallel()
+	const size, away = 16, 4
+	f := newPool(t, size, `{"maxUnavailable": "25%"}`,
+		func(context.Context, string) error { return nil })
+	f.says(osc("two"))
+	f.await("the ledger", func() error {
+		if f.ledger() == nil {
+			return errors.New("there is none")
+		}
+		return nil
+	})
+
+	done := 0
+	for done < size {
+		l := f.ledger()
+		turns := len(l.Holders) + len(l.Restored)
+		if turns > away || l.Failed > 0 || l.Done < done {
+			t.Fatalf("%d turns, ledger %+v", turns, l)
+		}
+		if l.Done == 0 && turns > 1 {
+			t.Fatalf("%d nodes have a turn before the first is done", turns)
+		}
+		done = l.Done
+	}
+	f.reached(osc("two"), size)
+	f.settled()
+}
