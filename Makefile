@@ -5,8 +5,15 @@ PROFILE ?= cloud
 # A Debian mirror to use instead of the host's own: make image MIRROR=http://…
 MIRROR  ?=
 FUZZTIME ?= 30s
+# Files with known vulnerabilities, for make test: ZIP archives of OSV, as
+# https://osv-vulnerabilities.storage.googleapis.com/Debian/all.zip and …/Go/all.zip
+LOAM_VULNERABILITIES ?=
+# The Go project's database of vulnerabilities, for make check: https or file.
+GOVULNDB ?= https://vuln.go.dev
 
 export CGO_ENABLED = 0
+# Packages and tests without a path of this machine in them are built once for all clones.
+export GOFLAGS := $(GOFLAGS) -trimpath
 
 out      = build/$(ARCH)-$(PROFILE)
 loamctl  = build/loamctl
@@ -18,12 +25,15 @@ flags    = $(image) --update-packages=missing --out $(out)
 sources  = agent cmd firmware image partitions test
 # Machines are tested when nothing else runs, two at a time: while one waits for its disk, a trial or a window, the other has both processors.
 machines = ./test/node
+# Packages wait, too, for systemd and for QEMU: three at a time keep two processors busy.
 others   = $$(go list ./... | grep -v /test/node$$)
-# The extension for Gardener is a module of its own, as it depends on Gardener. With -trimpath it shares the build cache with what test/program builds.
+# The extension for Gardener is a module of its own, as it depends on Gardener.
 extension = cmd/gardener-extension-os-loam
+# What is compared with kubectl's own code is a module of its own, too.
+kubectl = test/kubectl
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster image next release extension test test-places places check style gardener-diff golden docs man pictures bench crash crash-long pairs fuzz upgrades clean $(loamctl)
+.PHONY: help run cluster image next release extension test test-places places check style vulnerabilities gardener-diff golden docs man pictures bench crash crash-long damage-proof cluster-proof rollout-proof pairs fuzz upgrades clean $(loamctl)
 
 help: ## list the targets (at once)
 	@awk -F':.*## ' '/^##@ / {print "\n" substr($$0, 5)} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,8 +57,8 @@ next: $(loamctl) ## build the same image as a later version, to upgrade to (10 s
 
 extension: ## build the extension for Gardener into build/extension: the program, and its container image (1 minute)
 	@rm -rf build/extension
-	@cd $(extension) && go vet ./... && GOARCH=$(ARCH) go build -trimpath -ldflags '-s -w' -o $(CURDIR)/build/extension/ . && \
-		go run -trimpath ./image -out $(CURDIR)/build/extension/image $(ARCH)=$(CURDIR)/build/extension/gardener-extension-os-loam
+	@cd $(extension) && go vet ./... && GOARCH=$(ARCH) go build -ldflags '-s -w' -o $(CURDIR)/build/extension/ . && \
+		go run ./image -out $(CURDIR)/build/extension/image $(ARCH)=$(CURDIR)/build/extension/gardener-extension-os-loam
 
 release: $(loamctl) ## build the image of exactly the packages in mkosi/packages.lock, into build/release/ARCH-PROFILE, and the man pages (20 seconds)
 	@mkdir -p build/release
@@ -59,8 +69,16 @@ clean: ## remove build/; the cache in ~/.cache/loam stays (1 second)
 	rm -rf build
 
 ##@ Test
-check: style ## format, vet, staticcheck, unit tests, layout, docs; no root, no network, no judges needed (5 minutes)
+check: style vulnerabilities ## format, vet, staticcheck, unit tests, layout, docs; no root, no network, no judges needed (5 minutes)
 	CI= go test -vet=off ./...
+
+# Known vulnerabilities in what Loam's programs call, where their database is reachable.
+vulnerabilities:
+	@if curl --silent --fail --output /dev/null --max-time 10 $(GOVULNDB)/index/db.json; then \
+		go tool -modfile=test/govulncheck/go.mod govulncheck -db $(GOVULNDB) ./cmd/...; \
+	else \
+		echo 'govulncheck: not done, as $(GOVULNDB) is not reachable'; \
+	fi
 
 style:
 	@test -z "$$(gofmt -l $(sources))" || { echo 'gofmt: these files are not formatted:'; gofmt -l $(sources); exit 1; }
@@ -69,22 +87,25 @@ style:
 
 test: image next style ## all that CI runs: unit tests, judges on the image, the image in a VM (30 minutes)
 	@$(loamctl) judges $(flags) build/judges
+	@$(if $(LOAM_VULNERABILITIES),$(loamctl) verify $(out) $(addprefix --vulnerabilities ,$(LOAM_VULNERABILITIES)), \
+		echo 'vulnerabilities: not compared, as LOAM_VULNERABILITIES names no file')
 	@go run ./test/cluster/build
 	@go run ./test/shoot/build
-	@cd $(extension) && CI=true go test -vet=off -trimpath ./...
-	. build/judges/env && CI=true go test -vet=off -timeout 40m $(others)
+	@cd $(extension) && CI=true go test -vet=off ./...
+	@cd $(kubectl) && CI=true go test -vet=off ./...
+	. build/judges/env && CI=true go test -vet=off -p 3 -timeout 40m $(others)
 	. build/judges/env && CI=true LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next go test -vet=off -parallel 2 -timeout 60m $(machines)
 
 test-places: next ## boot from every disk and network, with machine.yaml from every place; metal and cloud, amd64 and arm64 (2 hours)
 	@for build in amd64-metal arm64-metal arm64-cloud $(ARCH)-$(PROFILE); do $(MAKE) places ARCH=$${build%-*} PROFILE=$${build#*-} || exit 1; done
 	. build/judges/env && CI=true LOAM_ALL=1 LOAM_PLACES=1 LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next go test -count=1 -parallel 2 -timeout 60m -v \
-		-run 'ForgetfulFirmware|PXETo|WithContentIs|StateOfANode|DataVolume|NetworkOf' $(machines)
+		-run 'ForgetfulFirmware|EncryptedNode|SignedPolicy|DamagedESP|PXETo|WithContentIs|StateOfANode|DataVolume|NetworkOf' $(machines)
 
 # One build of test-places: what is in an image, then the machines.
 places: image
 	@$(loamctl) judges $(flags) build/judges
-	. build/judges/env && CI=true LOAM_PLACES=1 go test -count=1 -timeout 30m -run '^TestRoot$$|Small|Firmware|Microcode|SignedBuild|SecondBuild' ./test/image
-	. build/judges/env && CI=true LOAM_PLACES=1 go test -count=1 -parallel 2 -timeout 60m -v -run 'Hypervisor|Drives|EveryBus|ATwin|FirstDrive|NetworkCards|LeastProcessor|TestUSBInstaller|Netboot|SecureBootFrom' $(machines)
+	. build/judges/env && CI=true LOAM_PLACES=1 go test -count=1 -timeout 30m -run '^TestRoot$$|Small|Firmware|Microcode|SignedBuild|TrustsKeys|SecondBuild' ./test/image
+	. build/judges/env && CI=true LOAM_PLACES=1 go test -count=1 -parallel 2 -timeout 60m -v -run 'Hypervisor|OnlyA?Signed|Drives|EveryBus|ATwin|FirstDrive|NetworkCards|LeastProcessor|TestUSBInstaller|Netboot|SecureBootFrom' $(machines)
 
 ##@ Prove
 # One line of each layer; everything, if something is wrong.
@@ -101,6 +122,19 @@ crash: image next ## cut the power, or kill the agent, at every moment of upgrad
 crash-long: image next ## kill a VM that upgrades itself 500 times (CUTS); it always comes back (a night; CUTS=50 an hour)
 	@$(loamctl) judges $(flags) build/judges
 	. build/judges/env && CI=true LOAM_CUTS=$(or $(CUTS),500) LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next go test -count=1 -timeout 24h -v -run PowerCuts $(machines)
+
+damage-proof: image ## repair 10,000 damages of state partitions and of ESPs on files, and 200 in a VM (DAMAGES=…; 20 minutes, then 3 hours)
+	@$(loamctl) judges $(flags) build/judges
+	. build/judges/env && CI=true LOAM_DAMAGES=10000 go test -count=1 -timeout 2h -v -run '^TestGenerated$$|^TestDamagesOfTheESP$$' ./test/damage ./test/crash/upgrade
+	. build/judges/env && CI=true LOAM_DAMAGES=$(or $(DAMAGES),200) go test -count=1 -parallel 2 -timeout 12h -v -run '^TestGeneratedDamages$$' $(machines)
+
+cluster-proof: image ## make a machine a Kubernetes cluster by itself in a VM: a Ready Node, a pod, a restart (10 minutes)
+	@$(loamctl) judges $(flags) build/judges
+	@go run ./test/cluster/build
+	. build/judges/env && CI=true LOAM_CLUSTER=1 go test -count=1 -timeout 40m -v -run '^TestAMachineIsACluster$$' $(machines)
+
+rollout-proof: ## walk every interleaving of 3 and 4 nodes that take turns, with each fault (40 minutes, 4 GB)
+	CI=true LOAM_ROLLOUT=1 go test -count=1 -timeout 6h -v ./test/crash/rollout
 
 pairs: image ## walk 1,000 random pairs of configurations on real systemd: restarts are exact (up to 40 minutes)
 	@$(loamctl) judges $(flags) build/judges
@@ -125,7 +159,7 @@ fuzz: ## run every fuzz target for FUZZTIME (30s each, 16 minutes)
 
 ##@ Maintain
 golden: ## take what the commands print now into the tests that compare it (1 minute)
-	LOAM_GOLDEN=1 go test ./cmd/... ./agent/cri ./agent/metrics ./agent/network ./agent/osc/directive ./agent/status
+	LOAM_GOLDEN=1 go test ./cmd/... ./agent/cri ./agent/metrics ./agent/network ./agent/osc/directive ./agent/plane ./agent/status
 	git diff --stat -- '*testdata*'
 
 docs: man ## write docs/reference, the JSON schemas and build/man from the code (20 seconds)
