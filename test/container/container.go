@@ -68,7 +68,8 @@ func Run(t *testing.T, test func(t *testing.T, c *Container)) {
 
 	pid := start(t, tree)
 	cmd := exec.Command("nsenter", "-t", strconv.Itoa(pid), "-p", "--", os.Args[0],
-		"-test.run=^"+t.Name()+"$", "-test.v", "-test.count=1", "-test.timeout="+limit(t).String())
+		"-test.run=^"+t.Name()+"$", "-test.v", "-test.count=1", "-test.timeout="+limit(t).String(),
+		fmt.Sprintf("-test.short=%v", testing.Short()))
 	cmd.Env = append(os.Environ(), insideVariable+"="+strconv.Itoa(pid))
 	out, err := cmd.CombinedOutput()
 	t.Logf("%s", out)

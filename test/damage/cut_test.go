@@ -15,6 +15,7 @@ import (
 	"github.com/loam-os/loam/agent/repair"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/test/judge"
 )
 
 // garbage is a partition with nothing of a file system.
@@ -246,7 +247,7 @@ func TestPowerCutsBetweenSteps(t *testing.T) {
 // the blocks that it wrote.
 func TestPowerCutsOfE2fsck(t *testing.T) {
 	p := NewPartition(t, false, nil)
-	for seed := range uint64(20) {
+	for seed := range judge.Pick[uint64](5, 20) {
 		d := New(p, seed)
 		if d.Part == Superblocks {
 			continue

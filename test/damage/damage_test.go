@@ -10,16 +10,17 @@ import (
 	"testing"
 
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/test/judge"
 )
 
-// damages is how many damages TestGenerated tries; LOAM_DAMAGES is another
-// number.
-const damages = 200
+// damages is how many damages TestGenerated tries, shortDamages in short mode;
+// LOAM_DAMAGES is another number.
+const damages, shortDamages = 200, 40
 
 // TestGenerated repairs generated damages. Each machine ends with its state, or
 // says that it cannot be repaired, and what e2fsck removed is in the log.
 func TestGenerated(t *testing.T) {
-	count := damages
+	count := judge.Pick(shortDamages, damages)
 	if text := os.Getenv("LOAM_DAMAGES"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil {

@@ -18,6 +18,24 @@ func Lacking(t testing.TB, what any) {
 	t.Skip(what)
 }
 
+// Long leaves a test to `make test-all`: it skips it in short mode, in which
+// `make test` runs. instead names what shows the same in short mode.
+func Long(t testing.TB, instead string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("not in short mode: make test-all runs it; instead: " + instead)
+	}
+}
+
+// Pick returns full, or short in short mode: the size of a test whose smaller
+// size shows the same, less thoroughly.
+func Pick[T any](short, full T) T {
+	if testing.Short() {
+		return short
+	}
+	return full
+}
+
 // Find returns the path of the tool name. A missing tool is Lacking.
 func Find(t testing.TB, name string) string {
 	t.Helper()

@@ -20,6 +20,7 @@ import (
 	"github.com/loam-os/loam/firmware/bootentry"
 	"github.com/loam-os/loam/firmware/loader"
 	"github.com/loam-os/loam/test/damage"
+	"github.com/loam-os/loam/test/judge"
 )
 
 // damaged is a machine whose raw disk was changed before it is switched on.
@@ -80,6 +81,7 @@ func flip(t *testing.T, disk *os.File, at int64) {
 var extent = regexp.MustCompile(`(?m)^\s*\d+:\s+\d+\.\.\s*\d+ \|\s+\d+ :\s+(\d+)\.\.`)
 
 func TestFlippedByteNeverReachesARunningSystem(t *testing.T) {
+	judge.Long(t, "TestVerifyFindsEveryChange of test/image")
 	t.Parallel()
 	places := map[string]func(m *machine) int64{
 		"in the superblock": func(*machine) int64 { return 1024 + 64 },
@@ -246,6 +248,7 @@ var (
 // TestDamagedState: each damage is repaired in one boot, and the machine
 // restarts.
 func TestDamagedState(t *testing.T) {
+	judge.Long(t, "TestGenerated of test/damage")
 	p := damage.NewPartition(t, true, nil)
 	for _, d := range []damage.Damage{
 		{Part: damage.Superblocks, Way: damage.Zeros, Blocks: []int64{0}},
@@ -276,6 +279,7 @@ func TestDamagedState(t *testing.T) {
 // TestDamageDoesNotEndATrial: a system on trial has all its tries after the boot
 // that repairs the state, and the trial goes on.
 func TestDamageDoesNotEndATrial(t *testing.T) {
+	judge.Long(t, "test/damage")
 	t.Parallel()
 	b := open(t)
 	p := damage.NewPartition(t, false, map[string]string{
@@ -339,6 +343,7 @@ func TestDamageDoesNotEndATrial(t *testing.T) {
 // TestForeignDataOnTheStatePartitionStays: the node is up, with its state in
 // memory, and says why.
 func TestForeignDataOnTheStatePartitionStays(t *testing.T) {
+	judge.Long(t, "test/damage")
 	t.Parallel()
 	foreign := []byte("an owner's photographs")
 	m := damaged(t, func(m *machine, disk *os.File) {
@@ -376,6 +381,7 @@ func TestForeignDataOnTheStatePartitionStays(t *testing.T) {
 // TestAStateBeyondRepairIsFormattedOnRequest: the machine restarts with an empty
 // state, and a copy of the old one is on the ESP.
 func TestAStateBeyondRepairIsFormattedOnRequest(t *testing.T) {
+	judge.Long(t, "test/damage")
 	t.Parallel()
 	p := damage.NewPartition(t, false, nil)
 	m := withDamage(t, p, damage.Damage{
@@ -403,6 +409,7 @@ func TestAStateBeyondRepairIsFormattedOnRequest(t *testing.T) {
 // TestADamagedESPIsRepaired: the recovery entry and the copy of the boot sector
 // are damaged while the machine is off, and nothing else is taken for damaged.
 func TestADamagedESPIsRepaired(t *testing.T) {
+	judge.Long(t, "TestDamagesOfTheESP of test/crash/upgrade")
 	matrix(t)
 	var want []byte
 	m := damaged(t, func(m *machine, disk *os.File) {

@@ -24,6 +24,7 @@ import (
 	"github.com/loam-os/loam/firmware/uki"
 	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/test/firmware"
+	"github.com/loam-os/loam/test/judge"
 )
 
 var (
@@ -39,6 +40,7 @@ var (
 // boot, and it stays shut where Secure Boot is off, on another machine, and for
 // the running system. The recovery key opens it there. A reset drops both keys.
 func TestEncryptedState(t *testing.T) {
+	judge.Long(t, "agent/crypt, and partitions/luks with cryptsetup as the judge")
 	b := open(t)
 	if b.manifest.Arch != "amd64" {
 		t.Skip("the firmware for arm64 has no Secure Boot")

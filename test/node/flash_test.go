@@ -14,11 +14,13 @@ import (
 	"github.com/loam-os/loam/image/inspect"
 	"github.com/loam-os/loam/image/meter"
 	"github.com/loam-os/loam/partitions"
+	"github.com/loam-os/loam/test/judge"
 )
 
 // TestAFlashedDiskBoots flashes the packed image onto a disk that was in use
 // before: there is noise at every MiB of it, and an old table.
 func TestAFlashedDiskBoots(t *testing.T) {
+	judge.Long(t, "TestUSBInstaller")
 	t.Parallel()
 	b := open(t)
 	m := b.flash(t, b.file(".raw"))

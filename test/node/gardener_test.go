@@ -18,6 +18,7 @@ import (
 
 	"github.com/loam-os/loam/test/cluster"
 	"github.com/loam-os/loam/test/cluster/testcluster"
+	"github.com/loam-os/loam/test/judge"
 	"github.com/loam-os/loam/test/shoot"
 	"github.com/loam-os/loam/test/vm"
 )
@@ -42,6 +43,7 @@ type gardened struct {
 // own code rendered: of a default pool, and of one with a data volume, which
 // then gets a patch of Kubernetes.
 func TestWorkersOfAGardenerShoot(t *testing.T) {
+	judge.Long(t, "TestNodeOfACluster")
 	t.Parallel()
 	b := open(t)
 	g := newGardened(t, b.manifest.Arch)

@@ -207,7 +207,7 @@ func TestADiskWithContentIsNotInstalledOn(t *testing.T) {
 // TestUSBInstaller: the USB installer, with an edited machine.yaml, installs a
 // machine without a network, and is then no longer needed.
 func TestUSBInstaller(t *testing.T) {
-	matrix(t)
+	t.Parallel()
 	b := open(t)
 	m := b.flash(t, b.file(".raw"))
 	m.config.MemoryMB = liveMemory

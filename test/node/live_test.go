@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/test/judge"
 )
 
 // origin is a server of systems that run from memory.
@@ -103,6 +104,7 @@ func (b build) diskless(t *testing.T, p *origin) *machine {
 // TestPXEToMemory: a node without a disk gets its system over a network that
 // breaks, and applies.
 func TestPXEToMemory(t *testing.T) {
+	judge.Long(t, "TestUSBInstaller, whose installer runs from memory, too")
 	t.Parallel()
 	b := open(t)
 	p := b.origin(t, machineYAML(b.manifest.Arch, "source: {credential: {name: loam.config}}\n"))

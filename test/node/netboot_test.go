@@ -17,6 +17,7 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4"
 
 	"github.com/loam-os/loam/test/ethernet"
+	"github.com/loam-os/loam/test/judge"
 )
 
 // machineMAC is the MAC that QEMU gives to a network device.
@@ -169,6 +170,7 @@ func (s *bootServer) plugged(t *testing.T, b build) *machine {
 // TestNetboot has firmware find its boot file beside a DHCP server that knows
 // of none, and the node run what it gets.
 func TestNetboot(t *testing.T) {
+	judge.Long(t, "image/pxe")
 	t.Parallel()
 	for _, test := range []struct {
 		name          string

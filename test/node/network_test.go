@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/test/judge"
 )
 
 // twoNICs is a network of a bond of one and a VLAN on the other. MACs are
@@ -24,6 +25,7 @@ network:
 // TestNetworkOfMachineYAML: the network is up at the first boot, and at a boot
 // that cannot read the document.
 func TestNetworkOfMachineYAML(t *testing.T) {
+	judge.Long(t, "agent/networks_systemd_test.go, on real systemd")
 	t.Parallel()
 	b := open(t)
 	m := b.flash(t, b.file(".raw"))

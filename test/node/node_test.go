@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/test/judge"
 	"github.com/loam-os/loam/test/vm"
 )
 
@@ -145,6 +146,7 @@ func file(path, text string) string {
 }
 
 func TestNodeConfiguredByAFile(t *testing.T) {
+	judge.Long(t, "TestNodeConfiguredByItsHypervisor, and agent/source")
 	t.Parallel()
 	b := open(t)
 	m := b.flash(t, b.file(".raw"))
@@ -285,6 +287,7 @@ func badInput(n *node, good string) {
 }
 
 func TestNodeConfiguredByItsESP(t *testing.T) {
+	judge.Long(t, "TestNodeConfiguredByItsHypervisor, and agent/source")
 	t.Parallel()
 	b := open(t)
 	m := b.flash(t, b.file(".raw"))

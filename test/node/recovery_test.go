@@ -9,12 +9,14 @@ import (
 
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/firmware/bootentry"
+	"github.com/loam-os/loam/test/judge"
 )
 
 // TestANodeWhoseBootEntryIsGone: the recovery entry starts the node, which
 // makes its own entry again and is started by that, although a power cut has
 // corrupted the superblock of its state partition meanwhile.
 func TestANodeWhoseBootEntryIsGone(t *testing.T) {
+	judge.Long(t, "TestTheRecoveryEntryIsTheLastResort of test/firmware")
 	t.Parallel()
 	m := damaged(t, func(m *machine, disk *os.File) {
 		m.tool("mdel", "-i", fmt.Sprintf("%s@@%d", disk.Name(), m.partition(esp)),

@@ -11,6 +11,7 @@ import (
 
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/image/bundle"
+	"github.com/loam-os/loam/test/judge"
 )
 
 // server is a web server of files that answers some requests otherwise.
@@ -60,6 +61,7 @@ func (s *server) changed(edit func(body []byte) []byte) http.Handler {
 // way there is: nothing wrong is written, and it finishes when the server is
 // well.
 func TestABadServer(t *testing.T) {
+	judge.Long(t, "agent/registry and image/repository")
 	t.Parallel()
 	v2 := next(t)
 	u := v2.publish(t, nil)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/test/docs"
+	"github.com/loam-os/loam/test/judge"
 )
 
 // tourFile has the commands of a tour through the documentation, and what each
@@ -44,6 +45,7 @@ var elsewhere = map[string]string{
 // TestTour types the commands of the documentation into a terminal of a node,
 // and compares what each shows.
 func TestTour(t *testing.T) {
+	judge.Long(t, "the scripts of cmd/loam")
 	t.Parallel()
 	b := open(t)
 	u := next(t).publish(t, nil)

@@ -23,6 +23,7 @@ import (
 // TestTheNumberInATPM is not raised by root on a running node: /init has locked
 // the TPM.
 func TestTheNumberInATPM(t *testing.T) {
+	judge.Long(t, "agent/tpm")
 	t.Parallel()
 	b := open(t)
 	dir := t.TempDir()
@@ -55,6 +56,7 @@ func TestTheNumberInATPM(t *testing.T) {
 // TestAnOldSystemDoesNotStart, however it came to the disk: /init asks the TPM,
 // and the loader starts its boot entry last from then on.
 func TestAnOldSystemDoesNotStart(t *testing.T) {
+	judge.Long(t, "agent/boot")
 	t.Parallel()
 	m := damaged(t, func(*machine, *os.File) {}) // For its raw disk.
 	m.newTPM("tpm")

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/test/judge"
 )
 
 // dataDisk is one of SCSI, which a running machine can lose and get.
@@ -87,6 +88,7 @@ spec:
 // disk, and writes to no other; the volume grows; without it the machine is up,
 // says so, and the kubelet waits.
 func TestADataVolume(t *testing.T) {
+	judge.Long(t, "agent/volume")
 	t.Parallel()
 	b := open(t)
 	m := b.flash(t, b.file(".raw"))

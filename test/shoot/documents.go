@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/loam-os/loam/image/cache"
+	"github.com/loam-os/loam/test/judge"
 	"github.com/loam-os/loam/test/program"
 )
 
@@ -85,6 +86,7 @@ func Documents(t testing.TB) []Document {
 // DocumentsOf returns the documents of one of [Versions].
 func DocumentsOf(t testing.TB, name string) []Document {
 	t.Helper()
+	judge.Long(t, instead)
 
 	v, err := find(name)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/loam-os/loam/test/cluster"
+	"github.com/loam-os/loam/test/judge"
 	"github.com/loam-os/loam/test/program"
 )
 
@@ -70,9 +71,14 @@ func authorizerProgram(t testing.TB) string {
 	return built(t, judging, "authorizer")
 }
 
+// instead is what short mode has in place of a real Gardener, whose programs
+// take ten minutes to build.
+const instead = "test/recorded at a real API server, and agent/osc"
+
 // built returns the path of a program of a module.
 func built(t testing.TB, m program.Module, name string) string {
 	t.Helper()
+	judge.Long(t, instead)
 
 	paths, err := m.Locate(t.Context())
 	if err == nil && os.Getenv("CI") != "" {

@@ -16,6 +16,7 @@ import (
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/health"
 	"github.com/loam-os/loam/agent/plan"
+	"github.com/loam-os/loam/test/judge"
 )
 
 const (
@@ -31,7 +32,7 @@ const (
 // none that is missing.
 func TestPairs(t *testing.T) {
 	onMachine(t, func(t *testing.T, m machine) {
-		pairs, seed := number(t, pairsVariable, 200), number(
+		pairs, seed := number(t, pairsVariable, judge.Pick[uint64](40, 200)), number(
 			t,
 			seedVariable,
 			uint64(time.Now().UnixNano()),

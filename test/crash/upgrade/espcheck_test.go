@@ -24,6 +24,7 @@ import (
 	"github.com/loam-os/loam/firmware/uki"
 	"github.com/loam-os/loam/partitions/fat"
 	"github.com/loam-os/loam/test/firmware"
+	"github.com/loam-os/loam/test/judge"
 )
 
 // espDamage overwrites sectors of an ESP.
@@ -157,7 +158,7 @@ func (c *course) hasSlash() bool {
 // TestDamagesOfTheESP damages the ESP of a machine that runs. What is damaged
 // afterwards is said.
 func TestDamagesOfTheESP(t *testing.T) {
-	count := 1000
+	count := judge.Pick(200, 1000)
 	if n, err := strconv.Atoi(os.Getenv("LOAM_DAMAGES")); err == nil {
 		count = n
 	}

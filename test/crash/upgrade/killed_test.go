@@ -32,6 +32,7 @@ import (
 	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/partitions/fat"
 	"github.com/loam-os/loam/test/firmware"
+	"github.com/loam-os/loam/test/judge"
 )
 
 // process is the agent in a process of its own, which runs this program again.
@@ -383,10 +384,10 @@ func newMachine(t *testing.T) *box {
 
 // TestKilledAtEveryPoint kills the agent once at each point of upgrades, ways
 // back and a drill; another process goes on, and the outcome is the same as
-// without the kill. Without LOAM_CRASH_STATES it takes one point in fifteen.
+// without the kill. Without LOAM_CRASH_STATES it takes one point in fifteen, in short mode one in 45.
 func TestKilledAtEveryPoint(t *testing.T) {
 	began := time.Now()
-	every := 15
+	every := judge.Pick(45, 15)
 	if os.Getenv("LOAM_CRASH_STATES") != "" {
 		every = 1
 	}

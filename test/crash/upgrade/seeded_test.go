@@ -9,6 +9,7 @@ import (
 
 	"github.com/loam-os/loam/agent/upgrade"
 	"github.com/loam-os/loam/test/firmware"
+	"github.com/loam-os/loam/test/judge"
 )
 
 // bug is a mistake that one could write: another Next, flushes of a step that
@@ -139,6 +140,7 @@ var seeded = map[string]bug{
 // TestSeededBugsAreFound runs lives with a bug in them: either they cannot be
 // lived, or some power cut shows it.
 func TestSeededBugsAreFound(t *testing.T) {
+	judge.Long(t, "nothing: it tests the judges of TestCrashStates, not the product")
 	began := time.Now()
 	n := 0
 	for name, bug := range seeded {
