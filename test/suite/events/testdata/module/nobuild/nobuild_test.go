@@ -1,0 +1,7 @@
+package nobuild
+
+import "testing"
+
+func TestNever(t *testing.T) {
+	undefined()
+}
