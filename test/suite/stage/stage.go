@@ -1,0 +1,198 @@
+// Package stage is the table of what the suite of tests runs, and in which
+// order. It is pure: it decides, and package main carries out.
+package stage
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Stage is a part of the suite: a command, or the tests of packages.
+type Stage struct {
+	Name string
+	// Command is empty for tests.
+	Command []string
+	// Dir is where the stage runs, relative to the top of the tree.
+	Dir string
+	// Packages is what `go list` lists, for tests.
+	Packages string
+	// Except is the end of the import path of packages that are left out.
+	Except string
+	// Flags are for go test.
+	Flags []string
+	// Format is how gotestsum prints progress.
+	Format string
+	// Needs are stages without which this one is left out.
+	Needs []string
+	// Full is set for a stage that is not in the short suite.
+	Full bool
+}
+
+// Group is stages that run side by side. Tests that compute have a group of
+// their own: beside others they would be slow, and fail by their timeouts.
+type Group []Stage
+
+const (
+	// perPackage prints a line for each package, and what failed.
+	perPackage = "pkgname-and-test-fails"
+	// perTest prints a line for each test.
+	perTest = "testname"
+)
+
+// Suite is all stages, in order.
+func Suite() []Group {
+	return []Group{
+		{
+			{
+				Name:    "style",
+				Command: []string{"make", "--no-print-directory", "style"},
+			},
+			{
+				Name:    "build-cluster",
+				Command: []string{"go", "run", "./test/cluster/build"},
+			},
+		},
+		{{
+			Name:    "build-shoot",
+			Command: []string{"go", "run", "./test/shoot/build"},
+		}},
+		// The extension for Gardener is a module of its own, as it depends on
+		// Gardener.
+		{{
+			Name:     "extension",
+			Dir:      "cmd/gardener-extension-os-loam",
+			Packages: "./...",
+			Flags:    []string{"-vet=off"},
+			Format:   perPackage,
+		}},
+		// What is compared with kubectl's own code is a module of its own, too.
+		{{
+			Name:     "kubectl",
+			Dir:      "test/kubectl",
+			Packages: "./...",
+			Flags:    []string{"-vet=off"},
+			Format:   perPackage,
+		}},
+		// Packages wait, too, for systemd and for QEMU: three at a time keep
+		// two processors busy.
+		{{
+			Name:     "packages",
+			Packages: "./...",
+			Except:   "/test/node",
+			Flags:    []string{"-vet=off", "-p", "3", "-timeout", "40m"},
+			Format:   perPackage,
+			Needs:    []string{"build-cluster", "build-shoot"},
+		}},
+		// Machines are tested when nothing else runs, two at a time: while one
+		// waits for its disk, a trial or a window, the other has both
+		// processors.
+		{{
+			Name:     "machines",
+			Packages: "./test/node",
+			Flags:    []string{"-vet=off", "-parallel", "2", "-timeout", "60m"},
+			Format:   perTest,
+			Needs:    []string{"build-cluster", "build-shoot"},
+		}},
+	}
+}
+
+// Select returns the stages of the short or the full suite; only those whose
+// names are in only, if it has any. These run without what they need.
+func Select(groups []Group, short bool, only []string) ([]Group, error) {
+	for _, name := range only {
+		if !slices.Contains(names(groups), name) {
+			return nil, fmt.Errorf("no stage %q: the stages are %s", name,
+				strings.Join(names(groups), ", "))
+		}
+	}
+
+	var selected []Group
+	for _, group := range groups {
+		var some Group
+		for _, s := range group {
+			isNamed := slices.Contains(only, s.Name)
+			isInSuite := len(only) == 0 && !(short && s.Full)
+			if isNamed || isInSuite {
+				some = append(some, s)
+			}
+		}
+		if len(some) > 0 {
+			selected = append(selected, some)
+		}
+	}
+
+	return selected, nil
+}
+
+func names(groups []Group) []string {
+	var all []string
+	for _, group := range groups {
+		for _, s := range group {
+			all = append(all, s.Name)
+		}
+	}
+
+	return all
+}
+
+// Missing returns the first stage that s needs and that failed, empty if there
+// is none.
+func (s Stage) Missing(failed []string) string {
+	for _, name := range s.Needs {
+		if slices.Contains(failed, name) {
+			return name
+		}
+	}
+
+	return ""
+}
+
+// IsTests reports whether the stage is tests and not a command.
+func (s Stage) IsTests() bool {
+	return len(s.Command) == 0
+}
+
+// Keep returns the packages without those that the stage leaves out.
+func (s Stage) Keep(packages []string) []string {
+	return slices.DeleteFunc(slices.Clone(packages), func(p string) bool {
+		return s.Except != "" && strings.HasSuffix(p, s.Except)
+	})
+}
+
+// Tests is what a command for tests is made of.
+type Tests struct {
+	// Modfile is the go.mod with gotestsum.
+	Modfile string
+	// Events is the file for the events.
+	Events   string
+	Packages []string
+	Short    bool
+}
+
+// MaxFailures is the number of failed tests of a stage, and of failed and
+// unsteady tests of a run, up to which the machine may be the reason.
+const MaxFailures = 3
+
+// TestCommand returns the command that runs tests. A test that fails runs once
+// more, alone and with all of its subtests, unless too many failed.
+func (s Stage) TestCommand(t Tests) []string {
+	command := []string{
+		"go", "tool", "-modfile=" + t.Modfile, "gotestsum",
+		"--format", s.Format,
+		"--format-icons", "text",
+		"--hide-summary", "skipped",
+		"--jsonfile", t.Events,
+		"--rerun-fails=1",
+		fmt.Sprintf("--rerun-fails-max-failures=%d", MaxFailures),
+		"--rerun-fails-run-root-test",
+		"--packages=" + strings.Join(t.Packages, " "),
+		"--",
+	}
+	command = append(command, s.Flags...)
+	if t.Short {
+		command = append(command, "-short")
+	}
+
+	return command
+}
