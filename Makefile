@@ -25,15 +25,11 @@ flags    = $(image) --update-packages=missing --out $(out)
 sources  = agent cmd firmware image partitions test
 # Machines are tested when nothing else runs, two at a time: while one waits for its disk, a trial or a window, the other has both processors.
 machines = ./test/node
-# Packages wait, too, for systemd and for QEMU: three at a time keep two processors busy.
-others   = $$(go list ./... | grep -v /test/node$$)
 # The extension for Gardener is a module of its own, as it depends on Gardener.
 extension = cmd/gardener-extension-os-loam
-# What is compared with kubectl's own code is a module of its own, too.
-kubectl = test/kubectl
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster image next release extension test test-places places check style vulnerabilities gardener-diff golden docs man pictures bench crash crash-long damage-proof cluster-proof rollout-proof pairs fuzz upgrades clean $(loamctl)
+.PHONY: help run cluster image next release extension test test-all suite census test-places places check style vulnerabilities gardener-diff golden docs man pictures bench crash crash-long damage-proof cluster-proof rollout-proof pairs fuzz upgrades clean $(loamctl)
 
 help: ## list the targets (at once)
 	@awk -F':.*## ' '/^##@ / {print "\n" substr($$0, 5)} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,7 +66,7 @@ clean: ## remove build/; the cache in ~/.cache/loam stays (1 second)
 
 ##@ Test
 check: style vulnerabilities ## format, vet, staticcheck, unit tests, layout, docs; no root, no network, no judges needed (5 minutes)
-	CI= go test -vet=off ./...
+	CI= go test -vet=off -short ./...
 
 # Known vulnerabilities in what Loam's programs call, where their database is reachable.
 vulnerabilities:
@@ -85,16 +81,23 @@ style:
 	go vet ./...
 	go tool staticcheck ./...
 
-test: image next style ## all that CI runs: unit tests, judges on the image, the image in a VM (30 minutes)
+test: suite ## what CI runs: style, short unit tests, judges on the image, the image in a VM (30 minutes)
+test: short = -short
+
+test-all: suite ## the whole of every test, as after a change of the rigs or before a release (an hour)
+
+# Its last lines say what is broken. ONLY=STAGE,STAGE runs these stages.
+suite: image next
 	@$(loamctl) judges $(flags) build/judges
 	@$(if $(LOAM_VULNERABILITIES),$(loamctl) verify $(out) $(addprefix --vulnerabilities ,$(LOAM_VULNERABILITIES)), \
 		echo 'vulnerabilities: not compared, as LOAM_VULNERABILITIES names no file')
-	@go run ./test/cluster/build
-	@go run ./test/shoot/build
-	@cd $(extension) && CI=true go test -vet=off ./...
-	@cd $(kubectl) && CI=true go test -vet=off ./...
-	. build/judges/env && CI=true go test -vet=off -p 3 -timeout 40m $(others)
-	. build/judges/env && CI=true LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next go test -vet=off -parallel 2 -timeout 60m $(machines)
+	@go build -o build/suite ./test/suite
+	@. build/judges/env && export LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next && exec build/suite $(short) $(addprefix -only ,$(ONLY))
+
+census: ## run every test N times in random order, beside LOAD=1, and count failures; ONLY=, PKGS=, RUN= narrow it (hours)
+	@go build -o build/suite ./test/suite
+	@if test -e build/judges/env; then . build/judges/env; export CI=true; fi; export LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next; \
+		exec build/suite census $(addprefix -n ,$(N)) $(if $(LOAD),-load) $(addprefix -only ,$(ONLY)) $(if $(RUN),-run '$(RUN)') $(PKGS)
 
 test-places: next ## boot from every disk and network, with machine.yaml from every place; metal and cloud, amd64 and arm64 (2 hours)
 	@for build in amd64-metal arm64-metal arm64-cloud $(ARCH)-$(PROFILE); do $(MAKE) places ARCH=$${build%-*} PROFILE=$${build#*-} || exit 1; done
