@@ -28,7 +28,7 @@ type Env struct {
 	Metrics, Health string
 	// Consoles are where the status is shown; nil for nowhere.
 	Consoles *console.Printer
-	// Uptime is the time since kernel start, Now the wall clock.
+	// Uptime is the time since kernel start without suspend, Now the wall clock.
 	Uptime func() time.Duration
 	Now    func() time.Time
 	// Built is the date of the image's kernel (clock.Built).
@@ -62,11 +62,15 @@ func NodeEnv(log *zap.Logger) Env {
 	}
 }
 
-// Uptime is the time since kernel start, suspend included (CLOCK_BOOTTIME).
+// Uptime returns the time since kernel start without the time in which the
+// machine was suspended. It is CLOCK_MONOTONIC, the clock of systemd's
+// StateChangeTimestampMonotonic, because it is compared with [unit.State.Since].
+// A unit has no chance to come up while the machine sleeps, so a time limit does
+// not include that either.
 func Uptime() time.Duration {
 	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
-		return 0 // Every kernel since 2.6.39 has the clock.
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		return 0 // Every kernel has the clock.
 	}
 	return time.Duration(ts.Nano())
 }

@@ -394,8 +394,9 @@ func (cs changes) record(j generation.Journal, outcome Outcome, reason string) e
 // took returns how long the change j has taken. After a restart only the wall
 // clock knows, and it may have been set meanwhile.
 func (cs changes) took(j generation.Journal) time.Duration {
-	if j.BootID == cs.bootID && j.Uptime > 0 {
-		return cs.uptime() - j.Uptime
+	uptime := cs.uptime()
+	if j.BootID == cs.bootID && j.Uptime > 0 && j.OnClockOf(uptime) {
+		return uptime - j.Uptime
 	}
 	return max(0, cs.now().Sub(j.Began))
 }

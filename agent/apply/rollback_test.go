@@ -133,6 +133,32 @@ func TestTryOfAnotherBootEnds(t *testing.T) {
 	isAt(t, n, e, good, "1")
 }
 
+// TestTryOfAnotherClockEnds is a trial that an older agent began in this boot.
+// Its clock included the time in which the machine was suspended.
+func TestTryOfAnotherClockEnds(t *testing.T) {
+	n, _ := fakeNode(t)
+	n.clock.Store(240 * time.Hour)
+	e := n.executor(t, nil)
+	good := mustApply(t, e, withUnit("1", sleeper))
+	accept(t, e)
+	r := request(withUnit("2", sleeper))
+	r.Try = 5 * time.Minute
+
+	if _, err := e.Apply(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+
+	n.clock.Store(time.Minute)
+	v, err := e.Judge(t.Context())
+	if err != nil || v.Word != health.Bad {
+		t.Errorf("verdict %+v %v", v, err)
+	}
+	if _, err := e.Conclude(t.Context(), v); err != nil {
+		t.Fatal(err)
+	}
+	isAt(t, n, e, good, "1")
+}
+
 // heldNode is a node that went back from generation bad to generation good.
 func heldNode(t *testing.T) (n node, e *apply.Executor, good, bad string) {
 	t.Helper()
@@ -249,6 +275,18 @@ func TestHistoryHasTheTimeThatPassedAlthoughTheClockWasSet(t *testing.T) {
 	mustApply(t, e, withUnit("newer", sleeper))
 	n.clock.Store(time.Hour + 12*time.Second)
 	e.Now = func() time.Time { return time.Unix(1<<31, 0) }
+	accept(t, e)
+	records, err := apply.History(e.State.Root().FS())
+	if err != nil || len(records) != 2 || records[1].Took != 12*time.Second {
+		t.Errorf("%+v %v", records, err)
+	}
+}
+
+func TestHistoryHasTheWallClocksTimeIfAnotherClockBeganTheChange(t *testing.T) {
+	n, e, _ := goodNode(t)
+	mustApply(t, e, withUnit("newer", sleeper))
+	n.clock.Store(time.Minute)
+	e.Now = func() time.Time { return time.Unix(12, 0) }
 	accept(t, e)
 	records, err := apply.History(e.State.Root().FS())
 	if err != nil || len(records) != 2 || records[1].Took != 12*time.Second {

@@ -66,7 +66,8 @@ func (t trial) judge(ctx context.Context) (health.Verdict, error) {
 // judgeTry returns the verdict on a change that is not confirmed yet.
 func (t trial) judgeTry(j generation.Journal, v health.Verdict) health.Verdict {
 	try := *j.Try
-	if t.uptime() >= try.Deadline || j.BootID != t.bootID {
+	uptime := t.uptime()
+	if j.BootID != t.bootID || !j.OnClockOf(uptime) || uptime >= try.Deadline {
 		return health.Verdict{Word: health.Bad, Reason: "it was not confirmed in time"}
 	}
 

@@ -420,10 +420,11 @@ func storeFacts(f Facts) error {
 	return nil
 }
 
-// sinceKernelStart returns CLOCK_BOOTTIME.
+// sinceKernelStart returns CLOCK_MONOTONIC, the clock of the agent's uptime and
+// of systemd's timestamps.
 func sinceKernelStart() time.Duration {
 	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
 		return 0
 	}
 	return time.Duration(ts.Nano())

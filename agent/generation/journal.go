@@ -43,7 +43,8 @@ type Journal struct {
 	Operator bool `json:"operator,omitempty"`
 
 	// Began is the wall clock at the start, Uptime the time since the start of
-	// boot BootID.
+	// boot BootID without suspend. An older agent may have included suspend: see
+	// OnClockOf.
 	Began  time.Time     `json:"began"`
 	Uptime time.Duration `json:"uptime,omitempty"`
 
@@ -58,9 +59,14 @@ type Try struct {
 	// Until is the end by the wall clock, for display.
 	Until time.Time `json:"until"`
 	// Deadline is the end as time since the start of boot Journal.BootID. In
-	// any other boot, the trial is over.
+	// any other boot, or on another clock, the trial is over.
 	Deadline time.Duration `json:"deadline"`
 }
+
+// OnClockOf reports whether Uptime and Try.Deadline can be on the clock of
+// uptime, which was read later in the same boot. Earlier agents wrote
+// CLOCK_BOOTTIME, which runs ahead of CLOCK_MONOTONIC after a suspend.
+func (j Journal) OnClockOf(uptime time.Duration) bool { return uptime >= j.Uptime }
 
 // Direction says where a change takes the node.
 type Direction string

@@ -70,7 +70,8 @@ const (
 // have wants it up and it is in the desired state. A unit that have does not
 // list, such as a unit of the image that gets its first drop-in, was well if it
 // was up. A unit that is starting, or that systemd has restarted recently, was
-// neither well nor broken. now is on the clock of unit.State.Since.
+// neither well nor broken. now is on the clock of [unit.State.Since], which is
+// CLOCK_MONOTONIC.
 func Before(
 	have generation.Manifest, states []unit.State, now time.Duration,
 ) (well, broken []string) {
@@ -149,7 +150,8 @@ type Verdict struct {
 type Unwell struct{ Unit, How string }
 
 // Gate watches the units of one generation that count, after it was applied.
-// All times are on one clock that does not stop, such as the time since boot.
+// All times are on one clock, such as the time since boot. It should stand still
+// while the machine is suspended, because the units do.
 type Gate struct {
 	Want generation.Manifest
 

@@ -97,6 +97,9 @@ func TestBefore(t *testing.T) {
 	listed := generation.Manifest{Units: []generation.Unit{{Name: "a.service"}}}
 	stopped := generation.Manifest{Units: []generation.Unit{{Name: "a.service", Stopped: true}}}
 	onDemand := generation.Manifest{Units: []generation.Unit{{Name: "a.service", OnDemand: true}}}
+
+	// Both times are CLOCK_MONOTONIC, as systemd's are: a machine that was
+	// suspended for a day between the last restart and now adds nothing.
 	const now = time.Hour
 	ago := func(d time.Duration, s unit.State) unit.State { s.Since = now - d; return s }
 	tests := []struct {
@@ -135,6 +138,13 @@ func TestBefore(t *testing.T) {
 			"up for a moment, and restarted once",
 			listed,
 			ago(10*time.Second, restarted(1, active)),
+			false,
+			false,
+		},
+		{
+			"restarted once, just after the clock was read",
+			listed,
+			ago(-time.Second, restarted(1, active)),
 			false,
 			false,
 		},

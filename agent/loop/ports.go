@@ -74,7 +74,7 @@ type Host interface {
 	Ready() error
 	// Alive notifies the watchdog that the loop takes events.
 	Alive() error
-	// Uptime returns the time since kernel start.
+	// Uptime returns the time since kernel start, on CLOCK_MONOTONIC.
 	Uptime() time.Duration
 	// Publish shows a status. news says that an operator cares about what changed.
 	Publish(s status.Status, news bool)

@@ -51,7 +51,8 @@ type State struct {
 	// start.
 	Skipped bool
 
-	// Since is when the state last changed, on the monotonic clock.
+	// Since is when the state last changed, on CLOCK_MONOTONIC: the time since
+	// kernel start without suspend (systemd's StateChangeTimestampMonotonic).
 	Since time.Duration
 }
 

@@ -76,7 +76,7 @@ type Service struct {
 
 // Machine is what the service does to the machine beside its disk.
 type Machine interface {
-	// Uptime returns the time since kernel start.
+	// Uptime returns the time since kernel start, on CLOCK_MONOTONIC.
 	Uptime() time.Duration
 	// Proven is called when the running system is no longer on trial.
 	Proven()
