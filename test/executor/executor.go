@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/durable"
 )
@@ -15,7 +17,9 @@ import (
 type Node struct {
 	Root, Image *os.Root
 	Units       apply.Units
-	Uptime      func() time.Duration
+
+	// Uptime is on the clock of Units. For a real systemd, it is [Uptime].
+	Uptime func() time.Duration
 
 	// Hook is called before each durable step; nil if none.
 	Hook durable.Hook
@@ -47,4 +51,13 @@ func (n Node) Start(t testing.TB) *apply.Executor {
 		Now:       func() time.Time { return time.Unix(0, 0) },
 		Uptime:    n.Uptime,
 	}
+}
+
+// Uptime returns CLOCK_MONOTONIC, the clock of a real systemd on this host.
+func Uptime() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		return 0 // Every kernel has the clock.
+	}
+	return time.Duration(ts.Nano())
 }

@@ -90,7 +90,7 @@ func newSystemdNode(t *testing.T, c *container.Container) *systemdNode {
 		Root:   n.root,
 		Image:  c.OpenImage(t),
 		Units:  c.Connect(t),
-		Uptime: func() time.Duration { return time.Hour },
+		Uptime: executor.Uptime,
 	}.Start(t)
 
 	n.install(t)

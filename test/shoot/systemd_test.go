@@ -24,6 +24,7 @@ import (
 	"github.com/loam-os/loam/agent/unit"
 	"github.com/loam-os/loam/agent/volume"
 	"github.com/loam-os/loam/test/container"
+	"github.com/loam-os/loam/test/executor"
 	"github.com/loam-os/loam/test/files"
 	"github.com/loam-os/loam/test/shoot"
 )
@@ -91,7 +92,6 @@ func newNode(t *testing.T, c *container.Container) *node {
 	}
 	t.Cleanup(func() { state.Close() })
 
-	start := time.Now()
 	n.executor = &apply.Executor{
 		State:     durable.New(state, nil),
 		Node:      durable.New(root, nil),
@@ -103,7 +103,7 @@ func newNode(t *testing.T, c *container.Container) *node {
 		Steady:    steady,
 		Limit:     unitTimeout,
 		Now:       time.Now,
-		Uptime:    func() time.Duration { return time.Hour + time.Since(start) },
+		Uptime:    executor.Uptime,
 	}
 
 	n.decoder = decode.Decoder{

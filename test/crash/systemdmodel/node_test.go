@@ -1,6 +1,7 @@
 package systemdmodel_test
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -21,18 +22,45 @@ const sleeper = "[Service]\nExecStart=sleep infinity\n[Install]\nWantedBy=multi-
 type node struct {
 	root, image *os.Root
 	units       apply.Units
-	clock       *atomic.Value // of time.Duration, the uptime
+	clock       *clock
 }
 
 func newNode(root, image *os.Root, units apply.Units) node {
-	n := node{
+	c := &clock{}
+	return node{
 		root:  root,
 		image: image,
-		units: units,
-		clock: &atomic.Value{},
+		units: onClock{units, c},
+		clock: c,
 	}
-	n.clock.Store(time.Hour)
-	return n
+}
+
+// clock is systemd's clock and what the test has advanced it by.
+type clock struct{ ahead atomic.Int64 }
+
+// advance moves the clock on by d.
+func (c *clock) advance(d time.Duration) { c.ahead.Add(int64(d)) }
+
+// uptime returns the time since boot.
+func (c *clock) uptime() time.Duration {
+	return executor.Uptime() + time.Duration(c.ahead.Load())
+}
+
+// onClock is a systemd on the clock: a change that it dates a second ago stays a
+// second ago when the clock is advanced.
+type onClock struct {
+	apply.Units
+	clock *clock
+}
+
+func (u onClock) Show(ctx context.Context, names []string) ([]unit.State, error) {
+	states, err := u.Units.Show(ctx, names)
+	for i := range states {
+		if states[i].Since > 0 {
+			states[i].Since += time.Duration(u.clock.ahead.Load())
+		}
+	}
+	return states, err
 }
 
 // executor returns a new agent's executor.
@@ -42,7 +70,7 @@ func (n node) executor(t *testing.T) *apply.Executor {
 		Root:   n.root,
 		Image:  n.image,
 		Units:  n.units,
-		Uptime: func() time.Duration { return n.clock.Load().(time.Duration) },
+		Uptime: n.clock.uptime,
 	}.Start(t)
 }
 

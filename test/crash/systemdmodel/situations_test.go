@@ -329,7 +329,7 @@ func (s stage) takenBack(t *testing.T, d config.Desired, why string) {
 		t.Fatal(err)
 	}
 
-	s.e.Steady = 10 * time.Second // of a clock that stands still
+	s.e.Steady = time.Hour // It must become bad before it is good.
 	if _, err := s.e.Apply(t.Context(), request(d)); err != nil {
 		t.Fatal(err)
 	}
@@ -415,7 +415,7 @@ func neverWell(t *testing.T, s stage) {
 		"[Service]\nRestart=always\nRestartSec=50ms\nExecStart=sh -c 'exit 1'\n[Install]\nWantedBy=multi-user.target\n",
 	)
 	s.apply(t, unitsOf(fine))
-	s.e.Steady = 10 * time.Second // of a clock that a hand turns
+	s.e.Steady = time.Hour // The test advances the clock by it.
 	for _, d := range []config.Desired{unitsOf(fine, loop), unitsOf(
 		withDropIn(fine, "[Service]\nEnvironment=A=1\n"),
 		loop,
@@ -430,7 +430,7 @@ func neverWell(t *testing.T, s stage) {
 			}
 			return s.show(t, "loop.service").Restarts > before+3
 		})
-		s.clock.Store(s.clock.Load().(time.Duration) + s.e.Steady)
+		s.clock.advance(s.e.Steady)
 		v := s.judged(t, s.e)
 		if v.Word != health.Good || len(v.Unwell) != 1 ||
 			!strings.Contains(v.Unwell[0].How, "does not stay up") {
