@@ -98,9 +98,15 @@ func TestReadSuperblockSaysWhatIsNotExt4(t *testing.T) {
 	}
 	defer f.Close()
 
-	if _, err := f.WriteAt([]byte{1}, SuperblockOffset+offUUID); err != nil {
+	first := make([]byte, 1) // mke2fs draws the UUID: any value may be there.
+	if _, err := f.ReadAt(first, SuperblockOffset+offUUID); err != nil {
 		t.Fatal(err)
 	}
+	first[0] ^= 1
+	if _, err := f.WriteAt(first, SuperblockOffset+offUUID); err != nil {
+		t.Fatal(err)
+	}
+
 	if _, err := ReadSuperblock(f); err == nil || errors.Is(err, ErrNotExt4) {
 		t.Errorf("a damaged superblock: %v", err)
 	}
