@@ -277,24 +277,39 @@ func (s *Shell) Join(conn io.ReadWriteCloser) {
 	}
 }
 
-// free interrupts the running command until the shell answers twice; it gives up
-// after half a minute, or when the machine is off. A key that comes while bash
-// starts a command may end neither of the two, and bash then reads one more line
-// before it waits for the command. A shell without a terminal reads the key as a
-// command, which the new line ends.
+// free waits until the shell answers. It interrupts a command that runs for more
+// than a second, until the shell answers twice, and gives up after half a minute,
+// or when the machine is off.
+//
+// A key that comes while bash starts a command may end neither of the two, and
+// bash then reads one more line before it waits for the command. At worst, bash
+// 5.2 never returns from waiting, and uses a processor: one of some thousand
+// interrupts did that, so a shell that is free gets none. A shell without a
+// terminal reads the key as a command, which the new line ends.
 func (s *Shell) free() {
+	interrupt := false
 	for wait := time.Second; wait <= 16*time.Second; wait *= 2 {
 		ctx, cancel := context.WithTimeout(context.Background(), wait)
-		err := s.answer(ctx, ctrlC+"\n")
-		if err == nil {
-			err = s.answer(ctx, "")
-		}
+		err := s.answers(ctx, interrupt)
 		cancel()
 
 		if !errors.Is(err, context.DeadlineExceeded) {
 			return
 		}
+		interrupt = true
 	}
+}
+
+// answers waits for an answer of the shell, or interrupts its command and waits
+// for two.
+func (s *Shell) answers(ctx context.Context, interrupt bool) error {
+	if !interrupt {
+		return s.answer(ctx, "")
+	}
+	if err := s.answer(ctx, ctrlC+"\n"); err != nil {
+		return err
+	}
+	return s.answer(ctx, "")
 }
 
 // answer types keys and a command, and waits for the output of the command.

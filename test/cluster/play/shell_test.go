@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -24,7 +25,8 @@ func serveBash(t *testing.T) {
 	}
 
 	near, far := net.Pipe()
-	cmd := exec.Command("script", "--quiet", "--command", "bash --norc", "/dev/null")
+	cmd := exec.Command("script", "--quiet",
+		"--command", "exec setpriv --pdeathsig KILL bash --norc", "/dev/null")
 	cmd.Stdin = far
 	cmd.Stdout = far
 	if err := cmd.Start(); err != nil {
@@ -36,7 +38,7 @@ func serveBash(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Open(t.Context()); err != nil {
+	if err := s.Open(limit(t)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -45,6 +47,15 @@ func serveBash(t *testing.T) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
+}
+
+// limit returns a context that ends in a minute: a shell that hangs is a failure
+// then.
+func limit(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
 }
 
 // typed returns a file with a text.
@@ -73,7 +84,7 @@ func TestACommandReadsTheStandardInput(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var out strings.Builder
-			err := shell(t.Context(), strings.Fields(test.command), typed(t, test.in), &out)
+			err := shell(limit(t), strings.Fields(test.command), typed(t, test.in), &out)
 			if err != nil || out.String() != test.want {
 				t.Errorf("%q, %v, want %q", &out, err, test.want)
 			}
@@ -87,7 +98,7 @@ func TestTheShellIsFreeAfterACommandThatIsGivenUp(t *testing.T) {
 	if err := unix.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(limit(t))
 	go func() {
 		defer cancel()
 		_, _ = os.ReadFile(fifo) // until the command has begun
@@ -98,7 +109,7 @@ func TestTheShellIsFreeAfterACommandThatIsGivenUp(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
-	err = shell(t.Context(), []string{"echo free"}, typed(t, ""), &out)
+	err = shell(limit(t), []string{"echo free"}, typed(t, ""), &out)
 	if err != nil || out.String() != "free\n" {
 		t.Errorf("%q, %v", &out, err)
 	}
