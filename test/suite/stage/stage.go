@@ -55,6 +55,7 @@ func Suite() []Group {
 		},
 		{{
 			Name:    "build-shoot",
+			Full:    true,
 			Command: []string{"go", "run", "./test/shoot/build"},
 		}},
 		// The extension for Gardener is a module of its own, as it depends on
