@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -22,6 +23,14 @@ func serveBash(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
+	}
+
+	// A test that is started in the background of a shell without job control
+	// ignores Ctrl-C, and bash could not end that for its commands.
+	if signal.Ignored(os.Interrupt) {
+		ignored := make(chan os.Signal, 1)
+		signal.Notify(ignored, os.Interrupt)
+		t.Cleanup(func() { signal.Ignore(os.Interrupt) })
 	}
 
 	near, far := net.Pipe()
