@@ -92,6 +92,7 @@ func newSystemdNode(t *testing.T, c *container.Container) *systemdNode {
 		Units:  c.Connect(t),
 		Uptime: executor.Uptime,
 	}.Start(t)
+	n.executor.Limit = hostTimeout
 
 	n.install(t)
 	n.store = plane.NewStore(durable.New(n.root, nil))
