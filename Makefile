@@ -81,10 +81,10 @@ style:
 	go vet ./...
 	go tool staticcheck ./...
 
-test: suite ## what CI runs: style, short unit tests, judges on the image, the image in a VM (30 minutes)
+test: suite ## what CI runs: style, short unit tests, judges on the image, the image in a VM (40 minutes)
 test: short = -short
 
-test-all: suite ## the whole of every test, as after a change of the rigs or before a release (an hour)
+test-all: suite ## the whole of every test, as after a change of the rigs or before a release (over an hour)
 
 # Its last lines say what is broken. ONLY=STAGE,STAGE runs these stages.
 suite: image next
