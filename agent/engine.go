@@ -55,6 +55,7 @@ func (n *node) openEngine() (*apply.Executor, error) {
 		JobWait:   jobWait,
 		Steady:    steady,
 		Limit:     limit,
+		Probes:    probes(),
 		Now:       n.Now,
 		Uptime:    n.Uptime,
 	}, nil

@@ -183,13 +183,18 @@ func (env Env) serveHTTP(ctx context.Context, address string, handler http.Handl
 	}
 }
 
+// probes ask the units that systemd cannot judge whether they answer.
+func probes() map[string]func(context.Context) error {
+	return map[string]func(context.Context) error{
+		"containerd.service": liveness.Containerd(liveness.ContainerdSocket),
+		"kubelet.service":    liveness.Kubelet(liveness.KubeletAddress),
+	}
+}
+
 // watchLiveness restarts containerd and the kubelet when they do not answer.
 func (n *node) watchLiveness(ctx context.Context) {
 	liveness.Watch{
-		Probes: map[string]func(context.Context) error{
-			"containerd.service": liveness.Containerd(liveness.ContainerdSocket),
-			"kubelet.service":    liveness.Kubelet(liveness.KubeletAddress),
-		},
+		Probes:    probes(),
 		Standings: n.queries.Standings,
 		Restart:   n.requests.RestartUnlessBusy,
 		Report: func(e liveness.Event) {

@@ -33,6 +33,7 @@ type changes struct {
 	bootID        string
 	now           func() time.Time
 	uptime        func() time.Duration
+	probes        probes
 	steady, limit time.Duration
 
 	watched *watched
@@ -78,7 +79,7 @@ func (cs changes) apply(
 		return generation.Manifest{}, err
 	}
 
-	j := cs.journal(c, before)
+	j := cs.journal(ctx, c, before)
 	if r.Try > 0 {
 		if j.Good == "" {
 			return generation.Manifest{}, ErrNothingBefore
@@ -101,7 +102,9 @@ func (cs changes) apply(
 
 // journal returns the journal of the new change c. before is the journal of the
 // change that it replaces before its verdict, or the zero Journal.
-func (cs changes) journal(c change, before generation.Journal) generation.Journal {
+func (cs changes) journal(
+	ctx context.Context, c change, before generation.Journal,
+) generation.Journal {
 	j := generation.Journal{
 		From:   c.have.Name(),
 		To:     c.want.Name(),
@@ -111,8 +114,11 @@ func (cs changes) journal(c change, before generation.Journal) generation.Journa
 		Uptime: cs.uptime(),
 	}
 	j.Well, j.Broken = health.Before(c.have, c.states, cs.uptime())
-	if before.To != "" {
+	if before.To == "" {
+		j.Answered = cs.probes.answering(ctx, c.have.Units)
+	} else {
 		j.Good = before.Good
+		j.Answered = before.Answered
 		j.Well = wellBefore(before, c.have, j.Well)
 		j.Broken = before.Broken
 	}
@@ -258,14 +264,15 @@ func (cs changes) watch(
 	hung map[string]time.Duration,
 ) {
 	cs.watched.gate = &health.Gate{
-		Want:   want,
-		Well:   j.Well,
-		Broken: j.Broken,
-		Failed: failed,
-		Hung:   hung,
-		Since:  cs.uptime(),
-		Steady: cs.steady,
-		Limit:  cs.limit,
+		Want:     want,
+		Well:     j.Well,
+		Broken:   j.Broken,
+		Answered: j.Answered,
+		Failed:   failed,
+		Hung:     hung,
+		Since:    cs.uptime(),
+		Steady:   cs.steady,
+		Limit:    cs.limit,
 	}
 }
 

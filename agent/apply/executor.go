@@ -49,6 +49,12 @@ type Executor struct {
 	// how long they may take to get there.
 	Steady, Limit time.Duration
 
+	// Probes ask units, by name, whether they do their work: systemd calls a
+	// simple service up as soon as its process exists. A change is good only if
+	// those that answered before it answer again. A unit without a probe is
+	// judged by its state alone.
+	Probes map[string]func(ctx context.Context) error
+
 	// Now returns the wall clock, for the history. Uptime returns the time
 	// since boot.
 	Now    func() time.Time

@@ -90,6 +90,7 @@ func partsOf(e *Executor) parts {
 		bootID:     e.BootID,
 		now:        e.Now,
 		uptime:     e.Uptime,
+		probes:     e.Probes,
 		steady:     e.Steady,
 		limit:      e.Limit,
 		watched:    &m.watched,
@@ -100,6 +101,7 @@ func partsOf(e *Executor) parts {
 		changes: p.changes,
 		watched: &m.watched,
 		systemd: e.Units,
+		probes:  e.Probes,
 		bootID:  e.BootID,
 		uptime:  e.Uptime,
 	}

@@ -60,7 +60,7 @@ func (r rollbacks) reapply(ctx context.Context, name string) (generation.Manifes
 		return generation.Manifest{}, err
 	}
 
-	j := r.changes.journal(c, to.before)
+	j := r.changes.journal(ctx, c, to.before)
 	j.Existed = true
 	return r.changes.activate(ctx, c, j)
 }

@@ -26,6 +26,7 @@ type trial struct {
 	changes changes
 	watched *watched
 	systemd Observer
+	probes  probes
 	bootID  string
 	uptime  func() time.Duration
 }
@@ -54,7 +55,8 @@ func (t trial) judge(ctx context.Context) (health.Verdict, error) {
 		return health.Verdict{}, fmt.Errorf("observe units: %w", err)
 	}
 
-	v := t.watched.gate.Judge(states, t.uptime())
+	answers := t.probes.ask(ctx, t.watched.gate.Asks(states))
+	v := t.watched.gate.Judge(states, answers, t.uptime())
 	j, _, err := t.store.Journal()
 	if err != nil || j.Try == nil || v.Word == health.Bad {
 		return v, err

@@ -25,6 +25,9 @@ type Journal struct {
 	Well   []string `json:"well,omitempty"`
 	Broken []string `json:"broken,omitempty"`
 
+	// Answered are the units that were asked before the change, and answered.
+	Answered []string `json:"answered,omitempty"`
+
 	// Existed says that the node had To before the change: it stays if the
 	// change is abandoned.
 	Existed bool `json:"existed,omitempty"`

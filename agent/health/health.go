@@ -9,7 +9,9 @@
 // alone.
 //
 // A change has proved itself when all of these have been well for 10 s without
-// a break. One of them that fails, that systemd restarts three times, or that
+// a break. systemd calls a service up that has not read its flags yet, so those
+// that can be asked, the kubelet and containerd, must first have answered, if
+// they did before the change. One of them that fails, that systemd restarts three times, or that
 // is not up 3 minutes after it was asked to start reverts it. A unit that was
 // never well on this node reverts nothing, because going back would not make it
 // well: it is a warning and an Event.
@@ -158,6 +160,9 @@ type Gate struct {
 	// Well and Broken are the result of Before: see Counts.
 	Well, Broken []string
 
+	// Answered are the units that answered when the change began. They must
+	// answer again: see Asks.
+	Answered []string
 	// Failed are systemd's errors by unit that it could not start, stop or
 	// restart.
 	Failed map[string]error
@@ -172,16 +177,55 @@ type Gate struct {
 	Hung map[string]time.Duration
 
 	wellSince time.Duration
+	heard     map[string]bool
 	restarts  map[string]int
 	first     map[string]int
 	counts    map[string]bool
 }
 
-// Judge judges the states of the units of Want at time now.
-func (g *Gate) Judge(states []unit.State, now time.Duration) Verdict {
-	steady := g.count(states)
+// askAgain is the pause after which a unit that does not answer is asked again.
+const askAgain = time.Second
+
+// Asks returns the units to ask for the next judgement: those that are up, and
+// have not answered since they were started.
+func (g *Gate) Asks(states []unit.State) []string {
+	g.count(states)
+
+	var names []string
+	for _, u := range g.Want.Units {
+		i := slices.IndexFunc(states, func(s unit.State) bool { return s.Name == u.Name })
+		if i < 0 || !g.awaitsAnswer(u) {
+			continue
+		}
+		if well, _ := Well(u, states[i]); well {
+			names = append(names, u.Name)
+		}
+	}
+
+	return names
+}
+
+// awaitsAnswer reports whether a unit has yet to answer.
+func (g *Gate) awaitsAnswer(u generation.Unit) bool {
+	return g.counts[u.Name] && !u.Stopped && !u.OnDemand &&
+		slices.Contains(g.Answered, u.Name) && !g.heard[u.Name]
+}
+
+// Judge judges the states of the units of Want at time now. answers are the
+// results of asking the units of Asks, nil for one that answered.
+func (g *Gate) Judge(
+	states []unit.State, answers map[string]error, now time.Duration,
+) Verdict {
+	g.count(states)
+	for name, err := range answers {
+		if err == nil {
+			g.heard[name] = true
+		}
+	}
+
 	var waits Unwell
 	var since time.Duration
+	silent := false
 	for _, u := range g.Want.Units {
 		i := slices.IndexFunc(states, func(s unit.State) bool { return s.Name == u.Name })
 		if i < 0 || !g.counts[u.Name] {
@@ -194,9 +238,16 @@ func (g *Gate) Judge(states []unit.State, now time.Duration) Verdict {
 		}
 
 		well, how := Well(u, s)
+		if !well {
+			delete(g.heard, u.Name)
+		}
+
 		switch {
-		case well:
+		case well && !g.awaitsAnswer(u):
 			continue
+		case well:
+			silent = true
+			how = doesNotAnswer(u.Name, answers[u.Name])
 		case s.Active == "failed" && !s.Job:
 			return Verdict{Word: Bad, Unit: u.Name, Reason: how}
 		case g.Failed[u.Name] != nil && !s.Job:
@@ -219,14 +270,19 @@ func (g *Gate) Judge(states []unit.State, now time.Duration) Verdict {
 		}
 	case waits.Unit != "":
 		g.wellSince = 0
+		next := deadline
+		if silent {
+			next = min(next, now+askAgain)
+		}
+
 		return Verdict{
 			Word:     Wait,
 			Unit:     waits.Unit,
 			Reason:   waits.How,
 			Deadline: deadline,
-			Next:     deadline,
+			Next:     next,
 		}
-	case g.wellSince == 0 || !steady:
+	case g.wellSince == 0:
 		g.wellSince = now
 	}
 
@@ -287,6 +343,14 @@ func inWords(units []Unwell) string {
 	return strings.Join(how, "; ")
 }
 
+// doesNotAnswer describes a unit that is up; err is nil if it was not asked.
+func doesNotAnswer(name string, err error) string {
+	if err == nil {
+		return fmt.Sprintf("unit %s has not answered yet", name)
+	}
+	return fmt.Sprintf("unit %s does not answer (%s)", name, err)
+}
+
 func doesNotStayUp(name string, restarts int) string {
 	often := "once"
 	if restarts > 1 {
@@ -295,13 +359,15 @@ func doesNotStayUp(name string, restarts int) string {
 	return fmt.Sprintf("unit %s does not stay up: systemd has restarted it %s", name, often)
 }
 
-// count records how often systemd has restarted each service and reports
-// whether no unit that counts was restarted since the last call.
-func (g *Gate) count(states []unit.State) bool {
+// count records how often systemd has restarted each service. One that was
+// restarted since the last call has yet to answer, and if it counts, the units
+// have not been well without a break.
+func (g *Gate) count(states []unit.State) {
 	if g.first == nil {
 		g.first = map[string]int{}
 		g.restarts = map[string]int{}
 		g.counts = map[string]bool{}
+		g.heard = map[string]bool{}
 
 		for _, s := range states {
 			g.first[s.Name] = s.Restarts
@@ -313,11 +379,14 @@ func (g *Gate) count(states []unit.State) bool {
 		}
 	}
 
-	same := true
 	for _, s := range states {
-		same = same && (g.restarts[s.Name] == s.Restarts || !g.counts[s.Name])
+		if g.restarts[s.Name] == s.Restarts {
+			continue
+		}
 		g.restarts[s.Name] = s.Restarts
+		delete(g.heard, s.Name)
+		if g.counts[s.Name] {
+			g.wellSince = 0
+		}
 	}
-
-	return same
 }

@@ -425,7 +425,7 @@ func TestGate(t *testing.T) {
 
 			var v Verdict
 			for _, l := range tt.looks {
-				v = g.Judge([]unit.State{named("a.service", l.is)}, began+l.at)
+				v = g.Judge([]unit.State{named("a.service", l.is)}, nil, began+l.at)
 				if v.Word != l.word {
 					t.Fatalf("after %s: %+v, not %s", l.at, v, l.word)
 				}
@@ -532,11 +532,11 @@ func TestGateOfUncountedUnits(t *testing.T) {
 				Steady: 10 * s,
 				Limit:  time.Minute,
 			}
-			if v := g.Judge([]unit.State{named("a.service", tt.first)}, time.Hour); v.Word != Wait {
+			if v := g.Judge([]unit.State{named("a.service", tt.first)}, nil, time.Hour); v.Word != Wait {
 				t.Fatalf("at first: %+v", v)
 			}
 
-			v := g.Judge([]unit.State{named("a.service", tt.last)}, time.Hour+10*s)
+			v := g.Judge([]unit.State{named("a.service", tt.last)}, nil, time.Hour+10*s)
 			var want []Unwell
 			if tt.how != "" {
 				want = []Unwell{{"a.service", tt.how}}
@@ -549,8 +549,136 @@ func TestGateOfUncountedUnits(t *testing.T) {
 	}
 }
 
+// TestGateOfWhatAnswers is about a service that is up as soon as it has a
+// process, and that answered before the change.
+func TestGateOfWhatAnswers(t *testing.T) {
+	const (
+		began = time.Hour
+		s     = time.Second
+	)
+	refused := errors.New("connection refused")
+	type look struct {
+		at     time.Duration
+		is     unit.State
+		asked  bool
+		answer error
+		word   Word
+		next   time.Duration
+	}
+
+	for _, test := range []struct {
+		name   string
+		want   generation.Unit
+		gate   Gate
+		looks  []look
+		reason string
+	}{
+		{
+			name: "it answers at once",
+			looks: []look{
+				{at: 0, is: active, asked: true, word: Wait, next: 10 * s},
+				{at: 10 * s, is: active, word: Good},
+			},
+		},
+		{
+			name: "it answers late: 10 s from then",
+			looks: []look{
+				{at: 0, is: active, asked: true, answer: refused, word: Wait, next: 1 * s},
+				{at: 30 * s, is: active, asked: true, answer: refused, word: Wait, next: 31 * s},
+				{at: 31 * s, is: active, asked: true, word: Wait, next: 41 * s},
+				{at: 41 * s, is: active, word: Good},
+			},
+		},
+		{
+			name: "it never answers",
+			looks: []look{
+				{at: 0, is: active, asked: true, answer: refused, word: Wait, next: 1 * s},
+				{at: 59900 * time.Millisecond, is: active, asked: true, answer: refused, word: Wait, next: 60 * s},
+				{at: 60 * s, is: active, asked: true, answer: refused, word: Bad},
+			},
+			reason: "unit a.service does not answer (connection refused) after 1m0s",
+		},
+		{
+			name: "it ends before it answers",
+			looks: []look{
+				{at: 0, is: active, asked: true, answer: refused, word: Wait, next: 1 * s},
+				{at: 12 * s, is: failed, word: Bad},
+			},
+			reason: "unit a.service failed: exit-code, exit code 3",
+		},
+		{
+			name: "it is restarted after its answer",
+			looks: []look{
+				{at: 0, is: active, asked: true, word: Wait, next: 10 * s},
+				{at: 5 * s, is: restarted(1, active), asked: true, answer: refused, word: Wait, next: 6 * s},
+				{at: 15 * s, is: restarted(1, active), asked: true, word: Wait, next: 25 * s},
+				{at: 25 * s, is: restarted(1, active), word: Good},
+			},
+		},
+		{
+			name: "it is started again after its answer",
+			looks: []look{
+				{at: 0, is: active, asked: true, word: Wait, next: 10 * s},
+				{at: 5 * s, is: activating, word: Wait, next: 60 * s},
+				{at: 8 * s, is: active, asked: true, answer: refused, word: Wait, next: 9 * s},
+				{at: 9 * s, is: active, asked: true, word: Wait, next: 19 * s},
+			},
+			reason: "all units that count are well",
+		},
+		{
+			name: "the change stops it",
+			want: generation.Unit{Stopped: true},
+			looks: []look{
+				{at: 0, is: inactive, word: Wait, next: 10 * s},
+				{at: 10 * s, is: inactive, word: Good},
+			},
+		},
+		{
+			name: "it was broken before",
+			gate: Gate{Broken: []string{"a.service"}},
+			looks: []look{
+				{at: 0, is: active, word: Wait, next: 10 * s},
+				{at: 10 * s, is: active, word: Good},
+			},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			test.want.Name = "a.service"
+			g := test.gate
+			g.Want = generation.Manifest{Units: []generation.Unit{test.want}}
+			g.Answered = []string{"a.service"}
+			g.Since, g.Steady, g.Limit = began, 10*s, time.Minute
+			if g.Broken == nil {
+				g.Well = []string{"a.service"}
+			}
+
+			var v Verdict
+			for _, l := range test.looks {
+				states := []unit.State{named("a.service", l.is)}
+				var asks []string
+				var answers map[string]error
+				if l.asked {
+					asks = []string{"a.service"}
+					answers = map[string]error{"a.service": l.answer}
+				}
+				if diff := cmp.Diff(asks, g.Asks(states)); diff != "" {
+					t.Errorf("after %s: asks (-want +got):\n%s", l.at, diff)
+				}
+
+				v = g.Judge(states, answers, began+l.at)
+				if v.Word != l.word || l.next > 0 && v.Next != began+l.next {
+					t.Fatalf("after %s: %+v, not %s until %s", l.at, v, l.word, l.next)
+				}
+			}
+			if test.reason != "" && v.Reason != test.reason {
+				t.Errorf("reason %q, not %q", v.Reason, test.reason)
+			}
+		})
+	}
+}
+
 func TestGateOfNoUnits(t *testing.T) {
-	if v := new(Gate).Judge(nil, time.Hour); v.Word != Good {
+	if v := new(Gate).Judge(nil, nil, time.Hour); v.Word != Good {
 		t.Errorf("verdict on files alone, with no time to prove: %+v", v)
 	}
 }
