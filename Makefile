@@ -147,7 +147,7 @@ upgrades: image next ## upgrade to every kind of bad system in a VM, each falls 
 	@$(loamctl) build $(flags)-4096 --sector-size 4096
 	@$(loamctl) judges $(flags) build/judges
 	. build/judges/env && CI=true LOAM_ALL=1 LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next go test -count=1 -timeout 90m -v -run 'Upgrade|BadSystem|Drill' $(machines)
-	. build/judges/env && CI=true LOAM_BUILD=$(CURDIR)/$(out)-4096 LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next go test -count=1 -timeout 30m -v -run 'GoodSystem|BadSystem' $(machines)
+	. build/judges/env && CI=true LOAM_BUILD=$(CURDIR)/$(out)-4096 LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next go test -count=1 -timeout 30m -v -run 'TestUpgrades|BadSystem' $(machines)
 
 gardener-diff: image ## what nodes would do when their Gardener is updated, for each document that it renders (2 minutes)
 	@$(loamctl) judges $(flags) build/judges

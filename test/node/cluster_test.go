@@ -12,6 +12,7 @@ import (
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/test/cluster"
 	"github.com/loam-os/loam/test/cluster/testcluster"
+	"github.com/loam-os/loam/test/judge"
 )
 
 const podsAPI = "/api/v1/namespaces/default/pods"
@@ -74,6 +75,7 @@ func TestNodeOfACluster(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	m.config.CPUs = 2
 	m.config.Clock = "1970-01-01" // Its battery is empty.
 	n := m.on(t, map[string]string{"loam.machine": w.Machine(w.BootstrapToken(t))})
 	n.shell()
@@ -162,6 +164,7 @@ func TestNodeOfACluster(t *testing.T) {
 	})
 
 	t.Run("an update in place", func(t *testing.T) {
+		judge.Long(t, "TestTheCourseOfAnUpdateInPlace of test/recorded")
 		n.t = t
 		w.T = t
 		updatesInPlace(t, n, w)
@@ -176,6 +179,7 @@ func TestNodeOfACluster(t *testing.T) {
 	}
 
 	t.Run("a reset leaves nothing of the cluster", func(t *testing.T) {
+		judge.Long(t, "TestResetUnderSystemd of agent")
 		n.t = t
 		n.want("loam reset --yes 2>/dev/null",
 			"reset: the node follows no configuration until `loam apply`, or another machine.yaml")

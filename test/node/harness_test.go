@@ -22,6 +22,7 @@ import (
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/image/manifest"
 	"github.com/loam-os/loam/image/tools"
+	"github.com/loam-os/loam/test/judge"
 	"github.com/loam-os/loam/test/vm"
 )
 
@@ -101,6 +102,9 @@ func (b build) flash(t *testing.T, base string) *machine {
 	if err != nil {
 		t.Fatal(err)
 	}
+
+	// Two emulated processors cost more than one.
+	m.config.CPUs = judge.Pick(1, m.config.CPUs)
 
 	return m
 }
@@ -220,6 +224,10 @@ func (n *node) status() status.Status {
 	return s
 }
 
+// pollPause is the pause between two questions to a machine, which has no time
+// for anything else while it answers.
+const pollPause = time.Second
+
 // says waits until the status is as it should be: it comes a moment after what
 // it tells of.
 func (n *node) says(right func(status.Status) bool) {
@@ -233,6 +241,7 @@ func (n *node) says(right func(status.Status) bool) {
 			n.t.Fatalf("status %+v, error %+v, upgrade %+v, network %+v",
 				s, s.Error, s.Upgrade, s.Network)
 		}
+		time.Sleep(pollPause)
 	}
 }
 

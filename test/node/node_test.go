@@ -108,6 +108,7 @@ func TestNodeConfiguredByItsHypervisor(t *testing.T) {
 	)
 
 	t.Run("without machine.yaml there is no shell, and the power button works", func(t *testing.T) {
+		judge.Long(t, "TestFirstBootApplies of agent/loop, which opens no other shells")
 		n := m.on(t, nil)
 		if g := n.applied(); g != first.Generation {
 			t.Errorf("generation %s, was %s", g, first.Generation)

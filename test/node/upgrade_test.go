@@ -299,18 +299,26 @@ func (n *upgradable) age() {
 	n.tool("mcopy", "-o", to[0], to[1], file, to[2])
 }
 
-func TestAnUpgradeToAGoodSystem(t *testing.T) {
+// TestUpgrades has a machine fall back from a system whose kernel panics, then
+// upgrade to a good one, and go back to the first.
+func TestUpgrades(t *testing.T) {
 	t.Parallel()
 	v2 := next(t)
+	panics := v2.publish(t, bad["its kernel panics"].change(t))
 	u := v2.publish(t, nil)
-	n := prepareUpgradable(t, u)
+	n := prepareUpgradable(t, panics)
 	loader := n.loader()
 	n.age()
 	n.firstStart()
-	second := v2.manifest.Version
+
+	first, second := open(t).manifest.Version, v2.manifest.Version
 	n.wantBegin("loam upgrade --plan", "would bring "+second+" in place of ")
-	begin := time.Now()
 	n.sh("loam upgrade --stay")
+	n.nowFrom(panics, u)
+	n.fallsBack(second, bad["its kernel panics"].why)
+
+	begin := time.Now()
+	n.sh("loam upgrade --again --now --stay")
 	t.Logf("staged after %s", time.Since(begin))
 	begin = time.Now()
 	n.reboot()
@@ -327,13 +335,17 @@ func TestAnUpgradeToAGoodSystem(t *testing.T) {
 	}
 
 	n.want("loam why", "nothing has gone wrong on this node; it runs loam-node-os "+second)
-	n.back(open(t).manifest.Version, "a")
-	n.back(second, "b")
-	n.reboot()
-	n.boots(second, "b")
-	n.up()
+	n.back(first, "a")
+	if !testing.Short() {
+		n.back(second, "b")
+		n.back(first, "a")
+		n.reboot()
+		n.boots(first, "a")
+		n.up()
+	}
+
 	n.off()
-	judged(t, n.disk(), u, v2, open(t))
+	judged(t, n.disk(), u, open(t), v2)
 }
 
 // back goes to the other system without a repository, and sees it stay.
@@ -351,43 +363,38 @@ func (n *upgradable) back(version, slot string) {
 }
 
 // bad are changes of a UKI that make a system which must not stay, and what the
-// old one then says of it. The slow ones, which wait for minutes, run with
-// `make upgrades` only.
+// old one then says of it.
 var bad = map[string]struct {
 	change func(t *testing.T) func(uki.Sections) uki.Sections
 	why    string
-	slow   bool
 }{
 	"its kernel panics": {
 		withCmdline("rdinit=/nothing"),
 		"it did not say that it is well in 3 boots",
-		false,
 	},
 	"it hangs in /init": {
 		withInit("./testdata/hang"),
 		"it did not say that it is well in 3 boots",
-		true,
 	},
-	"it ends in rescue": {withCmdline("systemd.unit=nowhere.target"), "", true},
+	"it ends in rescue": {withCmdline("systemd.unit=nowhere.target"), ""},
 	"its agent is dead": {
 		withCmdline("systemd.setenv=GOMEMLIMIT=none"),
 		"it did not say that it is well in 3 boots",
-		true,
 	},
 	"it has no network": {
 		withCmdline("module_blacklist=virtio_net"),
 		"gateway: there is no default route",
-		true,
 	},
 }
 
 func TestABadSystemFallsBack(t *testing.T) {
+	if os.Getenv("LOAM_ALL") == "" {
+		t.Skip("takes minutes, and TestUpgrades has one: make upgrades runs it")
+	}
+
 	t.Parallel()
 	v2 := next(t)
 	for name, bad := range bad {
-		if bad.slow && os.Getenv("LOAM_ALL") == "" {
-			continue
-		}
 		t.Run(name, func(t *testing.T) {
 			n := newUpgradable(t, v2.publish(t, bad.change(t)))
 			n.sh("loam upgrade --stay")
