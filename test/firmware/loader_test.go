@@ -13,6 +13,7 @@ import (
 	"github.com/loam-os/loam/firmware/bootdir"
 	"github.com/loam-os/loam/firmware/bootentry"
 	"github.com/loam-os/loam/partitions/fat"
+	"github.com/loam-os/loam/test/judge"
 )
 
 // names are the entries of a system with these tries, then the entries of
@@ -40,6 +41,10 @@ func TestTheLoaderCountsAndFallsBack(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("after %d updates, counts in %d sectors",
 			test.updates, test.counts), func(t *testing.T) {
+			if test.updates != 17 {
+				judge.Long(t, "after 17 updates; TestPowerCuts has the model after each update")
+			}
+
 			r, old, bad := history(t, test.updates, test.link)
 			edit(t, r, put(t, bad, test.link))
 			m := newMachine(t, r.Flat(), diskSize)
@@ -62,20 +67,30 @@ func TestTheLoaderCountsAndFallsBack(t *testing.T) {
 // TestTheLoaderNeedsNoVariables falls back with what firmware does to its
 // variables in the field.
 func TestTheLoaderNeedsNoVariables(t *testing.T) {
-	for name, before := range map[string]func(m *machine){
-		"they are lost before each start": func(m *machine) {
-			m.variables(filepath.Join(m.tools.Dir, "usr/share/OVMF/OVMF_VARS_4M.fd"))
+	const lost = "they are lost before each start"
+	for name, prepare := range map[string]func(t *testing.T) (before func(m *machine)){
+		lost: func(*testing.T) func(m *machine) {
+			return func(m *machine) {
+				m.variables(filepath.Join(m.tools.Dir, "usr/share/OVMF/OVMF_VARS_4M.fd"))
+			}
 		},
-		"they belong to another disk": func(m *machine) {
-			r, _, last := history(m.t, 5, bootdir.Link)
-			edit(m.t, r, put(m.t, last, bootdir.Link))
-			other := newMachine(m.t, r.Flat(), diskSize)
+		"they belong to another disk": func(t *testing.T) func(m *machine) {
+			r, _, last := history(t, 5, bootdir.Link)
+			edit(t, r, put(t, last, bootdir.Link))
+			other := newMachine(t, r.Flat(), diskSize)
 			other.start()
-			m.variables(other.file("vars"))
+			return func(m *machine) { m.variables(other.file("vars")) }
 		},
-		"they cannot be written": func(m *machine) { m.fixed = true },
+		"they cannot be written": func(*testing.T) func(m *machine) {
+			return func(m *machine) { m.fixed = true }
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name != lost {
+				judge.Long(t, lost)
+			}
+
+			before := prepare(t)
 			r, old, bad := history(t, 0, bootdir.Link)
 			edit(t, r, put(t, bad, bootdir.Link))
 
@@ -233,6 +248,10 @@ func TestWhatTheLoaderMakesOf(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			if len(test.want) > 2 {
+				judge.Long(t, "the rows with fewer starts, and TestTheLoaderCountsAndFallsBack")
+			}
+
 			r := NewRecorder(newDisk(t, one))
 			edit(t, r, put(t, two, bootdir.Link))
 
@@ -253,6 +272,7 @@ func TestWhatTheLoaderMakesOf(t *testing.T) {
 // TestWhatTheLoaderMakesOfATornCount starts from each part of a count in two
 // sectors. Where both names stay, it never falls back.
 func TestWhatTheLoaderMakesOfATornCount(t *testing.T) {
+	judge.Long(t, "TestPowerCuts, in which the model of the loader starts from such counts")
 	r, old, bad := history(t, 5, linkAnywhere)
 	edit(t, r, put(t, bad, linkAnywhere))
 	base := r.Flat()
