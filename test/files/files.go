@@ -9,10 +9,39 @@ import (
 	"testing"
 )
 
-// Root returns an empty root directory for a test. Its path is root.Name().
+// Dir returns an empty directory for the small files of a test. It is in memory,
+// where there is such a file system: a disk takes most of the time of a test that
+// writes durably, and no test cuts its power.
+func Dir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "loam-test-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// Root returns an empty root directory for a test, as Dir does. Its path is
+// root.Name().
 func Root(t testing.TB) *os.Root {
 	t.Helper()
-	root, err := os.OpenRoot(t.TempDir())
+	return open(t, Dir(t))
+}
+
+// RootOnDisk is Root for large files.
+func RootOnDisk(t testing.TB) *os.Root {
+	t.Helper()
+	return open(t, t.TempDir())
+}
+
+func open(t testing.TB, dir string) *os.Root {
+	t.Helper()
+	root, err := os.OpenRoot(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

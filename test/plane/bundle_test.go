@@ -93,7 +93,7 @@ func (m metadata) Write(name string, text []byte) error {
 // fetchBundle fetches a bundle into the state of a new node.
 func fetchBundle(t testing.TB, from bundle.Source, version string) bundle.Bundle {
 	t.Helper()
-	store := bundle.NewStore(durable.New(files.Root(t), nil))
+	store := bundle.NewStore(durable.New(files.RootOnDisk(t), nil))
 	b, err := store.Fetch(t.Context(), from, bundle.Request{
 		Version: version,
 		Arch:    runtime.GOARCH,
