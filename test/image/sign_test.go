@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -31,20 +30,16 @@ import (
 	"github.com/loam-os/loam/test/keys"
 )
 
-// copied is a copy of a build.
+// copied is a build of links to the files of b: signing replaces files, and
+// changes none.
 func (b build) copied(t *testing.T) build {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "build")
-	out, err := exec.Command("cp", "-r", "--sparse=always", b.dir, dir).CombinedOutput()
-	if err != nil {
-		t.Fatalf("cp: %v\n%s", err, out)
-	}
-
-	return open(t, dir)
+	return open(t, linked(t, b))
 }
 
-// signed is the build, signed by one after the other, with what enrolls them.
-func (b build) signed(t *testing.T, by ...keys.Pair) build {
+// signed is the build, signed by one after the other, with what enrolls them,
+// and with the rest of keys.
+func (b build) signed(t *testing.T, rest sign.Keys, by ...keys.Pair) build {
 	t.Helper()
 	for _, key := range by {
 		enroll, err := ownerkey.Authorities{
@@ -53,8 +48,11 @@ func (b build) signed(t *testing.T, by ...keys.Pair) build {
 			DB:  []*x509.Certificate{key.Certificate},
 		}.Variables()
 		if err == nil {
-			_, err = sign.Build(t.Context(), b.dir,
-				sign.Keys{Programs: key.Signer, Enroll: enroll, When: sign.Manual}, sign.Silent{})
+			all := rest
+			all.Programs = key.Signer
+			all.Enroll = enroll
+			all.When = sign.Manual
+			_, err = sign.Build(t.Context(), b.dir, all, sign.Silent{})
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -68,6 +66,7 @@ func (b build) signed(t *testing.T, by ...keys.Pair) build {
 // which verify compares. Signing again leaves them. Every UKI has a policy of PCR
 // 11, until the build is signed without its key.
 func TestASignedBuildTrustsKeys(t *testing.T) {
+	judge.Long(t, "TestSignedBuild has such keys, too, and does not sign again without them")
 	b := underTest(t).copied(t)
 	pcr := keys.New(t, "pcr").Private
 	by := sign.Keys{
@@ -78,7 +77,7 @@ func TestASignedBuildTrustsKeys(t *testing.T) {
 	if _, err := sign.Build(t.Context(), b.dir, by, sign.Silent{}); err != nil {
 		t.Fatal(err)
 	}
-	open(t, b.dir).checkPCRKeys(t, pcrsig.Fingerprint(pcr.Public().(*rsa.PublicKey)))
+	open(t, b.dir).checkPCRKeys(t, fingerprint(pcr))
 
 	by.MachineTrust = ""
 	by.PCR = nil
@@ -88,6 +87,13 @@ func TestASignedBuildTrustsKeys(t *testing.T) {
 	b = open(t, b.dir)
 	b.checkPCRKeys(t)
 
+	b.checkTrust(t)
+}
+
+// checkTrust fails unless all UKIs trust the keys "first,second", and the
+// manifest says so.
+func (b build) checkTrust(t *testing.T) {
+	t.Helper()
 	for name, cmdline := range map[string]string{
 		"UKI":     b.manifest.Cmdline,
 		"PXE set": b.manifest.LiveCmdline,
@@ -101,6 +107,10 @@ func TestASignedBuildTrustsKeys(t *testing.T) {
 			t.Errorf("command line of a UKI: %s", u.Cmdline)
 		}
 	}
+}
+
+func fingerprint(key crypto.Signer) string {
+	return pcrsig.Fingerprint(key.Public().(*rsa.PublicKey))
 }
 
 // checkPCRKeys fails unless these keys, and no others, have signed all UKIs for
@@ -131,15 +141,18 @@ func (b build) checkPCRKeys(t *testing.T, want ...string) {
 }
 
 // TestSignedBuild: all that firmware starts is signed, in all files, and
-// everything else is unchanged. With LOAM_PLACES=1, a build that was signed by
+// everything else is unchanged; every UKI has a policy of PCR 11 and trusts keys
+// of machine.yaml. With LOAM_PLACES=1, a build that was signed by
 // another key before gives the same bytes.
 func TestSignedBuild(t *testing.T) {
 	plain := underTest(t)
 	key := keys.New(t, "owner")
 	other := keys.New(t, "other")
-	b := plain.copied(t).signed(t, key)
+	pcr := keys.New(t, "pcr").Private
+	rest := sign.Keys{MachineTrust: "first,second", PCR: []crypto.Signer{pcr}}
+	b := plain.copied(t).signed(t, rest, key)
 	if os.Getenv("LOAM_PLACES") != "" {
-		again := plain.copied(t).signed(t, other, key)
+		again := plain.copied(t).signed(t, rest, other, key)
 		for _, name := range []string{image.SumsName, image.ManifestName} {
 			first := readFile(t, filepath.Join(b.dir, name))
 			if first != readFile(t, filepath.Join(again.dir, name)) {
@@ -177,6 +190,8 @@ func TestSignedBuild(t *testing.T) {
 	}
 
 	b.checkLoaderSignature(t)
+	b.checkPCRKeys(t, fingerprint(pcr))
+	b.checkTrust(t)
 	im := inspected(t, b.dir)
 	for name, signers := range map[string][]string{
 		"loader": im.Disk.LoaderSigners,
