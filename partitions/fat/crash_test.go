@@ -309,6 +309,7 @@ func TestPowerCutsOfASetInTwoSectors(t *testing.T) {
 
 // TestPowerCutsFindAMissingFlush: the checks above are worth something.
 func TestPowerCutsFindAMissingFlush(t *testing.T) {
+	judge.Long(t, "nothing: it tests the judges of TestPowerCuts, not the product")
 	for _, tc := range []struct {
 		name   string
 		script []step

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/test/judge"
 	"github.com/loam-os/loam/test/power"
 )
 
@@ -144,6 +145,7 @@ func (r playback) plainCrashes() map[int][]crash {
 // TestCrashFindsBugs plays the states that a crash leaves of each mutant but
 // not of the engine: the oracle must find one of them wrong.
 func TestCrashFindsBugs(t *testing.T) {
+	judge.Long(t, "nothing: it tests the judges of TestCrash, not the product")
 	o := &oracle{t: t, image: crashImage(t), known: map[string]looks{}}
 	all := mutants()
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/loam-os/loam/agent/turns"
+	"github.com/loam-os/loam/test/judge"
 )
 
 // bug is a mistake that one could write, and a fleet that shows it.
@@ -279,6 +280,7 @@ var seeded = map[string]bug{
 
 // TestSeededBugsAreFound checks that the walk finds each of these mistakes.
 func TestSeededBugsAreFound(t *testing.T) {
+	judge.Long(t, "nothing: it tests the judges of TestEveryInterleaving, not the product")
 	for name, b := range seeded {
 		t.Run(name, func(t *testing.T) {
 			s := b.in
