@@ -6,7 +6,6 @@ import (
 	"hash/maphash"
 	"math/rand/v2"
 	"os/exec"
-	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -101,14 +100,14 @@ func (c *crash) check(s *state, trees ...tree) error {
 		return err
 	}
 
-	if n%499 == 0 {
+	if n%judge.Pick[int64](997, 499) == 0 {
 		select {
 		case c.sample <- r.Device.(*state).flatten():
 		default:
 		}
 	}
 
-	if n%5 != 0 {
+	if n%judge.Pick[int64](25, 5) != 0 {
 		return nil
 	}
 
@@ -225,13 +224,13 @@ func TestPowerCuts(t *testing.T) {
 
 	t.Logf("%d states, %d of them cuts of Reclaim, %d for fsck.fat",
 		c.states.Load(), c.second.Load(), len(c.sample))
-	if c.states.Load() < 50_000 {
+	if c.states.Load() < judge.Pick[int64](20_000, 50_000) {
 		t.Errorf("%d states", c.states.Load())
 	}
 
 	close(c.sample)
 	fsck := judge.Find(t, "fsck.fat")
-	path := filepath.Join(t.TempDir(), "esp")
+	path := image(t)
 	for m := range c.sample {
 		m.file(t, path)
 		if out, err := exec.Command(fsck, "-n", path).CombinedOutput(); err != nil {

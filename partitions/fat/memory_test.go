@@ -12,6 +12,7 @@ import (
 	"github.com/loam-os/loam/firmware/bootentry"
 	"github.com/loam-os/loam/image/esp"
 	"github.com/loam-os/loam/partitions/device"
+	"github.com/loam-os/loam/test/files"
 )
 
 // memory is a device in memory.
@@ -179,4 +180,4 @@ func content(t testing.TB, f *FS, path string) []byte {
 }
 
 // image is a path for a judge's copy.
-func image(t testing.TB) string { return filepath.Join(t.TempDir(), "esp") }
+func image(t testing.TB) string { return filepath.Join(files.Dir(t), "esp") }
