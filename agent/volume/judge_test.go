@@ -182,7 +182,7 @@ func TestBlkidKnowsNothingThatWeDoNot(t *testing.T) {
 	judge.Find(t, "blkid")
 	m := &maker{Rand: rand.New(rand.NewPCG(7, 2026)), facts: facts(t, "libblkid.txt", "copies.txt")}
 	path := filepath.Join(t.TempDir(), "disk")
-	for range 200 {
+	for range judge.Pick(60, 200) {
 		d := m.disk(0, pick(m, 2*gib, 50*gib, 100*gib))
 		file := create(t, path, d.disk.Size)
 		for n, b := range d.bytes.sectors {
