@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/loam-os/loam/firmware/bootentry"
+	"github.com/loam-os/loam/test/judge"
 )
 
 // model is a machine as far as upgrades go. It is small, and equal worlds have
@@ -219,9 +220,15 @@ func TestAllThatCanHappenEndsWell(t *testing.T) {
 	}
 
 	t.Logf("L0: %d worlds, in %s", len(seen), time.Since(began).Round(time.Second))
-	if len(seen) < 20_000 {
+	if len(seen) < judge.Pick(10_000, 20_000) {
 		t.Error("these are not all")
 	}
+}
+
+// versions are what an operator asks for. Three are one more than there are slots.
+func versions() []string {
+	all := []string{"1.0.0", "2.0.0", "3.0.0", "4.0.0", "5.0.0"}
+	return judge.Pick(all[:3], all)
 }
 
 // after are the worlds that may come next.
@@ -251,7 +258,7 @@ func (w model) after() (all []model) {
 		all = append(all, n)
 	}
 	if w.journal == nil && Next(w.view(Wait)).Kind == Nothing {
-		for _, version := range []string{"1.0.0", "2.0.0", "3.0.0", "4.0.0", "5.0.0"} {
+		for _, version := range versions() {
 			if version != w.slots[w.running] {
 				all = append(all, w.want(version, false))
 			}
