@@ -15,8 +15,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -46,9 +48,10 @@ type Container struct {
 }
 
 // Run starts systemd from the tree in LOAM_ROOT_TREE, waits until it has
-// reached basic.target and runs test, which must be all of the top-level test
-// t. The container ends with it. Without a tree, or without root, the test is
-// skipped, or fails where CI is set.
+// reached basic.target and runs test, which must be all of the test t: a
+// top-level test or a subtest. What the tests above t do is done inside, too. The
+// container ends with t. Without a tree, or without root, the test is skipped, or
+// fails where CI is set.
 //
 // test runs in a second process of the test binary, in the container's PID
 // namespace but with the files of the host: systemd turns away a peer whose
@@ -68,7 +71,8 @@ func Run(t *testing.T, test func(t *testing.T, c *Container)) {
 
 	pid := start(t, tree)
 	cmd := exec.Command("nsenter", "-t", strconv.Itoa(pid), "-p", "--", os.Args[0],
-		"-test.run=^"+t.Name()+"$", "-test.v", "-test.count=1", "-test.timeout="+limit(t).String(),
+		"-test.run="+only(t.Name()), "-test.v", "-test.count=1",
+		"-test.timeout="+limit(t).String(),
 		fmt.Sprintf("-test.short=%v", testing.Short()))
 	cmd.Env = append(os.Environ(), insideVariable+"="+strconv.Itoa(pid))
 	out, err := cmd.CombinedOutput()
@@ -77,6 +81,15 @@ func Run(t *testing.T, test func(t *testing.T, c *Container)) {
 	if err != nil {
 		t.Fatalf("in the container: %v", err)
 	}
+}
+
+// only returns the pattern for go test -run that matches one test or subtest.
+func only(name string) string {
+	parts := strings.Split(name, "/")
+	for i, part := range parts {
+		parts[i] = "^" + regexp.QuoteMeta(part) + "$"
+	}
+	return strings.Join(parts, "/")
 }
 
 // limit is how long the part inside may take: a little less than is left, so
@@ -92,8 +105,8 @@ func limit(t *testing.T) time.Duration {
 // start starts a container and returns the id of its process 1.
 func start(t *testing.T, tree string) int {
 	t.Helper()
-	scratch := t.TempDir()
-	notify := t.TempDir()
+	scratch := shortDir(t)
+	notify := shortDir(t)
 	ready := listen(t, filepath.Join(notify, "socket"))
 	var output bytes.Buffer
 	cmd := exec.Command("/bin/sh", "-c", script, "start.sh", tree, scratch, notify)
@@ -133,6 +146,22 @@ func start(t *testing.T, tree string) int {
 	}
 
 	return cmd.Process.Pid
+}
+
+// shortDir is t.TempDir without the name of the test, which may have commas, as
+// mount options do, and be too long for the path of a socket.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "loam-container-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
 }
 
 // ownCgroup makes a cgroup that goes with the test. Containers in one cgroup

@@ -31,8 +31,9 @@ const (
 // oracle expects that knows nothing of the engine: no needless restart, and
 // none that is missing.
 func TestPairs(t *testing.T) {
+	t.Parallel()
 	onMachine(t, func(t *testing.T, m machine) {
-		pairs, seed := number(t, pairsVariable, judge.Pick[uint64](40, 200)), number(
+		pairs, seed := number(t, pairsVariable, judge.Pick[uint64](20, 200)), number(
 			t,
 			seedVariable,
 			uint64(time.Now().UnixNano()),

@@ -19,39 +19,41 @@ import (
 )
 
 // TestSituations is what matters by name, on real systemd. Each begins on a
-// node with an empty configuration.
+// node of its own with an empty configuration.
 func TestSituations(t *testing.T) {
-	onMachine(t, func(t *testing.T, m machine) {
-		for _, s := range []struct {
-			name string
-			test func(*testing.T, stage)
-		}{
-			{"a unit of the image gains and loses a drop-in", vendorDropIn},
-			{"an instance changes through its template", throughTemplate},
-			{"a timer and its service", timerAndService},
-			{"a service that a timer starts, and a target", rotatingLogs},
-			{"a path and its service", pathAndService},
-			{"a disabled service that a timer starts", disabledOnDemand},
-			{"a socket changes while its service is up", socketOfRunning},
-			{"an alias, listed under both names", underBothNames},
-			{"a unit that the image masks", maskedByImage},
-			{"a unit takes long to start", slowStart},
-			{"a unit fails a second after it started", failsLater},
-			{"a unit never stays up", neverStaysUp},
-			{"a unit is to be stopped", toBeStopped},
-			{"what was broken before does not count", brokenBefore},
-			{"a unit that was never well takes nothing back", neverWell},
-			{"what waits for a token comes up when that arrives", waitsForToken},
-			{"containerd before kubelet", runtimeFirst},
-			{"what the kubelet keeps stays mounted", kubeletMount},
-		} {
-			t.Run(s.name, func(t *testing.T) {
+	t.Parallel()
+	for _, s := range []struct {
+		name string
+		test func(*testing.T, stage)
+	}{
+		{"a unit of the image gains and loses a drop-in", vendorDropIn},
+		{"an instance changes through its template", throughTemplate},
+		{"a timer and its service", timerAndService},
+		{"a service that a timer starts, and a target", rotatingLogs},
+		{"a path and its service", pathAndService},
+		{"a disabled service that a timer starts", disabledOnDemand},
+		{"a socket changes while its service is up", socketOfRunning},
+		{"an alias, listed under both names", underBothNames},
+		{"a unit that the image masks", maskedByImage},
+		{"a unit takes long to start", slowStart},
+		{"a unit fails a second after it started", failsLater},
+		{"a unit never stays up", neverStaysUp},
+		{"a unit is to be stopped", toBeStopped},
+		{"what was broken before does not count", brokenBefore},
+		{"a unit that was never well takes nothing back", neverWell},
+		{"what waits for a token comes up when that arrives", waitsForToken},
+		{"containerd before kubelet", runtimeFirst},
+		{"what the kubelet keeps stays mounted", kubeletMount},
+	} {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			onMachine(t, func(t *testing.T, m machine) {
 				begin := stage{m, m.executor(t)}
 				begin.apply(t, config.Desired{})
 				s.test(t, begin)
 			})
-		}
-	})
+		})
+	}
 }
 
 // stage is a machine and the executor that changes it.

@@ -17,7 +17,7 @@ import (
 )
 
 // unitTimeout is how long a test waits for what takes milliseconds.
-const unitTimeout = 20 * time.Second
+const unitTimeout = 2 * time.Minute
 
 // machine is a container with a systemd and a node in it.
 type machine struct {
