@@ -56,7 +56,10 @@ func (h *host) start(name string, args ...string) (*process, error) {
 	p.cmd.Dir = h.dir
 	p.cmd.Stdout = log
 	p.cmd.Stderr = log
-	p.cmd.Env = append(os.Environ(), "OTEL_TRACES_EXPORTER=none") // the registry has one by default
+	p.cmd.Env = append(os.Environ(),
+		"OTEL_TRACES_EXPORTER=none", // The registry has one by default.
+		"GOGC=400",                  // It starts most of the time, and makes much garbage then.
+	)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	started := make(chan error)
 	go p.run(started)

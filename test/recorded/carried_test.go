@@ -11,6 +11,7 @@ import (
 
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/test/cluster"
+	"github.com/loam-os/loam/test/files"
 )
 
 // carriedToken is where the configurations of these tests have a token synced.
@@ -89,7 +90,7 @@ func TestATokenIsThereBeforeTheUnitThatNeedsIt(t *testing.T) {
 
 	t.Run("on a new machine", func(t *testing.T) {
 		w.says(carrying("one", "1.36.4", carriedToken))
-		w.start(w.TempDir(), w.BootstrapToken(w.TB))
+		w.start(files.Dir(w.TB), w.BootstrapToken(w.TB))
 		w.approve()
 		w.file("etc/a", "one")
 		w.file(carriedToken, "first")

@@ -97,6 +97,7 @@ func (f fault) warning() (reason string, text *regexp.Regexp) {
 // its status, its console, its metrics and in the cluster, until the node is
 // well again.
 func TestFaultsShowEverywhereUntilTheyPass(t *testing.T) {
+	t.Parallel()
 	container.Run(t, faultsShow)
 }
 

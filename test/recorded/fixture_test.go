@@ -13,6 +13,7 @@ import (
 
 	agent "github.com/loam-os/loam/agent/cluster"
 	"github.com/loam-os/loam/test/cluster"
+	"github.com/loam-os/loam/test/files"
 )
 
 // fixture is a real control plane and one recorded node of it.
@@ -77,7 +78,7 @@ func joinedFixture(t testing.TB, text string) *fixture {
 func (w *fixture) join(text string) {
 	w.Helper()
 	w.says(text)
-	w.start(w.TempDir(), w.BootstrapToken(w.TB))
+	w.start(files.Dir(w.TB), w.BootstrapToken(w.TB))
 	w.approve()
 	w.addNode()
 	w.annotated(text)

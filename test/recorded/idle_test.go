@@ -78,6 +78,7 @@ func atRest(dir string) error {
 }
 
 func TestAnIdleNodeOnlyRenewsItsLease(t *testing.T) {
+	t.Parallel()
 	w := newFixture(t, cluster.Options{})
 	dir := t.TempDir()
 	pid := w.startIdle(dir, idleConfig("one"), 0)
@@ -107,6 +108,7 @@ func (w *fixture) renewals(want float64) error {
 }
 
 func TestALabelOfTheSecretWritesNothing(t *testing.T) {
+	t.Parallel()
 	w := newFixture(t, cluster.Options{})
 	dir := t.TempDir()
 	pid := w.startIdle(dir, idleConfig("one"), 0)

@@ -12,6 +12,7 @@ import (
 	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/agent/unit"
 	"github.com/loam-os/loam/test/cluster"
+	"github.com/loam-os/loam/test/files"
 )
 
 // sick is a systemd whose units fail while a file of the node says "bad".
@@ -73,7 +74,7 @@ func TestTheClusterHearsOfAConfigurationThatIsNotRun(t *testing.T) {
 
 	t.Run("the first, once there is a Node", func(*testing.T) {
 		w.says(osc("one") + wrong)
-		w.start(w.TempDir(), w.BootstrapToken(w.TB))
+		w.start(files.Dir(w.TB), w.BootstrapToken(w.TB))
 		w.approve()
 		w.addNode()
 		w.tells("OSCInvalid",

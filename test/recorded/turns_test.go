@@ -9,6 +9,7 @@ import (
 
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/test/cluster"
+	"github.com/loam-os/loam/test/files"
 )
 
 // TestANewNodeTakesNoTurn: Gardener's authorizer refuses all Leases while there
@@ -24,7 +25,7 @@ func TestANewNodeTakesNoTurn(t *testing.T) {
 
 	w.serial = true
 	w.says(osc("one"))
-	w.start(w.TempDir(), w.BootstrapToken(t))
+	w.start(files.Dir(w.TB), w.BootstrapToken(t))
 	w.approve()
 	w.file("etc/a", "one")
 	front.mu.Lock()
@@ -140,7 +141,7 @@ func TestANodeThatIsBornAgain(t *testing.T) {
 func TestADeniedRequestSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t, cluster.Options{})
-	w.start(w.TempDir(), w.BootstrapToken(t))
+	w.start(files.Dir(w.TB), w.BootstrapToken(t))
 	var name string
 	w.await("the request", func() error {
 		all, err := w.get(signings)

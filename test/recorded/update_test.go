@@ -145,6 +145,7 @@ func (w *fixture) recorded() {
 }
 
 func TestAnUpdateInPlaceWaitsUntilTheNodeIsDrained(t *testing.T) {
+	t.Parallel()
 	w, d := updatableFixture(t, updatable("one", "1.35.0", "1.0.0", spring))
 	d.ill = errors.New("starting")
 	w.write("var/lib/kubelet/kubeconfig-real", "kind: Config")
@@ -252,6 +253,7 @@ func TestAnUpdateInPlaceWaitsUntilTheNodeIsDrained(t *testing.T) {
 }
 
 func TestASystemThatCameBackIsNotTriedAgain(t *testing.T) {
+	t.Parallel()
 	w, d := updatableFixture(t, updatable("one", "1.35.0", "1.0.0", spring))
 	next := updatable("two", "1.35.0", "2.0.0", spring)
 	w.says(next)
@@ -279,6 +281,7 @@ func TestASystemThatCameBackIsNotTriedAgain(t *testing.T) {
 }
 
 func TestANodeWaitsForItsStaticPods(t *testing.T) {
+	t.Parallel()
 	w := joinedFixture(t, osc("one"))
 	w.write(kubeletCertificate, w.kubelet("node-1"))
 	static := osc("two") + "  - path: /etc/kubernetes/manifests/etcd.yaml\n    content:\n" +
@@ -307,6 +310,7 @@ func TestANodeWaitsForItsStaticPods(t *testing.T) {
 }
 
 func TestARotationThatIsNotSpokenOfAnyMoreWaitsForNoDrain(t *testing.T) {
+	t.Parallel()
 	text := updatable("one", "1.35.0", "1.0.0", spring)
 	w, _ := updatableFixture(t, text)
 	w.says(updatable("two", "1.35.0", "1.0.0", summer))
@@ -317,6 +321,7 @@ func TestARotationThatIsNotSpokenOfAnyMoreWaitsForNoDrain(t *testing.T) {
 }
 
 func TestALostAddressIsPutBack(t *testing.T) {
+	t.Parallel()
 	w := newFixture(t, cluster.Options{Controllers: true})
 	refused := &refusal{}
 	w.interpose().answers = refused.answer
