@@ -14,6 +14,7 @@ import (
 // writes all the time, and starts them again as systemd does: each write that was
 // acknowledged is there.
 func TestKilledProgramsLoseNoWrite(t *testing.T) {
+	t.Parallel()
 	m := newCluster(t)
 	m.boot(t)
 	w := m.startWriter(t)

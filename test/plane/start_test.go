@@ -18,6 +18,7 @@ import (
 // disk, has it schedule pods, cuts the power, starts it with a clock that is five
 // years ahead, and then with a clock that is right again.
 func TestFromAnEmptyDiskToFiveYearsLaterAndBack(t *testing.T) {
+	t.Parallel()
 	needClock(t)
 	m := newCluster(t)
 	m.boot(t)
@@ -58,6 +59,7 @@ func TestFromAnEmptyDiskToFiveYearsLaterAndBack(t *testing.T) {
 // TestRenewedCertificatesNeedNoRestart renews all certificates under a running
 // control plane: the API server serves its new one, and goes on.
 func TestRenewedCertificatesNeedNoRestart(t *testing.T) {
+	t.Parallel()
 	m := newCluster(t)
 	m.boot(t)
 	before := m.must(t, http.MethodGet, "/version", "").serial

@@ -42,6 +42,7 @@ type systemdNode struct {
 // rendered, without the kubelet and its container runtime, under the image's
 // systemd.
 func TestTheEngineRunsTheControlPlane(t *testing.T) {
+	t.Parallel()
 	for _, name := range programs {
 		cluster.Program(t, name)
 	}
