@@ -76,12 +76,13 @@ func Suite() []Group {
 			Format:   perPackage,
 		}},
 		// Packages wait, too, for systemd and for QEMU: three at a time keep
-		// two processors busy.
+		// two processors busy. Tests are parallel where they wait, for their
+		// own control plane or systemd.
 		{{
 			Name:     "packages",
 			Packages: "./...",
 			Except:   "/test/node",
-			Flags:    []string{"-vet=off", "-p", "3", "-timeout", "40m"},
+			Flags:    []string{"-vet=off", "-p", "3", "-parallel", "4", "-timeout", "40m"},
 			Format:   perPackage,
 			Needs:    []string{"build-cluster", "build-shoot"},
 		}},
