@@ -12,6 +12,7 @@ import (
 	"github.com/loam-os/loam/image/meter"
 	"github.com/loam-os/loam/image/verify"
 	"github.com/loam-os/loam/partitions"
+	"github.com/loam-os/loam/test/judge"
 )
 
 // TestVerifyFindsEveryChange changes one thing of a build at a time. For what a
@@ -23,6 +24,7 @@ func TestVerifyFindsEveryChange(t *testing.T) {
 		return flipRaw(b, b.partition(t, role).Start+offset)
 	}
 
+	const chunks = "chunks of the update bundle"
 	tests := []struct {
 		name   string
 		change func(t *testing.T, dir string)
@@ -57,7 +59,7 @@ func TestVerifyFindsEveryChange(t *testing.T) {
 		{"root as a file", flipFile(b, ".root", 4096), ".root: verify: data block 1 "},
 		{"UKI as a file", flipFile(b, ".efi", 8<<20), "differs from " + b.name(t, ".efi")},
 		{"qcow2", flipFile(b, ".qcow2", 1<<20), b.name(t, ".qcow2") + ": "},
-		{"chunks of the update bundle", flipFile(b, ".pack", 1<<20), b.name(t, ".pack") + ": "},
+		{chunks, flipFile(b, ".pack", 1<<20), b.name(t, ".pack") + ": "},
 		{
 			"profile in the update bundle",
 			rewrite(b.name(t, ".index.json"),
@@ -158,6 +160,10 @@ func TestVerifyFindsEveryChange(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
+			if test.name == chunks {
+				judge.Long(t, "qcow2: nothing but the sum of the whole file finds that, either")
+			}
+
 			dir := linked(t, b)
 			test.change(t, dir)
 			_, err := verify.Build(t.Context(), dir, meter.None)
