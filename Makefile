@@ -23,7 +23,7 @@ image    = --arch $(ARCH) --profile $(PROFILE) $(if $(MIRROR),--mirror $(MIRROR)
 # Of the packages in mkosi/packages.lock, or, when Debian has published others since, of today's, which then are in that file.
 flags    = $(image) --update-packages=missing --out $(out)
 sources  = agent cmd firmware image partitions test
-# Machines are tested when nothing else runs, two at a time: while one waits for its disk, a trial or a window, the other has both processors.
+# Machines are tested when nothing else runs: while one waits for its disk, a trial or a window, the others have the processors.
 machines = ./test/node
 # The extension for Gardener is a module of its own, as it depends on Gardener.
 extension = cmd/gardener-extension-os-loam

@@ -86,13 +86,13 @@ func Suite() []Group {
 			Format:   perPackage,
 			Needs:    []string{"build-cluster", "build-shoot"},
 		}},
-		// Machines are tested when nothing else runs, two at a time: while one
-		// waits for its disk, a trial or a window, the other has both
+		// Machines are tested when nothing else runs, three at a time: while one
+		// waits for its disk, a trial or a window, the others have the
 		// processors.
 		{{
 			Name:     "machines",
 			Packages: "./test/node",
-			Flags:    []string{"-vet=off", "-parallel", "2", "-timeout", "60m"},
+			Flags:    []string{"-vet=off", "-parallel", "3", "-timeout", "60m"},
 			Format:   perTest,
 			Needs:    []string{"build-cluster", "build-shoot"},
 		}},
