@@ -300,7 +300,8 @@ func (n *upgradable) age() {
 }
 
 // TestUpgrades has a machine fall back from a system whose kernel panics, then
-// upgrade to a good one, and go back to the first.
+// upgrade to a good one, and go back to the first. It takes longest, so its file
+// is the first of the package: tests start in that order.
 func TestUpgrades(t *testing.T) {
 	t.Parallel()
 	v2 := next(t)
