@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -19,7 +18,7 @@ import (
 // which is there if the machine's machine.yaml asks for one on ttyS1 (arm64:
 // ttyAMA1).
 type Shell struct {
-	conn net.Conn
+	conn io.ReadWriter
 	id   string // in what this Shell has the other end say, to know it by
 	mu   sync.Mutex
 	data chan []byte
@@ -29,7 +28,7 @@ type Shell struct {
 
 // NewShell is the shell at the other end of conn: the machine's serial port, or
 // what Join has connected to that.
-func NewShell(conn net.Conn) *Shell {
+func NewShell(conn io.ReadWriter) *Shell {
 	s := &Shell{conn: conn, id: rand.Text()[:6], data: make(chan []byte, 1024)}
 	go func() {
 		defer close(s.data)
@@ -121,8 +120,8 @@ func (e *ExitError) Error() string {
 	return fmt.Sprintf("debug shell: %s: exit code %s", e.Command, e.Code)
 }
 
-// run runs the rest of a group of commands. If ctx ends first, it interrupts them
-// and waits until the shell is free again.
+// run runs the rest of a group of commands. If it cannot wait for their end, as
+// ctx has ended, it interrupts them and waits until the shell is free again.
 func (s *Shell) run(ctx context.Context, group string, in io.Reader, out io.Writer) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +138,7 @@ func (s *Shell) run(ctx context.Context, group string, in io.Reader, out io.Writ
 		return fmt.Errorf("debug shell: %w", err)
 	}
 
-	err := s.until(ctx, "begin-"+mark+"\n", io.Discard)
+	err := s.begins(ctx, mark)
 	if err == nil {
 		go s.feed(in)
 		err = s.until(ctx, "\nend-"+mark+"-", out)
@@ -150,15 +149,28 @@ func (s *Shell) run(ctx context.Context, group string, in io.Reader, out io.Writ
 	}
 
 	switch {
-	case ctx.Err() != nil:
-		s.free()
-		return fmt.Errorf("debug shell: %s: %w", command, ctx.Err())
 	case err != nil:
-		return fmt.Errorf("debug shell: %s: %w", command, err)
+		return fmt.Errorf("debug shell: %s: %w", command, errors.Join(err, s.free()))
 	case code.String() != "0":
 		return &ExitError{command, code.String()}
 	}
 	return nil
+}
+
+// beginLimit is how long a shell that is free takes to begin a command.
+const beginLimit = 2 * time.Minute
+
+// begins waits until the command with that mark begins.
+func (s *Shell) begins(ctx context.Context, mark string) error {
+	limited, cancel := context.WithTimeoutCause(ctx, beginLimit,
+		fmt.Errorf("it has not begun after %s", beginLimit))
+	defer cancel()
+
+	err := s.until(limited, "begin-"+mark+"\n", io.Discard)
+	if err != nil && limited.Err() != nil {
+		return context.Cause(limited)
+	}
+	return err
 }
 
 // feed types what in has, and then the end of the input.
@@ -244,8 +256,8 @@ func (s *Shell) Attach(in io.Reader, out io.Writer, quit byte) error {
 
 // Join connects conn to the shell until one of them ends, and closes it. It
 // then interrupts the running command, drops its further output, and waits until
-// the shell is free again.
-func (s *Shell) Join(conn io.ReadWriteCloser) {
+// the shell is free again. The error is that it is not.
+func (s *Shell) Join(conn io.ReadWriteCloser) (err error) {
 	for len(s.data) > 0 {
 		<-s.data
 	}
@@ -259,34 +271,34 @@ func (s *Shell) Join(conn io.ReadWriteCloser) {
 	defer func() {
 		conn.Close()
 		<-ended
-		s.free()
+		err = s.free()
 	}()
 
 	for {
 		select {
 		case b, ok := <-s.data:
 			if !ok {
-				return
+				return nil
 			}
 			if _, err := conn.Write(b); err != nil {
-				return
+				return nil
 			}
 		case <-ended:
-			return
+			return nil
 		}
 	}
 }
 
 // free waits until the shell answers. It interrupts a command that runs for more
-// than a second, until the shell answers twice, and gives up after half a minute,
-// or when the machine is off.
+// than a second, until the shell answers twice, and gives up after half a minute.
+// A machine that is off is no error.
 //
 // A key that comes while bash starts a command may end neither of the two, and
 // bash then reads one more line before it waits for the command. At worst, bash
 // 5.2 never returns from waiting, and uses a processor: one of some thousand
 // interrupts did that, so a shell that is free gets none. A shell without a
 // terminal reads the key as a command, which the new line ends.
-func (s *Shell) free() {
+func (s *Shell) free() error {
 	interrupt := false
 	for wait := time.Second; wait <= 16*time.Second; wait *= 2 {
 		ctx, cancel := context.WithTimeout(context.Background(), wait)
@@ -294,10 +306,12 @@ func (s *Shell) free() {
 		cancel()
 
 		if !errors.Is(err, context.DeadlineExceeded) {
-			return
+			return nil
 		}
 		interrupt = true
 	}
+
+	return errors.New("the shell does not answer any more")
 }
 
 // answers waits for an answer of the shell, or interrupts its command and waits

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/loam-os/loam/test/terminal"
 )
 
 // bash is a real shell at the other end of a socket, in place of a serial port.
@@ -50,27 +52,6 @@ func bash(t *testing.T) net.Conn {
 	return conn
 }
 
-// bashOnTerminal is a shell that edits lines, as the one on a serial port does.
-func bashOnTerminal(t *testing.T) net.Conn {
-	t.Helper()
-	near, far := net.Pipe()
-	cmd := exec.Command("script", "--quiet", "--command", "bash --norc", "/dev/null")
-	cmd.Stdin = far
-	cmd.Stdout = far
-
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-
-	t.Cleanup(func() {
-		near.Close()
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-
-	return near
-}
-
 // visit runs a command as one who is connected to s by Join, and leaves.
 func visit(t *testing.T, s *Shell, command string) (string, error) {
 	t.Helper()
@@ -78,7 +59,9 @@ func visit(t *testing.T, s *Shell, command string) (string, error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		s.Join(far)
+		if err := s.Join(far); err != nil {
+			t.Error(err)
+		}
 	}()
 
 	defer func() {
@@ -117,7 +100,7 @@ func TestShell(t *testing.T) {
 	})
 
 	t.Run("a terminal that echoes is no part of the output", func(t *testing.T) {
-		echoing := NewShell(bashOnTerminal(t))
+		echoing := NewShell(terminal.Bash(t).User)
 		if err := echoing.Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -151,7 +134,7 @@ func TestShell(t *testing.T) {
 	})
 
 	t.Run("a command reads what is typed, and its output comes at once", func(t *testing.T) {
-		typing := NewShell(bashOnTerminal(t))
+		typing := NewShell(terminal.Bash(t).User)
 		if err := typing.Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -178,7 +161,7 @@ func TestShell(t *testing.T) {
 	})
 
 	t.Run("a command that is given up leaves the shell free", func(t *testing.T) {
-		shell := NewShell(bashOnTerminal(t))
+		shell := NewShell(terminal.Bash(t).User)
 		if err := shell.Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -36,7 +36,9 @@ func serveShell(s *vm.Shell) (end func(), err error) {
 			if err != nil {
 				return
 			}
-			s.Join(conn)
+			if err := s.Join(conn); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+			}
 		}
 	}()
 

@@ -3,9 +3,7 @@ package main
 import (
 	"context"
 	"errors"
-	"net"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strings"
@@ -14,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/loam-os/loam/test/terminal"
 	"github.com/loam-os/loam/test/vm"
 )
 
@@ -33,16 +32,7 @@ func serveBash(t *testing.T) {
 		t.Cleanup(func() { signal.Ignore(os.Interrupt) })
 	}
 
-	near, far := net.Pipe()
-	cmd := exec.Command("script", "--quiet",
-		"--command", "exec setpriv --pdeathsig KILL bash --norc", "/dev/null")
-	cmd.Stdin = far
-	cmd.Stdout = far
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-
-	s := vm.NewShell(near)
+	s := vm.NewShell(terminal.Bash(t).User)
 	end, err := serveShell(s)
 	if err != nil {
 		t.Fatal(err)
@@ -50,12 +40,7 @@ func serveBash(t *testing.T) {
 	if err := s.Open(limit(t)); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		end()
-		near.Close()
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
+	t.Cleanup(end)
 }
 
 // limit returns a context that ends in a minute: a shell that hangs is a failure
