@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/test/container"
@@ -55,21 +54,6 @@ func (n driftNode) status(t *testing.T) status.Status {
 	return s
 }
 
-// within polls until holds, and reports how long that took.
-func within(t *testing.T, d time.Duration, what string, holds func() bool) {
-	t.Helper()
-	start := time.Now()
-	for tick := time.Tick(20 * time.Millisecond); !holds(); <-tick {
-		if time.Since(start) > d {
-			t.Errorf("%s: not so after %v", what, d)
-			return
-		}
-	}
-	t.Logf("%s: after %v", what, time.Since(start).Round(time.Millisecond))
-}
-
-const repairTime = 2 * time.Second
-
 // TestWhatManagedPathsLeadThroughIsRepaired takes away, one after the other,
 // what a managed link needs to lead to its content.
 func TestWhatManagedPathsLeadThroughIsRepaired(t *testing.T) {
@@ -108,7 +92,7 @@ func whatPathsLeadThrough(t *testing.T, c *container.Container) {
 		if out := n.Command(t, "sh", "-ec", tt.script); out != "" {
 			t.Fatalf("%s: %s", tt.what, out)
 		}
-		within(t, repairTime, tt.what, func() bool {
+		eventually(t, tt.what, func() bool {
 			return n.Command(t, "cat", "/etc/app/app.conf") == "one\n" &&
 				n.status(t).Drift.Repaired > before.Drift.Repaired
 		})
@@ -135,25 +119,17 @@ func pathMountedOver(t *testing.T, c *container.Container) {
 		t.Fatal(err)
 	}
 	n.Command(t, "systemctl", "restart", "loam-agent")
-	within(t, 5*time.Second, "the status says which path", func() bool {
+	eventually(t, "the status says which path", func() bool {
 		e := n.status(t).Error
 		return e != nil && strings.Contains(e.Problem, "/var/lib/q/file")
 	})
-	within(
-		t,
-		repairTime,
-		"another path is repaired",
-		func() bool { return n.Command(t, "cat", "/etc/app/app.conf") == "one\n" },
-	)
+	eventually(t, "another path is repaired",
+		func() bool { return n.Command(t, "cat", "/etc/app/app.conf") == "one\n" })
 
 	write(t, n.root, "srv/config.yaml", strings.Replace(document, "one", "two", 1))
-	within(
-		t,
-		repairTime,
-		"a change is applied",
-		func() bool { return n.Command(t, "cat", "/etc/app/app.conf") == "two\n" },
-	)
-	within(t, 20*time.Second, "it has proven itself", func() bool {
+	eventually(t, "a change is applied",
+		func() bool { return n.Command(t, "cat", "/etc/app/app.conf") == "two\n" })
+	eventually(t, "it has proven itself", func() bool {
 		_, err := os.Stat(filepath.Join(n.Root, "var/lib/loam/journal.json"))
 		return os.IsNotExist(err)
 	})

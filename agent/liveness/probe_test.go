@@ -18,7 +18,7 @@ import (
 )
 
 // soon is for probes that should time out, late for all others.
-const soon, late = 100 * time.Millisecond, 10 * time.Second
+const soon, late = 100 * time.Millisecond, time.Minute
 
 // served returns the address of a server on listener. The end of the test waits
 // until all clients have closed their connections.
@@ -49,7 +49,7 @@ func served(
 		go func() { guests.Wait(); close(left) }()
 		select {
 		case <-left:
-		case <-time.After(30 * time.Second):
+		case <-time.After(time.Minute):
 			t.Error("a connection stays open")
 		}
 		server.Close()

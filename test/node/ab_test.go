@@ -606,7 +606,7 @@ func (n *upgradable) startsSlot(slot string) bool {
 
 	select {
 	case <-n.Done(): // A moment after its console.
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		n.node.t.Fatalf("it neither starts slot %s nor ends\n%s", slot, n.Console().Tail(20))
 	}
 

@@ -167,8 +167,8 @@ func (n *observed) prepare(node *Node) {
 	executor := node.Agent.Engine.(*apply.Executor)
 	executor.BootID = n.boot
 	executor.Steady = time.Second
-	executor.JobWait = 3 * time.Second
-	executor.Limit = 3 * time.Second
+	executor.JobWait = 10 * time.Second
+	executor.Limit = 10 * time.Second
 }
 
 // document returns a configuration whose unit app.service runs a command, with
@@ -275,7 +275,7 @@ var errNotMeasured = errors.New("not measured")
 
 // measures returns an error unless the metrics have a line.
 func (n *observed) measures(line string) error {
-	ctx, cancel := context.WithTimeout(n.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(n.Context(), time.Minute)
 	defer cancel()
 
 	sample, err := n.queries.Take(ctx)
