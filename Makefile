@@ -81,7 +81,7 @@ style:
 	go vet ./...
 	go tool staticcheck ./...
 
-test: suite ## what CI runs: style, short unit tests, judges on the image, the image in a VM (40 minutes)
+test: suite ## what CI runs: style, short unit tests, judges on the image, the image in a VM (15 minutes)
 test: short = -short
 
 test-all: suite ## the whole of every test, as after a change of the rigs or before a release (over an hour)
@@ -94,10 +94,10 @@ suite: image next
 	@go build -o build/suite ./test/suite
 	@. build/judges/env && export LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next && exec build/suite $(short) $(addprefix -only ,$(ONLY))
 
-census: ## run every test N times in random order, beside LOAD=1, and count failures; ONLY=, PKGS=, RUN= narrow it (hours)
+census: ## run every test N times in random order, beside LOAD=1, and count failures; SHORT=1, ONLY=, PKGS=, RUN= narrow it (hours)
 	@go build -o build/suite ./test/suite
 	@if test -e build/judges/env; then . build/judges/env; export CI=true; fi; export LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next; \
-		exec build/suite census $(addprefix -n ,$(N)) $(if $(LOAD),-load) $(addprefix -only ,$(ONLY)) $(if $(RUN),-run '$(RUN)') $(PKGS)
+		exec build/suite census $(addprefix -n ,$(N)) $(if $(LOAD),-load) $(if $(SHORT),-short) $(addprefix -only ,$(ONLY)) $(if $(RUN),-run '$(RUN)') $(PKGS)
 
 test-places: next ## boot from every disk and network, with machine.yaml from every place; metal and cloud, amd64 and arm64 (2 hours)
 	@for build in amd64-metal arm64-metal arm64-cloud $(ARCH)-$(PROFILE); do $(MAKE) places ARCH=$${build%-*} PROFILE=$${build#*-} || exit 1; done

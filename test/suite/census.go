@@ -19,6 +19,7 @@ func census(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("census", flag.ExitOnError)
 	n := flags.Int("n", 0, "run each test so often; otherwise 50, 20 or 5 times, by stage")
 	withLoad := flags.Bool("load", false, "keep both processors and the disk busy")
+	short := flags.Bool("short", false, "run the short tests, as make test does")
 	only := flags.String("only", "", "run these stages only: packages,systemd,machines")
 	run := flags.String("run", "", "run the tests that match")
 	err := flags.Parse(args)
@@ -33,6 +34,9 @@ func census(ctx context.Context, args []string) error {
 	plan, err := r.plan(ctx, flags.Args(), *only, *n)
 	if err != nil {
 		return err
+	}
+	for i := range plan {
+		plan[i].Short = *short
 	}
 
 	results := filepath.Join(r.top, dir, "census")

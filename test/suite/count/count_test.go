@@ -31,25 +31,28 @@ func TestPlan(t *testing.T) {
 		},
 	}
 	hint := count.Job{
-		Package: module + "/hint",
-		N:       50,
-		Timeout: 100 * time.Minute,
+		Package:  module + "/hint",
+		N:        50,
+		Timeout:  100 * time.Minute,
+		Parallel: 4,
 	}
 	agent := count.Job{
-		Package: module + "/agent",
-		N:       20,
-		Timeout: 200 * time.Minute,
+		Package:  module + "/agent",
+		N:        20,
+		Timeout:  200 * time.Minute,
+		Parallel: 4,
 	}
 	node := count.Job{
 		Package:  module + "/test/node",
 		N:        5,
 		Timeout:  5 * time.Hour,
-		Parallel: 2,
+		Parallel: 3,
 	}
 	twice := count.Job{
-		Package: module + "/agent",
-		N:       2,
-		Timeout: 20 * time.Minute,
+		Package:  module + "/agent",
+		N:        2,
+		Timeout:  20 * time.Minute,
+		Parallel: 4,
 	}
 
 	for _, row := range []struct {
@@ -94,8 +97,9 @@ func TestCommand(t *testing.T) {
 		N:        5,
 		Timeout:  time.Hour,
 		Parallel: 2,
+		Short:    true,
 	}
-	const want = "go test -json -vet=off -shuffle=on -count=5 -timeout=1h0m0s -parallel=2 -run=^TestA$ p"
+	const want = "go test -json -vet=off -shuffle=on -count=5 -timeout=1h0m0s -parallel=2 -short -run=^TestA$ p"
 	if diff := cmp.Diff(want, strings.Join(job.Command("^TestA$"), " ")); diff != "" {
 		t.Error(diff)
 	}

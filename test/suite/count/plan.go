@@ -22,8 +22,10 @@ type Job struct {
 	Package string
 	N       int
 	Timeout time.Duration
-	// Parallel is for -parallel, 0 for its default.
+	// Parallel is for -parallel, as in the suite; 0 for its default.
 	Parallel int
+	// Short is set for the tests of `make test`.
+	Short bool
 }
 
 // stage says how often tests of a kind run.
@@ -37,20 +39,22 @@ type stage struct {
 
 var (
 	packages = stage{
-		name: "packages",
-		n:    50,
-		each: 2 * time.Minute,
+		name:     "packages",
+		n:        50,
+		each:     2 * time.Minute,
+		parallel: 4,
 	}
 	systemd = stage{
-		name: "systemd",
-		n:    20,
-		each: 10 * time.Minute,
+		name:     "systemd",
+		n:        20,
+		each:     10 * time.Minute,
+		parallel: 4,
 	}
 	machines = stage{
 		name:     "machines",
 		n:        5,
 		each:     time.Hour,
-		parallel: 2,
+		parallel: 3,
 	}
 )
 
@@ -119,6 +123,9 @@ func (j Job) Command(run string) []string {
 	}
 	if j.Parallel > 0 {
 		command = append(command, fmt.Sprintf("-parallel=%d", j.Parallel))
+	}
+	if j.Short {
+		command = append(command, "-short")
 	}
 	if run != "" {
 		command = append(command, "-run="+run)
