@@ -75,7 +75,6 @@ func TestNodeOfACluster(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	m.config.CPUs = 2
 	m.config.Clock = "1970-01-01" // Its battery is empty.
 	n := m.on(t, map[string]string{"loam.machine": w.Machine(w.BootstrapToken(t))})
 	n.shell()

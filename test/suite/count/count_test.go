@@ -46,7 +46,7 @@ func TestPlan(t *testing.T) {
 		Package:  module + "/test/node",
 		N:        5,
 		Timeout:  5 * time.Hour,
-		Parallel: 3,
+		Parallel: 2,
 	}
 	twice := count.Job{
 		Package:  module + "/agent",

@@ -54,7 +54,7 @@ var (
 		name:     "machines",
 		n:        5,
 		each:     time.Hour,
-		parallel: 3,
+		parallel: 2,
 	}
 )
 

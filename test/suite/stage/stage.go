@@ -21,6 +21,8 @@ type Stage struct {
 	Except string
 	// Flags are for go test.
 	Flags []string
+	// ShortFlags come after Flags in the short suite.
+	ShortFlags []string
 	// Format is how gotestsum prints progress.
 	Format string
 	// Needs are stages without which this one is left out.
@@ -86,15 +88,16 @@ func Suite() []Group {
 			Format:   perPackage,
 			Needs:    []string{"build-cluster", "build-shoot"},
 		}},
-		// Machines are tested when nothing else runs, three at a time: while one
-		// waits for its disk, a trial or a window, the others have the
-		// processors.
+		// Machines are tested when nothing else runs: while one waits for its
+		// disk, a trial or a window, the others have the processors. In the short
+		// suite they have one processor each.
 		{{
-			Name:     "machines",
-			Packages: "./test/node",
-			Flags:    []string{"-vet=off", "-parallel", "3", "-timeout", "60m"},
-			Format:   perTest,
-			Needs:    []string{"build-cluster", "build-shoot"},
+			Name:       "machines",
+			Packages:   "./test/node",
+			Flags:      []string{"-vet=off", "-parallel", "2", "-timeout", "60m"},
+			ShortFlags: []string{"-parallel", "3"},
+			Format:     perTest,
+			Needs:      []string{"build-cluster", "build-shoot"},
 		}},
 	}
 }
@@ -194,6 +197,7 @@ func (s Stage) TestCommand(t Tests) []string {
 	command = append(command, s.Flags...)
 	if t.Short {
 		command = append(command, "-short")
+		command = append(command, s.ShortFlags...)
 	}
 
 	return command
