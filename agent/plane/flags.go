@@ -104,6 +104,10 @@ func etcdFlags(r Record, n Node) flags {
 	}
 }
 
+// apiServerFlags: with shutdown-send-retry-after the API server refuses new
+// requests when it is told to end, and ends when the others are answered.
+// Otherwise it waits for the watches of its clients, too, until a minute is over
+// (k8s.io/apiserver, pkg/server/lifecycle_signals.go).
 func apiServerFlags(r Record, n Node) flags {
 	f := flags{
 		"advertise-address":                           n.Address.String(),
@@ -117,6 +121,7 @@ func apiServerFlags(r Record, n Node) flags {
 		"enable-bootstrap-token-auth":                 "true",
 		"allow-privileged":                            "true",
 		"profiling":                                   "false",
+		"shutdown-send-retry-after":                   "true",
 		"service-cluster-ip-range":                    strings.Join(r.Services, ","),
 		"service-account-issuer":                      "https://kubernetes.default.svc.cluster.local",
 		"service-account-key-file":                    n.Keys.ServiceAccountPublic(),
