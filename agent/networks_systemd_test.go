@@ -211,7 +211,7 @@ func (n networked) await(what string, right func(status.Status) bool) {
 		if now.Phase != "" && right(now) {
 			return
 		}
-		if time.Since(start) > 30*time.Second {
+		if time.Since(start) > time.Minute {
 			n.t.Fatalf("%s: not so, but\n%s", what, now.Table(status.View{Width: 120}))
 		}
 	}

@@ -69,9 +69,8 @@ func image(t *testing.T, sector int) (disk firmware.Memory, table gpt.Table, siz
 	disk = firmware.NewMemory(nil)
 
 	root := make([]byte, 40*verity.BlockSize)
-	for i := range root[:20*verity.BlockSize] { // Zeros after them are content, too.
-		root[i] = byte(rand.Uint32())
-	}
+	// Zeros after them are content, too.
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(root[:20*verity.BlockSize])
 
 	tree := firmware.NewMemory(nil)
 	hash, treeSize, err := verity.Build(bytes.NewReader(root), int64(len(root)), tree,
