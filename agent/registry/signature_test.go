@@ -3,8 +3,6 @@ package registry
 import (
 	"context"
 	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,61 +10,18 @@ import (
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
-	"github.com/loam-os/loam/agent/cosign"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/test/cluster"
 )
 
-// signer is a key of the real cosign.
-type signer struct {
-	program, dir string
-}
-
-func newSigner(t *testing.T) signer {
-	t.Helper()
-	s := signer{cluster.Program(t, "cosign"), t.TempDir()}
-	s.run(t, "generate-key-pair")
-	return s
-}
-
-func (s signer) run(t *testing.T, args ...string) {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), s.program, args...)
-	cmd.Dir = s.dir
-	cmd.Env = append(os.Environ(), "HOME="+s.dir, "COSIGN_PASSWORD=")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("cosign %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-}
-
-// sign signs an image. A bundle is what cosign makes by default, the other
-// format has the tag sha256-DIGEST.sig.
-func (s signer) sign(t *testing.T, bundle bool, ref string) {
-	t.Helper()
-	s.run(t, "sign", "--key", "cosign.key", "--yes", "--allow-http-registry",
-		"--use-signing-config=false", "--tlog-upload=false",
-		fmt.Sprintf("--new-bundle-format=%t", bundle), ref)
-}
-
-func (s signer) keys(t *testing.T) cosign.Keys {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(s.dir, "cosign.pub"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	keys, err := cosign.ParseKeys([]string{string(text)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return keys
-}
-
 func image1(content string) cluster.Image {
 	return cluster.Image{Layers: []cluster.Layer{{"f": text(content)}}}
 }
 
-func TestOnlySignedImagesArePulled(t *testing.T) {
+func TestOnlySignedImagesArePulled(t *testing.T) { eachSigner(t, onlySignedImagesArePulled) }
+
+func onlySignedImagesArePulled(t *testing.T, newSigner func(*testing.T) signer) {
 	c := startContainerd(t)
 	r := cluster.StartRegistry(t, cluster.RegistryOptions{})
 	ours := newSigner(t)
@@ -74,20 +29,20 @@ func TestOnlySignedImagesArePulled(t *testing.T) {
 
 	host := r.Address()
 	old := r.Push(t, "a/old:v1", image1("old"))
-	ours.sign(t, false, host+"/a/old@"+old)
+	ours.sign(t, r, false, "a/old", old)
 	bundled := r.Push(t, "a/bundled:v1", image1("bundled"))
-	ours.sign(t, true, host+"/a/bundled@"+bundled)
+	ours.sign(t, r, true, "a/bundled", bundled)
 	index := r.PushIndex(t, "a/index:v1", image1("index"))
-	ours.sign(t, false, host+"/a/index@"+index)
+	ours.sign(t, r, false, "a/index", index)
 	foreign := r.Push(t, "a/foreign:v1", image1("foreign"))
-	theirs.sign(t, false, host+"/a/foreign@"+foreign)
-	theirs.sign(t, true, host+"/a/foreign@"+foreign)
+	theirs.sign(t, r, false, "a/foreign", foreign)
+	theirs.sign(t, r, true, "a/foreign", foreign)
 	both := r.Push(t, "a/both:v1", image1("both"))
-	theirs.sign(t, false, host+"/a/both@"+both)
-	ours.sign(t, false, host+"/a/both@"+both)
+	theirs.sign(t, r, false, "a/both", both)
+	ours.sign(t, r, false, "a/both", both)
 	unsigned := r.Push(t, "a/unsigned:v1", image1("unsigned"))
 	r.Push(t, "a/moved:v1", image1("old"))
-	ours.copySignature(t, host+"/a/old", host+"/a/moved", old)
+	ours.copySignature(t, r, "a/old", "a/moved", old)
 
 	for _, row := range []struct{ name, ref, want, err string }{
 		{name: "by tag", ref: "/a/old:v1", want: "old"},
@@ -119,7 +74,7 @@ func TestOnlySignedImagesArePulled(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			provider := New(c.socket())
-			provider.Require(ours.keys(t))
+			provider.Require(ours.keys())
 			got, err := get(t, provider, host+row.ref, "/f")
 			if row.err == "" {
 				if err != nil || got != row.want {
@@ -151,15 +106,11 @@ func TestOtherReferrersDoNotCount(t *testing.T) {
 	}
 }
 
-// copySignature copies an image with its signature.
-func (s signer) copySignature(t *testing.T, from, to, digest string) {
-	t.Helper()
-	s.run(t, "copy", "--allow-http-registry", from+"@"+digest, to+":v1")
-}
+// TestSignaturesAreKeptWithTheImage: a node verifies an image again without its
+// registry, and does not take it without the signature.
+func TestSignaturesAreKeptWithTheImage(t *testing.T) { eachSigner(t, signaturesAreKept) }
 
-// A node verifies an image again without its registry, and does not take it
-// without the signature.
-func TestSignaturesAreKeptWithTheImage(t *testing.T) {
+func signaturesAreKept(t *testing.T, newSigner func(*testing.T) signer) {
 	c := startContainerd(t)
 	r := cluster.StartRegistry(t, cluster.RegistryOptions{})
 	ours := newSigner(t)
@@ -172,11 +123,11 @@ func TestSignaturesAreKeptWithTheImage(t *testing.T) {
 	}
 
 	provider := New(c.socket())
-	provider.Require(ours.keys(t))
+	provider.Require(ours.keys())
 	if _, err := get(t, provider, ref, "/f"); fault.Of(err) != fault.ImageNotSigned {
 		t.Fatalf("an image that was there before: %v", err)
 	}
-	ours.sign(t, false, ref)
+	ours.sign(t, r, false, "a/b", digest)
 	if _, err := get(t, provider, ref, "/f"); err != nil {
 		t.Fatal(err)
 	}
@@ -186,13 +137,13 @@ func TestSignaturesAreKeptWithTheImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := New(c.socket())
-	again.Require(ours.keys(t))
+	again.Require(ours.keys())
 	if got, err := get(t, again, ref, "/f"); err != nil || got != "1" {
 		t.Errorf("without the registry: %q, %v", got, err)
 	}
 
 	other := New(c.socket())
-	other.Require(newSigner(t).keys(t))
+	other.Require(newSigner(t).keys())
 	if _, err := get(t, other, ref, "/f"); fault.Of(err) != fault.RegistryUnreachable {
 		t.Errorf("another key, without the registry: %v", err)
 	}
@@ -209,8 +160,11 @@ func TestSignaturesAreKeptWithTheImage(t *testing.T) {
 	}
 }
 
-// A mirror that has the image and its signature is enough.
-func TestSignaturesComeFromMirrors(t *testing.T) {
+// TestSignaturesComeFromMirrors: a mirror that has the image and its signature is
+// enough.
+func TestSignaturesComeFromMirrors(t *testing.T) { eachSigner(t, signaturesComeFromMirrors) }
+
+func signaturesComeFromMirrors(t *testing.T, newSigner func(*testing.T) signer) {
 	c := startContainerd(t)
 	mirror := cluster.StartRegistry(t, cluster.RegistryOptions{})
 	ours := newSigner(t)
@@ -220,9 +174,9 @@ func TestSignaturesComeFromMirrors(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "registry.example", "hosts.toml"), hosts)
 
-	ours.sign(t, false, mirror.Address()+"/a/b@"+digest)
+	ours.sign(t, mirror, false, "a/b", digest)
 	provider := New(c.socket(), dir)
-	provider.Require(ours.keys(t))
+	provider.Require(ours.keys())
 	got, err := get(t, provider, "registry.example/a/b@"+digest, "/f")
 	if err != nil || got != "1" {
 		t.Errorf("%q, %v", got, err)

@@ -3,16 +3,26 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
+	"slices"
 	"strings"
+
+	"github.com/loam-os/loam/test/program"
 )
 
-// Build builds the programs that are not in the cache, with a line on out for
-// each, and returns the path of each program.
-func Build(ctx context.Context, out io.Writer) (map[string]string, error) {
+// Build builds the modules of the named programs, all without a name, if they are
+// not in the cache, with a line on out for each program. It returns the paths of
+// the programs.
+func Build(ctx context.Context, out io.Writer, names ...string) (map[string]string, error) {
+	wanted, err := having(names)
+	if err != nil {
+		return nil, err
+	}
+
 	paths := map[string]string{}
-	for _, m := range modules {
+	for _, m := range wanted {
 		built, err := m.Ensure(ctx, out)
 		if err != nil {
 			return nil, err
@@ -20,6 +30,28 @@ func Build(ctx context.Context, out io.Writer) (map[string]string, error) {
 		maps.Copy(paths, built)
 	}
 	return paths, nil
+}
+
+// having returns the modules that have one of the programs, all without a name.
+func having(names []string) ([]program.Module, error) {
+	if len(names) == 0 {
+		return modules, nil
+	}
+
+	for _, name := range names {
+		isKnown := slices.ContainsFunc(modules, func(m program.Module) bool { return has(m, name) })
+		if !isKnown {
+			return nil, fmt.Errorf("no program %q", name)
+		}
+	}
+
+	return slices.DeleteFunc(slices.Clone(modules), func(m program.Module) bool {
+		return !slices.ContainsFunc(names, func(name string) bool { return has(m, name) })
+	}), nil
+}
+
+func has(m program.Module, name string) bool {
+	return slices.ContainsFunc(m.Programs, func(p program.Program) bool { return p.Name == name })
 }
 
 // locate returns where each program is, or would be.

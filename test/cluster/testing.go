@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"net/http"
 	"os"
 	"testing"
@@ -66,13 +68,13 @@ func Program(t testing.TB, name string) string {
 }
 
 // programs returns the path of each program. A program that is not built yet is
-// a reason to skip, and in CI a reason to build all.
+// a reason to skip, and in CI a reason to build it.
 func programs(t testing.TB, names ...string) map[string]string {
 	t.Helper()
 	find := locate
 	if os.Getenv("CI") != "" {
 		find = func(ctx context.Context) (map[string]string, error) {
-			return Build(ctx, t.Output())
+			return Build(ctx, t.Output(), names...)
 		}
 	}
 
@@ -166,10 +168,42 @@ func (r *Registry) PushIndex(t testing.TB, ref string, images ...Image) string {
 // Get asks the registry for a path below /v2/, as "loam/os/manifests/v1".
 func (r *Registry) Get(t testing.TB, path string) []byte {
 	t.Helper()
-	a := must(do(r.client, request{
+	return must(r.get(path))(t).body
+}
+
+func (r *Registry) get(path string) (response, error) {
+	return do(r.client, request{
 		method: http.MethodGet,
 		url:    r.URL() + "/v2/" + path,
 		header: http.Header{"Accept": {IndexType, ManifestType}},
-	}))(t)
-	return a.body
+	})
+}
+
+// Upload pushes a blob to a repository.
+func (r *Registry) Upload(t testing.TB, name, mediaType string, blob []byte) Descriptor {
+	t.Helper()
+	return must(r.upload(name, mediaType, blob))(t)
+}
+
+// Put pushes a manifest or an index, under its digest if tag is empty.
+func (r *Registry) Put(t testing.TB, name, tag, mediaType string, content any) Descriptor {
+	t.Helper()
+	return must(r.put(name, tag, mediaType, content))(t)
+}
+
+// Find decodes the manifest or the index that has the tag or the digest; where
+// there is none it leaves to as it is.
+func (r *Registry) Find(t testing.TB, name, reference string, to any) {
+	t.Helper()
+	a, err := r.get(name + "/manifests/" + reference)
+	var status *StatusError
+	if errors.As(err, &status) && status.Code == http.StatusNotFound {
+		return
+	}
+	if err == nil {
+		err = json.Unmarshal(a.body, to)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/loam-os/loam/test/cluster"
 	"github.com/loam-os/loam/test/cluster/upstream"
 	"github.com/loam-os/loam/test/files"
+	"github.com/loam-os/loam/test/judge"
 )
 
 // kubernetesBundle returns the bundle of the programs that package cluster builds.
@@ -109,6 +110,7 @@ func fetchBundle(t testing.TB, from bundle.Source, version string) bundle.Bundle
 // TestKubernetesBundle publishes real programs and images, and fetches them as a
 // node does: they run, and the images have the names of kubeadm's.
 func TestKubernetesBundle(t *testing.T) {
+	judge.Long(t, "agent/plane/bundle and image/publish/kubernetes")
 	made := kubernetesBundle(t)
 	version := made.Index.Version
 	b := fetchBundle(t, serveBundle(t, made), version)

@@ -1,6 +1,6 @@
-// Command build builds the control plane and the registry of package cluster
-// into the cache, and makes a Kubernetes bundle of them, so that tests find them
-// there. It takes minutes, once.
+// Command build builds the programs of package cluster into the cache, and makes a
+// Kubernetes bundle of them, so that tests find them there. With names of programs
+// it builds their modules only. It takes minutes, once.
 package main
 
 import (
@@ -16,8 +16,9 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	programs, err := cluster.Build(ctx, os.Stdout)
-	if err == nil {
+	names := os.Args[1:]
+	programs, err := cluster.Build(ctx, os.Stdout, names...)
+	if err == nil && len(names) == 0 {
 		_, err = upstream.Bundle(ctx, programs)
 	}
 	if err != nil {

@@ -50,11 +50,18 @@ func Suite() []Group {
 				Name:    "style",
 				Command: []string{"make", "--no-print-directory", "style"},
 			},
+			// One program of each module that the short suite needs.
 			{
-				Name:    "build-cluster",
-				Command: []string{"go", "run", "./test/cluster/build"},
+				Name: "build-cluster",
+				Command: []string{"go", "run", "./test/cluster/build",
+					"etcd", "registry", "kubelet"},
 			},
 		},
+		{{
+			Name:    "build-bundle",
+			Full:    true,
+			Command: []string{"go", "run", "./test/cluster/build"},
+		}},
 		{{
 			Name:    "build-shoot",
 			Full:    true,
@@ -86,7 +93,7 @@ func Suite() []Group {
 			Except:   "/test/node",
 			Flags:    []string{"-vet=off", "-p", "3", "-parallel", "4", "-timeout", "40m"},
 			Format:   perPackage,
-			Needs:    []string{"build-cluster", "build-shoot"},
+			Needs:    []string{"build-cluster", "build-bundle", "build-shoot"},
 		}},
 		// Machines are tested when nothing else runs: while one waits for its
 		// disk, a trial or a window, the others have the processors. In the short
@@ -97,7 +104,7 @@ func Suite() []Group {
 			Flags:      []string{"-vet=off", "-parallel", "2", "-timeout", "60m"},
 			ShortFlags: []string{"-parallel", "3"},
 			Format:     perTest,
-			Needs:      []string{"build-cluster", "build-shoot"},
+			Needs:      []string{"build-cluster", "build-bundle", "build-shoot"},
 		}},
 	}
 }
