@@ -110,7 +110,7 @@ func TestTestCommand(t *testing.T) {
 	const want = "go tool -modfile=/tree/go.mod gotestsum --format testname --format-icons text " +
 		"--hide-summary skipped --jsonfile /tree/events --rerun-fails=1 " +
 		"--rerun-fails-max-failures=3 --rerun-fails-run-root-test " +
-		"--packages=l/a l/test/node/b -- -p 3 -short -parallel 3"
+		"--packages=l/test/node/b l/a -- -p 3 -short -parallel 3"
 	if diff := cmp.Diff(want, strings.Join(have, " ")); diff != "" {
 		t.Error(diff)
 	}
