@@ -28,7 +28,7 @@ var modules = []program.Module{
 		Name: "registry",
 		Dir:  "test/cluster/registry",
 		Programs: []program.Program{
-			{Name: "registry", Package: "github.com/distribution/distribution/v3/cmd/registry"},
+			{Name: "registry", Package: "./registry"},
 		},
 	},
 	{
