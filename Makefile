@@ -65,7 +65,7 @@ clean: ## remove build/; the cache in ~/.cache/loam stays (1 second)
 	rm -rf build
 
 ##@ Test
-check: style vulnerabilities ## format, vet, staticcheck, unit tests, layout, docs; no root, no network, no judges needed (5 minutes)
+check: style vulnerabilities ## format, vet, staticcheck, unit tests, layout, docs; no root, no network, no judges needed (2 minutes; 20 seconds after a small change)
 	CI= go test -vet=off -short ./...
 
 # Known vulnerabilities in what Loam's programs call, where their database is reachable.
@@ -81,10 +81,10 @@ style:
 	go vet ./...
 	go tool staticcheck ./...
 
-test: suite ## what CI runs: style, short unit tests, judges on the image, the image in a VM (15 minutes)
+test: suite ## what CI runs: style, short unit tests, judges on the image, the image in a VM (12 minutes; 27 with empty caches)
 test: short = -short
 
-test-all: suite ## the whole of every test, as after a change of the rigs or before a release (over an hour)
+test-all: suite ## the whole of every test, as after a change of the rigs or before a release (45 minutes)
 
 # Its last lines say what is broken. ONLY=STAGE,STAGE runs these stages.
 suite: image next
