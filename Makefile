@@ -29,7 +29,7 @@ machines = ./test/node
 extension = cmd/gardener-extension-os-loam
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster image next release extension test test-all suite census test-places places check style vulnerabilities gardener-diff golden docs man pictures bench crash crash-long damage-proof cluster-proof rollout-proof pairs fuzz upgrades clean $(loamctl)
+.PHONY: help run cluster image next release extension test test-all suite images census test-places places check style vulnerabilities gardener-diff golden docs man pictures bench crash crash-long damage-proof cluster-proof rollout-proof pairs fuzz upgrades clean $(loamctl)
 
 help: ## list the targets (at once)
 	@awk -F':.*## ' '/^##@ / {print "\n" substr($$0, 5)} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,7 +65,7 @@ clean: ## remove build/; the cache in ~/.cache/loam stays (1 second)
 	rm -rf build
 
 ##@ Test
-check: style vulnerabilities ## format, vet, staticcheck, unit tests, layout, docs; no root, no network, no judges needed (2 minutes; 20 seconds after a small change)
+check: style vulnerabilities ## format, vet, staticcheck, unit tests, layout, docs; no root, no network, no judges needed (100 seconds; 20 after a small change)
 	CI= go test -vet=off -short ./...
 
 # Known vulnerabilities in what Loam's programs call, where their database is reachable.
@@ -86,13 +86,16 @@ test: short = -short
 
 test-all: suite ## the whole of every test, as after a change of the rigs or before a release (45 minutes)
 
-# Its last lines say what is broken. ONLY=STAGE,STAGE runs these stages.
-suite: image next
+# Its last lines say what is broken. ONLY=STAGE,STAGE runs these stages, and what they need.
+suite:
+	@go build -o build/suite ./test/suite
+	@export LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next && exec build/suite $(short) $(addprefix -only ,$(ONLY))
+
+# What the tests of packages and machines look at, and what they look with.
+images: image next
 	@$(loamctl) judges $(flags) build/judges
 	@$(if $(LOAM_VULNERABILITIES),$(loamctl) verify $(out) $(addprefix --vulnerabilities ,$(LOAM_VULNERABILITIES)), \
 		echo 'vulnerabilities: not compared, as LOAM_VULNERABILITIES names no file')
-	@go build -o build/suite ./test/suite
-	@. build/judges/env && export LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next && exec build/suite $(short) $(addprefix -only ,$(ONLY))
 
 census: ## run every test N times in random order, beside LOAD=1, and count failures; SHORT=1, ONLY=, PKGS=, RUN= narrow it (hours)
 	@go build -o build/suite ./test/suite

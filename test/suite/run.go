@@ -150,6 +150,7 @@ func (r *runner) try(
 		return err
 	}
 	p.command = s.TestCommand(stage.Tests{
+		Judges:   filepath.Join(r.top, "build/judges/env"),
 		Modfile:  r.modfile,
 		Events:   eventsFile,
 		Packages: s.Keep(packages),

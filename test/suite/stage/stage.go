@@ -27,6 +27,8 @@ type Stage struct {
 	Format string
 	// Needs are stages without which this one is left out.
 	Needs []string
+	// Judges is set for tests that use what the stage images makes.
+	Judges bool
 	// Full is set for a stage that is not in the short suite.
 	Full bool
 }
@@ -46,6 +48,11 @@ const (
 func Suite() []Group {
 	return []Group{
 		{
+			// While it waits for packages of Debian, the others have the processors.
+			{
+				Name:    "images",
+				Command: []string{"make", "--no-print-directory", "images"},
+			},
 			{
 				Name:    "style",
 				Command: []string{"make", "--no-print-directory", "style"},
@@ -93,7 +100,8 @@ func Suite() []Group {
 			Except:   "/test/node",
 			Flags:    []string{"-vet=off", "-p", "3", "-parallel", "4", "-timeout", "40m"},
 			Format:   perPackage,
-			Needs:    []string{"build-cluster", "build-bundle", "build-shoot"},
+			Needs:    []string{"images", "build-cluster", "build-bundle", "build-shoot"},
+			Judges:   true,
 		}},
 		// Machines are tested when nothing else runs: while one waits for its
 		// disk, a trial or a window, the others have the processors. In the short
@@ -104,13 +112,15 @@ func Suite() []Group {
 			Flags:      []string{"-vet=off", "-parallel", "2", "-timeout", "60m"},
 			ShortFlags: []string{"-parallel", "3"},
 			Format:     perTest,
-			Needs:      []string{"build-cluster", "build-bundle", "build-shoot"},
+			Needs:      []string{"images", "build-cluster", "build-bundle", "build-shoot"},
+			Judges:     true,
 		}},
 	}
 }
 
 // Select returns the stages of the short or the full suite; only those whose
-// names are in only, if it has any. These run without what they need.
+// names are in only and what they need, if it has any. A stage that is named
+// is in the short suite, too.
 func Select(groups []Group, short bool, only []string) ([]Group, error) {
 	for _, name := range only {
 		if !slices.Contains(names(groups), name) {
@@ -119,13 +129,22 @@ func Select(groups []Group, short bool, only []string) ([]Group, error) {
 		}
 	}
 
+	var needed []string
+	for _, group := range groups {
+		for _, s := range group {
+			if slices.Contains(only, s.Name) {
+				needed = append(needed, s.Needs...)
+			}
+		}
+	}
+
 	var selected []Group
 	for _, group := range groups {
 		var some Group
 		for _, s := range group {
 			isNamed := slices.Contains(only, s.Name)
-			isInSuite := len(only) == 0 && !(short && s.Full)
-			if isNamed || isInSuite {
+			isWanted := len(only) == 0 || slices.Contains(needed, s.Name)
+			if isNamed || isWanted && !(short && s.Full) {
 				some = append(some, s)
 			}
 		}
@@ -178,6 +197,8 @@ func (s Stage) Keep(packages []string) []string {
 
 // Tests is what a command for tests is made of.
 type Tests struct {
+	// Judges is the shell script that says where the images and judges are.
+	Judges string
 	// Modfile is the go.mod with gotestsum.
 	Modfile string
 	// Events is the file for the events.
@@ -209,6 +230,9 @@ func (s Stage) TestCommand(t Tests) []string {
 	if t.Short {
 		command = append(command, "-short")
 		command = append(command, s.ShortFlags...)
+	}
+	if s.Judges {
+		return append([]string{"sh", "-c", `. "$0" && exec "$@"`, t.Judges}, command...)
 	}
 
 	return command

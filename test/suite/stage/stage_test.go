@@ -27,7 +27,8 @@ func TestSelect(t *testing.T) {
 	groups := []stage.Group{
 		{{Name: "style"}, {Name: "build", Full: true}},
 		{{Name: "long", Full: true}},
-		{{Name: "packages"}},
+		{{Name: "packages", Needs: []string{"build", "long"}}},
+		{{Name: "machines", Needs: []string{"style"}}},
 	}
 	for _, row := range []struct {
 		name  string
@@ -35,9 +36,16 @@ func TestSelect(t *testing.T) {
 		only  []string
 		want  string
 	}{
-		{name: "all", want: "style+build long packages"},
-		{name: "the short suite", short: true, want: "style packages"},
+		{name: "all", want: "style+build long packages machines"},
+		{name: "the short suite", short: true, want: "style packages machines"},
 		{name: "one of a group", only: []string{"build"}, want: "build"},
+		{name: "what a stage needs", only: []string{"packages"}, want: "build long packages"},
+		{
+			name:  "what a stage needs in the short suite",
+			short: true,
+			only:  []string{"machines", "packages"},
+			want:  "style packages machines",
+		},
 		{
 			name:  "a named stage is in the short suite, too",
 			short: true,
@@ -57,7 +65,7 @@ func TestSelect(t *testing.T) {
 	}
 
 	_, err := stage.Select(groups, false, []string{"machine"})
-	const want = `no stage "machine": the stages are style, build, long, packages`
+	const want = `no stage "machine": the stages are style, build, long, packages, machines`
 	if err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
@@ -96,18 +104,21 @@ func TestTestCommand(t *testing.T) {
 	s := stage.Stage{
 		Format: "testname",
 		Except: "/test/node",
+		Judges: true,
 		Flags:  []string{"-p", "3"},
 
 		ShortFlags: []string{"-parallel", "3"},
 	}
 	have := s.TestCommand(stage.Tests{
+		Judges:   "/tree/env",
 		Modfile:  "/tree/go.mod",
 		Events:   "/tree/events",
 		Packages: s.Keep([]string{"l/a", "l/test/node", "l/test/node/b"}),
 		Short:    true,
 	})
 
-	const want = "go tool -modfile=/tree/go.mod gotestsum --format testname --format-icons text " +
+	const want = `sh -c . "$0" && exec "$@" /tree/env ` +
+		"go tool -modfile=/tree/go.mod gotestsum --format testname --format-icons text " +
 		"--hide-summary skipped --jsonfile /tree/events --rerun-fails=1 " +
 		"--rerun-fails-max-failures=3 --rerun-fails-run-root-test " +
 		"--packages=l/test/node/b l/a -- -p 3 -short -parallel 3"
