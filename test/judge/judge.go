@@ -36,6 +36,21 @@ func Pick[T any](short, full T) T {
 	return full
 }
 
+// InCheck reports whether `make check` runs, which has a minute for everything
+// and no programs of others: short mode where CI is not set.
+func InCheck() bool {
+	return testing.Short() && os.Getenv("CI") == ""
+}
+
+// PickOf is Pick with a third size, for `make check`: of tests that compute for
+// long.
+func PickOf[T any](check, short, full T) T {
+	if InCheck() {
+		return check
+	}
+	return Pick(short, full)
+}
+
 // Find returns the path of the tool name. A missing tool is Lacking.
 func Find(t testing.TB, name string) string {
 	t.Helper()
