@@ -49,6 +49,7 @@ var modules = []program.Module{
 				Name:    "kube-controller-manager",
 				Package: "k8s.io/kubernetes/cmd/kube-controller-manager",
 			},
+			{Name: "kube-proxy", Package: "k8s.io/kubernetes/cmd/kube-proxy"},
 			{Name: "kube-scheduler", Package: "k8s.io/kubernetes/cmd/kube-scheduler"},
 			{Name: "kubelet", Package: "k8s.io/kubernetes/cmd/kubelet"},
 			{Name: "kubeadm", Package: "k8s.io/kubernetes/cmd/kubeadm"},
