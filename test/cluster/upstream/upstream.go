@@ -26,7 +26,7 @@ import (
 // Names of the images: those of kubeadm of the same version of Kubernetes.
 const (
 	PauseImage   = "registry.k8s.io/pause:3.10.2"
-	CoreDNSImage = "registry.k8s.io/coredns/coredns:v1.14.2"
+	CoreDNSImage = "registry.k8s.io/coredns/coredns:v1.14.6"
 )
 
 // Write writes into a new directory what `loamctl kubernetes bundle` takes: the
