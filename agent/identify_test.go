@@ -50,7 +50,7 @@ func TestWhatMachineYAMLMakesOfANode(t *testing.T) {
 			"controllers: {operatingSystemConfig: {secretName: s, kubernetesVersion: 1.36.3}}}\"}\n" +
 			"- {path: /var/lib/gardener-node-agent/machine-name, content: machine-1}\n"
 		nodes  = nodeAgentText
-		record = "{apiVersion: loam.dev/v1alpha1, kind: Cluster, name: plant-7, kubernetes: 1.36.3}"
+		record = "{apiVersion: loam.dev/v1alpha1, kind: Cluster, name: plant-7, kubernetes: 1.37.2}"
 	)
 	for _, test := range []struct {
 		name, machine string

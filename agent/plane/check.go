@@ -12,7 +12,7 @@ import (
 )
 
 // minors are the minor versions of Kubernetes 1 whose flags are known here.
-var minors = []string{"36"}
+var minors = []string{"36", "37"}
 
 // secrets is the resource that is always encrypted.
 const secrets = "secrets"
@@ -68,7 +68,7 @@ func checkVersion(report place, text string) {
 	switch {
 	case found == nil:
 		report.Add("kubernetes", document.Quote(text)+" is not a version of Kubernetes",
-			"write one such as 1."+minors[0]+".0, without a v")
+			"write one such as "+defaultVersion+", without a v")
 	case !slices.Contains(minors, found[1]):
 		report.Add("kubernetes", document.Quote(text)+" is not known to this release of Loam",
 			"write a version of 1."+strings.Join(minors, " or 1."))

@@ -44,7 +44,7 @@ type Settings struct {
 	// A new cluster without it is called kubernetes.
 	Name string `json:"name"`
 
-	// Kubernetes is the version of the programs, such as 1.36.3, which a new
+	// Kubernetes is the version of the programs, such as 1.37.2, which a new
 	// cluster has by default.
 	Kubernetes string `json:"kubernetes"`
 
@@ -110,7 +110,7 @@ func decode(name string, text []byte) (Record, document.Origin, error) {
 // What [NewRecord] sets besides the defaults of each record.
 const (
 	defaultName    = "kubernetes"
-	defaultVersion = "1.36.3"
+	defaultVersion = "1.37.2"
 )
 
 // NewRecord returns the record of a new cluster with these settings. In contrast to

@@ -15,7 +15,7 @@ import (
 const header = "apiVersion: loam.dev/v1alpha1\nkind: Cluster\n"
 
 func TestDefaultsAreWrittenOut(t *testing.T) {
-	r, err := Decode("cluster.yaml", []byte(header+"name: plant-7\nkubernetes: 1.36.3\n"))
+	r, err := Decode("cluster.yaml", []byte(header+"name: plant-7\nkubernetes: 1.37.2\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +25,7 @@ func TestDefaultsAreWrittenOut(t *testing.T) {
 		Kind:       Kind,
 		Settings: Settings{
 			Name:        "plant-7",
-			Kubernetes:  "1.36.3",
+			Kubernetes:  "1.37.2",
 			Pods:        []string{"10.244.0.0/16"},
 			Services:    []string{"10.96.0.0/16"},
 			Network:     "routes",
@@ -85,20 +85,20 @@ func TestAWrittenRecordReadsTheSame(t *testing.T) {
 func TestDecodeRefuses(t *testing.T) {
 	const (
 		named = "name: a\n"
-		valid = named + "kubernetes: 1.36.3\n"
+		valid = named + "kubernetes: 1.37.2\n"
 	)
 	for name, row := range map[string]struct{ text, want string }{
 		"an unknown field": {
 			valid + "network_: none\n", "network_: unknown field; hint: did you mean network?",
 		},
-		"no name":                 {"kubernetes: 1.36.3\n", `name: "" is not the name of a cluster`},
-		"a name with dots":        {"name: a.b\nkubernetes: 1.36.3\n", `name: "a.b" is not`},
+		"no name":                 {"kubernetes: 1.37.2\n", `name: "" is not the name of a cluster`},
+		"a name with dots":        {"name: a.b\nkubernetes: 1.37.2\n", `name: "a.b" is not`},
 		"no version":              {named, `kubernetes: "" is not a version`},
-		"a version with a v":      {named + "kubernetes: v1.36.3\n", "; hint: write one such as 1.36.0"},
+		"a version with a v":      {named + "kubernetes: v1.37.2\n", "; hint: write one such as 1.37.2"},
 		"a version with no patch": {named + `kubernetes: "1.36"` + "\n", "is not a version"},
 		"a version of the future": {
 			named + "kubernetes: 1.99.0\n",
-			`kubernetes: "1.99.0" is not known to this release of Loam; hint: write a version of 1.36`,
+			`kubernetes: "1.99.0" is not known to this release of Loam; hint: write a version of 1.36 or 1.37`,
 		},
 		"text as a network": {valid + "pods: [ten]\n", `pods[0]: "ten" is not a network`},
 		"an address in a network": {

@@ -24,14 +24,14 @@ import (
 func rendered(t *testing.T, lines string) config.Desired {
 	t.Helper()
 	r, err := plane.Decode("cluster.yaml", []byte("apiVersion: loam.dev/v1alpha1\n"+
-		"kind: Cluster\nname: plant-7\nkubernetes: 1.36.3\n"+lines))
+		"kind: Cluster\nname: plant-7\nkubernetes: 1.37.2\n"+lines))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return plane.Render(r, plane.Node{
 		Name:             "node-1",
 		Address:          netip.MustParseAddr("192.0.2.10"),
-		Programs:         "/var/lib/loam/kubernetes/1.36.3/bin",
+		Programs:         "/var/lib/loam/kubernetes/1.37.2/bin",
 		Keys:             pki.Files{Dir: "/var/lib/loam/plane/keys"},
 		EtcdCertificates: "5e1a",
 	})

@@ -28,7 +28,7 @@ var firstTimes = pki.Times{
 func named(t *testing.T, name string) plane.Record {
 	t.Helper()
 	r, err := plane.Decode("cluster.yaml", []byte("apiVersion: loam.dev/v1alpha1\n"+
-		"kind: Cluster\nname: "+name+"\nkubernetes: 1.36.3\n"))
+		"kind: Cluster\nname: "+name+"\nkubernetes: 1.37.2\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func TestOwnCluster(t *testing.T) {
 	})
 
 	want := `cluster      plant-7
-kubernetes   1.36.3
+kubernetes   1.37.2
 pods         10.244.0.0/16
 services     10.96.0.0/16
 api          connection refused

@@ -55,8 +55,8 @@ version, are refused. The same files make the same bundle: publishing it again r
 repository in which it is damaged.
 
 ` + signerHelp,
-		Example: `  loamctl kubernetes bundle 1.36.3 --from kubernetes-1.36.3 --repository updates --keys keys
-  loamctl kubernetes bundle 1.36.3 --arch arm64 --from oci://registry.example/plant/kubernetes:1.36.3-arm64 --repository updates --keys keys`,
+		Example: `  loamctl kubernetes bundle 1.37.2 --from kubernetes-1.37.2 --repository updates --keys keys
+  loamctl kubernetes bundle 1.37.2 --arch arm64 --from oci://registry.example/plant/kubernetes:1.37.2-arm64 --repository updates --keys keys`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.check(); err != nil {

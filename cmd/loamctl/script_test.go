@@ -74,7 +74,7 @@ func updateBundle(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.WriteFile(file, text, 0o644))
 }
 
-// kubernetesUpstream fills a directory with the least that is Kubernetes 1.36.3.
+// kubernetesUpstream fills a directory with the least that is Kubernetes 1.37.2.
 func kubernetesUpstream(ts *testscript.TestScript, _ bool, args []string) {
 	header := make([]byte, 64)
 	copy(header, "\x7fELF\x02\x01\x01")
@@ -85,7 +85,7 @@ func kubernetesUpstream(ts *testscript.TestScript, _ bool, args []string) {
 	programs := map[string]string{}
 	for _, name := range append(bundle.KubernetesPrograms(), "pause", "coredns") {
 		programs[name] = filepath.Join(ts.Getenv("WORK"), "program-"+name)
-		ts.Check(os.WriteFile(programs[name], append(header, "v1.36.3 "+name...), 0o755))
+		ts.Check(os.WriteFile(programs[name], append(header, "v1.37.2 "+name...), 0o755))
 	}
 	ts.Check(upstream.Write(ts.MkAbs(args[0]), programs))
 }

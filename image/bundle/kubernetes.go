@@ -50,7 +50,7 @@ type Kubernetes struct {
 	Format int    `json:"format"`
 	Kind   string `json:"kind"`
 
-	// Version is the version of Kubernetes, such as 1.36.3.
+	// Version is the version of Kubernetes, such as 1.37.2.
 	Version string `json:"version"`
 
 	// Arch as Go names it: amd64, arm64.
@@ -81,7 +81,7 @@ func KubernetesBase(version, arch string) (string, error) {
 		return "", fmt.Errorf("arch %q: want amd64 or arm64", arch)
 	}
 	if !kubernetesVersion.MatchString(version) {
-		return "", fmt.Errorf("version %.40q: want the version of Kubernetes, such as 1.36.3", version)
+		return "", fmt.Errorf("version %.40q: want the version of Kubernetes, such as 1.37.2", version)
 	}
 	return KubernetesKind + "-" + version + "-" + arch, nil
 }

@@ -30,7 +30,7 @@ func kubernetesFiles() map[string][]byte {
 
 func writeKubernetes(t testing.TB) (Kubernetes, []byte) {
 	t.Helper()
-	in := KubernetesSources{Version: "1.36.3", Arch: "amd64", Files: map[string]Source{}}
+	in := KubernetesSources{Version: "1.37.2", Arch: "amd64", Files: map[string]Source{}}
 	for name, content := range kubernetesFiles() {
 		in.Files[name] = source(content)
 	}
@@ -63,7 +63,7 @@ func TestKubernetesFilesComeBack(t *testing.T) {
 	if diff := cmp.Diff(kubernetesFiles(), have); diff != "" {
 		t.Error(diff[:min(len(diff), 1000)])
 	}
-	if int64(len(pack)) != ix.Pack.Size || ix.Pack.Name != "kubernetes-1.36.3-amd64.pack" {
+	if int64(len(pack)) != ix.Pack.Size || ix.Pack.Name != "kubernetes-1.37.2-amd64.pack" {
 		t.Errorf("pack %+v of %d bytes", ix.Pack, len(pack))
 	}
 }
@@ -84,10 +84,10 @@ func TestKubernetesValidateRefuses(t *testing.T) {
 	}{
 		{"another kind", func(ix *Kubernetes) { ix.Kind = "" }, `this program knows "kubernetes"`},
 		{"another format", func(ix *Kubernetes) { ix.Format = 2 }, "format 2"},
-		{"a version with a v", func(ix *Kubernetes) { ix.Version = "v1.36.3" }, "such as 1.36.3"},
-		{"a version that is a path", func(ix *Kubernetes) { ix.Version = "../1" }, "such as 1.36.3"},
+		{"a version with a v", func(ix *Kubernetes) { ix.Version = "v1.37.2" }, "such as 1.37.2"},
+		{"a version that is a path", func(ix *Kubernetes) { ix.Version = "../1" }, "such as 1.37.2"},
 		{"another architecture", func(ix *Kubernetes) { ix.Arch = "riscv64" }, "want amd64 or arm64"},
-		{"the pack of another", func(ix *Kubernetes) { ix.Pack.Name = "a.pack" }, "want kubernetes-1.36.3"},
+		{"the pack of another", func(ix *Kubernetes) { ix.Pack.Name = "a.pack" }, "want kubernetes-1.37.2"},
 		{
 			"a program too few",
 			func(ix *Kubernetes) { ix.Files = ix.Files[1:] },

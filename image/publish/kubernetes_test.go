@@ -78,18 +78,18 @@ func TestAKubernetesBundleIsPublished(t *testing.T) {
 
 func TestAKubernetesBundleAgain(t *testing.T) {
 	f := newFixture(t)
-	k, err := f.kubernetes("1.36.3", "good")
+	k, err := f.kubernetes("1.37.2", "good")
 	f.ok(err)
 	pack := k.Base() + ".pack"
 	f.write(pack, []byte("damaged"))
 
-	again, err := f.kubernetes("1.36.3", "good")
+	again, err := f.kubernetes("1.37.2", "good")
 	f.ok(err)
 	if _, err := Verify(t.Context(), f.dir, meter.None); err != nil || again != k {
 		t.Errorf("not repaired: %v", err)
 	}
 
-	_, err = f.kubernetes("1.36.3", "other")
+	_, err = f.kubernetes("1.37.2", "other")
 	if fault.Of(err) != fault.FileExists || !strings.Contains(hint.Text(err), "another repository") {
 		t.Errorf("error %v", err)
 	}
@@ -97,11 +97,11 @@ func TestAKubernetesBundleAgain(t *testing.T) {
 
 func TestADamagedKubernetesPackIsNamed(t *testing.T) {
 	f := newFixture(t)
-	k, err := f.kubernetes("1.36.3", "good")
+	k, err := f.kubernetes("1.37.2", "good")
 	f.ok(err)
 	f.flip(k.Base() + ".pack")
 	if err := f.refresh(f.keys, f.now); fault.Of(err) != fault.RepositoryDamaged ||
-		!strings.Contains(err.Error(), "kubernetes-1.36.3-amd64.pack: ") {
+		!strings.Contains(err.Error(), "kubernetes-1.37.2-amd64.pack: ") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -110,7 +110,7 @@ func TestADamagedKubernetesPackIsNamed(t *testing.T) {
 // release.
 func TestProgramsThatKnowOnlyReleasesSkipKubernetes(t *testing.T) {
 	f := newFixture(t)
-	_, err := f.kubernetes("1.36.3", "good")
+	_, err := f.kubernetes("1.37.2", "good")
 	f.ok(err)
 	if list := f.updated(); len(list) != 0 {
 		t.Errorf("releases %v", list)

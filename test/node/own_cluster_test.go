@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	ownVersion = "1.36.3"
+	ownVersion = "1.37.2"
 	ownImage   = "registry.test/hello:v1"
 )
 

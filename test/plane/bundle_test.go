@@ -118,9 +118,9 @@ func TestKubernetesBundle(t *testing.T) {
 		arg, want := "--version", "Kubernetes v"+version
 		switch name {
 		case "etcd":
-			want = "etcd Version: 3.6."
+			want = "etcd Version: 3.7."
 		case "etcdutl":
-			arg, want = "version", "etcdutl version: 3.6."
+			arg, want = "version", "etcdutl version: 3.7."
 		}
 		out, err := exec.Command(filepath.Join(b.Bin(), name), arg).CombinedOutput()
 		if err != nil || !strings.Contains(string(out), want) {

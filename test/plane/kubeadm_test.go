@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	version  = "1.36.3"
+	version  = "1.37.2"
 	nodeName = "node-1"
 )
 

@@ -2,10 +2,10 @@
 // one version of Kubernetes. [Open] is the function to use first, and
 // [Store.Fetch] gets a bundle from the repository of the system's releases.
 //
-//	Source: mirrors, repository --Fetch--> .1.36.3/   verified chunk by chunk
+//	Source: mirrors, repository --Fetch--> .1.37.2/   verified chunk by chunk
 //	                                          |
 //	                                          v       one rename
-//	                            Open <---- 1.36.3/
+//	                            Open <---- 1.37.2/
 //
 // The directory of a bundle in /var/lib/loam/kubernetes has these files:
 //
@@ -57,7 +57,7 @@ type Bundle struct {
 type Description struct {
 	Format int `json:"format"`
 
-	// Version is the version of Kubernetes, such as 1.36.3.
+	// Version is the version of Kubernetes, such as 1.37.2.
 	Version string `json:"version"`
 
 	// Arch as Go names it: amd64, arm64.

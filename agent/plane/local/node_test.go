@@ -155,7 +155,7 @@ func TestAFetchThatFailsPauses(t *testing.T) {
 	}
 
 	for ; now < 200*time.Second; now += 5 * time.Second {
-		if err := n.fetch(t.Context(), "1.36.3"); !errors.Is(err, fails) {
+		if err := n.fetch(t.Context(), "1.37.2"); !errors.Is(err, fails) {
 			t.Errorf("after %s: %v", now, err)
 		}
 	}
@@ -176,12 +176,12 @@ func TestDecode(t *testing.T) {
 
 	for name, parts := range map[string][]string{
 		"etcd.service": {
-			"After=loam-agent.service", "ExecStart=/var/lib/loam/kubernetes/1.36.3/bin/etcd",
+			"After=loam-agent.service", "ExecStart=/var/lib/loam/kubernetes/1.37.2/bin/etcd",
 		},
 		"kube-apiserver.service": {"--advertise-address=192.0.2.10"},
 		"kubelet.service":        {"--node-ip=192.0.2.10", "--hostname-override=node-1"},
 		"kubernetes-images.service": {
-			"tar --create --directory=/var/lib/loam/kubernetes/1.36.3/images .",
+			"tar --create --directory=/var/lib/loam/kubernetes/1.37.2/images .",
 		},
 		"/etc/containerd/config.toml": {
 			"registry.k8s.io/pause:3.10.1", "/etc/containerd/pods.conflist.template",
@@ -250,12 +250,12 @@ func TestWhatTheNodeWaitsFor(t *testing.T) {
 	}
 
 	n = newNode(t, plane.Settings{}, "192.0.2.10")
-	if err := os.RemoveAll(filepath.Join(n.Root, bundle.Directory, "1.36.3")); err != nil {
+	if err := os.RemoveAll(filepath.Join(n.Root, bundle.Directory, "1.37.2")); err != nil {
 		t.Fatal(err)
 	}
 	_, err = n.decode(t)
-	if err == nil || !strings.Contains(err.Error(), "has no bundle of Kubernetes 1.36.3") ||
-		!strings.HasSuffix(hint.Of(err), "put the bundle into /var/lib/loam/kubernetes/1.36.3") {
+	if err == nil || !strings.Contains(err.Error(), "has no bundle of Kubernetes 1.37.2") ||
+		!strings.HasSuffix(hint.Of(err), "put the bundle into /var/lib/loam/kubernetes/1.37.2") {
 		t.Errorf("without a bundle: %v", err)
 	}
 }

@@ -23,7 +23,7 @@ func TestLargeChunks(t *testing.T) {
 	}
 	var pack bytes.Buffer
 	ix, err := bundle.WriteKubernetes(&pack, bundle.KubernetesSources{
-		Version: "1.36.3",
+		Version: "1.37.2",
 		Arch:    "amd64",
 		Files:   files,
 	})

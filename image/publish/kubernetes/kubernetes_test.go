@@ -86,7 +86,7 @@ func push(t testing.TB, to *oci.Store, mediaType string, text []byte) ocispec.De
 
 const (
 	pauseName   = "registry.k8s.io/pause:3.10.2"
-	corednsName = "registry.k8s.io/coredns/coredns:v1.14.2"
+	corednsName = "registry.k8s.io/coredns/coredns:v1.14.6"
 )
 
 // upstream makes a directory as an operator has it: the archives of Kubernetes
@@ -98,9 +98,9 @@ func upstream(t testing.TB) string {
 	for _, name := range bundle.KubernetesPrograms() {
 		place := "kubernetes/server/bin/" + name
 		if strings.HasPrefix(name, "etcd") {
-			place = "etcd-v3.6.16-linux-amd64/" + name
+			place = "etcd-v3.7.3-linux-amd64/" + name
 		}
-		write(t, filepath.Join(dir, place), program(t, elf.EM_X86_64, "is v1.36.3, "+name))
+		write(t, filepath.Join(dir, place), program(t, elf.EM_X86_64, "is v1.37.2, "+name))
 	}
 	write(t, filepath.Join(dir, "kubernetes/server/bin/kube-apiserver.tar"), []byte("not an archive"))
 
@@ -169,7 +169,7 @@ func archive(t testing.TB, dir, to string) {
 func makeBundle(t testing.TB, from string) (Bundle, error) {
 	t.Helper()
 	return Make(context.WithoutCancel(t.Context()), Params{
-		Version: "1.36.3",
+		Version: "1.37.2",
 		Arch:    "amd64",
 		From:    from,
 		Work:    t.TempDir(),
@@ -232,7 +232,7 @@ func TestFilesOfUpstreamMakeABundle(t *testing.T) {
 	}
 
 	// 6 programs, 3 blobs of 2 images, and 2 files of the layout.
-	if len(texts) != 14 || !strings.HasSuffix(texts["bin/kubelet"], "is v1.36.3, kubelet") {
+	if len(texts) != 14 || !strings.HasSuffix(texts["bin/kubelet"], "is v1.37.2, kubelet") {
 		t.Errorf("%d files", len(texts))
 	}
 }
@@ -261,7 +261,7 @@ func TestMakeRefuses(t *testing.T) {
 			[]string{
 				"kubelet: there is no such program",
 				"image coredns: the layouts have only " + pauseName,
-				"put the programs of Kubernetes 1.36.3 and etcd for amd64 there",
+				"put the programs of Kubernetes 1.37.2 and etcd for amd64 there",
 			},
 		},
 		"archives without a layout": {
@@ -272,17 +272,17 @@ func TestMakeRefuses(t *testing.T) {
 			func(t *testing.T, dir string) {
 				write(t, filepath.Join(dir, bin+"kubelet"), program(t, elf.EM_X86_64, "v1.36.2"))
 			},
-			[]string{"kubelet: not of version 1.36.3"},
+			[]string{"kubelet: not of version 1.37.2"},
 		},
 		"a program of a later version that begins like this one": {
 			func(t *testing.T, dir string) {
-				write(t, filepath.Join(dir, bin+"kubelet"), program(t, elf.EM_X86_64, "v1.36.30\x00"))
+				write(t, filepath.Join(dir, bin+"kubelet"), program(t, elf.EM_X86_64, "v1.37.20\x00"))
 			},
-			[]string{"kubelet: not of version 1.36.3"},
+			[]string{"kubelet: not of version 1.37.2"},
 		},
 		"a program for another architecture": {
 			func(t *testing.T, dir string) {
-				write(t, filepath.Join(dir, bin+"kubelet"), program(t, elf.EM_AARCH64, "v1.36.3"))
+				write(t, filepath.Join(dir, bin+"kubelet"), program(t, elf.EM_AARCH64, "v1.37.2"))
 			},
 			[]string{"kubelet: a program for EM_AARCH64, want EM_X86_64"},
 		},
@@ -294,7 +294,7 @@ func TestMakeRefuses(t *testing.T) {
 		},
 		"a program twice": {
 			func(t *testing.T, dir string) {
-				write(t, filepath.Join(dir, "old/kubelet"), program(t, elf.EM_X86_64, "v1.36.3"))
+				write(t, filepath.Join(dir, "old/kubelet"), program(t, elf.EM_X86_64, "v1.37.2"))
 			},
 			[]string{"kubelet: there are 2, ", "old/kubelet"},
 		},
@@ -355,7 +355,7 @@ func TestSourcesThatAreNone(t *testing.T) {
 
 // TestAVersionAcrossTheBoundaryOfReads is found.
 func TestAVersionAcrossTheBoundaryOfReads(t *testing.T) {
-	text := []byte("v1.36.3")
+	text := []byte("v1.37.2")
 	for _, at := range []int{0, 1<<20 - 3, 1<<20 + 4, 2<<20 - 1, 3 << 20} {
 		content := slices.Concat(make([]byte, at), text, make([]byte, 100))
 		has, err := contains(bytes.NewReader(content), text)

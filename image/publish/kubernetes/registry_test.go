@@ -43,7 +43,7 @@ func TestAnArtifactOfARegistryIsADirectory(t *testing.T) {
 	manifest, err := oras.PackManifest(t.Context(), files, oras.PackManifestVersion1_1,
 		"application/vnd.example.kubernetes", oras.PackManifestOptions{Layers: layers})
 	if err == nil {
-		err = files.Tag(t.Context(), manifest, "1.36.3-amd64")
+		err = files.Tag(t.Context(), manifest, "1.37.2-amd64")
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -53,13 +53,13 @@ func TestAnArtifactOfARegistryIsADirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	repo.PlainHTTP = true
-	_, err = oras.Copy(t.Context(), files, "1.36.3-amd64", repo, "1.36.3-amd64",
+	_, err = oras.Copy(t.Context(), files, "1.37.2-amd64", repo, "1.37.2-amd64",
 		oras.DefaultCopyOptions)
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	have, _ := mustMake(t, "oci+http://"+host+"/plant/kubernetes:1.36.3-amd64")
+	have, _ := mustMake(t, "oci+http://"+host+"/plant/kubernetes:1.37.2-amd64")
 	if diff := cmp.Diff(want.Index, have.Index); diff != "" {
 		t.Error(diff)
 	}

@@ -23,7 +23,7 @@ source:
     secret: %s
     bootstrapToken: %s
     zone: zone-1
-    kubernetesVersion: 1.36.3
+    kubernetesVersion: 1.37.2
     tokens: [{secret: %s, path: %s}]
     ca: |
 %s
