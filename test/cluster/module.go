@@ -56,3 +56,32 @@ var modules = []program.Module{
 		},
 	},
 }
+
+// earlier are the programs of a control plane of the minor versions before, for
+// tests of clusters that have them, and of upgrades from them. The names of the
+// programs end in their versions. They are built only by name.
+var earlier = []program.Module{
+	{
+		Name: "etcd-3.6",
+		Dir:  "test/cluster/etcd-3.6",
+		Programs: []program.Program{
+			{Name: "etcd-3.6", Package: "go.etcd.io/etcd/server/v3"},
+		},
+	},
+	{
+		Name:    "kubernetes-1.36",
+		Dir:     "test/cluster/kubernetes-1.36",
+		Release: "k8s.io/kubernetes",
+		Tags:    "grpcnotrace,notest,selinux",
+		Programs: []program.Program{
+			{Name: "kube-apiserver-1.36", Package: "k8s.io/kubernetes/cmd/kube-apiserver"},
+			{
+				Name:    "kube-controller-manager-1.36",
+				Package: "k8s.io/kubernetes/cmd/kube-controller-manager",
+			},
+			{Name: "kube-scheduler-1.36", Package: "k8s.io/kubernetes/cmd/kube-scheduler"},
+			{Name: "kubelet-1.36", Package: "k8s.io/kubernetes/cmd/kubelet"},
+			{Name: "kubeadm-1.36", Package: "k8s.io/kubernetes/cmd/kubeadm"},
+		},
+	},
+}

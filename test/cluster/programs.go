@@ -12,9 +12,9 @@ import (
 	"github.com/loam-os/loam/test/program"
 )
 
-// Build builds the modules of the named programs, all without a name, if they are
-// not in the cache, with a line on out for each program. It returns the paths of
-// the programs.
+// Build builds the modules of the named programs if they are not in the cache, with
+// a line on out for each program. It returns the paths of the programs. Without a
+// name, it builds all but those of earlier versions.
 func Build(ctx context.Context, out io.Writer, names ...string) (map[string]string, error) {
 	wanted, err := having(names)
 	if err != nil {
@@ -32,20 +32,22 @@ func Build(ctx context.Context, out io.Writer, names ...string) (map[string]stri
 	return paths, nil
 }
 
-// having returns the modules that have one of the programs, all without a name.
+// having returns the modules that have one of the programs. Without a name, it
+// returns all but those of earlier versions.
 func having(names []string) ([]program.Module, error) {
 	if len(names) == 0 {
 		return modules, nil
 	}
 
+	all := slices.Concat(modules, earlier)
 	for _, name := range names {
-		isKnown := slices.ContainsFunc(modules, func(m program.Module) bool { return has(m, name) })
+		isKnown := slices.ContainsFunc(all, func(m program.Module) bool { return has(m, name) })
 		if !isKnown {
 			return nil, fmt.Errorf("no program %q", name)
 		}
 	}
 
-	return slices.DeleteFunc(slices.Clone(modules), func(m program.Module) bool {
+	return slices.DeleteFunc(all, func(m program.Module) bool {
 		return !slices.ContainsFunc(names, func(name string) bool { return has(m, name) })
 	}), nil
 }
@@ -57,7 +59,7 @@ func has(m program.Module, name string) bool {
 // locate returns where each program is, or would be.
 func locate(ctx context.Context) (map[string]string, error) {
 	paths := map[string]string{}
-	for _, m := range modules {
+	for _, m := range slices.Concat(modules, earlier) {
 		found, err := m.Locate(ctx)
 		if err != nil {
 			return nil, err
@@ -68,7 +70,7 @@ func locate(ctx context.Context) (map[string]string, error) {
 }
 
 // KubernetesVersion returns the version of Kubernetes that Build builds, such as
-// 1.36.3.
+// 1.37.2.
 func KubernetesVersion(ctx context.Context) (string, error) {
 	for _, m := range modules {
 		if m.Release != "" {
