@@ -20,12 +20,19 @@ import (
 	"github.com/loam-os/loam/agent/plane"
 	"github.com/loam-os/loam/agent/plane/pki"
 	"github.com/loam-os/loam/test/cluster"
+	"github.com/loam-os/loam/test/judge"
 )
 
+// The versions of Kubernetes that are tested: the newest one, and one of the minor
+// version before. Names of programs of the latter, and of its etcd, have endings.
 const (
-	version  = "1.37.2"
-	nodeName = "node-1"
+	version           = "1.37.2"
+	earlierVersion    = "1.36.3"
+	earlierEnding     = "-1.36"
+	earlierEtcdEnding = "-3.6"
 )
+
+const nodeName = "node-1"
 
 // intended is testdata/kubeadm.yaml.
 type intended struct {
@@ -53,7 +60,17 @@ type networks struct{ pods, services, address string }
 // TestFlagsAreThoseOfKubeadm compares the flags of each program, and the
 // configuration of the kubelet.
 func TestFlagsAreThoseOfKubeadm(t *testing.T) {
-	kubeadm := cluster.Program(t, "kubeadm")
+	compareWithKubeadm(t, "kubeadm", version)
+}
+
+func TestEarlierFlagsAreThoseOfItsKubeadm(t *testing.T) {
+	judge.Long(t, "TestFlagsAreThoseOfKubeadm, with the newest version")
+	compareWithKubeadm(t, "kubeadm"+earlierEnding, earlierVersion)
+}
+
+func compareWithKubeadm(t *testing.T, program, version string) {
+	t.Helper()
+	kubeadm := cluster.Program(t, program)
 	var want intended
 	read(t, "testdata/kubeadm.yaml", &want)
 	for _, d := range slices.Concat(want.Flags, want.Kubelet) {
@@ -68,8 +85,8 @@ func TestFlagsAreThoseOfKubeadm(t *testing.T) {
 		"IPv6":          {"fd00:1::/56", "fd00:2::/112", "2001:db8::10"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := runKubeadm(t, kubeadm, n)
-			ours := plane.RenderPods(record(t, n), node(n), plane.Images{})
+			dir := runKubeadm(t, kubeadm, version, n)
+			ours := plane.RenderPods(recordOf(t, n, version), node(n), plane.Images{})
 
 			theirs := theirFlags(t, dir, want.Files)
 			compare(t, want.Flags, differences(theirs, ourFlags(t, ours), n))
@@ -79,6 +96,11 @@ func TestFlagsAreThoseOfKubeadm(t *testing.T) {
 }
 
 func record(t testing.TB, n networks) plane.Record {
+	t.Helper()
+	return recordOf(t, n, version)
+}
+
+func recordOf(t testing.TB, n networks, version string) plane.Record {
 	t.Helper()
 	r, err := plane.Decode("cluster.yaml", []byte("apiVersion: loam.dev/v1alpha1\n"+
 		"kind: Cluster\nname: plant-7\nkubernetes: "+version+"\n"+
@@ -100,7 +122,7 @@ func node(n networks) plane.Node {
 
 // runKubeadm returns the directory with what kubeadm renders. A dry run writes
 // nothing else.
-func runKubeadm(t *testing.T, kubeadm string, n networks) string {
+func runKubeadm(t *testing.T, kubeadm, version string, n networks) string {
 	t.Helper()
 	dir := t.TempDir()
 	config := filepath.Join(dir, "kubeadm-config")
@@ -306,9 +328,19 @@ func compare(t *testing.T, want, have []difference) {
 // TestKubeadmReadsTheKubeletsConfiguration: it decodes it strictly, so that a
 // field of another name is found, which would keep the kubelet from starting.
 func TestKubeadmReadsTheKubeletsConfiguration(t *testing.T) {
-	kubeadm := cluster.Program(t, "kubeadm")
+	validateKubelet(t, "kubeadm", version)
+}
+
+func TestEarlierKubeadmReadsTheKubeletsConfiguration(t *testing.T) {
+	judge.Long(t, "TestKubeadmReadsTheKubeletsConfiguration, with the newest version")
+	validateKubelet(t, "kubeadm"+earlierEnding, earlierVersion)
+}
+
+func validateKubelet(t *testing.T, program, version string) {
+	t.Helper()
+	kubeadm := cluster.Program(t, program)
 	n := networks{"10.244.0.0/16,fd00:1::/56", "10.96.0.0/16,fd00:2::/112", "192.0.2.10"}
-	r := record(t, n)
+	r := recordOf(t, n, version)
 	r.Schedulable = new(false)
 
 	for _, f := range plane.Render(r, node(n)).Files {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -77,7 +78,7 @@ func newMachine(t testing.TB) *machine {
 	return m
 }
 
-// fill makes the directories of m, and links to the programs.
+// fill makes the directories of m, and links to the newest programs.
 func (m *machine) fill(t testing.TB) {
 	t.Helper()
 	for _, dir := range []string{"bin", "log", "run", "state", "etc"} {
@@ -86,9 +87,19 @@ func (m *machine) fill(t testing.TB) {
 		}
 	}
 	for _, name := range programs {
-		if err := os.Symlink(cluster.Program(t, name), m.node.Programs+"/"+name); err != nil {
-			t.Fatal(err)
-		}
+		m.link(t, name, name)
+	}
+}
+
+// link makes a program of package cluster the one of that name.
+func (m *machine) link(t testing.TB, name, program string) {
+	t.Helper()
+	place := filepath.Join(m.node.Programs, name)
+	if err := os.Remove(place); err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(cluster.Program(t, program), place); err != nil {
+		t.Fatal(err)
 	}
 }
 

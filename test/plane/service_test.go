@@ -53,6 +53,14 @@ func parse(text, credentials string) service {
 // that it is ready if the unit is of such a type.
 func (m *machine) start(t testing.TB, desired config.Desired, unit string) {
 	t.Helper()
+	if err := m.try(t, desired, unit); err != nil {
+		t.Fatalf("start %s: %v", unit, err)
+	}
+}
+
+// try is start that returns what went wrong.
+func (m *machine) try(t testing.TB, desired config.Desired, unit string) error {
+	t.Helper()
 	credentials := filepath.Join(m.dir, "run", unit)
 	if err := os.MkdirAll(credentials, 0o700); err != nil {
 		t.Fatal(err)
@@ -74,9 +82,7 @@ func (m *machine) start(t testing.TB, desired config.Desired, unit string) {
 		}
 	}
 
-	if err := m.run(t, unit, s); err != nil {
-		t.Fatalf("start %s: %v", unit, err)
-	}
+	return m.run(t, unit, s)
 }
 
 // run starts the program of a service.

@@ -2,15 +2,18 @@ package plane
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/loam-os/loam/agent/plane"
 	"github.com/loam-os/loam/agent/plane/pki"
 )
 
@@ -22,6 +25,7 @@ func TestFromAnEmptyDiskToFiveYearsLaterAndBack(t *testing.T) {
 	needClock(t)
 	m := newCluster(t)
 	m.boot(t)
+	m.checkEtcd(t)
 	m.startControllers(t)
 
 	m.addNode(t)
@@ -81,6 +85,47 @@ func TestRenewedCertificatesNeedNoRestart(t *testing.T) {
 	})
 	m.must(t, http.MethodPost, "/api/v1/namespaces/default/configmaps",
 		`{"metadata":{"name":"after"}}`)
+}
+
+// checkEtcd: etcd tells its health and metrics on loopback, without a certificate.
+// All else is for clients with a certificate and TLS 1.3.
+func (m *machine) checkEtcd(t testing.TB) {
+	t.Helper()
+	get := func(url string, config *tls.Config) (string, error) {
+		transport := &http.Transport{
+			DialContext:       m.net.dial,
+			TLSClientConfig:   config,
+			DisableKeepAlives: true,
+		}
+		resp, err := (&http.Client{Transport: transport, Timeout: 10 * time.Second}).Get(url)
+		if err != nil {
+			return "", err
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		return resp.Status + " " + string(text), err
+	}
+
+	for url, want := range map[string]string{
+		plane.EtcdHealthURL:             `200 OK {"health":"true"`,
+		"http://127.0.0.1:2381/metrics": "200 OK # HELP etcd_",
+		"http://127.0.0.1:2381/version": "404 Not Found",
+	} {
+		if text, err := get(url, nil); err != nil || !strings.HasPrefix(text, want) {
+			t.Errorf("%s: %.80q, %v, want %q", url, text, err, want)
+		}
+	}
+
+	// The names and the authority of the server are not the question here.
+	const clients = "https://127.0.0.1:2379/health"
+	text, err := get(clients, &tls.Config{InsecureSkipVerify: true})
+	if err == nil || !strings.Contains(err.Error(), "certificate required") {
+		t.Errorf("%s without a certificate: %.80q, %v", clients, text, err)
+	}
+	text, err = get(clients, &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12})
+	if err == nil || !strings.Contains(err.Error(), "protocol version not supported") {
+		t.Errorf("%s with TLS 1.2: %.80q, %v", clients, text, err)
+	}
 }
 
 // addNode adds a node that nothing runs on.

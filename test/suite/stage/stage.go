@@ -70,6 +70,11 @@ func Suite() []Group {
 			Command: []string{"go", "run", "./test/cluster/build"},
 		}},
 		{{
+			Name:    "build-earlier",
+			Full:    true,
+			Command: []string{"go", "run", "./test/cluster/build", "etcd-3.6", "kubelet-1.36"},
+		}},
+		{{
 			Name:    "build-shoot",
 			Full:    true,
 			Command: []string{"go", "run", "./test/shoot/build"},
@@ -100,7 +105,7 @@ func Suite() []Group {
 			Except:   "/test/node",
 			Flags:    []string{"-vet=off", "-p", "3", "-parallel", "4", "-timeout", "40m"},
 			Format:   perPackage,
-			Needs:    []string{"images", "build-cluster", "build-bundle", "build-shoot"},
+			Needs:    []string{"images", "build-cluster", "build-bundle", "build-earlier", "build-shoot"},
 			Judges:   true,
 		}},
 		// Machines are tested when nothing else runs: while one waits for its

@@ -1,0 +1,138 @@
+package plane
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/loam-os/loam/agent/plane"
+	"github.com/loam-os/loam/test/cluster"
+	"github.com/loam-os/loam/test/judge"
+)
+
+// TestUpgradeFromTheEarlierMinorVersion starts a control plane of the minor version
+// before with the flags of its record, and then the newest one with the same data.
+// Between them, etcd alone is the newest one. What a client has written is there.
+func TestUpgradeFromTheEarlierMinorVersion(t *testing.T) {
+	judge.Long(t, "TestFromAnEmptyDiskToFiveYearsLaterAndBack, with the newest version")
+	t.Parallel()
+	m := newCluster(t)
+	kubernetes := slices.DeleteFunc(slices.Clone(programs), func(name string) bool {
+		return name == "etcd"
+	})
+
+	m.change(t, earlierVersion)
+	m.link(t, "etcd", "etcd"+earlierEtcdEnding)
+	for _, name := range kubernetes {
+		m.link(t, name, name+earlierEnding)
+	}
+	m.boot(t)
+	m.checkEtcd(t)
+	m.startControllers(t)
+	m.checkVersion(t, earlierVersion)
+
+	m.addNode(t)
+	m.createDeployment(t)
+	m.awaitPods(t, 2)
+	m.checkSecrets(t)
+	m.stop(t)
+
+	m.link(t, "etcd", "etcd")
+	m.boot(t)
+	m.checkEtcd(t)
+	m.checkVersion(t, earlierVersion)
+	m.checkSecret(t)
+	m.stop(t)
+	m.checkNoWayBack(t)
+
+	m.change(t, version)
+	for _, name := range kubernetes {
+		m.link(t, name, name)
+	}
+	m.boot(t)
+	m.checkEtcd(t)
+	m.startControllers(t)
+	m.checkVersion(t, version)
+	m.checkSecret(t)
+	m.must(t, http.MethodPatch, "/apis/apps/v1/namespaces/default/deployments/web",
+		`{"spec":{"replicas":3}}`)
+	m.awaitPods(t, 3)
+}
+
+// checkNoWayBack: an older etcd refuses the data of a newer one, as
+// docs/own-cluster.md says.
+func (m *machine) checkNoWayBack(t testing.TB) {
+	t.Helper()
+	const unit = "etcd.service"
+	m.link(t, "etcd", "etcd"+earlierEtcdEnding)
+	if err := m.try(t, plane.Render(m.record, m.node), unit); err == nil {
+		t.Error("the older etcd takes the data")
+	}
+	log := logEnd(m.log(unit))
+	if !strings.Contains(log, `version \"3.7.0\" is not supported`) {
+		t.Errorf("the older etcd ended with:\n%s", log)
+	}
+	m.stop(t)
+	m.link(t, "etcd", "etcd")
+}
+
+// change makes the record one of another version of Kubernetes.
+func (m *machine) change(t testing.TB, version string) {
+	t.Helper()
+	m.record.Kubernetes = version
+	text, err := json.Marshal(m.record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.record, err = plane.Decode("record.json", text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// checkVersion: the API server is of that version.
+func (m *machine) checkVersion(t testing.TB, want string) {
+	t.Helper()
+	m.await(t, "the version", func(ctx context.Context) error {
+		a, err := m.do(ctx, http.MethodGet, "/version", "")
+		if err == nil && !strings.Contains(string(a.body), `"v`+want+`"`) {
+			t.Errorf("the API server is %s, want v%s", a.body, want)
+		}
+		return err
+	})
+}
+
+// TestTheKubeletKnowsItsFlags has the kubelet read its flags, and then only print
+// its version: to run, it would change settings of this host's kernel.
+func TestTheKubeletKnowsItsFlags(t *testing.T) {
+	checkKubelet(t, "kubelet", version)
+}
+
+func TestTheEarlierKubeletKnowsItsFlags(t *testing.T) {
+	judge.Long(t, "TestTheKubeletKnowsItsFlags, with the newest version")
+	checkKubelet(t, "kubelet"+earlierEnding, earlierVersion)
+}
+
+func checkKubelet(t *testing.T, program, version string) {
+	t.Helper()
+	kubelet := cluster.Program(t, program)
+	n := networks{"10.244.0.0/16", "10.96.0.0/16", "192.0.2.10"}
+	for _, u := range plane.Render(recordOf(t, n, version), node(n)).Units {
+		if u.Name != "kubelet.service" {
+			continue
+		}
+		args := parse(*u.Content, "").command[1:]
+		out, err := exec.Command(kubelet, append(args, "--version")...).CombinedOutput()
+		if err != nil || strings.TrimSpace(string(out)) != "Kubernetes v"+version {
+			t.Errorf("%s %q: %v\n%s", program, args, err, out)
+		}
+		if out, err := exec.Command(kubelet, "--version", "--unknown").CombinedOutput(); err == nil {
+			t.Errorf("%s takes any flag: %s", program, out)
+		}
+		return
+	}
+	t.Error("there is no unit of the kubelet")
+}
