@@ -59,6 +59,7 @@ func check(report place, r Settings) {
 	oneOf(report, "network", r.Network, NetworkRoutes, NetworkNone)
 	oneOf(report, "audit.policy", r.Audit.Policy, AuditNone, AuditMetadata, AuditRequest)
 
+	checkAddOns(report, r.AddOns)
 	checkCertificateNames(report, r.CertificateNames)
 	checkEncrypt(report, r.Encrypt)
 }
@@ -80,6 +81,16 @@ func oneOf(report place, at, value string, known ...string) {
 	if !slices.Contains(known, value) {
 		report.Add(at, document.Quote(value)+" is not known here",
 			"write "+strings.Join(known, " or "))
+	}
+}
+
+func checkAddOns(report place, names []string) {
+	for i, name := range names {
+		at := fmt.Sprintf("addOns[%d]", i)
+		oneOf(report, at, name, AddOnCoreDNS, AddOnProxy)
+		if slices.Contains(names[:i], name) {
+			report.Add(at, document.Quote(name)+" given twice", "keep one of them")
+		}
 	}
 }
 

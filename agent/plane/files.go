@@ -3,6 +3,7 @@ package plane
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/plane/pki"
@@ -29,6 +30,12 @@ func files(r Record, n Node) []config.File {
 		kubeconfig(schedulerFile, n, pki.Scheduler),
 		kubeconfig(kubeletFile, n, pki.Kubelet),
 		jsonFile(kubeletConfigFile, kubeletConfig(r, n)),
+	}
+	if r.Has(AddOnProxy) {
+		all = append(all,
+			kubeconfig(proxyFile, n, pki.Proxy),
+			jsonFile(proxyConfigFile, proxyConfig(r, n)),
+		)
 	}
 	if r.Audit.Policy != AuditNone {
 		all = append(all, jsonFile(auditPolicyFile, auditPolicy(r)))
@@ -63,7 +70,7 @@ func kubeconfig(path string, n Node, leaf string) config.File {
 		"clusters": []object{{
 			"name": name,
 			"cluster": object{
-				"server":                fmt.Sprintf("https://127.0.0.1:%d", apiPort),
+				"server":                APIServerURL,
 				"tls-server-name":       pki.ServerName,
 				"certificate-authority": n.Keys.Authority(pki.CA),
 			},
@@ -142,4 +149,19 @@ func kubeletConfig(r Record, n Node) object {
 		}
 	}
 	return c
+}
+
+// proxyConfig is a KubeProxyConfiguration (kubeproxy.config.k8s.io/v1alpha1).
+func proxyConfig(r Record, n Node) object {
+	return object{
+		"apiVersion":         "kubeproxy.config.k8s.io/v1alpha1",
+		"kind":               "KubeProxyConfiguration",
+		"bindAddress":        n.unspecified(),
+		"clientConnection":   object{"kubeconfig": proxyFile},
+		"clusterCIDR":        strings.Join(r.Pods, ","),
+		"healthzBindAddress": "127.0.0.1:10256",
+		"hostnameOverride":   n.Name,
+		"metricsBindAddress": "127.0.0.1:10249",
+		"mode":               "nftables",
+	}
 }

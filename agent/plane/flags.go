@@ -17,6 +17,7 @@ const (
 	controllerManager = "kube-controller-manager"
 	scheduler         = "kube-scheduler"
 	kubelet           = "kubelet"
+	proxy             = "kube-proxy"
 )
 
 // Addresses of the programs on loopback, as in clusters of kubeadm.
@@ -27,16 +28,24 @@ const (
 	apiPort     = 6443
 )
 
+// APIServerURL is where the programs of a node reach its API server.
+var APIServerURL = fmt.Sprintf("https://127.0.0.1:%d", apiPort)
+
 // Addresses at which the programs of a node say that they are well.
 var (
 	EtcdHealthURL = etcdMetrics + "/health"
-	APIHealthURL  = fmt.Sprintf("https://127.0.0.1:%d/readyz", apiPort)
+	APIHealthURL  = APIServerURL + "/readyz"
 )
 
 // Units returns the units of the programs of a node.
-func Units() []string {
+func (r Record) Units() []string {
+	programs := []string{etcd, apiServer, controllerManager, scheduler, kubelet}
+	if r.Has(AddOnProxy) {
+		programs = append(programs, proxy)
+	}
+
 	var units []string
-	for _, name := range []string{etcd, apiServer, controllerManager, scheduler, kubelet} {
+	for _, name := range programs {
 		units = append(units, name+".service")
 	}
 	return units
@@ -54,6 +63,8 @@ const (
 	schedulerFile         = configDir + "/scheduler.conf"
 	kubeletFile           = configDir + "/kubelet.conf"
 	kubeletConfigFile     = configDir + "/kubelet.json"
+	proxyFile             = configDir + "/proxy.conf"
+	proxyConfigFile       = configDir + "/proxy.json"
 
 	// No cluster has FlexVolumes, but the controller manager makes their
 	// directory, which would else be in the read-only /usr.

@@ -35,6 +35,14 @@ type Node struct {
 // program returns the path of a program.
 func (n Node) program(name string) string { return path.Join(n.Programs, name) }
 
+// unspecified returns all addresses of the family of the node's address.
+func (n Node) unspecified() netip.Addr {
+	if n.Address.Is4() {
+		return netip.IPv4Unspecified()
+	}
+	return netip.IPv6Unspecified()
+}
+
 // check returns why the node cannot have a control plane of the cluster. The API
 // server would refuse the address, or pods with the same address would hide the
 // node.

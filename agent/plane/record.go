@@ -2,6 +2,8 @@ package plane
 
 import (
 	"cmp"
+	"encoding/json"
+	"fmt"
 	"net/netip"
 	"slices"
 
@@ -19,6 +21,13 @@ const (
 const (
 	NetworkRoutes = "routes"
 	NetworkNone   = "none"
+)
+
+// Values of Record.AddOns: what a cluster has beside its control plane. kube-proxy
+// gives Services their addresses, and CoreDNS gives them names.
+const (
+	AddOnCoreDNS = "coredns"
+	AddOnProxy   = "kube-proxy"
 )
 
 // Values of Audit.Policy: no audit log, a line for each request that changes
@@ -56,6 +65,10 @@ type Settings struct {
 
 	// Network is NetworkRoutes or NetworkNone, NetworkRoutes if empty.
 	Network string `json:"network"`
+
+	// AddOns are AddOnCoreDNS and AddOnProxy, both if absent. Without one of them,
+	// the operator installs something in its place.
+	AddOns []string `json:"addOns"`
 
 	// Schedulable is whether pods of all kinds run on nodes with a control
 	// plane, true if absent.
@@ -134,6 +147,9 @@ func (r *Settings) fillIn() {
 	if r.Network == "" {
 		r.Network = NetworkRoutes
 	}
+	if r.AddOns == nil {
+		r.AddOns = []string{AddOnCoreDNS, AddOnProxy}
+	}
 	if r.Schedulable == nil {
 		r.Schedulable = new(true)
 	}
@@ -144,6 +160,18 @@ func (r *Settings) fillIn() {
 		r.Encrypt = []string{secrets}
 	}
 }
+
+// Text returns the record as a document.
+func (r Record) Text() []byte {
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil { // It holds nothing that JSON cannot express.
+		panic(fmt.Sprintf("encode the record: %v", err))
+	}
+	return append(text, '\n')
+}
+
+// Has reports whether the cluster has an add-on.
+func (r Record) Has(addOn string) bool { return slices.Contains(r.AddOns, addOn) }
 
 // DNS returns the address of the cluster's DNS server in each service network:
 // the tenth, as in clusters of kubeadm. r must be checked.

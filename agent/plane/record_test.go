@@ -29,6 +29,7 @@ func TestDefaultsAreWrittenOut(t *testing.T) {
 			Pods:        []string{"10.244.0.0/16"},
 			Services:    []string{"10.96.0.0/16"},
 			Network:     "routes",
+			AddOns:      []string{"coredns", "kube-proxy"},
 			Schedulable: new(true),
 			Audit:       Audit{Policy: "none"},
 			Encrypt:     []string{"secrets"},
@@ -63,7 +64,7 @@ func TestANewRecordIsValid(t *testing.T) {
 func TestAWrittenRecordReadsTheSame(t *testing.T) {
 	before, err := Decode("cluster.yaml", []byte(header+"name: a\nkubernetes: 1.36.0\n"+
 		"pods: [fd00:10::/56, 10.1.0.0/16]\nservices: [fd00:11::/112, 10.2.0.0/16]\n"+
-		"network: none\nschedulable: false\ncertificateNames: [api.example, 192.0.2.10]\n"+
+		"network: none\naddOns: []\nschedulable: false\ncertificateNames: [api.example, 192.0.2.10]\n"+
 		"audit: {policy: metadata}\nencrypt: [secrets, leases.coordination.k8s.io]\n"))
 	if err != nil {
 		t.Fatal(err)
@@ -142,6 +143,13 @@ func TestDecodeRefuses(t *testing.T) {
 		"an unknown network": {
 			valid + "network: calico\n",
 			`network: "calico" is not known here; hint: write routes or none`,
+		},
+		"an unknown add-on": {
+			valid + "addOns: [dashboard]\n",
+			`addOns[0]: "dashboard" is not known here; hint: write coredns or kube-proxy`,
+		},
+		"an add-on twice": {
+			valid + "addOns: [coredns, coredns]\n", `addOns[1]: "coredns" given twice`,
 		},
 		"an unknown audit policy": {
 			valid + "audit: {policy: all}\n", "hint: write none or metadata or request",

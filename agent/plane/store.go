@@ -3,7 +3,6 @@ package plane
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -207,14 +206,12 @@ func (s Store) WriteAddress(address netip.Addr) error {
 }
 
 // WriteRecord replaces the record, durably.
-func (s Store) WriteRecord(r Record) error {
+func (s Store) WriteRecord(r Record) error { return s.write(RecordFile, r) }
+
+func (s Store) write(file string, r Record) error {
 	if err := s.dir.MkdirAll(StateDirectory[1:]); err != nil {
 		return err
 	}
-	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return fmt.Errorf("encode the record: %w", err)
-	}
-	_, err = s.dir.WriteFile(RecordFile[1:], append(text, '\n'), 0o600)
+	_, err := s.dir.WriteFile(file[1:], r.Text(), 0o600)
 	return err
 }

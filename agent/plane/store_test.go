@@ -110,9 +110,9 @@ func TestARenewalRestartsEtcdAlone(t *testing.T) {
 		renewed int
 		changed []string
 	}{
-		{firstTimes, 10, nil},
+		{firstTimes, 12, nil},
 		{firstTimes, 0, nil},
-		{later, 10, []string{"etcd.service"}},
+		{later, 12, []string{"etcd.service"}},
 		{firstTimes, 0, nil},
 	} {
 		desired, renewed, err := store.Desired(r, node, row.times)

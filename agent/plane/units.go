@@ -14,17 +14,18 @@ import (
 // Render returns the configuration of a node with a control plane, in which each
 // program is a unit of its name. It is pure. r must be checked.
 func Render(r Record, n Node) config.Desired {
-	return config.Desired{
-		Files: files(r, n),
-		Units: []config.Unit{
-			etcdUnit(r, n),
-			apiServerUnit(r, n),
-			controllerUnit(controllerManager, "controllers", n, controllerManagerFlags(r, n),
-				"RuntimeDirectory="+controllerManager),
-			controllerUnit(scheduler, "scheduler", n, schedulerFlags(n)),
-			kubeletUnit(n),
-		},
-	}.Sorted()
+	units := []config.Unit{
+		etcdUnit(r, n),
+		apiServerUnit(r, n),
+		controllerUnit(controllerManager, "controllers", n, controllerManagerFlags(r, n),
+			"RuntimeDirectory="+controllerManager),
+		controllerUnit(scheduler, "scheduler", n, schedulerFlags(n)),
+		kubeletUnit(n),
+	}
+	if r.Has(AddOnProxy) {
+		units = append(units, proxyUnit(n))
+	}
+	return config.Desired{Files: files(r, n), Units: units}.Sorted()
 }
 
 // hardened is for a program that needs no more of root than to read its keys.
@@ -141,6 +142,29 @@ func kubeletUnit(n Node) config.Unit {
 		flags:   kubeletFlags(n),
 		service: []string{"Type=notify", "OOMScoreAdjust=-999", "Delegate=yes"},
 		reads:   []string{kubeletConfigFile, kubeletFile},
+	}.config()
+}
+
+// proxyUnit runs kube-proxy beside the kubelet, and not in a pod of it: Services
+// have addresses whatever the container runtime does, and no image is needed. It
+// changes rules of nftables, and limits of the connection tracking below /proc/sys
+// and /sys.
+func proxyUnit(n Node) config.Unit {
+	return unit{
+		name:        proxy,
+		description: "Kubernetes Services of this node",
+		header:      []string{"After=" + apiServer + ".service"},
+		program:     n.program(proxy),
+		flags:       flags{"config": proxyConfigFile},
+		service: []string{
+			"OOMScoreAdjust=-998",
+			"CapabilityBoundingSet=CAP_NET_ADMIN",
+			"NoNewPrivileges=yes",
+			"PrivateTmp=yes",
+			"ProtectHome=yes",
+			"ProtectSystem=strict",
+		},
+		reads: []string{proxyConfigFile, proxyFile},
 	}.config()
 }
 

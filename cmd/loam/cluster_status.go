@@ -52,7 +52,7 @@ func observeCluster(
 	var states []unit.State
 	if systemd, err := unit.Connect(ctx, unit.PrivateSocket); err == nil {
 		defer systemd.Close()
-		states, _ = systemd.Show(ctx, plane.Units()) // The rest is worth showing, too.
+		states, _ = systemd.Show(ctx, r.Units()) // The rest is worth showing, too.
 	}
 	observed.Observe(local.EtcdHealth(ctx), local.APIHealth(ctx, store), states)
 	return observed

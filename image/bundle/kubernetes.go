@@ -32,6 +32,7 @@ func KubernetesPrograms() []string {
 		"etcdutl",
 		"kube-apiserver",
 		"kube-controller-manager",
+		"kube-proxy",
 		"kube-scheduler",
 		"kubelet",
 	}

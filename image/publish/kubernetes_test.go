@@ -58,7 +58,7 @@ func TestAKubernetesBundleIsPublished(t *testing.T) {
 	}
 
 	ix, err := k.Fetch(t.Context(), f.store())
-	if err != nil || ix.Version != "1.36.10" || len(ix.Files) != 6 {
+	if err != nil || ix.Version != "1.36.10" || len(ix.Files) != 7 {
 		t.Errorf("index %+v, %v", ix, err)
 	}
 

@@ -26,6 +26,8 @@ const (
 	Scheduler         = "kube-scheduler"
 	Kubelet           = "kubelet"
 	KubeletServer     = "kubelet-server"
+	Proxy             = "kube-proxy"
+	Agent             = "loam"
 )
 
 // Leaf is a certificate to be issued.
@@ -122,7 +124,9 @@ func serverLeaves(n Names) []Leaf {
 }
 
 // clientLeaves: the API server is in system:masters for kubelets, which need no
-// role for it then. The key of the authority is beside it on the same disk.
+// role for it then, and the agent for add-ons, whose roles have more rights than
+// any role of its own would. The key of the authority is beside them on the same
+// disk.
 func clientLeaves(n Names) []Leaf {
 	client := func(name, authority, user string, groups ...string) Leaf {
 		return Leaf{Name: name, Authority: authority, User: user, Groups: groups, Client: true}
@@ -133,5 +137,7 @@ func clientLeaves(n Names) []Leaf {
 		client(ControllerManager, CA, "system:kube-controller-manager"),
 		client(Scheduler, CA, "system:kube-scheduler"),
 		client(Kubelet, CA, "system:node:"+n.Node, "system:nodes"),
+		client(Proxy, CA, "system:kube-proxy"),
+		client(Agent, CA, Agent, "system:masters"),
 	}
 }

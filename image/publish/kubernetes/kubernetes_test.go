@@ -231,8 +231,8 @@ func TestFilesOfUpstreamMakeABundle(t *testing.T) {
 		t.Error(diff)
 	}
 
-	// 6 programs, 3 blobs of 2 images, and 2 files of the layout.
-	if len(texts) != 14 || !strings.HasSuffix(texts["bin/kubelet"], "is v1.37.2, kubelet") {
+	// 7 programs, 3 blobs of 2 images, and 2 files of the layout.
+	if len(texts) != 15 || !strings.HasSuffix(texts["bin/kubelet"], "is v1.37.2, kubelet") {
 		t.Errorf("%d files", len(texts))
 	}
 }
