@@ -14,6 +14,7 @@ import (
 	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/networkd/watch"
 	"github.com/loam-os/loam/agent/plane"
+	"github.com/loam-os/loam/agent/plane/api"
 	"github.com/loam-os/loam/agent/plane/bundle"
 	"github.com/loam-os/loam/agent/plane/local"
 	"github.com/loam-os/loam/agent/plane/pki"
@@ -99,6 +100,7 @@ func (n *node) obeyRecord() {
 		NetworkChanges: func(ctx context.Context) (<-chan struct{}, error) {
 			return watch.Changes(ctx, n.Root)
 		},
+		API:    func() (*api.Client, error) { return api.New(n.planeStore(), pki.Agent) },
 		Fetch:  n.bundleFetcher(built),
 		Uptime: n.Uptime,
 		Built:  built,

@@ -140,6 +140,10 @@ func (n *node) startOthers(ctx context.Context, end context.CancelCauseFunc, op 
 		n.others.Go(func() { n.cluster.Run(ctx) })
 	}
 
+	if n.controlPlane != nil {
+		n.others.Go(func() { n.controlPlane.Run(ctx) })
+	}
+
 	n.others.Go(func() { n.watchLiveness(ctx) })
 	if !n.record.Memory {
 		n.others.Go(func() { n.keepSpare(ctx) })

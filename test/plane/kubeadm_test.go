@@ -41,6 +41,10 @@ type intended struct {
 	// Flags and Kubelet are what is different on purpose.
 	Flags   []difference `json:"flags"`
 	Kubelet []difference `json:"kubelet"`
+	// CoreDNS are fields of its objects, after their kinds. Proxy are fields of the
+	// configuration of kube-proxy.
+	CoreDNS []difference `json:"coredns"`
+	Proxy   []difference `json:"proxy"`
 }
 
 // difference is a flag of a program, or a field of the kubelet's configuration,

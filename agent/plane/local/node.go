@@ -30,6 +30,7 @@ import (
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/cri"
 	"github.com/loam-os/loam/agent/plane"
+	"github.com/loam-os/loam/agent/plane/api"
 	"github.com/loam-os/loam/agent/plane/bundle"
 	"github.com/loam-os/loam/agent/plane/pki"
 	"github.com/loam-os/loam/agent/source"
@@ -65,6 +66,9 @@ type Node struct {
 
 	// NetworkChanges notifies of changes of the addresses until ctx ends.
 	NetworkChanges func(ctx context.Context) (<-chan struct{}, error)
+
+	// API returns a client of the node's API server, for [Node.Run].
+	API func() (*api.Client, error)
 
 	// Built is the date of the image's kernel, Now the wall clock.
 	Built time.Time

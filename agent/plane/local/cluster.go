@@ -1,0 +1,270 @@
+package local
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"path"
+	"path/filepath"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/agent/plane"
+	"github.com/loam-os/loam/agent/plane/addons"
+	"github.com/loam-os/loam/agent/plane/api"
+	"github.com/loam-os/loam/agent/source"
+)
+
+// Pauses of [Node.Run] while the API server does not answer, or refuses something.
+const (
+	minRetry = time.Second
+	maxRetry = 30 * time.Second
+)
+
+// repairInterval is how often add-ons are applied that have not changed, so that
+// what was changed or deleted in the cluster is put back.
+const repairInterval = time.Hour
+
+// configMaps is the path of the ConfigMap with the record, without its name.
+const configMaps = "/api/v1/namespaces/" + plane.RecordNamespace + "/configmaps"
+
+// applied is when which add-ons were applied last.
+type applied struct {
+	digest [sha256.Size]byte
+	at     time.Duration
+}
+
+// Run keeps the cluster as the record says, until ctx ends: the ConfigMap with the
+// record, and the objects of the add-ons. It follows changes of both.
+func (n *Node) Run(ctx context.Context) {
+	changes, err := source.File{Path: filepath.Join(n.Root, plane.RecordFile)}.Watch(ctx)
+	if err != nil {
+		n.Log.Error("watch the cluster record", zap.Error(err))
+		return
+	}
+
+	var last applied
+	var said string
+	pause := minRetry
+	for ctx.Err() == nil {
+		err := n.session(ctx, changes, &last)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil:
+			said = ""
+			pause = minRetry
+			continue
+		case err.Error() != said:
+			said = err.Error()
+			n.Log.Warn("the cluster is not as its record says yet", zap.Error(err))
+		}
+
+		select {
+		case <-ctx.Done():
+		case _, open := <-changes:
+			if !open {
+				return // ctx has ended, or files cannot be watched any longer.
+			}
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, maxRetry)
+	}
+}
+
+// session makes the cluster as the record says, and waits until one of them has
+// changed, or some minutes are over.
+func (n *Node) session(ctx context.Context, changes <-chan struct{}, last *applied) error {
+	server, err := n.API()
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+
+	r, version, err := n.agree(ctx, server)
+	if err != nil {
+		return err
+	}
+	err = n.applyAddOns(ctx, server, r, last)
+	if err != nil {
+		return err
+	}
+	return awaitChange(ctx, server, version, changes)
+}
+
+// errChanged ends a watch.
+var errChanged = errors.New("changed")
+
+// awaitChange returns nil when the ConfigMap is another than that version, when
+// the record has changed, or after some minutes.
+func awaitChange(
+	ctx context.Context, server *api.Client, version string, changes <-chan struct{},
+) error {
+	watching, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+
+	done := make(chan struct{})
+	defer func() {
+		cancel(nil)
+		<-done
+	}()
+	go func() {
+		defer close(done)
+		select {
+		case <-watching.Done():
+		case _, open := <-changes:
+			if open {
+				cancel(errChanged)
+			}
+		}
+	}()
+
+	err := server.Watch(watching, configMaps, plane.RecordName, version,
+		func() error { return errChanged })
+	if errors.Is(err, errChanged) || errors.Is(context.Cause(watching), errChanged) {
+		return nil
+	}
+	return err
+}
+
+// published is the ConfigMap with the record.
+type published struct {
+	APIVersion string            `json:"apiVersion"`
+	Kind       string            `json:"kind"`
+	Metadata   metadata          `json:"metadata"`
+	Data       map[string]string `json:"data"`
+}
+
+type metadata struct {
+	Name            string `json:"name"`
+	Namespace       string `json:"namespace"`
+	ResourceVersion string `json:"resourceVersion,omitempty"`
+}
+
+// agree makes the record of the node and the ConfigMap the same, and returns it,
+// and the version of the ConfigMap.
+func (n *Node) agree(ctx context.Context, server *api.Client) (plane.Record, string, error) {
+	own, found, err := n.Store.Record()
+	if err == nil && !found {
+		err = errors.New("this node has no cluster record")
+	}
+	if err != nil {
+		return own, "", err
+	}
+	last, err := n.Store.Published()
+	if err != nil {
+		return own, "", err
+	}
+
+	object, record, err := readPublished(ctx, server, own)
+	if err != nil {
+		return own, "", err
+	}
+	version := object.Metadata.ResourceVersion
+	agreed := own
+	switch plane.Agree(last, own, record) {
+	case plane.Publish:
+		version, err = publish(ctx, server, own, version)
+	case plane.Follow:
+		agreed = *record
+		n.Log.Info("follow the record of the ConfigMap", zap.String("cluster", own.Name))
+		err = n.Store.WriteRecord(agreed)
+	}
+	if err != nil {
+		return own, "", err
+	}
+
+	if last == nil || string(last.Text()) != string(agreed.Text()) {
+		err = n.Store.WritePublished(agreed)
+	}
+	return agreed, version, err
+}
+
+// readPublished returns the ConfigMap, and the record in it, nil if it has none. A
+// record that the cluster of own cannot have is an error.
+func readPublished(
+	ctx context.Context, server *api.Client, own plane.Record,
+) (published, *plane.Record, error) {
+	var object published
+	err := server.Do(ctx, http.MethodGet, path.Join(configMaps, plane.RecordName), nil, &object)
+	if api.IsNotFound(err) {
+		return object, nil, nil
+	}
+	if err != nil {
+		return object, nil, fmt.Errorf("read the record of the cluster: %w", err)
+	}
+
+	text, found := object.Data[plane.RecordField]
+	if !found {
+		return object, nil, nil
+	}
+	r, err := plane.DecodePublished(text, own)
+	return object, &r, err
+}
+
+// publish writes the ConfigMap, unless it has another version by now, and returns
+// its new version.
+func publish(
+	ctx context.Context, server *api.Client, r plane.Record, version string,
+) (string, error) {
+	object := published{
+		APIVersion: "v1",
+		Kind:       "ConfigMap",
+		Metadata:   metadata{plane.RecordName, plane.RecordNamespace, version},
+		Data:       map[string]string{plane.RecordField: string(r.Text())},
+	}
+	at := path.Join(configMaps, plane.RecordName)
+	err := server.Apply(ctx, at, addons.Manager, object)
+	if err != nil {
+		return "", fmt.Errorf("publish the record of the cluster: %w", err)
+	}
+
+	err = server.Do(ctx, http.MethodGet, at, nil, &object)
+	return object.Metadata.ResourceVersion, err
+}
+
+// applyAddOns applies the add-ons of a record if they have changed, or if it is
+// long ago.
+func (n *Node) applyAddOns(
+	ctx context.Context, server *api.Client, r plane.Record, last *applied,
+) error {
+	b, err := n.bundle(r)
+	if err != nil {
+		return err
+	}
+	var images []string
+	for _, image := range b.Images {
+		images = append(images, image.Name)
+	}
+	objects, err := addons.Of(r, images)
+	if err != nil {
+		return err
+	}
+
+	now := applied{digestOf(objects), n.Uptime()}
+	if last.at > 0 && now.digest == last.digest && now.at-last.at < repairInterval {
+		return nil
+	}
+	err = addons.Reconcile(ctx, server, objects)
+	if err != nil {
+		return err
+	}
+	if now.digest != last.digest {
+		n.Log.Info("applied the add-ons of the cluster", zap.Strings("addOns", r.AddOns))
+	}
+	*last = now
+	return nil
+}
+
+func digestOf(objects []addons.Object) [sha256.Size]byte {
+	sum := sha256.New()
+	for _, o := range objects {
+		// It holds nothing that JSON cannot express.
+		_ = json.NewEncoder(sum).Encode(o.Body())
+	}
+	return [sha256.Size]byte(sum.Sum(nil))
+}

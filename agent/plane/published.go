@@ -1,0 +1,86 @@
+package plane
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"reflect"
+)
+
+// The ConfigMap with the record of the cluster, and its field in it.
+const (
+	RecordNamespace = "kube-system"
+	RecordName      = "loam-cluster"
+	RecordField     = "record.json"
+)
+
+// publishedFile is the record that the node and the ConfigMap last agreed on.
+const publishedFile = StateDirectory + "/published.json"
+
+// Step is what makes the record of a node and the ConfigMap agree.
+type Step string
+
+// Keep means that they do. With Publish the ConfigMap becomes the node's record,
+// and with Follow it is the other way round.
+const (
+	Keep    Step = "keep"
+	Publish Step = "publish"
+	Follow  Step = "follow"
+)
+
+// Agree returns what makes own, the record of the node, and published agree, which
+// is nil if there is no ConfigMap. last is what they last agreed on, nil before
+// the first time.
+//
+// Whichever has changed since then counts. If both have, it is the ConfigMap,
+// which all nodes of the cluster see.
+func Agree(last *Record, own Record, published *Record) Step {
+	is := func(a *Record, b Record) bool { return a != nil && reflect.DeepEqual(*a, b) }
+	switch {
+	case published == nil:
+		return Publish
+	case is(published, own):
+		return Keep
+	case is(last, *published):
+		return Publish
+	default:
+		return Follow
+	}
+}
+
+// Published returns the record that the node and the ConfigMap last agreed on, nil
+// if there is none that can be read.
+func (s Store) Published() (*Record, error) {
+	text, err := s.dir.Root().ReadFile(publishedFile[1:])
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+
+	// Without it the ConfigMap counts.
+	if r, err := DecodeKept(publishedFile, text); err == nil {
+		return &r, nil
+	}
+	return nil, nil
+}
+
+// WritePublished replaces the record that the node and the ConfigMap last agreed
+// on, durably.
+func (s Store) WritePublished(r Record) error { return s.write(publishedFile, r) }
+
+// DecodePublished is [DecodeChange] for the content of the ConfigMap.
+func DecodePublished(text string, before Record) (Record, error) {
+	name := fmt.Sprintf("ConfigMap %s/%s, %s", RecordNamespace, RecordName, RecordField)
+	r, err := DecodeKept(name, []byte(text))
+	if err != nil {
+		return r, err
+	}
+
+	// What the cluster cannot change is checked with the places of its fields.
+	if _, err := DecodeChange(name, r.Text(), before); err != nil {
+		return r, err
+	}
+	return r, nil
+}
