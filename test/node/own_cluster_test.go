@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,8 +17,11 @@ import (
 	"github.com/loam-os/loam/agent/plane/bundle"
 	"github.com/loam-os/loam/agent/plane/pki"
 	"github.com/loam-os/loam/agent/show"
+	index "github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/test/cluster"
 	"github.com/loam-os/loam/test/cluster/testcluster"
+	"github.com/loam-os/loam/test/cluster/upstream"
+	published "github.com/loam-os/loam/test/updates"
 	"github.com/loam-os/loam/test/vm"
 )
 
@@ -26,15 +30,16 @@ const (
 	ownImage   = "registry.test/hello:v1"
 )
 
-// TestAMachineIsACluster starts a machine with cluster.init and the programs of
-// Kubernetes on its disk. It becomes a Ready Node that runs a pod, and is one again
-// after a restart.
+// TestAMachineIsACluster starts a machine with cluster.init and a repository with a
+// bundle of Kubernetes. It becomes a Ready Node with a web server, which pods reach
+// by the DNS name of its Service, and is one again after a restart.
 func TestAMachineIsACluster(t *testing.T) {
 	if os.Getenv("LOAM_CLUSTER") == "" {
 		t.Skip("takes 10 minutes: make cluster-proof runs it")
 	}
 	b := open(t)
-	served := serveBundle(t, b.manifest.Arch)
+	repository, root := serveKubernetes(t)
+	images := serveImages(t, b.manifest.Arch)
 
 	m := b.flash(t, b.file(".raw"))
 	m.config.Host = true
@@ -46,24 +51,21 @@ hostname: hello
 debugShell: [%s]
 cluster:
   init: {name: plant-7, kubernetes: %s}
-`, vm.ShellTTY(b.manifest.Arch), ownVersion)}
+upgrade:
+  repository: http://10.0.2.2:%s
+  root: %q
+`, vm.ShellTTY(b.manifest.Arch), ownVersion, repository, root)}
 
 	n := m.on(t, machine)
 	n.shell()
-	n.sh("until ip route get 10.0.2.2 >/dev/null 2>&1; do sleep 1; done")
-	n.sh(fmt.Sprintf("mkdir -p %[1]s/.new && curl --silent --fail http://10.0.2.2:%[2]s/ | "+
-		"tar --extract --directory=%[1]s/.new && sync && mv %[1]s/.new %[1]s/%[3]s",
-		bundle.Directory, served, ownVersion))
 	n.awaitNode()
 	t.Logf("Ready after %s", time.Since(n.Started()))
+	n.sh(fmt.Sprintf("curl --silent --fail http://10.0.2.2:%s/ | "+
+		"ctr --namespace=k8s.io images import --local -", images))
 
-	n.api("default/pods", "--data", fmt.Sprintf(`{"metadata": {"name": "hello"}, "spec": {
-		"containers": [{"name": "hello", "image": "%s", "imagePullPolicy": "Never"}]}}`, ownImage))
-	n.awaitPod()
-	t.Logf("the pod runs after %s", time.Since(n.Started()))
-	if log := n.api("default/pods/hello/log"); log != "hello from hello" {
-		t.Errorf("log %q", log)
-	}
+	n.createWeb()
+	n.awaitAnswer()
+	t.Logf("a pod answers by its DNS name after %s", time.Since(n.Started()))
 	n.checkCommands()
 	keys := n.sh("sha256sum " + plane.KeysDirectory + "/authorities/*")
 	n.off()
@@ -72,10 +74,68 @@ cluster:
 	n.shell()
 	n.awaitNode()
 	t.Logf("Ready again after %s", time.Since(n.Started()))
-	n.awaitPod()
-	t.Logf("the pod runs again after %s", time.Since(n.Started()))
+	n.api("DELETE", "/api/v1/namespaces/default/pods/client")
+	n.createClient()
+	n.awaitAnswer()
+	t.Logf("a pod answers again after %s", time.Since(n.Started()))
 	n.want("sha256sum "+plane.KeysDirectory+"/authorities/*", keys)
 	n.off()
+}
+
+// webURL is how pods reach the web server.
+const webURL = "http://web.default.svc.cluster.local"
+
+// createWeb creates a web server with a Service, and its client.
+func (n *node) createWeb() {
+	n.t.Helper()
+	n.api("POST", "/apis/apps/v1/namespaces/default/deployments", "--data", fmt.Sprintf(`{
+		"metadata": {"name": "web"},
+		"spec": {
+			"selector": {"matchLabels": {"app": "web"}},
+			"template": {
+				"metadata": {"labels": {"app": "web"}},
+				"spec": {"containers": [{
+					"name": "web", "image": "%s", "imagePullPolicy": "Never",
+					"volumeMounts": [{"name": "node", "mountPath": "/node", "readOnly": true}]}],
+					"volumes": [{"name": "node", "hostPath": {"path": "/usr/lib"}}]}}}}`, ownImage))
+	n.api("POST", "/api/v1/namespaces/default/services", "--data", `{
+		"metadata": {"name": "web"},
+		"spec": {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}]}}`)
+	n.createClient()
+}
+
+func (n *node) createClient() {
+	n.t.Helper()
+	n.api("POST", "/api/v1/namespaces/default/pods", "--data", fmt.Sprintf(`{
+		"metadata": {"name": "client"},
+		"spec": {"containers": [{
+			"name": "client", "image": "%s", "imagePullPolicy": "Never", "args": ["%s"]}]}}`,
+		ownImage, webURL))
+}
+
+// awaitAnswer waits until the client says what the web server has answered: a file
+// of the node.
+func (n *node) awaitAnswer() {
+	n.t.Helper()
+	want := n.sh("head -n 1 /usr/lib/os-release")
+	var log string
+	for end := time.Now().Add(3 * stepTimeout); time.Now().Before(end); {
+		log = n.sh(apiCommand("GET", "/api/v1/namespaces/default/pods/client/log") +
+			" 2>&1 || true; sleep 1")
+		if strings.Contains(log, want) {
+			return
+		}
+	}
+	n.t.Fatalf("the client says %q, want %q\n%s", log, want, n.explain())
+}
+
+// explain returns what the node and its cluster say about themselves.
+func (n *node) explain() string {
+	n.t.Helper()
+	return n.sh("loam status; loam cluster status; systemctl --failed --no-legend; "+
+		"journalctl -b --no-pager -p warning -n 60 -o cat; "+
+		"crictl ps -a 2>/dev/null; nft list ruleset | tail -n 60") + "\n" +
+		n.sh(apiCommand("GET", "/api/v1/namespaces/default/pods")+" | tail -c 4000 || true")
 }
 
 // checkCommands runs the commands for the node's own cluster. The kubeconfig reaches
@@ -86,7 +146,7 @@ func (n *node) checkCommands() {
 	if err := json.Unmarshal([]byte(n.sh("loam cluster status -o json")), &shown); err != nil {
 		n.t.Fatal(err)
 	}
-	if shown.Name != "plant-7" || shown.API != "ok" || shown.Etcd != "ok" || len(shown.Units) != 5 {
+	if shown.Name != "plant-7" || shown.API != "ok" || shown.Etcd != "ok" || len(shown.Units) != 6 {
 		n.t.Errorf("cluster %+v", shown)
 	}
 
@@ -108,17 +168,16 @@ func (n *node) checkCommands() {
 		pki.ServerName), "ok")
 }
 
-// api asks the API server for something in a namespace, with further arguments for
-// curl.
-func (n *node) api(path string, args ...string) string {
+// api sends a request to the API server, with further arguments for curl.
+func (n *node) api(method, path string, args ...string) string {
 	n.t.Helper()
-	return n.sh(apiCommand("namespaces/"+path, args...))
+	return n.sh(apiCommand(method, path, args...))
 }
 
-func apiCommand(path string, args ...string) string {
+func apiCommand(method, path string, args ...string) string {
 	keys := pki.Files{Dir: plane.KeysDirectory}
 	command := []string{
-		"curl", "--silent", "--fail", "--cacert", keys.Authority(pki.CA),
+		"curl", "--silent", "--fail", "--request", method, "--cacert", keys.Authority(pki.CA),
 		"--cert", keys.Leaf(pki.KubeletClient), "--connect-to", "::127.0.0.1:",
 		"--header", "'Content-Type: application/json'",
 	}
@@ -126,19 +185,13 @@ func apiCommand(path string, args ...string) string {
 		command = append(command, "'"+strings.Join(strings.Fields(a), " ")+"'")
 	}
 	return strings.Join(append(command,
-		fmt.Sprintf("https://%s:6443/api/v1/%s", pki.ServerName, path)), " ")
+		fmt.Sprintf("https://%s:6443%s", pki.ServerName, path)), " ")
 }
 
 // awaitNode waits until the Node is Ready in this run of the machine.
 func (n *node) awaitNode() {
 	n.t.Helper()
-	n.awaitReady("nodes/hello")
-}
-
-// awaitPod waits until the pod is Ready in this run of the machine.
-func (n *node) awaitPod() {
-	n.t.Helper()
-	n.awaitReady("namespaces/default/pods/hello")
+	n.awaitReady("/api/v1/nodes/hello")
 }
 
 // conditions are the conditions of an object.
@@ -171,54 +224,66 @@ func (n *node) awaitReady(path string) {
 	n.t.Helper()
 	var text string
 	for end := time.Now().Add(3 * stepTimeout); time.Now().Before(end); {
-		text = n.sh(apiCommand(path) + " || true; sleep 2")
+		text = n.sh(apiCommand("GET", path) + " || true; sleep 1")
 		var object conditions
 		err := json.Unmarshal([]byte(text), &object)
 		if err == nil && object.readySince().After(n.Started()) {
 			return
 		}
 	}
-	n.t.Fatalf("%s is not Ready:\n%s\n%s\n%s", path, text,
-		n.sh("loam status; systemctl --failed --no-legend"),
-		n.sh("journalctl -b --no-pager -p warning -n 60 -o cat"))
+	n.t.Fatalf("%s is not Ready:\n%s\n%s", path, text, n.explain())
 }
 
-// serveBundle serves a bundle as a tar archive on this host's loopback, and returns
-// the port.
-func serveBundle(t *testing.T, arch string) string {
+// serveKubernetes serves a repository with a bundle of Kubernetes on this host's
+// loopback, and returns the port, and what a node trusts.
+func serveKubernetes(t *testing.T) (port string, root []byte) {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), ownVersion)
 	programs := map[string]string{}
-	for _, name := range bundle.Programs {
-		if name != "etcdutl" {
-			programs[name] = cluster.Program(t, name)
-		}
+	for _, name := range slices.Concat(bundle.Programs, index.KubernetesImages()) {
+		programs[name] = cluster.Program(t, name)
 	}
-	// Nothing here restores a snapshot.
-	programs["etcdutl"] = programs["etcd"]
-
-	wait, err := testcluster.Program(t.Context(), arch, testcluster.Greet)
+	b, err := upstream.Bundle(t.Context(), programs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	image := cluster.Image{
-		Arch:       arch,
-		Layers:     []cluster.Layer{{"hello": {Content: wait, Mode: 0o755}}},
-		Entrypoint: []string{"/hello"},
-	}
-	images := map[string]cluster.Image{"registry.k8s.io/pause:3.10.1": image, ownImage: image}
-	if err := cluster.WriteBundle(dir, ownVersion, programs, images); err != nil {
-		t.Fatal(err)
-	}
 
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		archive := tar.NewWriter(w)
-		if err := archive.AddFS(os.DirFS(dir)); err != nil {
-			t.Log(err)
-		}
-		_ = archive.Close() // tar on the node notices an end that is missing.
-	}))
+	r := published.New(t)
+	r.PublishKubernetes(b.Index, b.Pack)
+	return serveOn(t, http.FileServer(http.Dir(r.Dir))), r.Root()
+}
+
+// serveOn serves on this host's loopback, and returns the port.
+func serveOn(t *testing.T, handler http.Handler) string {
+	t.Helper()
+	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
 	_, port, _ := strings.Cut(strings.TrimPrefix(server.URL, "http://"), ":")
 	return port
+}
+
+// serveImages serves an archive with the image of the pods.
+func serveImages(t *testing.T, arch string) string {
+	t.Helper()
+	web, err := testcluster.Program(t.Context(), arch, testcluster.Web)
+	if err != nil {
+		t.Fatal(err)
+	}
+	layout := filepath.Join(t.TempDir(), "layout")
+	err = cluster.WriteLayout(layout, map[string]cluster.Image{ownImage: {
+		Arch:       arch,
+		Layers:     []cluster.Layer{{"web": {Content: web, Mode: 0o755}}},
+		Entrypoint: []string{"/web"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return serveOn(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		archive := tar.NewWriter(w)
+		err := archive.AddFS(os.DirFS(layout))
+		if err != nil {
+			t.Log(err)
+		}
+		_ = archive.Close() // ctr on the node notices an end that is missing.
+	}))
 }

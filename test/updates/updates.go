@@ -61,6 +61,16 @@ func (r Repository) Refresh() {
 	}
 }
 
+// PublishKubernetes adds a bundle of Kubernetes.
+func (r Repository) PublishKubernetes(ix bundle.Kubernetes, pack string) {
+	r.t.Helper()
+	_, err := publish.PublishKubernetes(r.t.Context(), r.Dir, r.keys, ix, pack,
+		publish.DefaultExpiries(), time.Now(), meter.None)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
 // Publish adds a release of these files.
 func (r Repository) Publish(about bundle.Sources, root, verity, uki string) {
 	r.t.Helper()

@@ -30,6 +30,49 @@ func main() {
 }
 `
 
+// Web is a web server of the directory /node, or with a URL as its argument a
+// client that asks until it has an answer, prints that, and stays.
+const Web = `package main
+
+import (
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"os"
+	"time"
+)
+
+func main() {
+	if len(os.Args) < 2 {
+		log.Fatal(http.ListenAndServe(":8080", http.FileServer(http.Dir("/node"))))
+	}
+	for {
+		text, err := get(os.Args[1] + "/os-release")
+		if err == nil {
+			fmt.Print(text)
+			time.Sleep(1 << 62)
+		}
+		fmt.Fprintln(os.Stderr, err)
+		time.Sleep(time.Second)
+	}
+}
+
+func get(url string) (string, error) {
+	client := http.Client{Timeout: 10 * time.Second}
+	response, err := client.Get(url)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s", response.Status)
+	}
+	return string(text), err
+}
+`
+
 // pushImages fills the registry: each image is one program of its own name.
 func (f *Fixture) pushImages(ctx context.Context, kubelet string) error {
 	program, err := os.ReadFile(kubelet)
