@@ -167,6 +167,17 @@ func (s Store) Certificates(r Record) map[string]*x509.Certificate {
 // Client returns the certificate and key of a client of the API server, and the
 // authority of the API server.
 func (s Store) Client(leaf string) (tls.Certificate, *x509.Certificate, error) {
+	return s.client(leaf, pki.CA)
+}
+
+// EtcdClient returns the certificate and key of a client of etcd, and the
+// authority of etcd.
+func (s Store) EtcdClient() (tls.Certificate, *x509.Certificate, error) {
+	return s.client(pki.EtcdClient, pki.EtcdCA)
+}
+
+// client returns a leaf with its key, and the authority of its server.
+func (s Store) client(leaf, authority string) (tls.Certificate, *x509.Certificate, error) {
 	text, err := s.dir.Root().ReadFile(pki.Files{Dir: KeysDirectory[1:]}.Leaf(leaf))
 	if err != nil {
 		return tls.Certificate{}, nil, err
@@ -180,7 +191,7 @@ func (s Store) Client(leaf string) (tls.Certificate, *x509.Certificate, error) {
 	if err != nil {
 		return tls.Certificate{}, nil, err
 	}
-	return pair, authorities[pki.CA].Certificate, nil
+	return pair, authorities[authority].Certificate, nil
 }
 
 // Address returns the address that the cluster last used for the node, the zero

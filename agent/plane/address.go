@@ -1,0 +1,9 @@
+package plane
+
+// Addresses of etcd for the node itself.
+const (
+	// EtcdURL is the client URL.
+	EtcdURL = etcdURL
+	// EtcdMetricsURL has the metrics. It needs no certificate.
+	EtcdMetricsURL = etcdMetrics + "/metrics"
+)

@@ -1,0 +1,32 @@
+package local
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"net/http"
+
+	"github.com/loam-os/loam/agent/plane"
+	"github.com/loam-os/loam/agent/plane/etcd"
+)
+
+// Etcd returns a client of the node's etcd with the present certificates.
+func (n *Node) Etcd() (etcd.Client, error) { return EtcdClient(n.Store) }
+
+// EtcdClient returns a client of the node's etcd.
+func EtcdClient(store plane.Store) (etcd.Client, error) {
+	pair, authority, err := store.EtcdClient()
+	if err != nil {
+		return etcd.Client{}, err
+	}
+
+	roots := x509.NewCertPool()
+	roots.AddCert(authority)
+	return etcd.Client{
+		URL:        plane.EtcdURL,
+		MetricsURL: plane.EtcdMetricsURL,
+		HTTP: &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{
+			RootCAs:      roots,
+			Certificates: []tls.Certificate{pair},
+		}}},
+	}, nil
+}
