@@ -11,6 +11,7 @@ import (
 	"github.com/loam-os/loam/agent/cluster"
 	"github.com/loam-os/loam/agent/console"
 	"github.com/loam-os/loam/agent/metrics"
+	"github.com/loam-os/loam/agent/plane/etcd/disk"
 	"github.com/loam-os/loam/agent/unit"
 )
 
@@ -35,7 +36,9 @@ type Env struct {
 	Built func() (time.Time, error)
 	// SetHostname is sethostname(2).
 	SetHostname func(name string) error
-	Log         *zap.Logger
+	// Fsync measures the disk for etcd.
+	Fsync disk.Probe
+	Log   *zap.Logger
 }
 
 // NodeEnv is the Env of a real node.
@@ -58,6 +61,7 @@ func NodeEnv(log *zap.Logger) Env {
 		Now:         time.Now,
 		Built:       clock.Built,
 		SetHostname: func(name string) error { return unix.Sethostname([]byte(name)) },
+		Fsync:       disk.Measure,
 		Log:         log,
 	}
 }

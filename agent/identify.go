@@ -88,7 +88,7 @@ func (n *node) configure(ctx context.Context, places source.Env) {
 		n.status.Contents = n.machine.Contents.Directory.Path
 	}
 
-	n.initCluster()
+	n.initCluster(ctx)
 	n.refuseSource()
 	n.placeFiles()
 	n.source = source.New(n.machine.Source, places)

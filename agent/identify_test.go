@@ -260,6 +260,7 @@ func unidentified(t *testing.T) *node {
 			SetHostname: func(string) error { return nil },
 			Now:         time.Now,
 			Built:       func() (time.Time, error) { return built, nil },
+			Fsync:       syncsIn(time.Millisecond),
 			Log:         zap.NewNop(),
 		},
 		root: data.Dir.Root(),

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"runtime"
 	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/loam-os/loam/agent/clock"
 	"github.com/loam-os/loam/agent/config"
@@ -16,6 +19,8 @@ import (
 	"github.com/loam-os/loam/agent/plane"
 	"github.com/loam-os/loam/agent/plane/api"
 	"github.com/loam-os/loam/agent/plane/bundle"
+	"github.com/loam-os/loam/agent/plane/etcd"
+	"github.com/loam-os/loam/agent/plane/etcd/disk"
 	"github.com/loam-os/loam/agent/plane/local"
 	"github.com/loam-os/loam/agent/plane/pki"
 	"github.com/loam-os/loam/agent/source"
@@ -23,6 +28,9 @@ import (
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
 )
+
+// stateFileSystem is a directory of the file system that etcd's data will be on.
+const stateFileSystem = "var/lib"
 
 // recordDecoder decodes the cluster record of a node, and all other documents as
 // the Decoder does.
@@ -40,14 +48,18 @@ func (d recordDecoder) Decode(ctx context.Context, doc source.Document) (config.
 }
 
 // initCluster makes the node the first of the cluster of machine.yaml, unless it
-// is already.
-func (n *node) initCluster() {
+// is already. A disk that is too slow for etcd is refused before that.
+func (n *node) initCluster(ctx context.Context) {
 	settings := n.machine.Cluster.Init
 	if settings == nil {
 		return
 	}
 
-	built, err := n.Built()
+	err := n.admitDisk(ctx)
+	var built time.Time
+	if err == nil {
+		built, err = n.Built()
+	}
 	if err == nil {
 		times := pki.Times{Built: built, Now: clock.Credible(n.Now(), built)}
 		_, err = n.planeStore().Init(plane.NewRecord(*settings), times)
@@ -55,6 +67,30 @@ func (n *node) initCluster() {
 	if err != nil {
 		n.status.Error = loop.Describe(err)
 	}
+}
+
+// admitDisk returns why the disk of the state cannot have the data of etcd. It
+// measures the disk unless the node has a cluster already.
+func (n *node) admitDisk(ctx context.Context) error {
+	_, found, err := n.planeStore().Record()
+	if err != nil || found {
+		return err
+	}
+
+	p99, err := disk.Admit(ctx, n.Fsync, filepath.Join(n.Root, stateFileSystem))
+	if err == nil {
+		n.Log.Info("the disk is fast enough for etcd",
+			zap.Duration("fsyncP99", p99), zap.Duration("limit", etcd.SlowFsync))
+		return nil
+	}
+
+	allowed := n.machine.Cluster.AllowSlowDisk
+	n.Log.Warn("the disk for etcd", zap.Error(err), zap.Bool("allowed", allowed))
+	if allowed {
+		n.warn(errors.New(err.Error())) // The hint is what machine.yaml has done.
+		return nil
+	}
+	return err
 }
 
 func (n *node) planeStore() plane.Store { return plane.NewStore(durable.New(n.root, nil)) }

@@ -108,6 +108,10 @@ type OwnCluster struct {
 	// settings, once: later changes of them change nothing. All may be left
 	// out.
 	Init *plane.Settings `json:"init"`
+
+	// AllowSlowDisk makes the cluster on a disk that is too slow for etcd, too:
+	// one that takes 100 ms or longer for a sync.
+	AllowSlowDisk bool `json:"allowSlowDisk"`
 }
 
 // NodeAgent is a cluster as Gardener describes it to its own node agent:

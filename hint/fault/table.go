@@ -57,6 +57,7 @@ const (
 	NoDisk               Code = "no-disk"
 	WipeNotAuthenticated Code = "wipe-not-authenticated"
 	StateNotEncrypted    Code = "state-not-encrypted"
+	DiskTooSlow          Code = "disk-too-slow"
 )
 
 // Codes of refusals of upgrades.
@@ -334,6 +335,11 @@ func Table() []Fault {
 			"machine.yaml wants the state of the node to be encrypted, and it could not be. The " +
 				"node is not configured.",
 			"switch the TPM 2.0 on, or give the key to the machine, and restart it",
+		},
+		{
+			DiskTooSlow, ClassRefused,
+			"The disk of the state takes too long to sync for etcd. No cluster was made.",
+			"take a faster disk, or set cluster.allowSlowDisk: true in machine.yaml",
 		},
 
 		{

@@ -51,6 +51,7 @@ hostname: hello
 debugShell: [%s]
 cluster:
   init: {name: plant-7, kubernetes: %s}
+  allowSlowDisk: true
 upgrade:
   repository: http://10.0.2.2:%s
   root: %q
