@@ -93,6 +93,33 @@ func (n *node) admitDisk(ctx context.Context) error {
 	return err
 }
 
+// maintainEtcd keeps etcd able to write until ctx ends.
+func (n *node) maintainEtcd(ctx context.Context) {
+	maintenance := etcd.Maintenance{
+		Connect: n.controlPlane.Etcd,
+		Now:     n.Now,
+		Report:  n.logEtcd,
+	}
+	maintenance.Run(ctx)
+}
+
+func (n *node) logEtcd(e etcd.Event) {
+	fields := []zap.Field{zap.String("condition", string(e.Condition))}
+	if e.Condition != etcd.Away {
+		fields = append(fields, zap.Stringer("state", e.State))
+	}
+	if e.Step.Action != etcd.Nothing {
+		fields = append(fields,
+			zap.String("action", string(e.Step.Action)), zap.String("reason", e.Step.Reason))
+	}
+
+	if e.Err != nil {
+		n.Log.Warn("etcd", append(fields, zap.String("problem", hint.Line(e.Err)))...)
+		return
+	}
+	n.Log.Info("etcd", fields...)
+}
+
 func (n *node) planeStore() plane.Store { return plane.NewStore(durable.New(n.root, nil)) }
 
 // refuseSource drops the source of machine.yaml from a node that has a cluster

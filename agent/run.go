@@ -139,6 +139,9 @@ func (n *node) startOthers(ctx context.Context, end context.CancelCauseFunc, op 
 	if n.cluster != nil {
 		n.others.Go(func() { n.cluster.Run(ctx) })
 	}
+	if n.controlPlane != nil {
+		n.others.Go(func() { n.maintainEtcd(ctx) })
+	}
 
 	if n.controlPlane != nil {
 		n.others.Go(func() { n.controlPlane.Run(ctx) })
