@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"github.com/loam-os/loam/agent/plane"
+	"github.com/loam-os/loam/agent/plane/etcd"
 	"github.com/loam-os/loam/agent/plane/pki"
 	"github.com/loam-os/loam/agent/unit"
+	"github.com/loam-os/loam/hint"
 )
 
 // OwnCluster is the cluster that a node makes by itself.
@@ -25,11 +27,67 @@ type OwnCluster struct {
 	API  string `json:"api,omitempty"`
 	Etcd string `json:"etcd,omitempty"`
 
+	// Storage is what etcd keeps; nil if that was not observed.
+	Storage *EtcdStorage `json:"storage,omitempty"`
+
 	// Units are the programs.
 	Units []ClusterUnit `json:"units,omitempty"`
 
 	// Certificates are in the order of their renewal.
 	Certificates []Certificate `json:"certificates"`
+}
+
+// EtcdStorage is the database of etcd, and the disk that it is on.
+type EtcdStorage struct {
+	// Version is the version of etcd.
+	Version string `json:"version"`
+
+	// Size is the size of the file, InUse its part with data, and Quota the size
+	// at which etcd refuses writes, in bytes.
+	Size  int64 `json:"size"`
+	InUse int64 `json:"inUse"`
+	Quota int64 `json:"quota"`
+
+	// RaftIndex counts the entries of the log.
+	RaftIndex uint64 `json:"raftIndex"`
+
+	// Alarms are NOSPACE or CORRUPT, or both; absent without an alarm.
+	Alarms []string `json:"alarms,omitempty"`
+
+	// FsyncP99 is the 99th percentile of the time of a sync since etcd has
+	// started, in milliseconds; 0 if it is not known.
+	FsyncP99 float64 `json:"fsyncP99"`
+
+	// Condition is the condition in a word, "ok" if all is well. Problem is what
+	// is wrong, and Hint what to do; both are absent if all is well.
+	Condition string `json:"condition"`
+	Problem   string `json:"problem,omitempty"`
+	Hint      string `json:"hint,omitempty"`
+
+	// text has the sizes and the time for operators.
+	text string
+}
+
+// EtcdStorageOf returns the storage of an etcd in that state.
+func EtcdStorageOf(s etcd.State) *EtcdStorage {
+	storage := &EtcdStorage{
+		Version:   s.Version,
+		Size:      s.Size,
+		InUse:     s.InUse,
+		Quota:     s.Quota,
+		RaftIndex: s.RaftIndex,
+		FsyncP99:  float64(s.FsyncP99.Microseconds()) / 1000,
+		Condition: string(s.Condition()),
+		text:      s.String(),
+	}
+	for _, alarm := range s.Alarms {
+		storage.Alarms = append(storage.Alarms, alarm.Kind)
+	}
+	if problem := s.Problem(); problem != nil {
+		storage.Problem = problem.Error()
+		storage.Hint = hint.Of(problem)
+	}
+	return storage
 }
 
 // ClusterUnit is a program of a cluster.
@@ -69,11 +127,18 @@ func OwnClusterOf(r plane.Record, certificates map[string]*x509.Certificate) Own
 	return c
 }
 
-// Observe takes in whether etcd and the API server answer, and the states of
-// units.
-func (c *OwnCluster) Observe(etcd, api error, states []unit.State) {
-	c.Etcd = healthOf(etcd)
-	c.API = healthOf(api)
+// Observe takes in whether etcd and the API server answer, the storage of etcd,
+// nil if it is not known, and the states of units.
+func (c *OwnCluster) Observe(
+	etcdHealth, apiHealth error, storage *EtcdStorage, states []unit.State,
+) {
+	c.Etcd = healthOf(etcdHealth)
+	c.API = healthOf(apiHealth)
+	c.Storage = storage
+	if etcdHealth != nil && storage != nil && storage.Problem != "" {
+		c.Etcd = storage.Problem // Its health has only a status of HTTP.
+	}
+
 	for _, s := range states {
 		c.Units = append(c.Units, ClusterUnit{s.Name, s.Active + "/" + s.Sub})
 	}
@@ -99,7 +164,13 @@ func (c OwnCluster) String() string {
 	row("pods", strings.Join(c.Pods, ", "))
 	row("services", strings.Join(c.Services, ", "))
 	row("api", c.API)
-	row("etcd", c.Etcd)
+	row("etcd", c.etcd())
+	if c.Storage != nil && c.Storage.Problem != "" {
+		row("", c.Storage.Problem)
+		if c.Storage.Hint != "" {
+			row("", "hint: "+c.Storage.Hint)
+		}
+	}
 
 	for i, u := range c.Units {
 		row(onlyFirst(i, "units"), fmt.Sprintf("%-32s %s", u.Name, u.State))
@@ -109,6 +180,17 @@ func (c OwnCluster) String() string {
 			cert.Name, cert.Renewal.Format(time.DateOnly), cert.Expires.Format(time.DateOnly)))
 	}
 	return out.String()
+}
+
+// etcd returns the health of etcd and its storage.
+func (c OwnCluster) etcd() string {
+	switch {
+	case c.Storage == nil:
+		return c.Etcd
+	case c.Storage.Problem != "":
+		return c.Storage.Condition + ", " + c.Storage.text
+	}
+	return c.Etcd + ", " + c.Storage.text
 }
 
 // onlyFirst returns the title for the first of several rows.

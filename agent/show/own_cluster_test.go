@@ -3,12 +3,14 @@ package show
 import (
 	"crypto/x509"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/loam-os/loam/agent/plane"
+	"github.com/loam-os/loam/agent/plane/etcd"
 	"github.com/loam-os/loam/agent/unit"
 )
 
@@ -24,7 +26,7 @@ func TestOwnCluster(t *testing.T) {
 		"kubelet":     until("2027-06-01"),
 		"etcd-server": until("2027-05-01"),
 	})
-	c.Observe(nil, errors.New("connection refused"), []unit.State{
+	c.Observe(nil, errors.New("connection refused"), EtcdStorageOf(wellEtcd()), []unit.State{
 		{Name: "etcd.service", Active: "active", Sub: "running"},
 		{Name: "kube-apiserver.service", Active: "activating", Sub: "auto-restart"},
 	})
@@ -34,7 +36,7 @@ kubernetes   1.37.2
 pods         10.244.0.0/16
 services     10.96.0.0/16
 api          connection refused
-etcd         ok
+etcd         ok, 12 MiB of 2 GiB, fsync p99 4.0 ms
 units        etcd.service                     active/running
              kube-apiserver.service           activating/auto-restart
 certificates etcd-server                      renewed on 2026-12-30, expires on 2027-05-01
@@ -42,5 +44,74 @@ certificates etcd-server                      renewed on 2026-12-30, expires on 
 `
 	if diff := cmp.Diff(want, c.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// wellEtcd is an etcd without a problem.
+func wellEtcd() etcd.State {
+	return etcd.State{
+		Size:     12 << 20,
+		InUse:    8 << 20,
+		Quota:    2 << 30,
+		Member:   1,
+		Leader:   1,
+		Members:  1,
+		FsyncP99: 4 * time.Millisecond,
+		Recent:   500,
+	}
+}
+
+func TestEtcdStorageWithAProblem(t *testing.T) {
+	refused := errors.New("http://127.0.0.1:2381/health: 503 service unavailable")
+	full := wellEtcd()
+	full.Size = 2 << 30
+	full.InUse = full.Size - 1<<20
+	full.Alarms = []etcd.Alarm{{Member: 1, Kind: etcd.NoSpace}}
+
+	unmetered := wellEtcd()
+	unmetered.Recent = 0
+	unmetered.MetricsError = errors.New("connection refused")
+
+	for _, row := range []struct {
+		name   string
+		health error
+		state  *etcd.State
+		want   string
+	}{
+		{
+			name:   "a quota that is full of data",
+			health: refused,
+			state:  &full,
+			want: `etcd         full, 2 GiB of 2 GiB, fsync p99 4.0 ms
+             etcd is full of data and refuses writes (NOSPACE): 2.0 GiB of 2 GiB are in use
+             hint: delete what no program needs, such as Events, ConfigMaps, or Pods with --force; the node does the rest within minutes
+`,
+		},
+		{
+			name:  "metrics that cannot be read",
+			state: &unmetered,
+			want: `etcd         no-metrics, 12 MiB of 2 GiB
+             metrics of etcd: connection refused
+`,
+		},
+		{
+			name:   "an etcd that does not answer",
+			health: refused,
+			want:   "etcd         http://127.0.0.1:2381/health: 503 service unavailable\n",
+		},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			var storage *EtcdStorage
+			if row.state != nil {
+				storage = EtcdStorageOf(*row.state)
+			}
+			c := OwnCluster{Name: "plant-7"}
+			c.Observe(row.health, nil, storage, nil)
+
+			_, got, _ := strings.Cut(c.String(), "api          ok\n")
+			if diff := cmp.Diff(row.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,8 +19,9 @@ func clusterStatusCommand() *cobra.Command {
 		Use:   "status",
 		Short: "Show the cluster: its programs, their health, its certificates",
 		Long: `status shows the cluster of this node: whether etcd and the API server answer, what
-their units do, and when each certificate expires and is renewed. With --root it
-looks at another tree than the running node, and at its files only.`,
+their units do, how full etcd is and how fast its disk, and when each certificate
+expires and is renewed. With --root it looks at another tree than the running node,
+and at its files only.`,
 		Example: "  loam cluster status\n  loam cluster status -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -54,6 +56,31 @@ func observeCluster(
 		defer systemd.Close()
 		states, _ = systemd.Show(ctx, r.Units()) // The rest is worth showing, too.
 	}
-	observed.Observe(local.EtcdHealth(ctx), local.APIHealth(ctx, store), states)
+
+	// A program that does not answer takes nothing from the time of the others.
+	var etcdHealth, apiHealth error
+	var storage *show.EtcdStorage
+	var answers sync.WaitGroup
+	answers.Go(func() { etcdHealth = local.EtcdHealth(ctx) })
+	answers.Go(func() { apiHealth = local.APIHealth(ctx, store) })
+	answers.Go(func() { storage = observeEtcd(ctx, store) })
+	answers.Wait()
+	observed.Observe(etcdHealth, apiHealth, storage, states)
 	return observed
+}
+
+// observeEtcd returns the storage of etcd, nil if etcd does not answer: its health
+// says why.
+func observeEtcd(ctx context.Context, store plane.Store) *show.EtcdStorage {
+	client, err := local.EtcdClient(store)
+	if err != nil {
+		return nil
+	}
+	defer client.Close()
+
+	state, err := client.Observe(ctx, nil)
+	if err != nil {
+		return nil
+	}
+	return show.EtcdStorageOf(state)
 }

@@ -150,6 +150,9 @@ func (n *node) checkCommands() {
 	if shown.Name != "plant-7" || shown.API != "ok" || shown.Etcd != "ok" || len(shown.Units) != 6 {
 		n.t.Errorf("cluster %+v", shown)
 	}
+	if shown.Storage == nil || shown.Storage.Size == 0 || shown.Storage.Quota == 0 {
+		n.t.Errorf("storage of etcd %+v", shown.Storage)
+	}
 
 	var access struct {
 		Users []struct {
