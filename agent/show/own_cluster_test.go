@@ -84,7 +84,7 @@ func TestEtcdStorageWithAProblem(t *testing.T) {
 			state:  &full,
 			want: `etcd         full, 2 GiB of 2 GiB, fsync p99 4.0 ms
              etcd is full of data and refuses writes (NOSPACE): 2.0 GiB of 2 GiB are in use
-             hint: delete what no program needs, such as Events, ConfigMaps, or Pods with --force; the node does the rest within minutes
+             hint: delete ConfigMaps, Secrets or Events that no program needs, which etcd still accepts; the node does the rest within minutes
 `,
 		},
 		{

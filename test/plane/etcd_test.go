@@ -70,7 +70,7 @@ func TestEtcdFullOfData(t *testing.T) {
 
 	const says = "etcd is full of data and refuses writes (NOSPACE)"
 	if e.last.Err == nil || !strings.Contains(e.last.Err.Error(), says) ||
-		!strings.Contains(hint.Of(e.last.Err), "delete what no program needs") {
+		!strings.Contains(hint.Of(e.last.Err), "delete ConfigMaps, Secrets or Events") {
 		t.Fatalf("it says %v, hint %s; after %q", e.last.Err, hint.Of(e.last.Err), e.reported)
 	}
 
@@ -93,6 +93,42 @@ func TestEtcdFullOfData(t *testing.T) {
 	e.later(5 * time.Minute)
 	e.maintenance.Look(t.Context())
 	if err := e.put(t.Context()); err != nil {
+		t.Errorf("%v, after %q", err, e.reported)
+	}
+}
+
+// TestEtcdAcceptsDeletesOfTheAPIServer while it is full, as the hint says.
+func TestEtcdAcceptsDeletesOfTheAPIServer(t *testing.T) {
+	t.Parallel()
+	e := newEtcd(t)
+	m := e.machine
+	m.newAdmin(t, pki.Times{Built: built, Now: m.now()})
+	m.startAPIServer(t)
+
+	const configMaps = "/api/v1/namespaces/default/configmaps"
+	create := func(name string) error {
+		_, err := m.do(t.Context(), http.MethodPost, configMaps,
+			fmt.Sprintf(`{"metadata":{"name":%q},"data":{"a":%q}}`, name,
+				strings.Repeat("x", 2*valueSize)))
+		return err
+	}
+	var names []string
+	for {
+		name := fmt.Sprintf("fill-%d", len(names))
+		if err := create(name); err != nil {
+			if !isFull(err) {
+				t.Fatal(err)
+			}
+			break
+		}
+		names = append(names, name)
+	}
+
+	for _, name := range names {
+		m.must(t, http.MethodDelete, configMaps+"/"+name, "")
+	}
+	e.maintenance.Look(t.Context())
+	if err := create("after"); err != nil {
 		t.Errorf("%v, after %q", err, e.reported)
 	}
 }

@@ -117,6 +117,15 @@ func (m *machine) boot(t testing.TB) []pki.Renewal {
 	}
 	m.newAdmin(t, times)
 
+	m.start(t, plane.Render(m.record, m.node), "etcd.service")
+	m.startAPIServer(t)
+	return renewed
+}
+
+// startAPIServer starts the API server, which finds etcd, and waits until it is
+// ready.
+func (m *machine) startAPIServer(t testing.TB) {
+	t.Helper()
 	desired := plane.Render(m.record, m.node)
 	for _, f := range desired.Files {
 		place := filepath.Join(m.dir, "etc", filepath.Base(f.Path))
@@ -125,10 +134,8 @@ func (m *machine) boot(t testing.TB) []pki.Renewal {
 			t.Fatal(err)
 		}
 	}
-	m.start(t, desired, "etcd.service")
 	m.start(t, desired, "kube-apiserver.service")
 	m.awaitReady(t)
-	return renewed
 }
 
 // startControllers starts what waits for the API server.

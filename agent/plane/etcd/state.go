@@ -136,7 +136,7 @@ func (s State) Problem() error {
 
 	case Full:
 		return hint.With(fmt.Errorf("etcd is full of data and refuses writes (NOSPACE): %s", sizes),
-			"delete what no program needs, such as Events, ConfigMaps, or Pods with --force; "+
+			"delete ConfigMaps, Secrets or Events that no program needs, which etcd still accepts; "+
 				"the node does the rest within minutes")
 
 	case Leaderless:
@@ -144,7 +144,7 @@ func (s State) Problem() error {
 
 	case Filling:
 		return hint.With(fmt.Errorf("etcd is nearly full: %s", sizes),
-			"delete what no program needs; at its quota, etcd refuses writes")
+			"delete objects that no program needs: at its quota, etcd refuses writes")
 
 	case Slow:
 		return hint.With(fmt.Errorf("the disk of etcd is slow: a sync takes up to %s",
