@@ -141,9 +141,6 @@ func (n *node) startOthers(ctx context.Context, end context.CancelCauseFunc, op 
 	}
 	if n.controlPlane != nil {
 		n.others.Go(func() { n.maintainEtcd(ctx) })
-	}
-
-	if n.controlPlane != nil {
 		n.others.Go(func() { n.controlPlane.Run(ctx) })
 	}
 
