@@ -29,7 +29,7 @@ machines = ./test/node
 extension = cmd/gardener-extension-os-loam
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster image next release extension test test-all suite images census test-places places check style vulnerabilities gardener-diff golden docs man pictures bench crash crash-long damage-proof cluster-proof rollout-proof pairs fuzz upgrades clean $(loamctl)
+.PHONY: help run cluster worker image next release extension test test-all suite images census test-places places check style vulnerabilities gardener-diff golden docs man pictures bench crash crash-long damage-proof cluster-proof rollout-proof pairs fuzz upgrades clean $(loamctl)
 
 help: ## list the targets (at once)
 	@awk -F':.*## ' '/^##@ / {print "\n" substr($$0, 5)} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,9 +39,13 @@ help: ## list the targets (at once)
 run: $(loamctl) ## build the image, boot it in QEMU, apply examples/hello.yaml, or CONFIG=PATH (1 minute)
 	@$(loamctl) run $(flags) $(CONFIG)
 
-cluster: image ## a real cluster with the image in QEMU as a Node of it, to try things on, until Ctrl-C (3 minutes to start)
+cluster: image ## a machine in QEMU that is a Kubernetes cluster by itself, to try things on, until Ctrl-C (4 minutes to start)
 	@go build -o build/play ./test/cluster/play
 	@build/play --build $(out)
+
+worker: image ## the image in QEMU as a Node of a control plane on this host, to try things on, until Ctrl-C (3 minutes to start)
+	@go build -o build/play ./test/cluster/play
+	@build/play --build $(out) worker
 
 ##@ Build
 image: $(loamctl) ## build the image only, ARCH=amd64|arm64 PROFILE=cloud|metal, into build/ARCH-PROFILE (10 seconds)

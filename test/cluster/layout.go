@@ -1,8 +1,11 @@
 package cluster
 
 import (
+	"archive/tar"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -54,4 +57,21 @@ func WriteLayout(dir string, images map[string]Image) error {
 		}
 	}
 	return nil
+}
+
+// WriteArchive writes images by their full names as an archive of an OCI layout,
+// which `ctr images import` reads.
+func WriteArchive(w io.Writer, images map[string]Image) error {
+	dir, err := os.MkdirTemp("", "loam")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+
+	err = WriteLayout(dir, images)
+	if err != nil {
+		return err
+	}
+	archive := tar.NewWriter(w)
+	return errors.Join(archive.AddFS(os.DirFS(dir)), archive.Close())
 }

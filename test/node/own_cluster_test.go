@@ -1,13 +1,11 @@
 package node
 
 import (
-	"archive/tar"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -84,7 +82,7 @@ upgrade:
 }
 
 // webURL is how pods reach the web server.
-const webURL = "http://web.default.svc.cluster.local"
+const webURL = "http://web.default.svc.cluster.local/node/os-release"
 
 // createWeb creates a web server with a Service, and its client.
 func (n *node) createWeb() {
@@ -272,22 +270,13 @@ func serveImages(t *testing.T, arch string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	layout := filepath.Join(t.TempDir(), "layout")
-	err = cluster.WriteLayout(layout, map[string]cluster.Image{ownImage: {
+	images := map[string]cluster.Image{ownImage: {
 		Arch:       arch,
 		Layers:     []cluster.Layer{{"web": {Content: web, Mode: 0o755}}},
 		Entrypoint: []string{"/web"},
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-
+	}}
 	return serveOn(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		archive := tar.NewWriter(w)
-		err := archive.AddFS(os.DirFS(layout))
-		if err != nil {
-			t.Log(err)
-		}
-		_ = archive.Close() // ctr on the node notices an end that is missing.
+		// ctr on the node notices an end that is missing.
+		_ = cluster.WriteArchive(w, images)
 	}))
 }

@@ -66,11 +66,7 @@ func (s *session) machine(ctx context.Context) (vm.Config, vm.Runner, error) {
 		DiskSize:   "8G",
 		SectorSize: m.SectorSize,
 	}, temp)
-	if err != nil {
-		return config, run, err
-	}
-
-	return config, run, s.fixture.Connect(&config)
+	return config, run, err
 }
 
 // toolsTree is the tools tree that built the image, from the cache.

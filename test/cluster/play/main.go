@@ -1,17 +1,24 @@
-// Command play runs a real cluster on this machine with the image as one of its
-// Nodes, for trying things out: `make cluster`. `play shell` opens a shell on
-// that node, `play shell COMMAND` runs one command there, which
-// reads the standard input.
+// Command play runs a real cluster with the image, for trying things out. `make
+// cluster` is a machine that is a cluster by itself:
+//
+//	go build --> programs --> bundle --> repository on loopback
+//	                                          |
+//	      vm.VM boots the image, fetches it, and makes its cluster --> kubeconfig
+//
+// `make worker`, which is `play worker`, is a machine that joins a control plane on
+// this host:
 //
 //	go build --> programs --> control plane, registry   (testcluster.Fixture)
 //	                             |
 //	loamctl --> osc.yaml ---> Secret          vm.VM boots the image, and joins
 //	                             |               |
-//	                             +--> applied <--+--> Node Ready --> shell, hints
+//	                             +--> applied <--+--> Node Ready
 //
-// session has what runs, and session.start is the list of stages: each has a
-// line on the terminal and a limit, and puts what it started on the list that
-// session.end ends in reverse.
+// `play shell` opens a shell on the node of either, and `play shell COMMAND` runs
+// one command there, which reads the standard input.
+//
+// own and worker are lists of stages: each has a line on the terminal and a limit,
+// and puts what it started on the list that session.end ends in reverse.
 package main
 
 import (
@@ -19,6 +26,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -47,10 +55,15 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM, unix.SIGHUP)
 	defer stop()
 	var err error
-	if args := flag.Args(); len(args) > 0 && args[0] == "shell" {
-		err = shell(ctx, args[1:], os.Stdin, os.Stdout)
-	} else {
-		err = play(ctx, *build)
+	switch flag.Arg(0) {
+	case "shell":
+		err = shell(ctx, flag.Args()[1:], os.Stdin, os.Stdout)
+	case "worker":
+		err = play(ctx, *build, newWorker)
+	case "":
+		err = play(ctx, *build, newOwn)
+	default:
+		err = fmt.Errorf("%q: want shell, worker or nothing", flag.Arg(0))
 	}
 
 	if err != nil {
@@ -59,8 +72,16 @@ func main() {
 	}
 }
 
+// game is what is played with a session.
+type game interface {
+	// stages starts everything.
+	stages() []stage
+	// hints says what there is to try.
+	hints(out io.Writer)
+}
+
 // play plays until ctx ends, or the machine is switched off.
-func play(ctx context.Context, build string) error {
+func play(ctx context.Context, build string, of func(*session) game) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -80,14 +101,15 @@ func play(ctx context.Context, build string) error {
 	s := &session{build: build, steps: steps}
 	defer s.end()
 
-	if err := s.start(ctx); err != nil {
+	g := of(s)
+	if err := s.start(ctx, g.stages()); err != nil {
 		if ctx.Err() != nil {
 			err = errors.New("interrupted; all that was started is ended")
 		}
 		return err
 	}
 
-	hints(os.Stdout, s.fixture.URL())
+	g.hints(os.Stdout)
 	return s.attend(ctx)
 }
 

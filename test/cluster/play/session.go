@@ -5,12 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/loam-os/loam/image/step"
-	"github.com/loam-os/loam/test/cluster"
-	"github.com/loam-os/loam/test/cluster/testcluster"
 	"github.com/loam-os/loam/test/vm"
 )
 
@@ -19,9 +16,11 @@ type session struct {
 	build    string
 	steps    *step.Log
 	programs map[string]string
-	fixture  testcluster.Fixture
 	node     *vm.VM
 	ends     []func() // in the order of what they end
+
+	// plug connects the machine to the network, and gives it its machine.yaml.
+	plug func(context.Context, *vm.Config) error
 }
 
 // stage is one line of the progress on the terminal.
@@ -32,17 +31,9 @@ type stage struct {
 }
 
 // start goes through all stages. Limits are for a busy machine that emulates;
-// on two idle cores, all of them together take two minutes.
-func (s *session) start(ctx context.Context) error {
-	for _, st := range []stage{
-		{"programs of the control plane (go build)", time.Hour, s.buildPrograms},
-		{"control plane up", 4 * time.Minute, s.startControlPlane},
-		{"configuration published (loamctl)", time.Minute, publish},
-		{"machine booted", 4 * time.Minute, s.boot},
-		{"certificate issued", 4 * time.Minute, s.certify},
-		{"configuration applied", 8 * time.Minute, s.applied},
-		{"Node Ready", 8 * time.Minute, s.ready},
-	} {
+// on two idle cores, all of them together take minutes.
+func (s *session) start(ctx context.Context, stages []stage) error {
+	for _, st := range stages {
 		if err := s.do(ctx, st); err != nil {
 			return err
 		}
@@ -88,14 +79,14 @@ func (s *session) end() {
 func (s *session) attend(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
-		fmt.Println("\nending the node and its cluster")
+		fmt.Println("\nending the machine and its cluster")
 		return nil
 	case <-s.node.Done():
 	}
 	if err := s.node.Wait(context.Background()); err != nil && ctx.Err() == nil {
 		return err
 	}
-	fmt.Println("\nthe node is off; ending its cluster")
+	fmt.Println("\nthe machine is off; ending its cluster")
 	return nil
 }
 
@@ -118,26 +109,4 @@ func (s *session) explain(ctx context.Context) string {
 	}
 
 	return out
-}
-
-func (s *session) buildPrograms(ctx context.Context, detail io.Writer) (err error) {
-	s.programs, err = cluster.Build(ctx, detail)
-	return err
-}
-
-// startControlPlane starts etcd and all on top of it, and the registry with its
-// images, and writes the files for the person.
-func (s *session) startControlPlane(ctx context.Context, _ io.Writer) error {
-	for _, d := range []string{controlDir, registryDir} {
-		if err := errors.Join(os.RemoveAll(d), os.MkdirAll(d, 0o700)); err != nil {
-			return err
-		}
-	}
-	if err := s.startCluster(ctx); err != nil {
-		return err
-	}
-	if err := s.fixture.Prepare(ctx, s.programs["kubelet"]); err != nil {
-		return err
-	}
-	return s.writeFiles()
 }

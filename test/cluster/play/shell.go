@@ -55,7 +55,7 @@ func shell(ctx context.Context, command []string, in *os.File, out io.Writer) er
 	conn, err := net.Dial("unix", shellFile)
 	if err != nil {
 		return fmt.Errorf("%w\n"+
-			"hint: `make cluster` has to run in this directory, with its Node Ready", err)
+			"hint: `make cluster` or `make worker` has to run in this directory, with its Node Ready", err)
 	}
 	defer conn.Close()
 

@@ -30,8 +30,9 @@ func main() {
 }
 `
 
-// Web is a web server of the directory /node, or with a URL as its argument a
-// client that asks until it has an answer, prints that, and stays.
+// Web is a web server that says in whose container it is, with the files of the
+// directory /node. With a URL as its argument it is a client that asks until it
+// has an answer, prints that, and stays.
 const Web = `package main
 
 import (
@@ -45,10 +46,14 @@ import (
 
 func main() {
 	if len(os.Args) < 2 {
-		log.Fatal(http.ListenAndServe(":8080", http.FileServer(http.Dir("/node"))))
+		http.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprintln(w, "hello from", os.Getenv("HOSTNAME"))
+		})
+		http.Handle("/node/", http.FileServer(http.Dir("/")))
+		log.Fatal(http.ListenAndServe(":8080", nil))
 	}
 	for {
-		text, err := get(os.Args[1] + "/os-release")
+		text, err := get(os.Args[1])
 		if err == nil {
 			fmt.Print(text)
 			time.Sleep(1 << 62)

@@ -77,7 +77,7 @@ func (f *Fixture) Put(name, key, value string) error {
 // Connect makes a machine to be part of the test cluster: it reaches this host,
 // the API server reaches its kubelet, and there is memory for pods.
 func (f *Fixture) Connect(c *vm.Config) error {
-	port, err := freePort()
+	port, err := FreePort()
 	if err != nil {
 		return err
 	}
@@ -90,8 +90,8 @@ func (f *Fixture) Connect(c *vm.Config) error {
 	return nil
 }
 
-// freePort is a port of this host's loopback that nothing listens on.
-func freePort() (int, error) {
+// FreePort returns a port of this host's loopback that nothing listens on.
+func FreePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return 0, err

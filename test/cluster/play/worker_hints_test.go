@@ -2,6 +2,7 @@ package main
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -17,7 +18,7 @@ func TestHintsNameWhatIsThere(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("PATH", path)
 			var out strings.Builder
-			hints(&out, "https://127.0.0.1:1")
+			workerHints(&out, "https://127.0.0.1:1")
 			for _, word := range placeholder.FindAllString(out.String(), -1) {
 				if word != "KUBECONFIG" {
 					t.Errorf("%s is not replaced:\n%s", word, out.String())
@@ -33,5 +34,21 @@ func TestHintsNameWhatIsThere(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestHintsOfAnOwnClusterNameWhatIsThere(t *testing.T) {
+	t.Setenv("PATH", "testdata")
+	var out strings.Builder
+	ownHints(&out, 12345)
+	for _, word := range placeholder.FindAllString(out.String(), -1) {
+		if !slices.Contains([]string{"KUBECONFIG", "API", "PWD"}, word) {
+			t.Errorf("%s is not replaced:\n%s", word, out.String())
+		}
+	}
+	for _, want := range []string{ownNode, kubeconfig, ownImage, consoleFile, ":12345"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("nothing about %s:\n%s", want, out.String())
+		}
 	}
 }

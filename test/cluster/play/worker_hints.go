@@ -9,8 +9,9 @@ import (
 	"github.com/loam-os/loam/test/cluster/testcluster"
 )
 
-// hints says what there is to try.
-func hints(out io.Writer, server string) {
+func (w *worker) hints(out io.Writer) { workerHints(out, w.fixture.URL()) }
+
+func workerHints(out io.Writer, server string) {
 	replace := strings.NewReplacer(
 		"NODE", testcluster.Node, "KUBECONFIG_FILE", kubeconfig, "OSC", oscFile, "PUBLISH",
 		strings.Join(publishCommand, " "),
