@@ -284,7 +284,7 @@ func (n *node) identified(t *testing.T) identified {
 		Contents:   n.status.Contents,
 		Repository: n.status.Repository,
 		Claim:      record.Claim.Serial,
-		Own:        n.status.OwnCluster,
+		Own:        nameOf(n.status.OwnCluster),
 		Warnings:   len(n.status.Warnings),
 		Nameless:   n.nameless,
 		Reset:      n.reset.Active(),

@@ -114,6 +114,7 @@ func (n *node) agent(end context.CancelCauseFunc) *loop.Loop {
 	}
 	if n.controlPlane != nil {
 		a.Decoder = recordDecoder{a.Decoder, n.controlPlane}
+		a.OwnCluster = n.controlPlane
 	}
 	return a
 }

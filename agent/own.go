@@ -154,7 +154,7 @@ func (n *node) obeyRecord() {
 		n.status.Error = loop.Describe(err)
 		return
 	}
-	n.controlPlane = &local.Node{
+	n.controlPlane = local.New(r, local.Node{
 		Store:     n.planeStore(),
 		Root:      n.Root,
 		Image:     n.image,
@@ -169,12 +169,12 @@ func (n *node) obeyRecord() {
 		Built:  built,
 		Now:    n.Now,
 		Log:    n.Log,
-	}
+	})
 	if err := n.controlPlane.Renew(r); err != nil {
 		n.warn(err)
 	}
 	n.source = n.controlPlane
-	n.status.OwnCluster = r.Name
+	n.status.OwnCluster = n.controlPlane.State()
 }
 
 // bundleFetcher returns what fetches bundles of Kubernetes from the repository of

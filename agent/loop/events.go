@@ -17,8 +17,8 @@ type events struct {
 	jobs            <-chan struct{}
 	// Each receives when a part of the status that others observe may be
 	// another.
-	linked, network, upgrades <-chan struct{}
-	shells                    <-chan shell
+	linked, network, ownCluster, upgrades <-chan struct{}
+	shells                                <-chan shell
 }
 
 // errNoEvents is the end of a watch.
@@ -49,6 +49,9 @@ func (r *runner) listen(ctx context.Context, l *Loop) error {
 	}
 	if l.Network != nil {
 		e.network = l.Network.Changed()
+	}
+	if l.OwnCluster != nil {
+		e.ownCluster = l.OwnCluster.Changed()
 	}
 	if l.Upgrades != nil {
 		e.upgrades = l.Upgrades.Changed()
@@ -120,6 +123,8 @@ func (r *runner) wait(ctx context.Context) error {
 	case <-e.linked:
 		n.show(ctx)
 	case <-e.network:
+		n.show(ctx)
+	case <-e.ownCluster:
 		n.show(ctx)
 	case <-e.upgrades:
 		n.show(ctx)

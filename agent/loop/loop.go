@@ -37,6 +37,8 @@ type Loop struct {
 	Network Watched[status.Network]
 	// Upgrades is nil on a node that cannot be upgraded.
 	Upgrades Watched[status.Upgrade]
+	// OwnCluster is nil on a node that makes none.
+	OwnCluster Watched[status.OwnCluster]
 	// Reset is the node's reset.
 	Reset Resetter
 	// Requests are what operators and the cluster ask for; nil if none.

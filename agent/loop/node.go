@@ -45,6 +45,7 @@ func newNode(l *Loop) *node {
 			cluster:  l.Cluster,
 			jobs:     l.Jobs,
 			network:  l.Network,
+			own:      l.OwnCluster,
 			upgrades: l.Upgrades,
 			host:     l.Host,
 		},

@@ -12,6 +12,7 @@ type publisher struct {
 	jobs     *Jobs
 	network  Watched[status.Network]
 	upgrades Watched[status.Upgrade]
+	own      Watched[status.OwnCluster]
 	host     Host
 
 	// last is what was published last; it is zero before any was.
@@ -52,5 +53,8 @@ func (p *publisher) addWatched(s *status.Status) {
 	}
 	if p.upgrades != nil {
 		s.Upgrade = p.upgrades.State()
+	}
+	if p.own != nil {
+		s.OwnCluster = p.own.State()
 	}
 }

@@ -238,10 +238,14 @@ func isNews(s, before status.Status) bool {
 		s.Generation != before.Generation ||
 		stageOf(s.Upgrade) != stageOf(before.Upgrade) ||
 		problemOf(s.Cluster) != problemOf(before.Cluster) ||
+		isReady(s.OwnCluster) != isReady(before.OwnCluster) ||
 		s.Awaited != nil && !s.Awaited.Same(before.Awaited) ||
 		!s.Network.Alike(before.Network) ||
 		len(s.DebugShells) != len(before.DebugShells)
 }
+
+// isReady reports whether there is a cluster that is as its record says.
+func isReady(c *status.OwnCluster) bool { return c != nil && c.Ready }
 
 // stageOf returns how far an upgrade is, "" if none is under way.
 func stageOf(u *status.Upgrade) string {

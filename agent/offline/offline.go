@@ -151,7 +151,7 @@ func (n *Node) PlanRecord(
 	defer image.Close()
 
 	store := plane.NewStore(durable.New(n.root, nil))
-	own := local.Node{
+	own := local.New(r, local.Node{
 		Store: store,
 		Root:  n.env.Root,
 		Image: image,
@@ -161,7 +161,7 @@ func (n *Node) PlanRecord(
 			return []netip.Addr{address}, err
 		},
 		Uptime: func() time.Duration { return math.MaxInt64 },
-	}
+	})
 	desired, err := own.Preview(r)
 	if err != nil {
 		return plan.Plan{}, config.Desired{}, err

@@ -152,9 +152,8 @@ type Status struct {
 	// Cluster is the connection to the cluster; nil without one.
 	Cluster *Cluster `json:"cluster,omitempty"`
 
-	// OwnCluster is the name of the cluster that the node makes by itself, ""
-	// if none.
-	OwnCluster string `json:"ownCluster,omitempty"`
+	// OwnCluster is the cluster that the node makes by itself; nil if none.
+	OwnCluster *OwnCluster `json:"ownCluster,omitempty"`
 
 	// Volume is the data volume; nil if none is claimed.
 	Volume *Volume `json:"volume,omitempty"`
@@ -591,4 +590,17 @@ func Parse(text []byte) (Status, error) {
 		return Status{}, fault.With(fmt.Errorf("parse status: %w", err), fault.NotAStatus)
 	}
 	return s, nil
+}
+
+// OwnCluster is a cluster that nodes make by themselves.
+type OwnCluster struct {
+	// Name and Kubernetes, a version, are of the cluster record.
+	Name       string `json:"name"`
+	Kubernetes string `json:"kubernetes"`
+
+	// Ready is whether the cluster is as its record says: the API server answers,
+	// and has the record and the add-ons. Problem is why it is not, "" while it
+	// starts.
+	Ready   bool   `json:"ready"`
+	Problem string `json:"problem,omitempty"`
 }

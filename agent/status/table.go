@@ -331,10 +331,24 @@ func (t *table) orders(s Status) {
 	t.row("source", s.Source)
 	t.row("repository", s.Repository)
 	t.cluster(s.Cluster)
-	if s.OwnCluster != "" {
-		t.row("cluster", s.OwnCluster+", of which this is the first node")
-	}
+	t.ownCluster(s.OwnCluster)
 	t.detail("machine.yaml", s.Machine)
+}
+
+func (t *table) ownCluster(c *OwnCluster) {
+	if c == nil {
+		return
+	}
+
+	t.row("cluster", c.Name+", of which this is the first node")
+	switch {
+	case c.Ready:
+		t.row("", "Kubernetes "+c.Kubernetes+", ready")
+	case c.Problem == "":
+		t.row("", "Kubernetes "+c.Kubernetes+", starting")
+	default:
+		t.row("", "Kubernetes "+c.Kubernetes+", not ready: "+c.Problem)
+	}
 }
 
 func (t *table) cluster(c *Cluster) {

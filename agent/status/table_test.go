@@ -259,7 +259,7 @@ func TestRows(t *testing.T) {
 		},
 		{
 			"a cluster of its own",
-			Status{OwnCluster: "plant-7"},
+			Status{OwnCluster: &OwnCluster{Name: "plant-7", Kubernetes: "1.37.2", Ready: true}},
 			"  cluster      plant-7, of which this is the first node\n",
 		},
 		{"notes on the document", Status{Notes: []config.Note{{

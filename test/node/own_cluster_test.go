@@ -63,7 +63,8 @@ upgrade:
 		"ctr --namespace=k8s.io images import --local -", images))
 
 	n.createWeb()
-	n.awaitAnswer()
+	n.createClient("client")
+	n.awaitAnswer("client")
 	t.Logf("a pod answers by its DNS name after %s", time.Since(n.Started()))
 	n.checkCommands()
 	keys := n.sh("sha256sum " + plane.KeysDirectory + "/authorities/*")
@@ -73,9 +74,8 @@ upgrade:
 	n.shell()
 	n.awaitNode()
 	t.Logf("Ready again after %s", time.Since(n.Started()))
-	n.api("DELETE", "/api/v1/namespaces/default/pods/client")
-	n.createClient()
-	n.awaitAnswer()
+	n.createClient("client-again")
+	n.awaitAnswer("client-again")
 	t.Logf("a pod answers again after %s", time.Since(n.Started()))
 	n.want("sha256sum "+plane.KeysDirectory+"/authorities/*", keys)
 	n.off()
@@ -84,7 +84,7 @@ upgrade:
 // webURL is how pods reach the web server.
 const webURL = "http://web.default.svc.cluster.local/node/os-release"
 
-// createWeb creates a web server with a Service, and its client.
+// createWeb creates a web server with a Service.
 func (n *node) createWeb() {
 	n.t.Helper()
 	n.api("POST", "/apis/apps/v1/namespaces/default/deployments", "--data", fmt.Sprintf(`{
@@ -100,26 +100,26 @@ func (n *node) createWeb() {
 	n.api("POST", "/api/v1/namespaces/default/services", "--data", `{
 		"metadata": {"name": "web"},
 		"spec": {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}]}}`)
-	n.createClient()
 }
 
-func (n *node) createClient() {
+// createClient creates a pod that asks the web server.
+func (n *node) createClient(name string) {
 	n.t.Helper()
 	n.api("POST", "/api/v1/namespaces/default/pods", "--data", fmt.Sprintf(`{
-		"metadata": {"name": "client"},
+		"metadata": {"name": "%s"},
 		"spec": {"containers": [{
 			"name": "client", "image": "%s", "imagePullPolicy": "Never", "args": ["%s"]}]}}`,
-		ownImage, webURL))
+		name, ownImage, webURL))
 }
 
 // awaitAnswer waits until the client says what the web server has answered: a file
 // of the node.
-func (n *node) awaitAnswer() {
+func (n *node) awaitAnswer(pod string) {
 	n.t.Helper()
 	want := n.sh("head -n 1 /usr/lib/os-release")
 	var log string
 	for end := time.Now().Add(3 * stepTimeout); time.Now().Before(end); {
-		log = n.sh(apiCommand("GET", "/api/v1/namespaces/default/pods/client/log") +
+		log = n.sh(apiCommand("GET", "/api/v1/namespaces/default/pods/"+pod+"/log") +
 			" 2>&1 || true; sleep 1")
 		if strings.Contains(log, want) {
 			return

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
 	"sigs.k8s.io/yaml"
 
 	"github.com/loam-os/loam/agent/durable"
@@ -42,7 +41,6 @@ type agent struct {
 	*machine
 	store plane.Store
 	local *local.Node
-	logs  *observer.ObservedLogs
 	end   func()
 }
 
@@ -72,16 +70,14 @@ func newAgent(t *testing.T, m *machine) *agent {
 		t.Fatal(err)
 	}
 
-	core, logs := observer.New(zap.InfoLevel)
-	a.logs = logs
-	a.local = &local.Node{
+	a.local = local.New(m.record, local.Node{
 		Store:  a.store,
 		Root:   dir,
 		Name:   nodeName,
 		Uptime: func() time.Duration { return time.Hour },
 		API:    func() (*api.Client, error) { return api.Over(m.admin.Transport), nil },
-		Log:    zap.New(core),
-	}
+		Log:    zap.NewNop(),
+	})
 	return a
 }
 
@@ -188,16 +184,21 @@ func (a *agent) follow(t *testing.T) {
 	a.followed(t, changed)
 
 	// A record that the cluster cannot have is refused, and stays for its author.
+	a.await(t, "the status", func(context.Context) error {
+		if s := a.local.State(); !s.Ready || s.Problem != "" {
+			return fmt.Errorf("it is %+v", s)
+		}
+		return nil
+	})
 	bad := changed
 	bad.Pods = []string{"10.1.0.0/16"}
 	a.patch(t, string(bad.Text()))
 	a.await(t, "the refusal", func(context.Context) error {
-		for _, line := range a.logs.All() {
-			if text, _ := line.ContextMap()["error"].(string); strings.Contains(text, "pods") {
-				return nil
-			}
+		s := a.local.State()
+		if s.Ready || !strings.Contains(s.Problem, "pods") {
+			return fmt.Errorf("the status is %+v", s)
 		}
-		return errors.New("it is not in the log")
+		return nil
 	})
 	a.followed(t, changed)
 	a.published(t, bad)

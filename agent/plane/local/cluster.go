@@ -17,6 +17,8 @@ import (
 	"github.com/loam-os/loam/agent/plane/addons"
 	"github.com/loam-os/loam/agent/plane/api"
 	"github.com/loam-os/loam/agent/source"
+	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/hint"
 )
 
 // Pauses of [Node.Run] while the API server does not answer, or refuses something.
@@ -63,6 +65,10 @@ func (n *Node) Run(ctx context.Context) {
 			said = err.Error()
 			n.Log.Warn("the cluster is not as its record says yet", zap.Error(err))
 		}
+		n.report(func(c *status.OwnCluster) {
+			c.Ready = false
+			c.Problem = hint.Line(err)
+		})
 
 		select {
 		case <-ctx.Done():
@@ -93,7 +99,31 @@ func (n *Node) session(ctx context.Context, changes <-chan struct{}, last *appli
 	if err != nil {
 		return err
 	}
+	n.report(func(c *status.OwnCluster) {
+		*c = status.OwnCluster{Name: r.Name, Kubernetes: r.Kubernetes, Ready: true}
+	})
 	return awaitChange(ctx, server, version, changes)
+}
+
+// State returns how the cluster is.
+func (n *Node) State() *status.OwnCluster { return n.state.Load() }
+
+// Changed receives a value when State may return a different one.
+func (n *Node) Changed() <-chan struct{} { return n.changed }
+
+// report changes the state. Only the goroutine of Run calls it.
+func (n *Node) report(change func(*status.OwnCluster)) {
+	next := *n.state.Load()
+	change(&next)
+	if next == *n.state.Load() {
+		return
+	}
+
+	n.state.Store(&next)
+	select {
+	case n.changed <- struct{}{}:
+	default: // A notice is waiting already.
+	}
 }
 
 // errChanged ends a watch.

@@ -22,6 +22,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -34,6 +35,7 @@ import (
 	"github.com/loam-os/loam/agent/plane/bundle"
 	"github.com/loam-os/loam/agent/plane/pki"
 	"github.com/loam-os/loam/agent/source"
+	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/hint"
 )
 
@@ -41,8 +43,7 @@ import (
 // have months left.
 const checkInterval = time.Hour
 
-// Node is a node with a control plane. All fields are set before its methods are
-// called.
+// Node is a node with a control plane. [New] makes it.
 type Node struct {
 	Store plane.Store
 
@@ -79,9 +80,27 @@ type Node struct {
 	// failed is the last fetch if it has failed. Only Decode uses it.
 	failed failure
 
-	// mu guards containerd, which is read once.
-	mu         sync.Mutex
-	containerd *cri.Base
+	// containerd is read once.
+	containerd *observed
+
+	// state is how the cluster is, and changed receives when it is another.
+	state   *atomic.Pointer[status.OwnCluster]
+	changed chan struct{}
+}
+
+// observed is the containerd of the image, nil until it was read.
+type observed struct {
+	sync.Mutex
+	base *cri.Base
+}
+
+// New returns a node with the exported fields of n, whose cluster has the record r.
+func New(r plane.Record, n Node) *Node {
+	n.containerd = &observed{}
+	n.changed = make(chan struct{}, 1)
+	n.state = &atomic.Pointer[status.OwnCluster]{}
+	n.state.Store(&status.OwnCluster{Name: r.Name, Kubernetes: r.Kubernetes})
+	return &n
 }
 
 // Read implements [source.Source].
@@ -224,17 +243,17 @@ func (n *Node) bundle(r plane.Record) (bundle.Bundle, error) {
 }
 
 func (n *Node) observeContainerd() (cri.Base, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+	n.containerd.Lock()
+	defer n.containerd.Unlock()
 
-	if n.containerd == nil {
+	if n.containerd.base == nil {
 		base, err := cri.Observe(n.Image)
 		if err != nil {
 			return cri.Base{}, err
 		}
-		n.containerd = &base
+		n.containerd.base = &base
 	}
-	return *n.containerd, nil
+	return *n.containerd.base, nil
 }
 
 // pause returns the image that holds the namespaces of a pod.

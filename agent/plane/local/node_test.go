@@ -33,7 +33,7 @@ var built = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 func newNode(t *testing.T, settings plane.Settings, addresses ...string) *Node {
 	t.Helper()
 	root := files.Root(t)
-	n := &Node{
+	n := New(plane.NewRecord(settings), Node{
 		Store: plane.NewStore(durable.New(root, nil)),
 		Root:  root.Name(),
 		Image: files.Root(t),
@@ -49,7 +49,7 @@ func newNode(t *testing.T, settings plane.Settings, addresses ...string) *Node {
 		Built:  built,
 		Now:    func() time.Time { return built.AddDate(0, 1, 0) },
 		Log:    zap.NewNop(),
-	}
+	})
 
 	r, err := n.Store.Init(plane.NewRecord(settings), n.times())
 	if err != nil {
