@@ -157,6 +157,7 @@ func TestTheClusterIsAsItsRecordSays(t *testing.T) {
 	a := newAgent(t, m)
 	a.run(t)
 	a.published(t, m.record)
+	a.checkLabel(t)
 
 	var deployment struct{ Spec struct{ Replicas int } }
 	a.get(t, coreDNSPath, &deployment, func() bool { return deployment.Spec.Replicas == 1 })
@@ -173,6 +174,28 @@ func TestTheClusterIsAsItsRecordSays(t *testing.T) {
 
 	a.follow(t)
 	a.prune(t)
+}
+
+// checkLabel: the Node gets its label when the kubelet has made it.
+func (a *agent) checkLabel(t *testing.T) {
+	t.Helper()
+	a.await(t, "the status", func(context.Context) error {
+		s := a.local.State()
+		if s.Ready || !strings.Contains(s.Problem, "has not registered the Node") {
+			return fmt.Errorf("it is %+v", s)
+		}
+		return nil
+	})
+	a.must(t, http.MethodPost, "/api/v1/nodes",
+		`{"apiVersion":"v1","kind":"Node","metadata":{"name":"`+nodeName+`"}}`)
+
+	var object struct {
+		Metadata struct{ Labels map[string]string }
+	}
+	a.get(t, "/api/v1/nodes/"+nodeName, &object, func() bool {
+		_, has := object.Metadata.Labels["node-role.kubernetes.io/control-plane"]
+		return has
+	})
 }
 
 // follow changes the record on both sides.

@@ -114,6 +114,18 @@ func (c *Client) Apply(ctx context.Context, path, manager string, object any) er
 	return response.Body.Close()
 }
 
+// Merge changes fields of an object that exists (RFC 7386).
+func (c *Client) Merge(ctx context.Context, path string, fields any) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+
+	response, err := c.send(ctx, http.MethodPatch, path, "application/merge-patch+json", fields)
+	if err != nil {
+		return err
+	}
+	return response.Body.Close()
+}
+
 // Delete deletes an object and what belongs to it, unless it is gone already.
 func (c *Client) Delete(ctx context.Context, path string) error {
 	query := url.Values{"propagationPolicy": {"Background"}}

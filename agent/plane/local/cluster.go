@@ -99,6 +99,10 @@ func (n *Node) session(ctx context.Context, changes <-chan struct{}, last *appli
 	if err != nil {
 		return err
 	}
+	err = n.labelNode(ctx, server)
+	if err != nil {
+		return err
+	}
 	n.report(func(c *status.OwnCluster) {
 		*c = status.OwnCluster{Name: r.Name, Kubernetes: r.Kubernetes, Ready: true}
 	})
@@ -124,6 +128,35 @@ func (n *Node) report(change func(*status.OwnCluster)) {
 	case n.changed <- struct{}{}:
 	default: // A notice is waiting already.
 	}
+}
+
+// roleLabel shows in `kubectl get nodes` that a node has a control plane. A kubelet
+// must not give it to itself.
+const roleLabel = "node-role.kubernetes.io/control-plane"
+
+// labelNode gives the Node of this node its label. The kubelet makes the Node.
+func (n *Node) labelNode(ctx context.Context, server *api.Client) error {
+	at := "/api/v1/nodes/" + n.Name
+	var object struct {
+		Metadata struct{ Labels map[string]string }
+	}
+	err := server.Do(ctx, http.MethodGet, at, nil, &object)
+	if api.IsNotFound(err) {
+		return fmt.Errorf("the kubelet has not registered the Node %s yet", n.Name)
+	}
+	if err != nil {
+		return fmt.Errorf("read the Node: %w", err)
+	}
+	if _, has := object.Metadata.Labels[roleLabel]; has {
+		return nil
+	}
+
+	labels := map[string]any{"metadata": map[string]any{"labels": map[string]string{roleLabel: ""}}}
+	err = server.Merge(ctx, at, labels)
+	if err != nil {
+		return fmt.Errorf("label the Node: %w", err)
+	}
+	return nil
 }
 
 // errChanged ends a watch.
