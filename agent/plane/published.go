@@ -70,17 +70,17 @@ func (s Store) Published() (*Record, error) {
 // on, durably.
 func (s Store) WritePublished(r Record) error { return s.write(publishedFile, r) }
 
-// DecodePublished is [DecodeChange] for the content of the ConfigMap.
-func DecodePublished(text string, before Record) (Record, error) {
-	name := fmt.Sprintf("ConfigMap %s/%s, %s", RecordNamespace, RecordName, RecordField)
-	r, err := DecodeKept(name, []byte(text))
-	if err != nil {
-		return r, err
-	}
+// publishedName is the content of the ConfigMap in errors.
+var publishedName = fmt.Sprintf("ConfigMap %s/%s, %s", RecordNamespace, RecordName, RecordField)
 
-	// What the cluster cannot change is checked with the places of its fields.
-	if _, err := DecodeChange(name, r.Text(), before); err != nil {
-		return r, err
-	}
-	return r, nil
+// DecodePublished is [DecodeKept] for the content of the ConfigMap.
+func DecodePublished(text string) (Record, error) {
+	return DecodeKept(publishedName, []byte(text))
+}
+
+// CheckPublished reports what the cluster of before cannot change, in the record
+// of the ConfigMap that is to replace before.
+func CheckPublished(before, published Record) error {
+	_, err := DecodeChange(publishedName, published.Text(), before)
+	return err
 }

@@ -223,7 +223,7 @@ func (n *Node) agree(ctx context.Context, server *api.Client) (plane.Record, str
 		return own, "", err
 	}
 
-	object, record, err := readPublished(ctx, server, own)
+	object, record, err := readPublished(ctx, server)
 	if err != nil {
 		return own, "", err
 	}
@@ -234,8 +234,7 @@ func (n *Node) agree(ctx context.Context, server *api.Client) (plane.Record, str
 		version, err = publish(ctx, server, own, version)
 	case plane.Follow:
 		agreed = *record
-		n.Log.Info("follow the record of the ConfigMap", zap.String("cluster", own.Name))
-		err = n.Store.WriteRecord(agreed)
+		err = n.follow(own, agreed)
 	}
 	if err != nil {
 		return own, "", err
@@ -247,10 +246,20 @@ func (n *Node) agree(ctx context.Context, server *api.Client) (plane.Record, str
 	return agreed, version, err
 }
 
-// readPublished returns the ConfigMap, and the record in it, nil if it has none. A
-// record that the cluster of own cannot have is an error.
+// follow replaces the record of the node by that of the ConfigMap, unless the
+// cluster cannot have it.
+func (n *Node) follow(own, record plane.Record) error {
+	err := plane.CheckPublished(own, record)
+	if err != nil {
+		return err
+	}
+	n.Log.Info("follow the record of the ConfigMap", zap.String("cluster", own.Name))
+	return n.Store.WriteRecord(record)
+}
+
+// readPublished returns the ConfigMap, and the record in it, nil if it has none.
 func readPublished(
-	ctx context.Context, server *api.Client, own plane.Record,
+	ctx context.Context, server *api.Client,
 ) (published, *plane.Record, error) {
 	var object published
 	err := server.Do(ctx, http.MethodGet, path.Join(configMaps, plane.RecordName), nil, &object)
@@ -265,7 +274,7 @@ func readPublished(
 	if !found {
 		return object, nil, nil
 	}
-	r, err := plane.DecodePublished(text, own)
+	r, err := plane.DecodePublished(text)
 	return object, &r, err
 }
 
