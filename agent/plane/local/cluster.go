@@ -22,6 +22,9 @@ import (
 )
 
 // Pauses of [Node.Run] while the API server does not answer, or refuses something.
+// minRetry is also the least time between two looks at a cluster that is well: a
+// watch may end at once, and what others write into the ConfigMap restarts
+// programs.
 const (
 	minRetry = time.Second
 	maxRetry = 30 * time.Second
@@ -53,6 +56,7 @@ func (n *Node) Run(ctx context.Context) {
 	var said string
 	pause := minRetry
 	for ctx.Err() == nil {
+		next := time.After(minRetry)
 		err := n.session(ctx, changes, &last)
 		switch {
 		case ctx.Err() != nil:
@@ -60,6 +64,10 @@ func (n *Node) Run(ctx context.Context) {
 		case err == nil:
 			said = ""
 			pause = minRetry
+			select {
+			case <-ctx.Done():
+			case <-next:
+			}
 			continue
 		case err.Error() != said:
 			said = err.Error()
