@@ -242,7 +242,7 @@ func (n *Node) agree(ctx context.Context, server *api.Client) (plane.Record, str
 		version, err = publish(ctx, server, own, version)
 	case plane.Follow:
 		agreed = *record
-		err = n.follow(own, agreed)
+		err = n.follow(ctx, server, own, agreed)
 	}
 	if err != nil {
 		return own, "", err
@@ -256,8 +256,20 @@ func (n *Node) agree(ctx context.Context, server *api.Client) (plane.Record, str
 
 // follow replaces the record of the node by that of the ConfigMap, unless the
 // cluster cannot have it.
-func (n *Node) follow(own, record plane.Record) error {
-	err := plane.CheckPublished(own, record)
+func (n *Node) follow(
+	ctx context.Context, server *api.Client, own, record plane.Record,
+) error {
+	var running struct {
+		Version string `json:"gitVersion"`
+	}
+	err := server.Do(ctx, http.MethodGet, "/version", nil, &running)
+	if err != nil {
+		return fmt.Errorf("read the version of the API server: %w", err)
+	}
+
+	// The version of the record may never have run here, because no repository has
+	// it or a program of it did not come up.
+	err = plane.CheckPublished(own.Running(running.Version), record)
 	if err != nil {
 		return err
 	}

@@ -82,6 +82,24 @@ func withAPI(t *testing.T, version string) (*Node, *fakeAPI, *observer.ObservedL
 	return n, fake, logs
 }
 
+// agreeOnce makes the records agree, and returns what the node has then.
+func (n *Node) agreeOnce(t *testing.T) (plane.Record, error) {
+	t.Helper()
+	server, err := n.API()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = n.agree(t.Context(), server)
+	own, _, readErr := n.Store.Record()
+	if readErr != nil {
+		t.Fatal(readErr)
+	}
+	return own, err
+}
+
+// edit changes the record of the ConfigMap.
+func (f *fakeAPI) edit(old, new string) { f.record = strings.Replace(f.record, old, new, 1) }
+
 // TestAWatchThatEndsAtOnce: the API server may end each watch, and several
 // programs may change the ConfigMap all the time.
 func TestAWatchThatEndsAtOnce(t *testing.T) {
@@ -94,5 +112,31 @@ func TestAWatchThatEndsAtOnce(t *testing.T) {
 	defer fake.mu.Unlock()
 	if fake.watches != 1 {
 		t.Errorf("%d watches in %s", fake.watches, minRetry/2)
+	}
+}
+
+// TestAVersionThatNeverRan can be taken back, also to an earlier minor version.
+func TestAVersionThatNeverRan(t *testing.T) {
+	n, fake, _ := withAPI(t, "1.36.3")
+	fake.edit("1.36.3", "1.37.99")
+	own, err := n.agreeOnce(t)
+	if err != nil || own.Kubernetes != "1.37.99" {
+		t.Fatalf("the node has %s, %v", own.Kubernetes, err)
+	}
+
+	fake.edit("1.37.99", "1.36.3")
+	own, err = n.agreeOnce(t)
+	if err != nil || own.Kubernetes != "1.36.3" {
+		t.Errorf("the node has %s, %v", own.Kubernetes, err)
+	}
+}
+
+// TestAVersionThatRuns cannot be taken back.
+func TestAVersionThatRuns(t *testing.T) {
+	n, fake, _ := withAPI(t, "1.37.2")
+	fake.edit("1.37.2", "1.36.3")
+	own, err := n.agreeOnce(t)
+	if err == nil || own.Kubernetes != "1.37.2" {
+		t.Errorf("the node has %s, %v", own.Kubernetes, err)
 	}
 }
