@@ -71,7 +71,8 @@ func (n *Node) Run(ctx context.Context) {
 			continue
 		case err.Error() != said:
 			said = err.Error()
-			n.Log.Warn("the cluster is not as its record says yet", zap.Error(err))
+			n.Log.Warn("the cluster is not as its record says yet",
+				zap.String("error", hint.Line(err)))
 		}
 		n.report(func(c *status.OwnCluster) {
 			c.Ready = false
@@ -243,6 +244,10 @@ func (n *Node) agree(ctx context.Context, server *api.Client) (plane.Record, str
 	case plane.Follow:
 		agreed = *record
 		err = n.follow(ctx, server, own, agreed)
+		if err == nil && last != nil && string(last.Text()) != string(own.Text()) {
+			n.Log.Warn("record and ConfigMap have changed, and the ConfigMap counts",
+				zap.ByteString("dropped", own.Text()))
+		}
 	}
 	if err != nil {
 		return own, "", err

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
@@ -139,4 +140,52 @@ func TestAVersionThatRuns(t *testing.T) {
 	if err == nil || own.Kubernetes != "1.37.2" {
 		t.Errorf("the node has %s, %v", own.Kubernetes, err)
 	}
+}
+
+// TestBothHaveChanged: the ConfigMap counts, and the log says what was dropped.
+func TestBothHaveChanged(t *testing.T) {
+	n, fake, logs := withAPI(t, "1.37.2")
+	own, err := n.agreeOnce(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own.CertificateNames = []string{"api.plant.example"}
+	err = n.Store.WriteRecord(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	fake.edit(`"none"`, `"metadata"`)
+	own, err = n.agreeOnce(t)
+	if err != nil || own.Audit.Policy != plane.AuditMetadata {
+		t.Fatalf("the node has %s, %v", own.Text(), err)
+	}
+	lines := logs.FilterLevelExact(zap.WarnLevel).All()
+	if len(lines) != 1 || !strings.Contains(lines[0].ContextMap()["dropped"].(string), "api.plant") {
+		t.Errorf("the log has %v", lines)
+	}
+}
+
+// TestTheLogHasHints: the log is where an operator sees why the cluster is not as
+// its record says.
+func TestTheLogHasHints(t *testing.T) {
+	n, fake, logs := withAPI(t, "1.37.2")
+	fake.edit("1.37.2", "1.37.99")
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	var running sync.WaitGroup
+	running.Go(func() { n.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
+
+	for logs.FilterLevelExact(zap.WarnLevel).Len() == 0 && ctx.Err() == nil {
+		time.Sleep(time.Millisecond)
+	}
+	for _, line := range logs.FilterLevelExact(zap.WarnLevel).All() {
+		text, _ := line.ContextMap()["error"].(string)
+		if strings.Contains(text, "1.37.99; hint: set upgrade.repository") {
+			return
+		}
+	}
+	t.Errorf("the log has %v", logs.All())
 }
