@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"reflect"
+
+	"github.com/loam-os/loam/agent/document"
 )
 
 // The ConfigMap with the record of the cluster, and its field in it.
@@ -73,9 +75,15 @@ func (s Store) WritePublished(r Record) error { return s.write(publishedFile, r)
 // publishedName is the content of the ConfigMap in errors.
 var publishedName = fmt.Sprintf("ConfigMap %s/%s, %s", RecordNamespace, RecordName, RecordField)
 
-// DecodePublished is [DecodeKept] for the content of the ConfigMap.
-func DecodePublished(text string) (Record, error) {
-	return DecodeKept(publishedName, []byte(text))
+// DecodePublished is [DecodeKept] for the content of the ConfigMap. unknown are the
+// fields that are left out: a later release has them, or they are misspelt.
+func DecodePublished(text string) (r Record, unknown document.Errors, err error) {
+	r, err = Decode(publishedName, []byte(text))
+	unknown, refusal := document.Lenient(err)
+	if refusal != nil {
+		return Record{}, nil, refusal
+	}
+	return r, unknown, nil
 }
 
 // CheckPublished reports what the cluster of before cannot change, in the record

@@ -232,7 +232,7 @@ func (n *Node) agree(ctx context.Context, server *api.Client) (plane.Record, str
 		return own, "", err
 	}
 
-	object, record, err := readPublished(ctx, server)
+	object, record, err := n.readPublished(ctx, server)
 	if err != nil {
 		return own, "", err
 	}
@@ -282,8 +282,9 @@ func (n *Node) follow(
 	return n.Store.WriteRecord(record)
 }
 
-// readPublished returns the ConfigMap, and the record in it, nil if it has none.
-func readPublished(
+// readPublished returns the ConfigMap, and the record in it, nil if it has none. It
+// logs fields that are not known, once.
+func (n *Node) readPublished(
 	ctx context.Context, server *api.Client,
 ) (published, *plane.Record, error) {
 	var object published
@@ -299,8 +300,20 @@ func readPublished(
 	if !found {
 		return object, nil, nil
 	}
-	r, err := plane.DecodePublished(text)
-	return object, &r, err
+	r, unknown, err := plane.DecodePublished(text)
+	if err != nil {
+		return object, nil, err
+	}
+
+	var problem string
+	if len(unknown) > 0 {
+		problem = unknown.Error()
+	}
+	if problem != "" && problem != n.unknown {
+		n.Log.Warn("fields of the ConfigMap are ignored", zap.String("problem", problem))
+	}
+	n.unknown = problem
+	return object, &r, nil
 }
 
 // publish writes the ConfigMap, unless it has another version by now, and returns

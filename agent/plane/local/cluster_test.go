@@ -142,6 +142,22 @@ func TestAVersionThatRuns(t *testing.T) {
 	}
 }
 
+// TestAFieldThatIsNotKnown is of a later release, or misspelt.
+func TestAFieldThatIsNotKnown(t *testing.T) {
+	n, fake, logs := withAPI(t, "1.37.2")
+	fake.edit(`"addOns"`, `"addons": [], "addOns"`)
+	for range 2 {
+		if _, err := n.agreeOnce(t); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	lines := logs.FilterLevelExact(zap.WarnLevel).All()
+	if len(lines) != 1 || !strings.Contains(lines[0].ContextMap()["problem"].(string), "addons") {
+		t.Errorf("the log has %v", lines)
+	}
+}
+
 // TestBothHaveChanged: the ConfigMap counts, and the log says what was dropped.
 func TestBothHaveChanged(t *testing.T) {
 	n, fake, logs := withAPI(t, "1.37.2")

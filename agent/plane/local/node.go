@@ -80,6 +80,10 @@ type Node struct {
 	// failed is the last fetch if it has failed. Only Decode uses it.
 	failed failure
 
+	// unknown are the fields of the ConfigMap that were logged last. Only Run uses
+	// it.
+	unknown string
+
 	// containerd is read once.
 	containerd *observed
 
