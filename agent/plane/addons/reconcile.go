@@ -56,7 +56,7 @@ func Reconcile(ctx context.Context, server *api.Client, want []Object) error {
 
 	plan := Decide(want, have)
 	for _, o := range plan.Apply {
-		err := server.Apply(ctx, o.Path(), Manager, o.Body())
+		err := server.Apply(ctx, o.Path(), Manager, o.Body(), nil)
 		if err != nil {
 			return fmt.Errorf("apply %s %s: %w", o.kind.Name, o.name, err)
 		}

@@ -90,18 +90,28 @@ func (c *Client) Do(ctx context.Context, method, path string, body, into any) er
 	if err != nil {
 		return err
 	}
+	return decode(response, into)
+}
+
+// decode decodes an answer unless into is nil, and closes it.
+func decode(response *http.Response, into any) error {
 	defer response.Body.Close()
 
 	if into == nil {
 		_, err := io.Copy(io.Discard, response.Body)
 		return err
 	}
-	return json.NewDecoder(response.Body).Decode(into)
+	err := json.NewDecoder(response.Body).Decode(into)
+	if err != nil {
+		return fmt.Errorf("read the answer of the API server: %w", err)
+	}
+	return nil
 }
 
 // Apply makes the object at a path have these fields by server-side apply (KEP-555):
-// manager owns them, and takes them from others.
-func (c *Client) Apply(ctx context.Context, path, manager string, object any) error {
+// manager owns them, and takes them from others. The object is decoded into another
+// one unless that is nil.
+func (c *Client) Apply(ctx context.Context, path, manager string, object, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 
@@ -111,7 +121,7 @@ func (c *Client) Apply(ctx context.Context, path, manager string, object any) er
 	if err != nil {
 		return err
 	}
-	return response.Body.Close()
+	return decode(response, into)
 }
 
 // Merge changes fields of an object that exists (RFC 7386).

@@ -328,13 +328,12 @@ func publish(
 		Data:       map[string]string{plane.RecordField: string(r.Text())},
 	}
 	at := path.Join(configMaps, plane.RecordName)
-	err := server.Apply(ctx, at, addons.Manager, object)
+	var written published
+	err := server.Apply(ctx, at, addons.Manager, object, &written)
 	if err != nil {
 		return "", fmt.Errorf("publish the record of the cluster: %w", err)
 	}
-
-	err = server.Do(ctx, http.MethodGet, at, nil, &object)
-	return object.Metadata.ResourceVersion, err
+	return written.Metadata.ResourceVersion, nil
 }
 
 // applyAddOns applies the add-ons of a record if they have changed, or if it is

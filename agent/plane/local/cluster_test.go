@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -25,6 +26,10 @@ type fakeAPI struct {
 	mu      sync.Mutex
 	record  string
 	watches int
+
+	// busy is whether another program writes after each write of the node.
+	busy   bool
+	writes int
 }
 
 // RoundTrip implements [http.RoundTripper].
@@ -47,8 +52,13 @@ func (f *fakeAPI) RoundTrip(r *http.Request) (*http.Response, error) {
 				return nil, err
 			}
 			f.record = object.Data[plane.RecordField]
+			f.writes++
 		}
-		object.Metadata.ResourceVersion = "1"
+		version := 1 + f.writes
+		if r.Method == http.MethodGet && f.busy {
+			version += f.writes
+		}
+		object.Metadata.ResourceVersion = strconv.Itoa(version)
 		object.Data = map[string]string{plane.RecordField: f.record}
 		answer = object
 	}
@@ -179,6 +189,32 @@ func TestBothHaveChanged(t *testing.T) {
 	lines := logs.FilterLevelExact(zap.WarnLevel).All()
 	if len(lines) != 1 || !strings.Contains(lines[0].ContextMap()["dropped"].(string), "api.plant") {
 		t.Errorf("the log has %v", lines)
+	}
+}
+
+// TestAnotherWriterFollowsAtOnce: the version from which the node watches is the
+// one that it has written, and not what is there a moment later.
+func TestAnotherWriterFollowsAtOnce(t *testing.T) {
+	n, fake, _ := withAPI(t, "1.37.2")
+	own, _, err := n.Store.Record()
+	if err != nil {
+		t.Fatal(err)
+	}
+	own.Audit.Policy = plane.AuditMetadata
+	err = n.Store.WriteRecord(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := n.API()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	// Each read after a write finds the version of somebody else.
+	fake.busy = true
+	_, version, err := n.agree(t.Context(), server)
+	if err != nil || version != "2" {
+		t.Errorf("version %s, %v, want 2", version, err)
 	}
 }
 
