@@ -47,6 +47,13 @@ func New(store plane.Store, leaf string) (*Client, error) {
 	roots.AddCert(authority)
 	return Over(&http.Transport{
 		ForceAttemptHTTP2: true,
+		// Close misses a connection whose watch ends at the same moment.
+		IdleConnTimeout: requestTimeout,
+		// A watch that is silent may be that of an API server that hangs.
+		HTTP2: &http.HTTP2Config{
+			SendPingTimeout: requestTimeout,
+			PingTimeout:     requestTimeout,
+		},
 		TLSClientConfig: &tls.Config{
 			RootCAs:      roots,
 			ServerName:   pki.ServerName,
