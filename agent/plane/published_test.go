@@ -34,3 +34,18 @@ func TestAgree(t *testing.T) {
 		})
 	}
 }
+
+// TestARecordWithoutAHeader: fields that are not known are left out, but what is
+// left must be a record.
+func TestARecordWithoutAHeader(t *testing.T) {
+	for _, text := range []string{
+		`{"another": 1}`,
+		`{"another": 1, "kind": "Cluster"}`,
+		`{"another": 1, "apiVersion": "loam.dev/v1alpha1"}`,
+	} {
+		r, err := DecodeKept("record.json", []byte(text))
+		if err == nil {
+			t.Errorf("%s is %s", text, r.Text())
+		}
+	}
+}

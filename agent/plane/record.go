@@ -104,7 +104,8 @@ func Decode(name string, text []byte) (Record, error) {
 func decode(name string, text []byte) (Record, document.Origin, error) {
 	var r Record
 	origin, err := document.DecodeWithOrigin(name, text, &r)
-	if err != nil && (r.APIVersion == "" || r.Kind == "") {
+	_, refusal := document.Lenient(err)
+	if refusal != nil && (r.APIVersion == "" || r.Kind == "") {
 		return r, origin, err
 	}
 
