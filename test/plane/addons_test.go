@@ -155,6 +155,7 @@ func TestTheClusterIsAsItsRecordSays(t *testing.T) {
 	m := newCluster(t)
 	m.boot(t)
 	a := newAgent(t, m)
+	a.inPlaceOf(t)
 	a.run(t)
 	a.published(t, m.record)
 	a.checkLabel(t)
@@ -179,13 +180,7 @@ func TestTheClusterIsAsItsRecordSays(t *testing.T) {
 // checkLabel: the Node gets its label when the kubelet has made it.
 func (a *agent) checkLabel(t *testing.T) {
 	t.Helper()
-	a.await(t, "the status", func(context.Context) error {
-		s := a.local.State()
-		if s.Ready || !strings.Contains(s.Problem, "has not registered the Node") {
-			return fmt.Errorf("it is %+v", s)
-		}
-		return nil
-	})
+	a.says(t, "has not registered the Node")
 	a.must(t, http.MethodPost, "/api/v1/nodes",
 		`{"apiVersion":"v1","kind":"Node","metadata":{"name":"`+nodeName+`"}}`)
 
@@ -195,6 +190,37 @@ func (a *agent) checkLabel(t *testing.T) {
 	a.get(t, "/api/v1/nodes/"+nodeName, &object, func() bool {
 		_, has := object.Metadata.Labels["node-role.kubernetes.io/control-plane"]
 		return has
+	})
+}
+
+// inPlaceOf has a Deployment of others in the place of CoreDNS that cannot become
+// ours: the rest of CoreDNS is applied, and the log says what to do.
+func (a *agent) inPlaceOf(t *testing.T) {
+	t.Helper()
+	a.must(t, http.MethodPost, "/apis/apps/v1/namespaces/kube-system/deployments", `{
+		"metadata":{"name":"coredns"},
+		"spec":{
+			"selector":{"matchLabels":{"app":"other"}},
+			"template":{
+				"metadata":{"labels":{"app":"other"}},
+				"spec":{"containers":[{"name":"dns","image":"registry.example/dns:1"}]}}}}`)
+	a.run(t)
+	a.get(t, dnsPath, &struct{}{}, func() bool { return true })
+	a.says(t, "apply Deployment coredns", "; hint: delete what is in its place")
+	a.must(t, http.MethodDelete, coreDNSPath, "")
+}
+
+// says waits until the status has a problem with these texts.
+func (a *agent) says(t *testing.T, texts ...string) {
+	t.Helper()
+	a.await(t, "the status", func(context.Context) error {
+		s := a.local.State()
+		for _, text := range texts {
+			if s.Ready || !strings.Contains(s.Problem, text) {
+				return fmt.Errorf("it is %+v, want %q", s, text)
+			}
+		}
+		return nil
 	})
 }
 
@@ -216,13 +242,7 @@ func (a *agent) follow(t *testing.T) {
 	bad := changed
 	bad.Pods = []string{"10.1.0.0/16"}
 	a.patch(t, string(bad.Text()))
-	a.await(t, "the refusal", func(context.Context) error {
-		s := a.local.State()
-		if s.Ready || !strings.Contains(s.Problem, "pods") {
-			return fmt.Errorf("the status is %+v", s)
-		}
-		return nil
-	})
+	a.says(t, "pods")
 	a.followed(t, changed)
 	a.published(t, bad)
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/loam-os/loam/agent/plane"
+	"github.com/loam-os/loam/hint"
 )
 
 // Label is on each object of an add-on, with the name of the add-on.
@@ -59,9 +60,10 @@ func (k kind) path() string {
 
 // Object is an object to be applied.
 type Object struct {
-	kind kind
-	name string
-	body fields
+	addOn string
+	kind  kind
+	name  string
+	body  fields
 }
 
 // Path returns the path of the object at the API server.
@@ -97,7 +99,7 @@ func object(addOn string, k kind, name string, more fields) Object {
 
 	body := fields{"apiVersion": k.Version, "kind": k.Name, "metadata": metadata}
 	maps.Copy(body, more)
-	return Object{k, name, body}
+	return Object{addOn, k, name, body}
 }
 
 // Of returns the objects of the add-ons of a cluster, in the order in which they
@@ -109,7 +111,10 @@ func Of(r plane.Record, images []string) ([]Object, error) {
 
 	i := slices.IndexFunc(images, func(name string) bool { return repository(name) == "coredns" })
 	if i < 0 {
-		return nil, fmt.Errorf("bundle of Kubernetes %s: no image coredns", r.Kubernetes)
+		return nil, hint.With(
+			fmt.Errorf("bundle of Kubernetes %s: no image coredns", r.Kubernetes),
+			"make the bundle again, with the image coredns, or leave coredns out of addOns of "+
+				"the cluster record")
 	}
 	return coreDNS(r, images[i]), nil
 }

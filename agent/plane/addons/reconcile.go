@@ -2,6 +2,7 @@ package addons
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -9,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/loam-os/loam/agent/plane/api"
+	"github.com/loam-os/loam/hint"
 )
 
 // Manager is the field manager of the objects at the API server.
@@ -47,7 +49,8 @@ func Decide(want []Object, have []Found) Plan {
 }
 
 // Reconcile makes the cluster have these objects, and deletes other ones that it
-// has applied before.
+// has applied before. An object that the API server refuses keeps no other one
+// back.
 func Reconcile(ctx context.Context, server *api.Client, want []Object) error {
 	have, err := observe(ctx, server)
 	if err != nil {
@@ -55,11 +58,18 @@ func Reconcile(ctx context.Context, server *api.Client, want []Object) error {
 	}
 
 	plan := Decide(want, have)
+	var refused []error
 	for _, o := range plan.Apply {
 		err := server.Apply(ctx, o.Path(), Manager, o.Body(), nil)
-		if err != nil {
-			return fmt.Errorf("apply %s %s: %w", o.kind.Name, o.name, err)
+		if err == nil {
+			continue
 		}
+		err = fmt.Errorf("apply %s %s: %w", o.kind.Name, o.name, err)
+		if !api.IsInvalid(err) {
+			return err
+		}
+		refused = append(refused, hint.With(err, "delete what is in its place, or leave %s out of "+
+			"addOns of the cluster record", o.addOn))
 	}
 	for _, at := range plan.Delete {
 		err := server.Delete(ctx, at)
@@ -68,7 +78,7 @@ func Reconcile(ctx context.Context, server *api.Client, want []Object) error {
 		}
 	}
 
-	return nil
+	return errors.Join(refused...)
 }
 
 // observe lists the objects with the label, of all kinds.

@@ -81,9 +81,15 @@ type StatusError struct {
 func (e *StatusError) Error() string { return fmt.Sprintf("%s (%d)", e.Message, e.Code) }
 
 // IsNotFound reports whether an object does not exist.
-func IsNotFound(err error) bool {
+func IsNotFound(err error) bool { return hasCode(err, http.StatusNotFound) }
+
+// IsInvalid reports whether the API server refuses an object for its fields, such
+// as one that cannot change in the object that is there.
+func IsInvalid(err error) bool { return hasCode(err, http.StatusUnprocessableEntity) }
+
+func hasCode(err error, code int) bool {
 	var status *StatusError
-	return errors.As(err, &status) && status.Code == http.StatusNotFound
+	return errors.As(err, &status) && status.Code == code
 }
 
 // Do sends a request with a body unless that is nil, and decodes the answer into
