@@ -94,7 +94,15 @@ func checkAddOns(report place, names []string) {
 	}
 }
 
+// maxCertificateNames is far below the number at which no client reads the
+// certificate any longer: crypto/tls takes 256 KiB, and a name has up to 253 bytes.
+const maxCertificateNames = 100
+
 func checkCertificateNames(report place, names []string) {
+	if len(names) > maxCertificateNames {
+		report.Addf("certificateNames", fmt.Sprintf("write at most %d", maxCertificateNames),
+			"has %d names: no client would read the certificate", len(names))
+	}
 	for i, name := range names {
 		at := fmt.Sprintf("certificateNames[%d]", i)
 		address, err := netip.ParseAddr(name)

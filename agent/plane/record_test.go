@@ -101,6 +101,10 @@ func TestDecodeRefuses(t *testing.T) {
 			named + "kubernetes: 1.99.0\n",
 			`kubernetes: "1.99.0" is not known to this release of Loam; hint: write a version of 1.36 or 1.37`,
 		},
+		"more names than a certificate can have": {
+			valid + "certificateNames: [" + many(101) + "]\n",
+			"certificateNames: has 101 names",
+		},
 		"text as a network": {valid + "pods: [ten]\n", `pods[0]: "ten" is not a network`},
 		"an address in a network": {
 			valid + "pods: [10.1.2.3/16]\n", "hint: write the network: 10.1.0.0/16",
@@ -192,4 +196,13 @@ func TestAnotherKindIsNamedFirst(t *testing.T) {
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v\nwant %s", err, want)
 	}
+}
+
+// many returns n names in a list of YAML.
+func many(n int) string {
+	var names []string
+	for i := range n {
+		names = append(names, fmt.Sprintf("name-%d.example", i))
+	}
+	return strings.Join(names, ", ")
 }
