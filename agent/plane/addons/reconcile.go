@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"path"
 	"slices"
@@ -94,7 +93,7 @@ func observe(ctx context.Context, server *api.Client) ([]Found, error) {
 			}
 		}
 		query := url.Values{"labelSelector": {Label}}
-		err := server.Do(ctx, http.MethodGet, k.path()+"?"+query.Encode(), nil, &list)
+		err := server.List(ctx, k.path()+"?"+query.Encode(), &list)
 		if err != nil {
 			return nil, fmt.Errorf("list %s: %w", k.Resource, err)
 		}

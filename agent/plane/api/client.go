@@ -99,7 +99,22 @@ func (c *Client) Do(ctx context.Context, method, path string, body, into any) er
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 
-	response, err := c.send(ctx, method, path, "application/json", body)
+	return c.do(ctx, method, path, asJSON, body, into)
+}
+
+// List decodes the metadata of all objects at a path, and not their content, which
+// may be megabytes of each.
+func (c *Client) List(ctx context.Context, path string, into any) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+
+	return c.do(ctx, http.MethodGet, path, asMetadata, nil, into)
+}
+
+func (c *Client) do(
+	ctx context.Context, method, path, accept string, body, into any,
+) error {
+	response, err := c.send(ctx, method, path, accept, asJSON, body)
 	if err != nil {
 		return err
 	}
@@ -130,7 +145,7 @@ func (c *Client) Apply(ctx context.Context, path, manager string, object, into a
 
 	query := url.Values{"fieldManager": {manager}, "force": {"true"}}
 	response, err := c.send(ctx, http.MethodPatch, path+"?"+query.Encode(),
-		"application/apply-patch+yaml", object)
+		asJSON, "application/apply-patch+yaml", object)
 	if err != nil {
 		return err
 	}
@@ -142,11 +157,12 @@ func (c *Client) Merge(ctx context.Context, path string, fields any) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 
-	response, err := c.send(ctx, http.MethodPatch, path, "application/merge-patch+json", fields)
+	response, err := c.send(ctx, http.MethodPatch, path,
+		asJSON, "application/merge-patch+json", fields)
 	if err != nil {
 		return err
 	}
-	return response.Body.Close()
+	return decode(response, nil)
 }
 
 // Delete deletes an object and what belongs to it, unless it is gone already.
@@ -172,7 +188,7 @@ func (c *Client) Watch(
 	}
 	ctx, cancel := context.WithTimeout(ctx, watchTime+requestTimeout)
 	defer cancel()
-	response, err := c.send(ctx, http.MethodGet, collection+"?"+query.Encode(), "", nil)
+	response, err := c.send(ctx, http.MethodGet, collection+"?"+query.Encode(), asMetadataEvents, "", nil)
 	if err != nil {
 		return err
 	}
@@ -194,9 +210,16 @@ func (c *Client) Watch(
 	}
 }
 
+// What a client accepts (Kubernetes: "API Concepts", "Metadata-only fetches").
+const (
+	asJSON           = "application/json"
+	asMetadata       = asJSON + ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+	asMetadataEvents = asJSON + ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+)
+
 // send sends a request, and returns an answer that is a success.
 func (c *Client) send(
-	ctx context.Context, method, path, kind string, body any,
+	ctx context.Context, method, path, accept, kind string, body any,
 ) (*http.Response, error) {
 	var text bytes.Buffer
 	if body != nil {
@@ -211,7 +234,7 @@ func (c *Client) send(
 		return nil, err
 	}
 	request.Header.Set("User-Agent", "loam")
-	request.Header.Set("Accept", "application/json")
+	request.Header.Set("Accept", accept)
 	if body != nil {
 		request.Header.Set("Content-Type", kind)
 	}
