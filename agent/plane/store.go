@@ -1,6 +1,7 @@
 package plane
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -9,6 +10,8 @@ import (
 	"net/netip"
 	"path"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/document"
@@ -219,10 +222,56 @@ func (s Store) WriteAddress(address netip.Addr) error {
 // WriteRecord replaces the record, durably.
 func (s Store) WriteRecord(r Record) error { return s.write(RecordFile, r) }
 
-func (s Store) write(file string, r Record) error {
-	if err := s.dir.MkdirAll(StateDirectory[1:]); err != nil {
+// ErrChanged means that the record is not the one that was to be replaced.
+var ErrChanged = errors.New("the record has changed meanwhile")
+
+// ReplaceRecord replaces the record before, durably. The error is [ErrChanged] if
+// the node has another one by now.
+func (s Store) ReplaceRecord(before, after Record) (err error) {
+	unlock, err := s.lock()
+	if err != nil {
 		return err
 	}
-	_, err := s.dir.WriteFile(file[1:], r.Text(), 0o600)
+	defer func() { err = errors.Join(err, unlock()) }()
+
+	have, _, err := s.Record()
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(have.Text(), before.Text()) {
+		return fmt.Errorf("replace %s: %w", RecordFile, ErrChanged)
+	}
+	_, err = s.dir.WriteFile(RecordFile[1:], after.Text(), 0o600)
 	return err
+}
+
+func (s Store) write(file string, r Record) (err error) {
+	unlock, err := s.lock()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
+
+	_, err = s.dir.WriteFile(file[1:], r.Text(), 0o600)
+	return err
+}
+
+// lock waits for another process that writes: a file is first written under a
+// temporary name, which is the same for all writers.
+func (s Store) lock() (unlock func() error, err error) {
+	if err := s.dir.MkdirAll(StateDirectory[1:]); err != nil {
+		return nil, err
+	}
+	dir, err := s.dir.Root().Open(StateDirectory[1:])
+	if err != nil {
+		return nil, err
+	}
+
+	for err = unix.EINTR; errors.Is(err, unix.EINTR); {
+		err = unix.Flock(int(dir.Fd()), unix.LOCK_EX)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", StateDirectory, err), dir.Close())
+	}
+	return dir.Close, nil
 }

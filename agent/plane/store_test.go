@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -263,4 +264,35 @@ func written(t *testing.T, d *power.Disk) *os.Root {
 		t.Fatal(err)
 	}
 	return root
+}
+
+// TestTwoWriters: `loam cluster set` and the agent write the record at any time,
+// and each reader finds one of the two.
+func TestTwoWriters(t *testing.T) {
+	root := files.Root(t)
+	first := plane.NewRecord(plane.Settings{Name: "a"})
+	err := plane.NewStore(durable.New(root, nil)).WriteRecord(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	var writers sync.WaitGroup
+	for _, names := range [][]string{nil, {"api.plant.example"}} {
+		writers.Go(func() {
+			store := plane.NewStore(durable.New(root, nil))
+			r := first
+			for i := range 100 {
+				r.CertificateNames = names[:i%(len(names)+1)]
+				err := store.WriteRecord(r)
+				if err == nil {
+					_, _, err = store.Record()
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	writers.Wait()
 }

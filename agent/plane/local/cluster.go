@@ -279,7 +279,7 @@ func (n *Node) follow(
 		return err
 	}
 	n.Log.Info("follow the record of the ConfigMap", zap.String("cluster", own.Name))
-	return n.Store.WriteRecord(record)
+	return n.Store.ReplaceRecord(own, record)
 }
 
 // readPublished returns the ConfigMap, and the record in it, nil if it has none. It

@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"strconv"
@@ -30,6 +31,9 @@ type fakeAPI struct {
 	// busy is whether another program writes after each write of the node.
 	busy   bool
 	writes int
+
+	// during is called while the version is asked for, unless it is nil.
+	during func()
 }
 
 // RoundTrip implements [http.RoundTripper].
@@ -40,6 +44,9 @@ func (f *fakeAPI) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer := any(map[string]any{"items": []any{}})
 	switch {
 	case r.URL.Path == "/version":
+		if f.during != nil {
+			f.during()
+		}
 		answer = map[string]string{"gitVersion": f.version}
 	case r.URL.Query().Has("watch"):
 		f.watches++
@@ -215,6 +222,28 @@ func TestAnotherWriterFollowsAtOnce(t *testing.T) {
 	_, version, err := n.agree(t.Context(), server)
 	if err != nil || version != "2" {
 		t.Errorf("version %s, %v, want 2", version, err)
+	}
+}
+
+// TestTheRecordChangesWhileItIsCompared: `loam cluster set` is not lost unseen.
+func TestTheRecordChangesWhileItIsCompared(t *testing.T) {
+	n, fake, _ := withAPI(t, "1.37.2")
+	set, _, err := n.Store.Record()
+	if err != nil {
+		t.Fatal(err)
+	}
+	set.CertificateNames = []string{"api.plant.example"}
+
+	fake.edit(`"none"`, `"metadata"`)
+	fake.during = func() {
+		err := n.Store.WriteRecord(set)
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	own, err := n.agreeOnce(t)
+	if !errors.Is(err, plane.ErrChanged) || string(own.Text()) != string(set.Text()) {
+		t.Errorf("the node has %s, %v", own.Text(), err)
 	}
 }
 
