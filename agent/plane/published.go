@@ -19,6 +19,9 @@ const (
 // publishedFile is the record that the node and the ConfigMap last agreed on.
 const publishedFile = StateDirectory + "/published.json"
 
+// pendingFile is the record that they are about to agree on.
+const pendingFile = StateDirectory + "/pending.json"
+
 // Step is what makes the record of a node and the ConfigMap agree.
 type Step string
 
@@ -37,7 +40,6 @@ const (
 // Whichever has changed since then counts. If both have, it is the ConfigMap,
 // which all nodes of the cluster see.
 func Agree(last *Record, own Record, published *Record) Step {
-	is := func(a *Record, b Record) bool { return a != nil && reflect.DeepEqual(*a, b) }
 	switch {
 	case published == nil:
 		return Publish
@@ -50,10 +52,35 @@ func Agree(last *Record, own Record, published *Record) Step {
 	}
 }
 
+// Base returns what the node and the ConfigMap last agreed on, for [Agree]. last is
+// what the node has kept of that, and pending what they were about to agree on: a
+// power cut may have left both of them with pending, before the node could keep
+// it, and one of the two may have changed since.
+func Base(last, pending *Record, own Record, published *Record) *Record {
+	if published == nil {
+		return last
+	}
+	switch {
+	case is(pending, *published) && !is(last, own):
+		return published
+	case is(pending, own) && !is(last, *published):
+		return &own
+	}
+	return last
+}
+
+func is(a *Record, b Record) bool { return a != nil && reflect.DeepEqual(*a, b) }
+
 // Published returns the record that the node and the ConfigMap last agreed on, nil
-// if there is none that can be read.
-func (s Store) Published() (*Record, error) {
-	text, err := s.dir.Root().ReadFile(publishedFile[1:])
+// if there is none that can be read: without it the ConfigMap counts.
+func (s Store) Published() (*Record, error) { return s.read(publishedFile) }
+
+// Pending returns the record that the node and the ConfigMap were about to agree
+// on, nil if there is none that can be read.
+func (s Store) Pending() (*Record, error) { return s.read(pendingFile) }
+
+func (s Store) read(file string) (*Record, error) {
+	text, err := s.dir.Root().ReadFile(file[1:])
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -61,12 +88,15 @@ func (s Store) Published() (*Record, error) {
 		return nil, err
 	}
 
-	// Without it the ConfigMap counts.
-	if r, err := DecodeKept(publishedFile, text); err == nil {
+	if r, err := DecodeKept(file, text); err == nil {
 		return &r, nil
 	}
 	return nil, nil
 }
+
+// WritePending replaces the record that the node and the ConfigMap are about to
+// agree on, durably. It must be called before one of them becomes the other.
+func (s Store) WritePending(r Record) error { return s.write(pendingFile, r) }
 
 // WritePublished replaces the record that the node and the ConfigMap last agreed
 // on, durably.

@@ -227,20 +227,23 @@ func (n *Node) agree(ctx context.Context, server *api.Client) (plane.Record, str
 	if err != nil {
 		return own, "", err
 	}
-	last, err := n.Store.Published()
-	if err != nil {
-		return own, "", err
-	}
-
 	object, record, err := n.readPublished(ctx, server)
 	if err != nil {
 		return own, "", err
 	}
+	last, err := n.lastAgreed(own, record)
+	if err != nil {
+		return own, "", err
+	}
+
 	version := object.Metadata.ResourceVersion
 	agreed := own
 	switch plane.Agree(last, own, record) {
 	case plane.Publish:
-		version, err = publish(ctx, server, own, version)
+		err = n.Store.WritePending(own)
+		if err == nil {
+			version, err = publish(ctx, server, own, version)
+		}
 	case plane.Follow:
 		agreed = *record
 		err = n.follow(ctx, server, own, agreed)
@@ -257,6 +260,25 @@ func (n *Node) agree(ctx context.Context, server *api.Client) (plane.Record, str
 		err = n.Store.WritePublished(agreed)
 	}
 	return agreed, version, err
+}
+
+// lastAgreed returns what the record of the node and the ConfigMap last agreed on,
+// nil before the first time.
+func (n *Node) lastAgreed(own plane.Record, published *plane.Record) (*plane.Record, error) {
+	last, err := n.Store.Published()
+	if err != nil {
+		return nil, err
+	}
+	pending, err := n.Store.Pending()
+	if err != nil {
+		return nil, err
+	}
+
+	base := plane.Base(last, pending, own, published)
+	if base == last {
+		return last, nil
+	}
+	return base, n.Store.WritePublished(*base)
 }
 
 // follow replaces the record of the node by that of the ConfigMap, unless the
@@ -279,6 +301,10 @@ func (n *Node) follow(
 		return err
 	}
 	n.Log.Info("follow the record of the ConfigMap", zap.String("cluster", own.Name))
+	err = n.Store.WritePending(record)
+	if err != nil {
+		return err
+	}
 	return n.Store.ReplaceRecord(own, record)
 }
 
