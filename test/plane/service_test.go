@@ -18,6 +18,8 @@ import (
 // service is what systemd reads of a unit.
 type service struct {
 	command []string
+	// before is a command of systemd that runs before it, "" for none.
+	before string
 	// credentials are files by the names of the credentials.
 	credentials map[string]string
 	// notify is whether the program says when it is ready (sd_notify(3)).
@@ -42,6 +44,8 @@ func parse(text, credentials string) service {
 		case "LoadCredential":
 			id, file, _ := strings.Cut(value, ":")
 			s.credentials[id] = file
+		case "ExecStartPre":
+			s.before = value
 		case "ExecStart":
 			s.command = strings.Fields(strings.ReplaceAll(value, "%d/", credentials+"/"))
 		}
@@ -93,6 +97,13 @@ func (m *machine) run(t testing.TB, unit string, s service) error {
 		return err
 	}
 	defer log.Close()
+
+	if s.before != "" {
+		out, err := exec.Command("/bin/sh", "-c", s.before).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%s: %w: %s", s.before, err, out)
+		}
+	}
 
 	cmd := exec.Command(s.command[0], s.command[1:]...)
 	cmd.Stdout = log
