@@ -16,6 +16,9 @@ type Failure struct {
 	// Line says why: FILE:LINE: MESSAGE of the test, the first line of a
 	// panic, or the first error of the compiler.
 	Line string
+	// Trace has the stack of the goroutine that panicked, as Go prints it. It is
+	// nil without a panic, and after a timeout, whose goroutine is no test's.
+	Trace []string
 	// Unsteady is set if the test passed when it ran again.
 	Unsteady bool
 }
@@ -56,6 +59,7 @@ func (p *Package) failures(isLog IsLog) []Failure {
 			Package:  p.Name,
 			Test:     test.Name,
 			Line:     line,
+			Trace:    traceOf(run.Output),
 			Unsteady: p.passedAgain(root(test.Name)),
 		})
 	}
@@ -72,14 +76,14 @@ func (p *Package) failures(isLog IsLog) []Failure {
 // ownFailures returns what a run of a package has that failed without a failed
 // test. After a timeout these are the tests that ran.
 func (p *Package) ownFailures(run PackageRun) []Failure {
-	whole := Failure{Package: p.Name, Line: ownLine(run)}
+	whole := Failure{Package: p.Name, Line: ownLine(run), Trace: traceOf(run.Output)}
 	if len(run.Unfinished) == 0 {
 		return []Failure{whole}
 	}
 
-	line, running := p.panicOf(run)
+	line, running, trace := p.panicOf(run)
 	if line != "" {
-		whole.Line = line
+		whole.Line, whole.Trace = line, trace
 	}
 	names := leaves(run.Unfinished)
 	switch {
@@ -96,15 +100,16 @@ func (p *Package) ownFailures(run PackageRun) []Failure {
 			Package: p.Name,
 			Test:    name,
 			Line:    line,
+			Trace:   trace,
 		})
 	}
 
 	return found
 }
 
-// panicOf returns the first line of the panic that ended a run, and the tests
-// that it names as running. test2json attributes it to any test that ran.
-func (p *Package) panicOf(run PackageRun) (line string, running []string) {
+// panicOf returns the first line of the panic that ended a run, the tests that it
+// names as running, and its trace. test2json attributes it to any test that ran.
+func (p *Package) panicOf(run PackageRun) (line string, running, trace []string) {
 	for _, test := range p.Tests {
 		if !slices.Contains(run.Unfinished, test.Name) {
 			continue
@@ -121,14 +126,14 @@ func (p *Package) panicOf(run PackageRun) (line string, running []string) {
 				running = append(running, match[1])
 			}
 		}
-		return output[at], running
+		return output[at], running, traceOf(output)
 	}
 
 	at := slices.IndexFunc(run.Output, isPanic)
 	if at < 0 {
-		return "", nil
+		return "", nil, nil
 	}
-	return run.Output[at], nil
+	return run.Output[at], nil, traceOf(run.Output)
 }
 
 // firstFailure returns the first run that failed.
@@ -176,12 +181,34 @@ var (
 	compilerError = regexp.MustCompile(`^\S+\.go:\d+(:\d+)?: `)
 	// runningTest is a line of the panic of a timeout.
 	runningTest = regexp.MustCompile(`^\t\t(\S+) \(\S+\)$`)
+	// goroutine begins the stack of the one that panicked.
+	goroutine = regexp.MustCompile(`^goroutine \d+ .*\[.*\]:$`)
 	// frame is a line that go test prints around the output of tests.
 	frame = regexp.MustCompile(`^(PASS|FAIL|ok|exit status .*|=== .*|\s*--- .*|-test\.shuffle .*)?(\t.*)?$`)
 )
 
 func isPanic(line string) bool {
 	return strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ")
+}
+
+// traceOf returns the stack that follows a panic in the output of a test: the lines
+// after "goroutine N [running]:" until an empty one. There is none after a timeout.
+func traceOf(output []string) []string {
+	at := slices.IndexFunc(output, isPanic)
+	if at < 0 || slices.ContainsFunc(output[at:], runningTest.MatchString) {
+		return nil
+	}
+	start := slices.IndexFunc(output[at:], goroutine.MatchString)
+	if start < 0 {
+		return nil
+	}
+
+	stack := output[at+start+1:]
+	end := slices.Index(stack, "")
+	if end < 0 {
+		end = len(stack)
+	}
+	return stack[:end:end]
 }
 
 // firstLine returns the line that says why a test failed: its panic, or its

@@ -32,6 +32,8 @@ type Line struct {
 	// Name is a package and a test, or a stage.
 	Name string
 	Why  string
+	// Trace is where it panicked, nil if it did not.
+	Trace []string
 }
 
 // Summary is how a run went.
@@ -71,7 +73,7 @@ func Of(stages []Stage, naming Naming) Summary {
 			r.counts = st.Log.Counts()
 			unsteady := map[string]bool{}
 			for _, f := range st.Log.Failures(naming.IsLog) {
-				line := Line{Name: naming.name(f), Why: why(f)}
+				line := Line{Name: naming.name(f), Why: why(f), Trace: f.Trace}
 				if f.Unsteady {
 					s.Unsteady = append(s.Unsteady, line)
 					unsteady[f.Package+" "+f.Root()] = true
@@ -143,9 +145,11 @@ func (s Summary) Write(w io.Writer) {
 	fmt.Fprintln(w)
 	for _, line := range s.Unsteady {
 		fmt.Fprintf(w, "unsteady  %s: %s (passed when run again alone)\n", line.Name, line.Why)
+		line.writeTrace(w)
 	}
 	for _, line := range s.Failed {
 		fmt.Fprintf(w, "FAILED    %s: %s\n", line.Name, line.Why)
+		line.writeTrace(w)
 	}
 	for _, r := range s.stages {
 		if r.stage.LeftOut != "" {
@@ -156,6 +160,15 @@ func (s Summary) Write(w io.Writer) {
 		fmt.Fprintf(w, "all output: %s\n", strings.Join(s.files, " "))
 	}
 	fmt.Fprintf(w, "%d passed, %d failed, %d skipped\n", s.Passed, len(s.Failed), s.Skipped)
+}
+
+// maxTrace is the number of lines of a trace that are printed.
+const maxTrace = 30
+
+func (l Line) writeTrace(w io.Writer) {
+	for _, text := range l.Trace[:min(maxTrace, len(l.Trace))] {
+		fmt.Fprintf(w, "          %s\n", text)
+	}
 }
 
 func (s Summary) writeTable(w io.Writer) {

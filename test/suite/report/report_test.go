@@ -124,6 +124,18 @@ FAILED    style: a/b.go:3:4: unreachable code
 FAILED    fails TestFails: fails_test.go:9: have 1
 FAILED    fails TestRows/bad: fails_test.go:16: a bad row
 FAILED    panics TestPanics: panic: assignment to entry in nil map [recovered, repanicked]
+          testing.tRunner.func1.2({0x55a7a0, 0x6c8c10})
+          	testing/testing.go:1974 +0x232
+          testing.tRunner.func1()
+          	testing/testing.go:1977 +0x349
+          panic({0x55a7a0?, 0x6c8c10?})
+          	runtime/panic.go:860 +0x13a
+          example.com/tiny/panics.TestPanics(0x37e58add4488?)
+          	example.com/tiny/panics/panics_test.go:9 +0x28
+          testing.tRunner(0x37e58add4488, 0x592e48)
+          	testing/testing.go:2036 +0xea
+          created by testing.(*T).Run in goroutine 1
+          	testing/testing.go:2101 +0x4c5
 FAILED    hangs TestHangs/inside: panic: test timed out after 1s
 FAILED    nobuild: nobuild/nobuild_test.go:6:2: undefined: undefined
 FAILED    exits: the fixture did not stop
