@@ -322,26 +322,32 @@ func TestATurnOutlivesTheAgent(t *testing.T) {
 	}
 }
 
-// TestATurnCostsFewRequests counts those of one change on a node that waits for
+// TestATurnCostsFewRequests counts those of some changes on a node that waits for
 // no other.
 func TestATurnCostsFewRequests(t *testing.T) {
 	t.Parallel()
 	f := newPool(t, 1, `{"maxUnavailable": 1}`,
 		func(context.Context, string) error { return nil })
-	f.says(osc("two"))
-	f.reached(osc("two"), 1)
+	f.says(osc("first"))
+	f.reached(osc("first"), 1)
 	f.settled()
 
 	before := f.tally()
-	f.says(osc("three"))
-	f.reached(osc("three"), 1)
-	f.settled()
+	const changes = 5
+	for i := range changes {
+		next := osc(fmt.Sprint("change-", i))
+		f.says(next)
+		f.reached(next, 1)
+		f.settled()
+	}
 	cost := f.tally().since(before)
 
-	// One of them may renew the Lease of the node.
-	const most = 10 + 1
-	if n := cost.rest + cost.renewals; n > most {
-		t.Errorf("%v requests (%+v), want at most %d", n, cost, most)
+	// What comes besides is the last Event of the change before, and a renewal of
+	// the node's Lease.
+	const each, besides = 11, 3
+	if n := cost.rest + cost.renewals; n > changes*each+besides {
+		t.Errorf("%v requests (%+v) for %d changes, want at most %d each and %d besides",
+			n, cost, changes, each, besides)
 	}
 }
 
