@@ -127,10 +127,10 @@ func (w *fixture) startWith(dir, token string, systemd *Systemd, steady time.Dur
 		w.adjust(n)
 	}
 
+	w.node = n // What plays the node's systemd may look at it at once.
 	ctx, cancel := context.WithCancel(context.Background())
 	over := make(chan error, 1)
 	go func() { over <- n.Run(ctx) }()
-	w.node = n
 	w.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := errors.Join(<-over, n.Close()); err != nil {
