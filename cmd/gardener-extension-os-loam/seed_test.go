@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -143,9 +144,12 @@ func connect(t *testing.T, kubeconfig string) client.Client {
 	return c
 }
 
+// freeAddress returns an address of loopback that nothing listens on. No outgoing
+// connection takes its port: those have 127.0.0.1.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp",
+		fmt.Sprintf("127.%d.%d.1:0", 1+rand.IntN(250), rand.IntN(250)))
 	if err != nil {
 		t.Fatal(err)
 	}

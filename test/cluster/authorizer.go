@@ -39,7 +39,7 @@ type runningAuthorizer struct {
 func (a runningAuthorizer) kubeconfig() string { return a.Name + ".kubeconfig" }
 
 func (c *Cluster) addAuthorizer(a Authorizer) error {
-	port, err := freePort(c.network.loopback)
+	port, err := c.reservePort(c.network.loopback)
 	if err != nil {
 		return err
 	}

@@ -64,7 +64,7 @@ func (c *Cluster) run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 
-	c.port, err = freePort(c.network.loopback)
+	c.port, err = c.reservePort(c.network.loopback)
 	if err != nil {
 		return err
 	}
@@ -109,6 +109,9 @@ func (c *Cluster) writeFiles(context.Context) error {
 	}
 	return c.write(egressFile, egressConfig(c.port))
 }
+
+// ReservePort is [ReservePort] for 127.0.0.1, until Close.
+func (c *Cluster) ReservePort() (int, error) { return c.reservePort(ipv4.loopback) }
 
 // Close ends the control plane. Nothing of it is left but the files.
 func (c *Cluster) Close() {
@@ -155,7 +158,7 @@ func (c *Cluster) startAPI(ctx context.Context) (err error) {
 }
 
 func (c *Cluster) startEtcd(ctx context.Context) error {
-	port, err := freePort("127.0.0.1")
+	port, err := c.reservePort("127.0.0.1")
 	if err != nil {
 		return err
 	}

@@ -102,5 +102,7 @@ func echo(t *testing.T) string {
 // closed is an address where nothing listens.
 func closed(t *testing.T) string {
 	t.Helper()
-	return net.JoinHostPort("127.0.0.1", fmt.Sprint(must(freePort("127.0.0.1"))(t)))
+	h := &host{}
+	t.Cleanup(h.end)
+	return net.JoinHostPort("127.0.0.1", fmt.Sprint(must(h.reservePort("127.0.0.1"))(t)))
 }

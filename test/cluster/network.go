@@ -30,19 +30,27 @@ func networkOf(bind string) (network, error) {
 	return network{}, fmt.Errorf("bind to %s: only to %s or %s", bind, ipv4.loopback, ipv6.loopback)
 }
 
-// freePort is a port that no process listens on now. It lies below the range
-// that Linux uses for outgoing connections (ip_local_port_range, from 32768),
-// so that none of these takes it while a server is stopped.
-func freePort(ip string) (int, error) {
-	var err error
+// ReservePort returns a port of an address of loopback that no process listens on,
+// and that no other caller gets, in any process, before release or the end of this
+// process. It lies below the range that Linux uses for outgoing connections
+// (ip_local_port_range, from 32768), so that none of these takes it while a server
+// is stopped.
+func ReservePort(ip string) (port int, release func(), err error) {
 	for range 100 {
-		port := 20000 + rand.IntN(12000)
-		var l net.Listener
+		port = 20000 + rand.IntN(12000)
+		var reservation, l net.Listener
+		// The name is abstract (unix(7)): it ends with its socket.
+		reservation, err = net.Listen("unix", fmt.Sprintf("@loam-port-%d", port))
+		if err != nil {
+			continue
+		}
+
 		l, err = net.Listen("tcp", net.JoinHostPort(ip, strconv.Itoa(port)))
 		if err == nil {
 			l.Close()
-			return port, nil
+			return port, func() { reservation.Close() }, nil
 		}
+		reservation.Close()
 	}
-	return 0, fmt.Errorf("no free port on %s: %w", ip, err)
+	return 0, nil, fmt.Errorf("no free port on %s: %w", ip, err)
 }

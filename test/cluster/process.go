@@ -21,13 +21,26 @@ type host struct {
 	dir      string            // working directory of all, with their files and logs
 	programs map[string]string // name to path
 	all      []*process
+	releases []func() // of its ports
 }
 
-// end ends all processes.
+// end ends all processes, and gives back the ports.
 func (h *host) end() {
 	for _, p := range h.all {
 		p.kill()
 	}
+	for _, release := range h.releases {
+		release()
+	}
+}
+
+// reservePort is ReservePort for a service of the host.
+func (h *host) reservePort(ip string) (int, error) {
+	port, release, err := ReservePort(ip)
+	if err == nil {
+		h.releases = append(h.releases, release)
+	}
+	return port, err
 }
 
 // process is a program that runs, or ran.

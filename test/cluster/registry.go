@@ -55,7 +55,7 @@ func (r *Registry) prepare(bind string) (err error) {
 		return err
 	}
 
-	r.port, err = freePort(r.network.loopback)
+	r.port, err = r.reservePort(r.network.loopback)
 	if err != nil {
 		return err
 	}

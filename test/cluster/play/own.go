@@ -156,10 +156,12 @@ func (o *own) plug(_ context.Context, config *vm.Config) error {
 	if err != nil {
 		return err
 	}
-	o.api, err = testcluster.FreePort()
+	port, release, err := cluster.ReservePort("127.0.0.1")
 	if err != nil {
 		return err
 	}
+	o.later(release)
+	o.api = port
 
 	config.Host = true
 	config.MemoryMB = 4096

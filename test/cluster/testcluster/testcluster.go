@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 
 	"github.com/loam-os/loam/test/cluster"
@@ -77,7 +76,7 @@ func (f *Fixture) Put(name, key, value string) error {
 // Connect makes a machine to be part of the test cluster: it reaches this host,
 // the API server reaches its kubelet, and there is memory for pods.
 func (f *Fixture) Connect(c *vm.Config) error {
-	port, err := FreePort()
+	port, err := f.ReservePort()
 	if err != nil {
 		return err
 	}
@@ -88,14 +87,4 @@ func (f *Fixture) Connect(c *vm.Config) error {
 	f.Route(fmt.Sprintf("%s:%d", guestAddress, kubeletPort), fmt.Sprintf("127.0.0.1:%d", port))
 
 	return nil
-}
-
-// FreePort returns a port of this host's loopback that nothing listens on.
-func FreePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }
