@@ -45,8 +45,8 @@ keys, for the same web servers, registries and USB drives.
 
 --from is a directory, in which the files may be at any depth:
   etcd and etcdutl, as the project publishes them
-  kube-apiserver, kube-controller-manager, kube-scheduler and kubelet of VERSION, as in
-  kubernetes-server-linux-ARCH.tar.gz
+  kube-apiserver, kube-controller-manager, kube-scheduler, kube-proxy and kubelet of VERSION, as
+  in kubernetes-server-linux-ARCH.tar.gz
   an OCI layout, or archives of one, with the images pause and coredns
 It may be an artifact of a registry, too, which has the same as files (oras push).
 
