@@ -63,12 +63,3 @@ func minorOf(r Record) int {
 	minor, _ := strconv.Atoi(version.FindStringSubmatch(r.Kubernetes)[1])
 	return minor
 }
-
-// Running returns the record of a cluster whose API server has that version, such
-// as v1.37.2: the record as it is if the version is not a released one.
-func (r Record) Running(api string) Record {
-	if text := strings.TrimPrefix(api, "v"); version.MatchString(text) {
-		r.Kubernetes = text
-	}
-	return r
-}

@@ -102,23 +102,16 @@ func (s Store) WritePending(r Record) error { return s.write(pendingFile, r) }
 // on, durably.
 func (s Store) WritePublished(r Record) error { return s.write(publishedFile, r) }
 
-// publishedName is the content of the ConfigMap in errors.
-var publishedName = fmt.Sprintf("ConfigMap %s/%s, %s", RecordNamespace, RecordName, RecordField)
+// PublishedName is the content of the ConfigMap in errors.
+var PublishedName = fmt.Sprintf("ConfigMap %s/%s, %s", RecordNamespace, RecordName, RecordField)
 
 // DecodePublished is [DecodeKept] for the content of the ConfigMap. unknown are the
 // fields that are left out: a later release has them, or they are misspelt.
 func DecodePublished(text string) (r Record, unknown document.Errors, err error) {
-	r, err = Decode(publishedName, []byte(text))
+	r, err = Decode(PublishedName, []byte(text))
 	unknown, refusal := document.Lenient(err)
 	if refusal != nil {
 		return Record{}, nil, refusal
 	}
 	return r, unknown, nil
-}
-
-// CheckPublished reports what the cluster of before cannot change, in the record
-// of the ConfigMap that is to replace before.
-func CheckPublished(before, published Record) error {
-	_, err := DecodeChange(publishedName, published.Text(), before)
-	return err
 }

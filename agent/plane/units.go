@@ -54,6 +54,7 @@ func etcdUnit(r Record, n Node) config.Unit {
 		// A defragmentation that is cut off leaves a file as large as the data.
 		// etcd 3.7 has the code that deletes it, but no longer calls it.
 		"ExecStartPre=/bin/sh -c 'rm -f " + etcdData + "/member/snap/db.tmp.*'",
+		"ExecStartPost=-+" + keepStarted(r, n),
 	}
 	return unit{
 		name:        etcd,
@@ -68,6 +69,16 @@ func etcdUnit(r Record, n Node) config.Unit {
 		flags:   args,
 		service: slices.Concat(lines, credentials),
 	}.config()
+}
+
+// keepStarted is a command that keeps what has opened the data of etcd: see
+// [Started]. etcd raises the version of its data when it begins to serve, which is
+// when it is ready.
+func keepStarted(r Record, n Node) string {
+	const next = startedFile + ".new"
+	return fmt.Sprintf("/bin/sh -c '{ echo Kubernetes %s; %s --version; } >%s && sync %s && "+
+		"mv %s %s && sync %s'",
+		r.Kubernetes, n.program(etcd), next, next, next, startedFile, StateDirectory)
 }
 
 // asCredentials returns flags in which each file below dir is a credential of the

@@ -11,6 +11,7 @@ import (
 	"github.com/loam-os/loam/agent/offline"
 	"github.com/loam-os/loam/agent/plan"
 	"github.com/loam-os/loam/agent/plane"
+	"github.com/loam-os/loam/agent/plane/local"
 )
 
 func clusterSetCommand() *cobra.Command {
@@ -36,7 +37,8 @@ With --plan it changes nothing, and shows which files and units would change.`,
 			}
 
 			return withRecord(root, func(store plane.Store, before plane.Record) error {
-				after, err := plane.DecodeChange(doc.Name, doc.Text, before)
+				after, err := local.DecodeChange(
+					cmd.Context(), store, root, doc.Name, doc.Text, before)
 				if err != nil {
 					return err
 				}

@@ -81,8 +81,8 @@ func newMachine(t testing.TB) *machine {
 // fill makes the directories of m, and links to the newest programs.
 func (m *machine) fill(t testing.TB) {
 	t.Helper()
-	for _, dir := range []string{"bin", "log", "run", "state", "etc"} {
-		if err := os.Mkdir(filepath.Join(m.dir, dir), 0o700); err != nil {
+	for _, dir := range []string{"bin", "log", "run", "state", "etc", plane.StateDirectory} {
+		if err := os.MkdirAll(filepath.Join(m.dir, dir), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -153,6 +153,7 @@ func (m *machine) moved(text string) string {
 		"/var/lib/etcd", m.dir+"/state",
 		"/var/log/kubernetes", m.dir+"/log",
 		"/run/kube-controller-manager", m.dir+"/run",
+		plane.StateDirectory, m.dir+plane.StateDirectory,
 	).Replace(text)
 }
 

@@ -20,6 +20,8 @@ type service struct {
 	command []string
 	// before is a command of systemd that runs before it, "" for none.
 	before string
+	// after is a command of root that runs when it is ready, "" for none.
+	after string
 	// credentials are files by the names of the credentials.
 	credentials map[string]string
 	// notify is whether the program says when it is ready (sd_notify(3)).
@@ -46,6 +48,11 @@ func parse(text, credentials string) service {
 			s.credentials[id] = file
 		case "ExecStartPre":
 			s.before = value
+		case "ExecStartPost":
+			// The other one waits for the API server, as the tests do.
+			if command, found := strings.CutPrefix(value, "-+"); found {
+				s.after = command
+			}
 		case "ExecStart":
 			s.command = strings.Fields(strings.ReplaceAll(value, "%d/", credentials+"/"))
 		}
@@ -133,7 +140,14 @@ func (m *machine) run(t testing.TB, unit string, s service) error {
 	m.running[unit] = p
 
 	if s.notify {
-		return p.awaitReady(notified)
+		err = p.awaitReady(notified)
+	}
+	if err != nil || s.after == "" {
+		return err
+	}
+	out, err := exec.Command("/bin/sh", "-c", s.after).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s: %w: %s", s.after, err, out)
 	}
 	return nil
 }

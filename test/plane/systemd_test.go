@@ -52,6 +52,7 @@ func TestTheEngineRunsTheControlPlane(t *testing.T) {
 		n.apply(t)
 		n.checkReady(t)
 		n.checkUsers(t)
+		n.checkStarted(t)
 
 		// The controllers make the account when they have started.
 		n.get(t, "/api/v1/namespaces/default/serviceaccounts/default")
@@ -71,6 +72,16 @@ func TestTheEngineRunsTheControlPlane(t *testing.T) {
 		n.applyBad(t)
 		n.checkReady(t)
 	})
+}
+
+// checkStarted: the unit of etcd has kept what runs.
+func (n *systemdNode) checkStarted(t *testing.T) {
+	t.Helper()
+	started, err := n.store.Started()
+	if err != nil || started == nil || started.Kubernetes != n.record.Kubernetes ||
+		!strings.HasPrefix(started.Etcd, "3.") {
+		t.Errorf("what has started: %v, %v", started, err)
+	}
 }
 
 func newSystemdNode(t *testing.T, c *container.Container) *systemdNode {

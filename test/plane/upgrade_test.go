@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/plane"
 	"github.com/loam-os/loam/test/cluster"
 	"github.com/loam-os/loam/test/judge"
@@ -41,12 +43,16 @@ func TestUpgradeFromTheEarlierMinorVersion(t *testing.T) {
 	m.checkSecrets(t)
 	m.stop(t)
 
+	m.checkTakes(t, version, "etcd", "a change of both could not be reverted")
+	m.checkTakes(t, earlierVersion, "etcd", "")
 	m.link(t, "etcd", "etcd")
 	m.boot(t)
 	m.checkEtcd(t)
 	m.checkVersion(t, earlierVersion)
 	m.checkSecret(t)
 	m.stop(t)
+	m.checkTakes(t, version, "etcd", "")
+	m.checkTakes(t, earlierVersion, "etcd"+earlierEtcdEnding, "cannot read the data")
 	m.checkNoWayBack(t)
 
 	m.change(t, version)
@@ -61,6 +67,36 @@ func TestUpgradeFromTheEarlierMinorVersion(t *testing.T) {
 	m.must(t, http.MethodPatch, "/apis/apps/v1/namespaces/default/deployments/web",
 		`{"spec":{"replicas":3}}`)
 	m.awaitPods(t, 3)
+}
+
+// checkTakes: of the record with a version of Kubernetes, and etcd in its bundle, the
+// agent says that it cannot take over the data of what ran.
+func (m *machine) checkTakes(t testing.TB, kubernetes, etcd, want string) {
+	t.Helper()
+	root, err := os.OpenRoot(m.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	started, err := plane.NewStore(durable.New(root, nil)).Started()
+	if err != nil || started == nil {
+		t.Fatalf("what has started: %v, %v", started, err)
+	}
+	printed, err := exec.Command(cluster.Program(t, etcd), "--version").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	etcdVersion, err := plane.ParseEtcdVersion(printed)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	next := m.record
+	next.Kubernetes = kubernetes
+	err = plane.CheckEtcd("record.json", next.Text(), *started, etcdVersion)
+	if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		t.Errorf("from %v to Kubernetes %s with etcd %s: %v", *started, kubernetes, etcdVersion, err)
+	}
 }
 
 // checkNoWayBack: an older etcd refuses the data of a newer one, as

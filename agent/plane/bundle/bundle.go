@@ -19,9 +19,11 @@
 package bundle
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
@@ -123,6 +125,15 @@ func (b Bundle) Bin() string { return filepath.Join(b.Dir, index.ProgramsDir) }
 
 // Layout returns the directory of the OCI layout that has the images.
 func (b Bundle) Layout() string { return filepath.Join(b.Dir, index.ImagesDir) }
+
+// EtcdVersion returns what etcd prints as its version.
+func (b Bundle) EtcdVersion(ctx context.Context) ([]byte, error) {
+	text, err := exec.CommandContext(ctx, filepath.Join(b.Bin(), "etcd"), "--version").Output()
+	if err != nil {
+		return nil, b.damaged(fmt.Errorf("etcd --version: %w", err))
+	}
+	return text, nil
+}
 
 // check compares names and sizes.
 func (b Bundle) check() error {

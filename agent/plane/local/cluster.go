@@ -246,7 +246,7 @@ func (n *Node) agree(ctx context.Context, server *api.Client) (plane.Record, str
 		}
 	case plane.Follow:
 		agreed = *record
-		err = n.follow(ctx, server, own, agreed)
+		err = n.follow(ctx, own, agreed)
 		if err == nil && last != nil && string(last.Text()) != string(own.Text()) {
 			n.Log.Warn("record and ConfigMap have changed, and the ConfigMap counts",
 				zap.ByteString("dropped", own.Text()))
@@ -283,23 +283,12 @@ func (n *Node) lastAgreed(own plane.Record, published *plane.Record) (*plane.Rec
 
 // follow replaces the record of the node by that of the ConfigMap, unless the
 // cluster cannot have it.
-func (n *Node) follow(
-	ctx context.Context, server *api.Client, own, record plane.Record,
-) error {
-	var running struct {
-		Version string `json:"gitVersion"`
-	}
-	err := server.Do(ctx, http.MethodGet, "/version", nil, &running)
-	if err != nil {
-		return fmt.Errorf("read the version of the API server: %w", err)
-	}
-
-	// The version of the record may never have run here, because no repository has
-	// it or a program of it did not come up.
-	err = plane.CheckPublished(own.Running(running.Version), record)
+func (n *Node) follow(ctx context.Context, own, record plane.Record) error {
+	_, err := DecodeChange(ctx, n.Store, n.Root, plane.PublishedName, record.Text(), own)
 	if err != nil {
 		return err
 	}
+
 	n.Log.Info("follow the record of the ConfigMap", zap.String("cluster", own.Name))
 	err = n.Store.WritePending(record)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,13 +18,12 @@ import (
 
 	"github.com/loam-os/loam/agent/plane"
 	"github.com/loam-os/loam/agent/plane/api"
+	"github.com/loam-os/loam/test/files"
 )
 
-// fakeAPI answers like an API server of that version that has one ConfigMap, with
-// that record, and ends each watch at once. test/plane has the real one.
+// fakeAPI answers like an API server that has one ConfigMap, with that record, and
+// ends each watch at once. test/plane has the real one.
 type fakeAPI struct {
-	version string
-
 	mu      sync.Mutex
 	record  string
 	watches int
@@ -32,7 +32,7 @@ type fakeAPI struct {
 	busy   bool
 	writes int
 
-	// during is called while the version is asked for, unless it is nil.
+	// during is called while the ConfigMap is read, unless it is nil.
 	during func()
 }
 
@@ -43,15 +43,13 @@ func (f *fakeAPI) RoundTrip(r *http.Request) (*http.Response, error) {
 
 	answer := any(map[string]any{"items": []any{}})
 	switch {
-	case r.URL.Path == "/version":
-		if f.during != nil {
-			f.during()
-		}
-		answer = map[string]string{"gitVersion": f.version}
 	case r.URL.Query().Has("watch"):
 		f.watches++
 		return reply(""), nil
 	case strings.HasSuffix(r.URL.Path, "/"+plane.RecordName):
+		if f.during != nil {
+			f.during()
+		}
 		var object published
 		if r.Method == http.MethodPatch {
 			err := json.NewDecoder(r.Body).Decode(&object)
@@ -83,7 +81,8 @@ func reply(text string) *http.Response {
 func withAPI(t *testing.T, version string) (*Node, *fakeAPI, *observer.ObservedLogs) {
 	t.Helper()
 	n := newNode(t, plane.Settings{Kubernetes: version})
-	fake := &fakeAPI{version: "v" + version}
+	fake := &fakeAPI{}
+	n.started(t, version, "3.7.3")
 	n.API = func() (*api.Client, error) { return api.Over(fake), nil }
 	core, logs := observer.New(zap.InfoLevel)
 	n.Log = zap.New(core)
@@ -98,6 +97,13 @@ func withAPI(t *testing.T, version string) (*Node, *fakeAPI, *observer.ObservedL
 		t.Fatal(err)
 	}
 	return n, fake, logs
+}
+
+// started makes the node one on which these versions have started.
+func (n *Node) started(t *testing.T, kubernetes, etcd string) {
+	t.Helper()
+	files.Write(t, filepath.Join(n.Root, plane.StateDirectory, "started"),
+		"Kubernetes "+kubernetes+"\netcd Version: "+etcd+"\nGit SHA: 0\n")
 }
 
 // agreeOnce makes the records agree, and returns what the node has then.

@@ -165,6 +165,9 @@ func (n *Node) Decode(ctx context.Context, doc source.Document) (config.Desired,
 	if err := n.fetch(ctx, r.Kubernetes); err != nil {
 		return config.Desired{}, fmt.Errorf("cluster %s: %w", r.Name, err)
 	}
+	if err := checkEtcd(ctx, n.Store, n.Root, doc.Name, doc.Text, r); err != nil {
+		return config.Desired{}, err
+	}
 	if err := n.keepAddress(r); err != nil {
 		return config.Desired{}, err
 	}

@@ -59,16 +59,21 @@ func newNode(t *testing.T, settings plane.Settings, addresses ...string) *Node {
 	return n
 }
 
-// writeBundle makes a bundle in which programs are empty.
+// writeBundle makes a bundle in which programs are empty, except etcd 3.7.3, which
+// prints its version.
 func writeBundle(t *testing.T, dir, version string) {
 	t.Helper()
 	d := bundle.Description{Format: bundle.Format, Version: version, Arch: "amd64"}
 	for _, name := range bundle.Programs {
-		files.Write(t, filepath.Join(dir, "bin", name), "")
+		text := ""
+		if name == "etcd" {
+			text = "#!/bin/sh\necho etcd Version: 3.7.3\n"
+		}
+		files.Write(t, filepath.Join(dir, "bin", name), text)
 		if err := os.Chmod(filepath.Join(dir, "bin", name), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		d.Files = append(d.Files, bundle.File{Name: "bin/" + name})
+		d.Files = append(d.Files, bundle.File{Name: "bin/" + name, Size: int64(len(text))})
 	}
 
 	text, err := json.Marshal(d)

@@ -1,0 +1,57 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/loam-os/loam/agent/plane"
+	"github.com/loam-os/loam/agent/plane/bundle"
+)
+
+// DecodeChange returns the record in text, which is to replace before on the node
+// with that store and root directory. It reports what the cluster cannot change,
+// and what its etcd cannot, if the node has the programs of the record already.
+func DecodeChange(
+	ctx context.Context, store plane.Store, root, name string, text []byte, before plane.Record,
+) (plane.Record, error) {
+	before, err := store.Running(before)
+	if err != nil {
+		return before, err
+	}
+	after, err := plane.DecodeChange(name, text, before)
+	if err != nil {
+		return after, err
+	}
+	return after, checkEtcd(ctx, store, root, name, text, after)
+}
+
+// checkEtcd reports why the etcd of a record cannot take over the data of the one
+// that runs. A node without the programs of the record checks again when it has
+// fetched them.
+func checkEtcd(
+	ctx context.Context, store plane.Store, root, name string, text []byte, r plane.Record,
+) error {
+	started, err := store.Started()
+	if err != nil || started == nil || started.Kubernetes == r.Kubernetes {
+		return err
+	}
+	b, err := bundle.Open(filepath.Join(root, bundleDir(r)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+
+	printed, err := b.EtcdVersion(ctx)
+	if err != nil {
+		return err
+	}
+	version, err := plane.ParseEtcdVersion(printed)
+	if err != nil {
+		return err
+	}
+	return plane.CheckEtcd(name, text, *started, version)
+}
