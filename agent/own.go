@@ -179,14 +179,16 @@ func (n *node) obeyRecord() {
 
 // bundleFetcher returns what fetches bundles of Kubernetes from the repository of
 // machine.yaml, nil if it names none.
-func (n *node) bundleFetcher(built time.Time) func(ctx context.Context, version string) error {
+func (n *node) bundleFetcher(
+	built time.Time,
+) func(ctx context.Context, version string, progress func(done, all int64)) error {
 	from := n.machine.Upgrade
 	if from.Repository == "" {
 		return nil
 	}
 
 	store := bundle.NewStore(durable.New(n.root, nil))
-	return func(ctx context.Context, version string) error {
+	return func(ctx context.Context, version string, progress func(done, all int64)) error {
 		_, err := store.Fetch(ctx, bundle.Source{
 			Ref:     from.Repository,
 			Root:    []byte(from.Root),
@@ -194,10 +196,11 @@ func (n *node) bundleFetcher(built time.Time) func(ctx context.Context, version 
 			Mirrors: from.Mirrors,
 			Built:   built,
 		}, bundle.Request{
-			Version: version,
-			Arch:    runtime.GOARCH,
-			Now:     n.Now(),
-			Log:     n.Log,
+			Version:  version,
+			Arch:     runtime.GOARCH,
+			Now:      n.Now(),
+			Progress: progress,
+			Log:      n.Log,
 		})
 		return err
 	}

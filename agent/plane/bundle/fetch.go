@@ -199,6 +199,9 @@ func (s Store) fill(ctx context.Context, from Source, r Request, ix index.Kubern
 	for _, file := range ix.Files {
 		f.all += file.Size
 	}
+	if f.report != nil {
+		f.report(0, f.all)
+	}
 
 	for _, file := range ix.Files {
 		if err := f.file(ctx, file); err != nil {

@@ -39,7 +39,7 @@ func TestEtcdAndKubernetesAtOnce(t *testing.T) {
 	}
 
 	dir := filepath.Join(n.Root, bundle.Directory, "1.37.2")
-	n.Fetch = func(context.Context, string) error {
+	n.Fetch = func(context.Context, string, func(int64, int64)) error {
 		writeBundle(t, dir, "1.37.2")
 		return nil
 	}

@@ -119,7 +119,16 @@ func (n *Node) session(ctx context.Context, changes <-chan struct{}, last *appli
 }
 
 // State returns how the cluster is.
-func (n *Node) State() *status.OwnCluster { return n.state.Load() }
+func (n *Node) State() *status.OwnCluster {
+	state := n.state.Load()
+	if progress := n.download.progress(); progress != "" {
+		fetching := *state
+		fetching.Ready = false
+		fetching.Problem = progress
+		return &fetching
+	}
+	return state
+}
 
 // Changed receives a value when State may return a different one.
 func (n *Node) Changed() <-chan struct{} { return n.changed }
@@ -133,6 +142,11 @@ func (n *Node) report(change func(*status.OwnCluster)) {
 	}
 
 	n.state.Store(&next)
+	n.notify()
+}
+
+// notify says that State may return a different value.
+func (n *Node) notify() {
 	select {
 	case n.changed <- struct{}{}:
 	default: // A notice is waiting already.

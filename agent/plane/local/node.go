@@ -62,8 +62,9 @@ type Node struct {
 	Uptime func() time.Duration
 
 	// Fetch brings the bundle of a version of Kubernetes to the node, unless it is
-	// there; nil if no repository has any.
-	Fetch func(ctx context.Context, version string) error
+	// there; nil if no repository has any. It calls progress with the bytes that are
+	// there, and with the bytes that the bundle has.
+	Fetch func(ctx context.Context, version string, progress func(done, all int64)) error
 
 	// NetworkChanges notifies of changes of the addresses until ctx ends.
 	NetworkChanges func(ctx context.Context) (<-chan struct{}, error)
@@ -79,6 +80,9 @@ type Node struct {
 
 	// failed is the last fetch if it has failed. Only Decode uses it.
 	failed failure
+
+	// download is the last fetch.
+	download *download
 
 	// unknown are the fields of the ConfigMap that were logged last. Only Run uses
 	// it.
@@ -101,6 +105,7 @@ type observed struct {
 // New returns a node with the exported fields of n, whose cluster has the record r.
 func New(r plane.Record, n Node) *Node {
 	n.containerd = &observed{}
+	n.download = &download{}
 	n.changed = make(chan struct{}, 1)
 	n.state = &atomic.Pointer[status.OwnCluster]{}
 	n.state.Store(&status.OwnCluster{Name: r.Name, Kubernetes: r.Kubernetes})
@@ -241,12 +246,20 @@ func bundleDir(r plane.Record) string { return path.Join(bundle.Directory, r.Kub
 // bundle opens the programs and images of the record's version.
 func (n *Node) bundle(r plane.Record) (bundle.Bundle, error) {
 	b, err := bundle.Open(filepath.Join(n.Root, bundleDir(r)))
-	if errors.Is(err, fs.ErrNotExist) {
-		return b, hint.With(
-			fmt.Errorf("cluster %s: this node has no bundle of Kubernetes %s", r.Name, r.Kubernetes),
-			"set upgrade.repository in machine.yaml, or put the bundle into %s", bundleDir(r))
+	if !errors.Is(err, fs.ErrNotExist) {
+		return b, err
 	}
-	return b, err
+	if problem := n.download.problem(r.Kubernetes); problem != nil {
+		return b, fmt.Errorf("cluster %s: %w", r.Name, problem)
+	}
+
+	err = fmt.Errorf("cluster %s: this node has no bundle of Kubernetes %s", r.Name, r.Kubernetes)
+	if n.Fetch != nil {
+		return b, err // It is about to be fetched.
+	}
+	return b, hint.With(err,
+		"set upgrade.repository in machine.yaml, from which the node fetches it, or put the "+
+			"bundle into %s", bundleDir(r))
 }
 
 func (n *Node) observeContainerd() (cri.Base, error) {

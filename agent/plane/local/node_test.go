@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/durable"
@@ -130,12 +131,12 @@ func TestTheBundleIsFetched(t *testing.T) {
 	}
 
 	unplugged := errors.New("unplugged")
-	n.Fetch = func(context.Context, string) error { return unplugged }
+	n.Fetch = func(context.Context, string, func(int64, int64)) error { return unplugged }
 	if _, err := n.decode(t); !errors.Is(err, unplugged) {
 		t.Errorf("without a repository that answers: %v", err)
 	}
 
-	n.Fetch = func(_ context.Context, version string) error {
+	n.Fetch = func(_ context.Context, version string, _ func(int64, int64)) error {
 		writeBundle(t, filepath.Join(dir, version), version)
 		return nil
 	}
@@ -151,12 +152,11 @@ func TestAFetchThatFailsPauses(t *testing.T) {
 	var now time.Duration
 	var asked []time.Duration
 	fails := errors.New("damaged")
-	n := &Node{
-		Uptime: func() time.Duration { return now },
-		Fetch: func(context.Context, string) error {
-			asked = append(asked, now/time.Second)
-			return fails
-		},
+	n := newNode(t, plane.Settings{})
+	n.Uptime = func() time.Duration { return now }
+	n.Fetch = func(context.Context, string, func(int64, int64)) error {
+		asked = append(asked, now/time.Second)
+		return fails
 	}
 
 	for ; now < 200*time.Second; now += 5 * time.Second {
@@ -164,11 +164,101 @@ func TestAFetchThatFailsPauses(t *testing.T) {
 			t.Errorf("after %s: %v", now, err)
 		}
 	}
+	other, _, err := n.Store.Record()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other.Kubernetes = "1.36.4"
+	if err := n.Store.WriteRecord(other); err != nil {
+		t.Fatal(err)
+	}
 	if err := n.fetch(t.Context(), "1.36.4"); !errors.Is(err, fails) {
 		t.Errorf("another version: %v", err)
 	}
 	if want := []time.Duration{0, 5, 15, 35, 75, 135, 195, 200}; !slices.Equal(asked, want) {
 		t.Errorf("asked after seconds %d, want %d", asked, want)
+	}
+}
+
+// TestWhatIsSaidOfAFetch: how far it is, how large the bundle is, and why it does
+// not come.
+func TestWhatIsSaidOfAFetch(t *testing.T) {
+	n := newNode(t, plane.Settings{}, "192.0.2.10")
+	core, logs := observer.New(zap.InfoLevel)
+	n.Log = zap.New(core)
+	r, _, err := n.Store.Record()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(n.Root, bundle.Directory)); err != nil {
+		t.Fatal(err)
+	}
+	saysOf := func(when, want string) {
+		t.Helper()
+		_, err := n.bundle(r)
+		if err == nil || err.Error() != "cluster kubernetes: "+want || hint.Of(err) != "" {
+			t.Errorf("%s: %v, hint %q\nwant %s", when, err, hint.Of(err), want)
+		}
+	}
+
+	unplugged := errors.New("unplugged")
+	n.Fetch = func(_ context.Context, _ string, progress func(done, all int64)) error {
+		saysOf("before the repository answers", "version 1.37.2 of Kubernetes is being fetched")
+		progress(0, 429_000_000)
+		saysOf("at first", "version 1.37.2 of Kubernetes is being fetched: 0 % of 429 MB")
+		<-n.Changed()
+		for done := range int64(200) {
+			progress(done*1_000_000, 429_000_000)
+		}
+		const want = "version 1.37.2 of Kubernetes is being fetched: 40 % of 429 MB"
+		saysOf("later", want)
+		if state := n.State(); state.Problem != want || state.Ready {
+			t.Errorf("the state is %+v", state)
+		}
+		return unplugged
+	}
+	saysOf("before it begins", "this node has no bundle of Kubernetes 1.37.2")
+	if _, err := n.decode(t); !errors.Is(err, unplugged) {
+		t.Errorf("the fetch ended with %v", err)
+	}
+
+	saysOf("after it has failed", "unplugged")
+	if state := n.State(); state.Problem != "" {
+		t.Errorf("at last the state is %+v", state)
+	}
+	if lines := logs.FilterMessage("fetch the bundle of Kubernetes").Len(); lines != 5 {
+		t.Errorf("%d lines of log, want one for each tenth", lines)
+	}
+}
+
+// TestARecordThatNamesAnotherVersion ends a fetch, which may take hours.
+func TestARecordThatNamesAnotherVersion(t *testing.T) {
+	n := newNode(t, plane.Settings{}, "192.0.2.10")
+	r, _, err := n.Store.Record()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Fetch = func(ctx context.Context, _ string, _ func(int64, int64)) error {
+		r.Kubernetes = "1.37.3"
+		if err := n.Store.WriteRecord(r); err != nil {
+			t.Error(err)
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	if _, err := n.decode(t); !errors.Is(err, errReplaced) {
+		t.Errorf("the fetch ended with %v", err)
+	}
+
+	writeBundle(t, filepath.Join(n.Root, bundle.Directory, "1.37.3"), "1.37.3")
+	n.Fetch = func(_ context.Context, version string, _ func(int64, int64)) error {
+		if version != "1.37.3" {
+			t.Errorf("fetches %s", version)
+		}
+		return nil
+	}
+	if _, err := n.decode(t); err != nil {
+		t.Errorf("the other version: %v", err)
 	}
 }
 
