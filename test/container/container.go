@@ -11,6 +11,7 @@ import (
 	"bytes"
 	_ "embed"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -144,6 +145,13 @@ func start(t *testing.T, tree string) int {
 		exited <- err
 		t.Fatalf("start systemd in a container: %v\n%s", err, output.String())
 	}
+
+	// systemd notifies of each reload, too, and waits for a reader once ten
+	// notices are there.
+	if err := ready.SetReadDeadline(time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _, _ = io.Copy(io.Discard, ready) }() // The cleanup closes it.
 
 	return cmd.Process.Pid
 }
