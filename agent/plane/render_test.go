@@ -133,6 +133,11 @@ func TestTheRecordDecides(t *testing.T) {
 			"pods: [10.1.0.0/16, fd00:1::/56]\nservices: [10.2.0.0/16, fd00:2::/112]\n",
 			"/etc/kubernetes/kubelet.json", `"fd00:2::a"`, false,
 		},
+		"the rules of kube-proxy are deleted without it": {
+			"addOns: [coredns]\n", "kube-proxy-cleanup.service",
+			`"add table ip kube-proxy; delete table ip kube-proxy; ` +
+				`add table ip6 kube-proxy; delete table ip6 kube-proxy"`, false,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := find(t, rendered(t, row.lines), row.in)
@@ -151,8 +156,9 @@ func TestUnitsVerify(t *testing.T) {
 		"verify", "--root=" + root, "--man=no", "--generators=no", "--recursive-errors=no",
 	}
 
-	desired := rendered(t, "audit: {policy: metadata}\n")
-	for _, u := range desired.Units {
+	units := rendered(t, "audit: {policy: metadata}\n").Units
+	units = append(units, rendered(t, "addOns: []\n").Units...)
+	for _, u := range units {
 		if u.Content == nil {
 			continue
 		}
@@ -163,7 +169,7 @@ func TestUnitsVerify(t *testing.T) {
 			if name != "ExecStart" && name != "ExecStartPost" {
 				continue
 			}
-			program := filepath.Join(root, strings.Fields(command)[0])
+			program := filepath.Join(root, strings.TrimLeft(strings.Fields(command)[0], "-+"))
 			files.Write(t, program, "")
 			if err := os.Chmod(program, 0o755); err != nil {
 				t.Fatal(err)

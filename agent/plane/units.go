@@ -24,6 +24,8 @@ func Render(r Record, n Node) config.Desired {
 	}
 	if r.Has(AddOnProxy) {
 		units = append(units, proxyUnit(n))
+	} else {
+		units = append(units, withoutProxyUnit())
 	}
 	return config.Desired{Files: files(r, n), Units: units}.Sorted()
 }
@@ -180,6 +182,39 @@ func proxyUnit(n Node) config.Unit {
 		},
 		reads: []string{proxyConfigFile, proxyFile},
 	}.config()
+}
+
+// withoutProxyUnit deletes the rules of kube-proxy, which leaves them when it ends,
+// so that Services work while it restarts. At the start of a machine there are none,
+// and pods with a proxy of the operator, which may have the same tables, come later.
+// It is the same for all versions, so that an upgrade does not run it again.
+func withoutProxyUnit() config.Unit {
+	var commands []string
+	for _, family := range []string{"ip", "ip6"} {
+		// To delete a table that is not there is an error.
+		for _, verb := range []string{"add", "delete"} {
+			commands = append(commands, verb+" table "+family+" "+proxy)
+		}
+	}
+	text := strings.Join([]string{
+		"[Unit]",
+		"Description=Remove the rules of kube-proxy",
+		"Conflicts=" + proxy + ".service",
+		"After=" + proxy + ".service",
+		"Before=" + kubelet + ".service",
+		"",
+		"[Service]",
+		"Type=oneshot",
+		"RemainAfterExit=yes",
+		"CapabilityBoundingSet=CAP_NET_ADMIN",
+		"NoNewPrivileges=yes",
+		"PrivateTmp=yes",
+		"ProtectHome=yes",
+		"ProtectSystem=strict",
+		`ExecStart=/usr/sbin/nft "` + strings.Join(commands, "; ") + `"`,
+		"", "[Install]", "WantedBy=multi-user.target", "",
+	}, "\n")
+	return config.Unit{Name: "kube-proxy-cleanup.service", Content: &text}
 }
 
 // unit is a service to be rendered; name is without .service.

@@ -43,7 +43,7 @@ type systemdNode struct {
 // systemd.
 func TestTheEngineRunsTheControlPlane(t *testing.T) {
 	t.Parallel()
-	for _, name := range programs {
+	for _, name := range append(slices.Clone(programs), "kube-proxy") {
 		cluster.Program(t, name)
 	}
 
@@ -71,7 +71,49 @@ func TestTheEngineRunsTheControlPlane(t *testing.T) {
 		// A change that the API server does not start with is reverted.
 		n.applyBad(t)
 		n.checkReady(t)
+
+		// kube-proxy takes its rules with it.
+		n.addNode(t)
+		n.setAddOns(t, plane.AddOnProxy)
+		poll(t, "the rules of kube-proxy", func(context.Context) error {
+			if rules := n.rules(t); !strings.Contains(rules, "table ip kube-proxy") {
+				return fmt.Errorf("there are %q", rules)
+			}
+			return nil
+		})
+		n.setAddOns(t)
+		if rules := n.rules(t); rules != "" {
+			t.Errorf("without kube-proxy there are %s", rules)
+		}
+		n.setAddOns(t, plane.AddOnProxy)
 	})
+}
+
+// addNode registers the Node, as the kubelet would.
+func (n *systemdNode) addNode(t *testing.T) {
+	t.Helper()
+	node := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Node", "metadata": {"name": %q},
+		"status": {"addresses": [{"type": "InternalIP", "address": %q}]}}`, nodeName, n.node.Address)
+	out := n.Command(t, "curl", "--silent", "--show-error", "--fail", "--output", "/dev/null",
+		"--cacert", keys.Authority(pki.CA), "--cert", keys.Leaf(pki.Kubelet),
+		"--connect-to", "::127.0.0.1:", "--header", "Content-Type: application/json", "--data", node,
+		fmt.Sprintf("https://%s:6443/api/v1/nodes", pki.ServerName))
+	if out != "" {
+		t.Fatalf("register the Node: %s", out)
+	}
+}
+
+// setAddOns applies a record with these add-ons.
+func (n *systemdNode) setAddOns(t *testing.T, addOns ...string) {
+	t.Helper()
+	n.record.AddOns = addOns
+	n.apply(t)
+}
+
+// rules returns the tables of nftables.
+func (n *systemdNode) rules(t *testing.T) string {
+	t.Helper()
+	return strings.TrimSpace(n.Command(t, "nft", "list", "tables"))
 }
 
 // checkStarted: the unit of etcd has kept what runs.
@@ -126,7 +168,7 @@ func (n *systemdNode) install(t *testing.T) {
 	if err := n.root.MkdirAll(n.node.Programs[1:], 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range programs {
+	for _, name := range append(slices.Clone(programs), "kube-proxy") {
 		from, err := os.Open(cluster.Program(t, name))
 		if err != nil {
 			t.Fatal(err)
