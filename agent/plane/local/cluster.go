@@ -43,6 +43,15 @@ type applied struct {
 	at     time.Duration
 }
 
+// progress is what Run knows of its sessions.
+type progress struct {
+	addOns applied
+	// problem was reported last, "" if none.
+	problem string
+	// pause is how long the next try waits after a problem.
+	pause time.Duration
+}
+
 // Run keeps the cluster as the record says, until ctx ends: the ConfigMap with the
 // record, and the objects of the add-ons. It follows changes of both.
 func (n *Node) Run(ctx context.Context) {
@@ -52,70 +61,88 @@ func (n *Node) Run(ctx context.Context) {
 		return
 	}
 
-	var last applied
-	var said string
-	pause := minRetry
+	p := progress{pause: minRetry}
 	for ctx.Err() == nil {
 		next := time.After(minRetry)
-		err := n.session(ctx, changes, &last)
-		switch {
-		case ctx.Err() != nil:
+		err := n.session(ctx, changes, &p)
+		if ctx.Err() != nil {
 			return
-		case err == nil:
-			said = ""
-			pause = minRetry
+		}
+		if err == nil {
 			select {
 			case <-ctx.Done():
 			case <-next:
 			}
 			continue
-		case err.Error() != said:
-			said = err.Error()
-			n.Log.Warn("the cluster is not as its record says yet",
-				zap.String("error", hint.Line(err)))
 		}
-		n.report(func(c *status.OwnCluster) {
-			c.Ready = false
-			c.Problem = hint.Line(err)
-		})
 
+		n.reportProblem(&p, err)
 		select {
 		case <-ctx.Done():
 		case _, open := <-changes:
 			if !open {
 				return // ctx has ended, or files cannot be watched any longer.
 			}
-		case <-time.After(pause):
+		case <-time.After(p.pause):
 		}
-		pause = min(2*pause, maxRetry)
+		p.pause = min(2*p.pause, maxRetry)
 	}
 }
 
 // session makes the cluster as the record says, and waits until one of them has
-// changed, or some minutes are over.
-func (n *Node) session(ctx context.Context, changes <-chan struct{}, last *applied) error {
+// changed, or some minutes are over. What is refused is reported and keeps nothing
+// else back: the session ends earlier then, so that it is tried again. The error is
+// that the API server does not answer.
+func (n *Node) session(ctx context.Context, changes <-chan struct{}, p *progress) error {
 	server, err := n.API()
 	if err != nil {
 		return err
 	}
 	defer server.Close()
 
-	r, version, err := n.agree(ctx, server)
-	if err != nil {
-		return err
+	r, version, refused := n.agree(ctx, server)
+	if version == "" {
+		return refused
 	}
-	err = n.applyAddOns(ctx, server, r, last)
-	if err != nil {
-		return err
+	for _, err := range []error{
+		n.applyAddOns(ctx, server, r, &p.addOns),
+		n.labelNode(ctx, server),
+	} {
+		if refused == nil {
+			refused = err
+		}
 	}
-	err = n.labelNode(ctx, server)
-	if err != nil {
-		return err
+	if refused == nil {
+		*p = progress{addOns: p.addOns, pause: minRetry}
+		n.report(func(c *status.OwnCluster) {
+			*c = status.OwnCluster{Name: r.Name, Kubernetes: r.Kubernetes, Ready: true}
+		})
+		return awaitChange(ctx, server, version, changes)
+	}
+
+	n.reportProblem(p, refused)
+	watching, cancel := context.WithTimeout(ctx, p.pause)
+	defer cancel()
+	p.pause = min(2*p.pause, maxRetry)
+	err = awaitChange(watching, server, version, changes)
+	if errors.Is(watching.Err(), context.DeadlineExceeded) {
+		return nil
+	}
+	return err
+}
+
+// reportProblem reports why the cluster is not as its record says, and logs it
+// once.
+func (n *Node) reportProblem(p *progress, err error) {
+	if err.Error() != p.problem {
+		p.problem = err.Error()
+		n.Log.Warn("the cluster is not as its record says yet",
+			zap.String("error", hint.Line(err)))
 	}
 	n.report(func(c *status.OwnCluster) {
-		*c = status.OwnCluster{Name: r.Name, Kubernetes: r.Kubernetes, Ready: true}
+		c.Ready = false
+		c.Problem = hint.Line(err)
 	})
-	return awaitChange(ctx, server, version, changes)
 }
 
 // State returns how the cluster is.
@@ -232,7 +259,8 @@ type metadata struct {
 }
 
 // agree makes the record of the node and the ConfigMap the same, and returns it,
-// and the version of the ConfigMap.
+// and the version of the ConfigMap. If the ConfigMap is refused, that is the record
+// of the node; the version is "" if the ConfigMap could not be read.
 func (n *Node) agree(ctx context.Context, server *api.Client) (plane.Record, string, error) {
 	own, found, err := n.Store.Record()
 	if err == nil && !found {
@@ -242,15 +270,15 @@ func (n *Node) agree(ctx context.Context, server *api.Client) (plane.Record, str
 		return own, "", err
 	}
 	object, record, err := n.readPublished(ctx, server)
+	version := object.Metadata.ResourceVersion
 	if err != nil {
-		return own, "", err
+		return own, version, err
 	}
 	last, err := n.lastAgreed(own, record)
 	if err != nil {
-		return own, "", err
+		return own, version, err
 	}
 
-	version := object.Metadata.ResourceVersion
 	agreed := own
 	switch plane.Agree(last, own, record) {
 	case plane.Publish:
@@ -267,7 +295,7 @@ func (n *Node) agree(ctx context.Context, server *api.Client) (plane.Record, str
 		}
 	}
 	if err != nil {
-		return own, "", err
+		return own, version, err
 	}
 
 	if last == nil || string(last.Text()) != string(agreed.Text()) {

@@ -32,6 +32,11 @@ type fakeAPI struct {
 	busy   bool
 	writes int
 
+	// applied counts the Deployments that were applied, and refuses is whether they
+	// are refused.
+	applied int
+	refuses bool
+
 	// during is called while the ConfigMap is read, unless it is nil.
 	during func()
 }
@@ -43,6 +48,13 @@ func (f *fakeAPI) RoundTrip(r *http.Request) (*http.Response, error) {
 
 	answer := any(map[string]any{"items": []any{}})
 	switch {
+	case r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/deployments/"):
+		f.applied++
+		if f.refuses {
+			refusal := reply(`{"message": "spec.selector: field is immutable"}`)
+			refusal.StatusCode = http.StatusUnprocessableEntity
+			return refusal, nil
+		}
 	case r.URL.Query().Has("watch"):
 		f.watches++
 		return reply(""), nil
@@ -275,4 +287,52 @@ func TestTheLogHasHints(t *testing.T) {
 		}
 	}
 	t.Errorf("the log has %v", logs.All())
+}
+
+// TestWhatIsRefusedKeepsNothingBack: while the ConfigMap or an add-on is refused,
+// the node watches, and puts back what was changed in the cluster.
+func TestWhatIsRefusedKeepsNothingBack(t *testing.T) {
+	for name, row := range map[string]struct {
+		refuse func(*fakeAPI)
+		want   string
+		// applied is how often the Deployment is applied: first, a moment later, and
+		// after the interval of repairs.
+		applied []int
+	}{
+		"nothing":       {func(*fakeAPI) {}, "", []int{1, 1, 2}},
+		"the ConfigMap": {func(f *fakeAPI) { f.edit("1.37.2", "1.36.3") }, "the cluster runs", []int{1, 1, 2}},
+		"a ConfigMap that is no record": {
+			func(f *fakeAPI) { f.record = "{" }, "record.json", []int{1, 1, 2},
+		},
+		"an add-on": {func(f *fakeAPI) { f.refuses = true }, "immutable", []int{1, 2, 3}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, fake, logs := withAPI(t, "1.37.2")
+			row.refuse(fake)
+			uptime := time.Hour
+			n.Uptime = func() time.Duration { return uptime }
+			p := progress{pause: minRetry}
+
+			for i, later := range []time.Duration{0, time.Second, repairInterval} {
+				uptime += later
+				err := n.session(t.Context(), nil, &p)
+				if err != nil {
+					t.Fatal(err)
+				}
+				state := n.State()
+				if state.Ready != (row.want == "") || !strings.Contains(state.Problem, row.want) {
+					t.Errorf("the state is %+v", state)
+				}
+				if fake.watches != i+1 || fake.applied != row.applied[i] {
+					t.Errorf("%d watches, applied %d times, want %d and %d",
+						fake.watches, fake.applied, i+1, row.applied[i])
+				}
+			}
+
+			lines := logs.FilterLevelExact(zap.WarnLevel).Len()
+			if (lines == 1) != (row.want != "") {
+				t.Errorf("the log has %v", logs.All())
+			}
+		})
+	}
 }
