@@ -159,7 +159,7 @@ func proxyConfig(r Record, n Node) object {
 		"bindAddress":        n.unspecified(),
 		"clientConnection":   object{"kubeconfig": proxyFile},
 		"clusterCIDR":        strings.Join(r.Pods, ","),
-		"healthzBindAddress": "127.0.0.1:10256",
+		"healthzBindAddress": proxyHealth,
 		"hostnameOverride":   n.Name,
 		"metricsBindAddress": "127.0.0.1:10249",
 		"mode":               "nftables",

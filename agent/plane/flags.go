@@ -25,6 +25,7 @@ const (
 	etcdURL     = "https://127.0.0.1:2379"
 	etcdPeerURL = "https://127.0.0.1:2380"
 	etcdMetrics = "http://127.0.0.1:2381"
+	proxyHealth = "127.0.0.1:10256"
 	apiPort     = 6443
 )
 
@@ -35,6 +36,8 @@ var APIServerURL = fmt.Sprintf("https://127.0.0.1:%d", apiPort)
 var (
 	EtcdHealthURL = etcdMetrics + "/health"
 	APIHealthURL  = APIServerURL + "/readyz"
+
+	ProxyHealthURL = "http://" + proxyHealth + "/healthz"
 )
 
 // Units returns the units of the programs of a node.

@@ -30,6 +30,9 @@ type OwnCluster struct {
 	// Storage is what etcd keeps; nil if that was not observed.
 	Storage *EtcdStorage `json:"storage,omitempty"`
 
+	// AddOns are the add-ons of the record; absent if they were not observed.
+	AddOns []AddOn `json:"addOns,omitempty"`
+
 	// Units are the programs.
 	Units []ClusterUnit `json:"units,omitempty"`
 
@@ -90,6 +93,13 @@ func EtcdStorageOf(s etcd.State) *EtcdStorage {
 	return storage
 }
 
+// AddOn is an add-on of a cluster.
+type AddOn struct {
+	Name string `json:"name"`
+	// State is "ok", or why the add-on is not as it should be.
+	State string `json:"state"`
+}
+
 // ClusterUnit is a program of a cluster.
 type ClusterUnit struct {
 	Name string `json:"name"`
@@ -144,6 +154,11 @@ func (c *OwnCluster) Observe(
 	}
 }
 
+// ObserveAddOn takes in how an add-on is.
+func (c *OwnCluster) ObserveAddOn(name string, health error) {
+	c.AddOns = append(c.AddOns, AddOn{name, healthOf(health)})
+}
+
 func healthOf(err error) string {
 	if err != nil {
 		return err.Error()
@@ -172,6 +187,9 @@ func (c OwnCluster) String() string {
 		}
 	}
 
+	for i, a := range c.AddOns {
+		row(onlyFirst(i, "add-ons"), fmt.Sprintf("%-32s %s", a.Name, a.State))
+	}
 	for i, u := range c.Units {
 		row(onlyFirst(i, "units"), fmt.Sprintf("%-32s %s", u.Name, u.State))
 	}

@@ -30,6 +30,8 @@ func TestOwnCluster(t *testing.T) {
 		{Name: "etcd.service", Active: "active", Sub: "running"},
 		{Name: "kube-apiserver.service", Active: "activating", Sub: "auto-restart"},
 	})
+	c.ObserveAddOn("coredns", errors.New("Service kube-dns: absent"))
+	c.ObserveAddOn("kube-proxy", nil)
 
 	want := `cluster      plant-7
 kubernetes   1.37.2
@@ -37,6 +39,8 @@ pods         10.244.0.0/16
 services     10.96.0.0/16
 api          connection refused
 etcd         ok, 12 MiB of 2 GiB, fsync p99 4.0 ms
+add-ons      coredns                          Service kube-dns: absent
+             kube-proxy                       ok
 units        etcd.service                     active/running
              kube-apiserver.service           activating/auto-restart
 certificates etcd-server                      renewed on 2026-12-30, expires on 2027-05-01

@@ -18,9 +18,9 @@ func clusterStatusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show the cluster: its programs, their health, its certificates",
-		Long: `status shows the cluster of this node: whether etcd and the API server answer, what
-their units do, how full etcd is and how fast its disk, and when each certificate
-expires and is renewed. With --root it looks at another tree than the running node,
+		Long: `status shows the cluster of this node: whether etcd and the API server answer, whether
+the add-ons are as they should be, what the units do, how full etcd is and how fast
+its disk, and when each certificate expires and is renewed. With --root it looks at another tree than the running node,
 and at its files only.`,
 		Example: "  loam cluster status\n  loam cluster status -o json",
 		Args:    cobra.NoArgs,
@@ -64,8 +64,16 @@ func observeCluster(
 	answers.Go(func() { etcdHealth = local.EtcdHealth(ctx) })
 	answers.Go(func() { apiHealth = local.APIHealth(ctx, store) })
 	answers.Go(func() { storage = observeEtcd(ctx, store) })
+	addOns := make([]error, len(r.AddOns))
+	for i, name := range r.AddOns {
+		answers.Go(func() { addOns[i] = local.AddOnHealth(ctx, store, root, r, name) })
+	}
 	answers.Wait()
+
 	observed.Observe(etcdHealth, apiHealth, storage, states)
+	for i, name := range r.AddOns {
+		observed.ObserveAddOn(name, addOns[i])
+	}
 	return observed
 }
 

@@ -173,8 +173,35 @@ func TestTheClusterIsAsItsRecordSays(t *testing.T) {
 	a.get(t, dnsPath, &service, func() bool { return service.Spec.ClusterIP == "10.96.0.10" })
 	a.get(t, coreDNSPath, &deployment, func() bool { return deployment.Spec.Replicas == 3 })
 
+	a.checkObjects(t)
+
 	a.follow(t)
 	a.prune(t)
+}
+
+// checkObjects: what `loam cluster status` says of CoreDNS. No pod runs here.
+func (a *agent) checkObjects(t *testing.T) {
+	t.Helper()
+	a.halt() // It would put back what is changed here.
+	objects, err := addons.Of(a.record, []string{upstream.CoreDNSImage})
+	if err != nil {
+		t.Fatal(err)
+	}
+	says := func(want string) {
+		t.Helper()
+		err := addons.Check(t.Context(), api.Over(a.admin.Transport), objects)
+		if err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+
+	says("Deployment coredns: no pod of it is available")
+	a.must(t, http.MethodPatch, dnsPath, `{"metadata":{"labels":{"k8s-app":"other"}}}`)
+	says("Service kube-dns: something has changed it")
+	a.must(t, http.MethodDelete, dnsPath, "")
+	says("Service kube-dns: absent")
+	a.run(t)
+	a.get(t, dnsPath, &struct{}{}, func() bool { return true })
 }
 
 // checkLabel: the Node gets its label when the kubelet has made it.

@@ -140,10 +140,22 @@ func decode(response *http.Response, into any) error {
 // manager owns them, and takes them from others. The object is decoded into another
 // one unless that is nil.
 func (c *Client) Apply(ctx context.Context, path, manager string, object, into any) error {
+	return c.apply(ctx, path, url.Values{"fieldManager": {manager}}, object, into)
+}
+
+// TryApply decodes what [Client.Apply] would make of an object. It changes nothing.
+func (c *Client) TryApply(ctx context.Context, path, manager string, object, into any) error {
+	query := url.Values{"fieldManager": {manager}, "dryRun": {"All"}}
+	return c.apply(ctx, path, query, object, into)
+}
+
+func (c *Client) apply(
+	ctx context.Context, path string, query url.Values, object, into any,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 
-	query := url.Values{"fieldManager": {manager}, "force": {"true"}}
+	query.Set("force", "true")
 	response, err := c.send(ctx, http.MethodPatch, path+"?"+query.Encode(),
 		asJSON, "application/apply-patch+yaml", object)
 	if err != nil {

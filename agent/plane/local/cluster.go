@@ -402,11 +402,7 @@ func (n *Node) applyAddOns(
 	if err != nil {
 		return err
 	}
-	var images []string
-	for _, image := range b.Images {
-		images = append(images, image.Name)
-	}
-	objects, err := addons.Of(r, images)
+	objects, err := objectsOf(r, b)
 	if err != nil {
 		return err
 	}
