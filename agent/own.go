@@ -67,6 +67,9 @@ func (n *node) initCluster(ctx context.Context) {
 	if err != nil {
 		n.status.Error = loop.Describe(err)
 	}
+	if errors.Is(err, plane.ErrOtherCluster) {
+		n.status.Error.Path = "cluster.init.name"
+	}
 }
 
 // admitDisk returns why the disk of the state cannot have the data of etcd. It

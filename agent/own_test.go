@@ -105,6 +105,107 @@ func TestADiskTooSlowForEtcd(t *testing.T) {
 	}
 }
 
+// TestAnInitThatIsRefused changes nothing, and says where the mistake is and what to
+// do.
+func TestAnInitThatIsRefused(t *testing.T) {
+	for name, row := range map[string]struct {
+		init    string
+		code    fault.Code
+		path    string
+		problem string
+	}{
+		"networks that overlap": {
+			"pods: [10.96.0.0/12]", fault.DocumentInvalid, "cluster.init.services[0]",
+			"10.96.0.0/16 overlaps 10.96.0.0/12 of pods[0]",
+		},
+		"a network of pods that is too small": {
+			"pods: [10.1.0.0/25]", fault.DocumentInvalid, "cluster.init.pods[0]",
+			"10.1.0.0/25 is too small: each node takes a /24 of it",
+		},
+		"a network of Services that is too small": {
+			"services: [10.1.0.0/30]", fault.DocumentInvalid, "cluster.init.services[0]",
+			"10.1.0.0/30 is too small for the services of a cluster",
+		},
+		"a version that is not known": {
+			"kubernetes: 1.99.0", fault.DocumentInvalid, "cluster.init.kubernetes",
+			`"1.99.0" is not known to this release of Loam`,
+		},
+		"a text that is no version": {
+			"kubernetes: v1.37.2", fault.DocumentInvalid, "cluster.init.kubernetes",
+			`"v1.37.2" is not a version of Kubernetes`,
+		},
+		"a name that is none": {
+			"name: Plant_7", fault.DocumentInvalid, "cluster.init.name",
+			`"Plant_7" is not the name of a cluster`,
+		},
+		"another cluster": {
+			"name: plant-8", fault.CannotBeApplied, "cluster.init.name",
+			"init plant-8: this node belongs to another cluster, kubernetes",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, first := range []bool{true, false} {
+				if first && row.code == fault.CannotBeApplied {
+					continue // The node is free to become that one.
+				}
+				checkInitRefused(t, first, row.init, status.Error{
+					Code:    row.code,
+					Path:    row.path,
+					Problem: row.problem,
+				})
+			}
+		})
+	}
+}
+
+// checkInitRefused starts a machine with an init that is refused, which is the first
+// of no cluster yet or of one already.
+func checkInitRefused(t *testing.T, first bool, init string, want status.Error) {
+	t.Helper()
+	n := unidentified(t)
+	n.Fsync = syncsIn(time.Millisecond)
+	n.reset = n.newReset()
+	start := func(init string) {
+		files.Write(t, filepath.Join(n.Root, source.RunPath),
+			clusterMachine+"cluster: {init: {"+init+"}}\n")
+		n.identify(t.Context())
+	}
+	if !first {
+		start("")
+	}
+	before := treeOf(t, filepath.Join(n.Root, plane.StateDirectory))
+
+	n.status.Error = nil
+	start(init)
+	got := n.status.Error
+	if got == nil || got.Hint == "" || got.Code != want.Code || got.Path != want.Path ||
+		got.Problem != want.Problem {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	after := treeOf(t, filepath.Join(n.Root, plane.StateDirectory))
+	if diff := cmp.Diff(before, after); diff != "" || first != (len(after) == 0) {
+		t.Errorf("%d files, -before +after:\n%s", len(after), diff)
+	}
+}
+
+// treeOf returns the files in a directory by their names, none if it is absent.
+func treeOf(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	tree := map[string]string{}
+	err := filepath.WalkDir(dir, func(name string, e os.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(name)
+		tree[name] = string(text)
+		return err
+	})
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return tree
+}
+
 // TestADiskIsMeasuredOnceOnly: a cluster goes on whatever the disk is like now.
 func TestADiskIsMeasuredOnceOnly(t *testing.T) {
 	n := unidentified(t)

@@ -18,6 +18,7 @@ import (
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/plane/pki"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // StateDirectory is where a node keeps its cluster: record.json, and its keys.
@@ -104,7 +105,8 @@ func (s Store) Init(r Record, times pki.Times) (Record, error) {
 // cluster of r.
 func (s Store) checkInit(have, r Record) error {
 	if have.Name != r.Name {
-		return hint.With(fmt.Errorf("init %s: %w, %s", r.Name, ErrOtherCluster, have.Name),
+		err := fmt.Errorf("init %s: %w, %s", r.Name, ErrOtherCluster, have.Name)
+		return hint.With(fault.With(err, fault.CannotBeApplied),
 			"keep the name, or reset the node: its cluster is lost then")
 	}
 
