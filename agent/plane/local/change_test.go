@@ -53,6 +53,14 @@ func TestEtcdAndKubernetesAtOnce(t *testing.T) {
 	}
 	_, err = n.decode(t)
 	checkRefused(t, err)
+	server, err := n.API()
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkRefused(t, n.applyAddOns(t.Context(), server, next, &applied{}))
+	if fake.applied > 0 {
+		t.Error("the add-ons of a version that is refused are applied")
+	}
 
 	err = n.Store.WriteRecord(own)
 	if err != nil {

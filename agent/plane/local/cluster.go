@@ -394,10 +394,14 @@ func publish(
 }
 
 // applyAddOns applies the add-ons of a record if they have changed, or if it is
-// long ago.
+// long ago. A record whose etcd is refused never runs, so its add-ons must not.
 func (n *Node) applyAddOns(
 	ctx context.Context, server *api.Client, r plane.Record, last *applied,
 ) error {
+	err := checkEtcd(ctx, n.Store, n.Root, plane.RecordFile, r.Text(), r)
+	if err != nil {
+		return err
+	}
 	b, err := n.bundle(r)
 	if err != nil {
 		return err
