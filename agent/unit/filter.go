@@ -25,7 +25,8 @@ type filter struct {
 	// body is not needed.
 	handle func(object dbus.ObjectPath, name string) bool
 
-	// begun says that authentication is over and messages follow.
+	// begun says that authentication is over and messages follow. It does not
+	// change after that: one goroutine writes messages while another reads.
 	begun bool
 	// left is the number of bytes of the current message that godbus still has
 	// to read.
@@ -42,7 +43,9 @@ func newFilter(stream net.Conn, handle func(dbus.ObjectPath, string) bool) *filt
 // Write implements [io.Writer]. The line BEGIN ends authentication, before the
 // first message is sent or read.
 func (f *filter) Write(p []byte) (int, error) {
-	f.begun = f.begun || string(p) == "BEGIN\r\n"
+	if !f.begun {
+		f.begun = string(p) == "BEGIN\r\n"
+	}
 	return f.Conn.Write(p)
 }
 
