@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -113,7 +114,7 @@ func TestNext(t *testing.T) {
 type answers struct {
 	refuses int
 	// silent says that no answer reaches the machine.
-	silent bool
+	silent atomic.Bool
 	asked  []string
 }
 
@@ -124,26 +125,36 @@ func (a *answers) RoundTrip(r *http.Request) (*http.Response, error) {
 		a.refuses--
 		code = http.StatusConflict
 	}
-	if a.silent {
+	if a.silent.Load() {
 		return nil, io.ErrUnexpectedEOF
 	}
 	return &http.Response{StatusCode: code, Body: http.NoBody}, nil
+}
+
+// phaseOf returns the phase of an upgrade, which is armed or not under way.
+func phaseOf(armed *atomic.Bool) func() string {
+	return func() string {
+		if armed.Load() {
+			return "armed"
+		}
+		return ""
+	}
 }
 
 // TestAMachineWaitsForItsSlot has others take it first.
 func TestAMachineWaitsForItsSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &answers{refuses: 2}
-		phase := ""
+		var armed atomic.Bool
 		s := NewSlot(Server{
 			URL:    "http://a",
 			Client: Client{ID: "a", Group: DefaultGroup},
 			HTTP:   &http.Client{Transport: server},
-		}, func() string { return phase }, func() float64 { return 0.5 }, zap.NewNop())
+		}, phaseOf(&armed), func() float64 { return 0.5 }, zap.NewNop())
 
 		go s.Run(t.Context())
 		synctest.Wait()
-		phase = "armed"
+		armed.Store(true)
 		begun := time.Now()
 		for s.Await(true) != "" {
 			<-s.Changed()
@@ -152,7 +163,7 @@ func TestAMachineWaitsForItsSlot(t *testing.T) {
 			t.Errorf("it has its slot after %s", took)
 		}
 
-		phase = ""
+		armed.Store(false)
 		time.Sleep(interval)
 		synctest.Wait()
 		if s.Await(true) == "" {
@@ -170,22 +181,22 @@ func TestAMachineWaitsForItsSlot(t *testing.T) {
 func TestASlotWithoutAnAnswerIsGiven(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &answers{}
-		phase := ""
+		var armed atomic.Bool
 		s := NewSlot(Server{
 			URL:    "http://a",
 			Client: Client{ID: "a", Group: DefaultGroup},
 			HTTP:   &http.Client{Transport: server},
-		}, func() string { return phase }, func() float64 { return 0.5 }, zap.NewNop())
+		}, phaseOf(&armed), func() float64 { return 0.5 }, zap.NewNop())
 
 		go s.Run(t.Context())
 		synctest.Wait()
-		phase = "armed"
-		server.silent = true
+		armed.Store(true)
+		server.silent.Store(true)
 		s.Await(true)
 		synctest.Wait()
 
-		phase = ""
-		server.silent = false
+		armed.Store(false)
+		server.silent.Store(false)
 		time.Sleep(2 * retry)
 		synctest.Wait()
 		want := []string{UnlockPath, LockPath, UnlockPath}
