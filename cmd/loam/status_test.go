@@ -51,13 +51,34 @@ func TestStatusOfThisNodeHasTheUptimeOfNow(t *testing.T) {
 
 func noTerminal() (columns, rows int) { return 80, 0 }
 
+// output has what one goroutine prints, for another to take.
+type output chan string
+
+func (o output) Write(p []byte) (int, error) {
+	o <- string(p)
+	return len(p), nil
+}
+
+// take returns what was printed since the last call.
+func (o output) take() string {
+	var all strings.Builder
+	for {
+		select {
+		case text := <-o:
+			all.WriteString(text)
+		default:
+			return all.String()
+		}
+	}
+}
+
 // watched returns what --watch prints, and has printed after each of some steps.
 func watched(t *testing.T, p statusPrinter, steps ...func(file string)) []string {
 	t.Helper()
 	var printed []string
 	synctest.Test(t, func(t *testing.T) {
-		var out strings.Builder
-		p.out = &out
+		out := make(output, 1<<10)
+		p.out = out
 		p.file = filepath.Join(t.TempDir(), "status.json")
 		start := time.Now()
 		p.uptime = func() time.Duration { return time.Minute + time.Since(start) }
@@ -69,8 +90,7 @@ func watched(t *testing.T, p statusPrinter, steps ...func(file string)) []string
 		for _, step := range append(steps[1:], func(string) {}) {
 			time.Sleep(3 * pollInterval / 2)
 			synctest.Wait()
-			printed = append(printed, out.String())
-			out.Reset()
+			printed = append(printed, out.take())
 			step(p.file)
 		}
 
