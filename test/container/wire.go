@@ -25,5 +25,8 @@ func (c *Container) Wire(t *testing.T, router string) {
 	}
 }
 
+// Network is the network of the container, as setns(2) takes it.
+func (c *Container) Network() string { return filepath.Join(filepath.Dir(c.Root), "ns/net") }
+
 // Peer is the network at the other end of the wire, as setns(2) takes it.
 func (c *Container) Peer() string { return filepath.Join(c.Root, "run/netns/outside") }

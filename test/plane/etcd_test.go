@@ -105,7 +105,6 @@ func TestEtcdAcceptsDeletesOfTheAPIServer(t *testing.T) {
 	m.newAdmin(t, pki.Times{Built: built, Now: m.now()})
 	m.startAPIServer(t)
 
-	const configMaps = "/api/v1/namespaces/default/configmaps"
 	create := func(name string) error {
 		_, err := m.do(t.Context(), http.MethodPost, configMaps,
 			fmt.Sprintf(`{"metadata":{"name":%q},"data":{"a":%q}}`, name,

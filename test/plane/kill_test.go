@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/loam-os/loam/agent/plane"
 )
@@ -17,7 +18,7 @@ func TestKilledProgramsLoseNoWrite(t *testing.T) {
 	t.Parallel()
 	m := newCluster(t)
 	m.boot(t)
-	w := m.startWriter(t)
+	w := startWriter(t, m.admin)
 
 	for _, unit := range []string{"etcd.service", "kube-apiserver.service", "etcd.service"} {
 		w.await(t, 20)
@@ -26,24 +27,7 @@ func TestKilledProgramsLoseNoWrite(t *testing.T) {
 		m.awaitReady(t)
 	}
 	w.await(t, 20)
-	written := w.stop()
-
-	var list struct {
-		Items []struct{ Metadata struct{ Name string } }
-	}
-	a := m.must(t, http.MethodGet, "/api/v1/namespaces/default/configmaps", "")
-	if err := json.Unmarshal(a.body, &list); err != nil {
-		t.Fatal(err)
-	}
-	found := map[string]bool{}
-	for _, item := range list.Items {
-		found[item.Metadata.Name] = true
-	}
-	for _, name := range written {
-		if !found[name] {
-			t.Errorf("of %d acknowledged writes, %s is lost", len(written), name)
-		}
-	}
+	w.check(t)
 }
 
 // kill kills the program of a unit, and waits until it has ended.
@@ -53,24 +37,28 @@ func (m *machine) kill(unit string) {
 	<-p.exited
 }
 
+const configMaps = "/api/v1/namespaces/default/configmaps"
+
 // writer writes ConfigMaps, one after the other.
 type writer struct {
+	client *client
 	// acknowledged gets the name of each one that the API server has accepted.
 	acknowledged chan string
 	end          context.CancelFunc
 	names        []string
 }
 
-func (m *machine) startWriter(t testing.TB) *writer {
+func startWriter(t testing.TB, c *client) *writer {
 	ctx, cancel := context.WithCancel(t.Context())
-	w := &writer{acknowledged: make(chan string, 1<<16), end: cancel}
+	w := &writer{client: c, acknowledged: make(chan string, 1<<16), end: cancel}
 	go func() {
 		defer close(w.acknowledged)
 		for i := 0; ctx.Err() == nil; i++ {
 			name := fmt.Sprintf("write-%d", i)
-			_, err := m.do(ctx, http.MethodPost, "/api/v1/namespaces/default/configmaps",
+			_, err := c.do(ctx, http.MethodPost, configMaps,
 				fmt.Sprintf(`{"metadata":{"name":%q}}`, name))
 			if err != nil {
+				pause(ctx)
 				continue
 			}
 			select {
@@ -81,6 +69,14 @@ func (m *machine) startWriter(t testing.TB) *writer {
 	}()
 	t.Cleanup(func() { w.stop() })
 	return w
+}
+
+// pause leaves the processors to what starts.
+func pause(ctx context.Context) {
+	select {
+	case <-time.After(10 * time.Millisecond):
+	case <-ctx.Done():
+	}
 }
 
 // await waits for that many writes.
@@ -102,4 +98,30 @@ func (w *writer) stop() []string {
 		w.names = append(w.names, name)
 	}
 	return w.names
+}
+
+// check ends the writer, and makes sure that all that was acknowledged is there.
+func (w *writer) check(t testing.TB) {
+	t.Helper()
+	written := w.stop()
+	a, err := w.client.do(t.Context(), http.MethodGet, configMaps, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list struct {
+		Items []struct{ Metadata struct{ Name string } }
+	}
+	if err := json.Unmarshal(a.body, &list); err != nil {
+		t.Fatal(err)
+	}
+
+	found := map[string]bool{}
+	for _, item := range list.Items {
+		found[item.Metadata.Name] = true
+	}
+	for _, name := range written {
+		if !found[name] {
+			t.Errorf("of %d acknowledged writes, %s is lost", len(written), name)
+		}
+	}
 }

@@ -3,11 +3,7 @@ package plane
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
-	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -43,7 +39,7 @@ type machine struct {
 	// ahead is how far its clock is ahead of the host's.
 	ahead   time.Duration
 	running map[string]*process
-	admin   *http.Client
+	admin   *client
 }
 
 func newMachine(t testing.TB) *machine {
@@ -186,72 +182,12 @@ func logEnd(name string) string {
 // newAdmin makes the client of an administrator.
 func (m *machine) newAdmin(t testing.TB, times pki.Times) {
 	t.Helper()
-	authorities, err := m.store.Authorities()
-	if err != nil {
-		t.Fatal(err)
-	}
-	ca := authorities[pki.CA]
-	text, err := ca.Issue(pki.Leaf{
-		Name:   "admin",
-		User:   "admin",
-		Groups: []string{"system:masters"},
-		Client: true,
-	}, times)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pair, err := tls.X509KeyPair(text, text)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	roots := x509.NewCertPool()
-	roots.AddCert(ca.Certificate)
-	m.admin = &http.Client{
-		Timeout: 10 * time.Second,
-		Transport: &http.Transport{
-			DialContext: m.net.dial,
-			TLSClientConfig: &tls.Config{
-				RootCAs:      roots,
-				ServerName:   pki.ServerName,
-				Certificates: []tls.Certificate{pair},
-				Time:         m.now,
-			},
-		},
-	}
-}
-
-// answer is what the API server said.
-type answer struct {
-	body []byte
-	date string
-	// serial is the serial number of the certificate that it served.
-	serial string
+	m.admin = newClient(t, m.store, times, m.net, m.now)
 }
 
 // do sends a request to the API server.
 func (m *machine) do(ctx context.Context, method, path, body string) (answer, error) {
-	url := "https://127.0.0.1:6443" + path
-	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
-	if err != nil {
-		return answer{}, err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	if method == http.MethodPatch {
-		req.Header.Set("Content-Type", "application/merge-patch+json")
-	}
-
-	resp, err := m.admin.Do(req)
-	if err != nil {
-		return answer{}, err
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode >= 300 {
-		err = fmt.Errorf("%s %s: %s: %s", method, path, resp.Status, text)
-	}
-	serial := resp.TLS.PeerCertificates[0].SerialNumber.String()
-	return answer{text, resp.Header.Get("Date"), serial}, err
+	return m.admin.do(ctx, method, path, body)
 }
 
 // must is do, which must succeed.

@@ -56,21 +56,29 @@ func TestTheEngineRunsTheControlPlane(t *testing.T) {
 
 		// The controllers make the account when they have started.
 		n.get(t, "/api/v1/namespaces/default/serviceaccounts/default")
-		before := n.processes(t)
-
-		// A renewal of all certificates restarts etcd alone.
-		n.now = n.now.AddDate(1, 0, 0)
-		n.apply(t)
-		n.checkReady(t)
-		for unit, pid := range n.processes(t) {
-			if (pid == before[unit]) != (unit != "etcd.service") {
-				t.Errorf("%s was process %s and is %s", unit, before[unit], pid)
-			}
-		}
 
 		// A change that the API server does not start with is reverted.
 		n.applyBad(t)
 		n.checkReady(t)
+		before := n.processes(t)
+
+		// A renewal of all certificates restarts etcd alone.
+		n.now = n.now.AddDate(1, 0, 0)
+		renewed, err := n.executor.Apply(t.Context(), n.request(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.checkReady(t)
+		n.checkRestarted(t, before, "etcd.service")
+
+		// It stays although each program is killed once. All of them count.
+		n.killEach(t)
+		if v := n.conclude(t, health.Good); v.Unwell != nil {
+			t.Errorf("not well: %v", v.Unwell)
+		}
+		if now := n.generation(t); now != renewed.Name() {
+			t.Errorf("generation %s, want %s", now, renewed.Name())
+		}
 
 		// kube-proxy takes its rules with it.
 		n.addNode(t)
@@ -140,6 +148,7 @@ func newSystemdNode(t *testing.T, c *container.Container) *systemdNode {
 		},
 		now: time.Now(),
 	}
+	n.record.AddOns = []string{}
 	n.executor = executor.Node{
 		Root:   n.root,
 		Image:  c.OpenImage(t),
@@ -189,7 +198,7 @@ func (n *systemdNode) install(t *testing.T) {
 
 func (n *systemdNode) times() pki.Times { return pki.Times{Built: built, Now: n.now} }
 
-// request is for what is rendered.
+// request is for what is rendered, without the kubelet and its container runtime.
 func (n *systemdNode) request(t *testing.T) apply.Request {
 	t.Helper()
 	desired, _, err := n.store.Desired(n.record, n.node, n.times())
@@ -214,6 +223,7 @@ func (n *systemdNode) apply(t *testing.T) {
 // applyBad applies what is rendered with a flag that the API server refuses.
 func (n *systemdNode) applyBad(t *testing.T) {
 	t.Helper()
+	before := n.generation(t)
 	request := n.request(t)
 	for i, u := range request.Desired.Units {
 		if u.Name == "kube-apiserver.service" {
@@ -225,10 +235,85 @@ func (n *systemdNode) applyBad(t *testing.T) {
 		t.Error("the API server started")
 	}
 	n.conclude(t, health.Bad)
+	if now := n.generation(t); now != before {
+		t.Errorf("generation %s, want %s", now, before)
+	}
 }
 
-// conclude waits for a verdict, and does what it says.
-func (n *systemdNode) conclude(t *testing.T, want health.Word) {
+// generation returns the name of the current generation.
+func (n *systemdNode) generation(t *testing.T) string {
+	t.Helper()
+	current, _, err := n.executor.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return current.Name()
+}
+
+// killEach kills each program while a client writes and a change is on trial:
+// systemd starts it again, no other program ends, and no write is lost.
+func (n *systemdNode) killEach(t *testing.T) {
+	t.Helper()
+	admin := newClient(t, n.store.Keys, n.times(), joinNamespace(t, n.Network()), time.Now)
+	t.Cleanup(admin.CloseIdleConnections)
+	w := startWriter(t, admin)
+
+	for _, name := range programs {
+		unit := name + ".service"
+		w.await(t, 20)
+		before := n.processes(t)
+		out := n.Command(t, "systemctl", "kill", "--kill-whom=main", "--signal=KILL", unit)
+		if out != "" {
+			t.Fatal(out)
+		}
+
+		poll(t, unit, func(ctx context.Context) error {
+			verdict, err := n.executor.Judge(ctx)
+			if verdict.Word == health.Bad {
+				t.Fatalf("verdict %+v", verdict)
+			}
+			if err == nil && n.processes(t)[unit] == before[unit] {
+				err = errors.New("it is not killed")
+			}
+			return errors.Join(err, n.answers(t, name))
+		})
+		n.checkRestarted(t, before, unit)
+	}
+
+	w.await(t, 20)
+	w.check(t)
+}
+
+// answers asks a program whether it is well.
+func (n *systemdNode) answers(t *testing.T, name string) error {
+	t.Helper()
+	url := map[string]string{
+		"etcd":                    plane.EtcdHealthURL,
+		"kube-apiserver":          plane.APIHealthURL,
+		"kube-controller-manager": "https://127.0.0.1:10257/healthz",
+		"kube-scheduler":          "https://127.0.0.1:10259/healthz",
+	}[name]
+	out := n.Command(t, "curl", "--silent", "--show-error", "--fail", "--output", "/dev/null",
+		"--insecure", url)
+	if out != "" {
+		return errors.New(out)
+	}
+	return nil
+}
+
+// checkRestarted makes sure that one unit has another process than before, and
+// no other has.
+func (n *systemdNode) checkRestarted(t *testing.T, before map[string]string, restarted string) {
+	t.Helper()
+	for unit, pid := range n.processes(t) {
+		if (pid == before[unit]) != (unit != restarted) {
+			t.Errorf("%s was process %s and is %s", unit, before[unit], pid)
+		}
+	}
+}
+
+// conclude waits for a verdict, does what it says, and returns it.
+func (n *systemdNode) conclude(t *testing.T, want health.Word) health.Verdict {
 	t.Helper()
 	var verdict health.Verdict
 	poll(t, "a verdict", func(ctx context.Context) error {
@@ -245,6 +330,7 @@ func (n *systemdNode) conclude(t *testing.T, want health.Word) {
 	if _, err := n.executor.Conclude(t.Context(), verdict); err != nil {
 		t.Fatal(err)
 	}
+	return verdict
 }
 
 // checkReady waits until the API server is ready for everyone: its unit says so
