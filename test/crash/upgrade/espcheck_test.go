@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -228,6 +229,8 @@ func TestTheESPIsCheckedEachDay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCourse(t, "1.0.0", "2.0.0")
 		m := &aging{since: time.Now()}
+		records := &unreadable{Records: c.u.Records}
+		c.u.Records = records
 		s := upgrade.New(&upgrade.Service{
 			Upgrader: c.u,
 			Machine:  m,
@@ -270,7 +273,7 @@ func TestTheESPIsCheckedEachDay(t *testing.T) {
 			t.Errorf("Events %q, status %q", m.events, s.State().Damage)
 		}
 
-		c.u.Records = unreadable{c.u.Records}
+		records.failing.Store(true)
 		c.onESP(func(files *fat.FS) error { return files.Remove(loader.RecoveryUKI) })
 		time.Sleep(24 * time.Hour)
 		synctest.Wait()
@@ -303,13 +306,17 @@ func TestARepairThatFailsIsSaid(t *testing.T) {
 	}
 }
 
-// unreadable are records of which those about the ESP cannot be read.
-type unreadable struct{ upgrade.Records }
+// unreadable are records of which those about the ESP cannot be read while they
+// are failing.
+type unreadable struct {
+	upgrade.Records
+	failing atomic.Bool
+}
 
 var errUnreadable = errors.New("the record cannot be read")
 
-func (u unreadable) Read(name string) ([]byte, error) {
-	if strings.Contains(name, "uki") {
+func (u *unreadable) Read(name string) ([]byte, error) {
+	if u.failing.Load() && strings.Contains(name, "uki") {
 		return nil, errUnreadable
 	}
 	return u.Records.Read(name)
