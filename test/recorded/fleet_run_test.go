@@ -27,7 +27,7 @@ func (f *fleet) run(text string) {
 		for ctx.Err() == nil {
 			// The server ends the watch of who is slow; the next begins with
 			// all Nodes.
-			_ = f.Watch(ctx, nodes+"?watch=1", f.see)
+			_ = f.Watch(ctx, nodes+"?watch=1", func(line []byte) { f.see(ctx, line) })
 		}
 	})
 
@@ -45,13 +45,16 @@ func (f *fleet) run(text string) {
 	}
 }
 
-// see takes in a line of the watch.
-func (f *fleet) see(line []byte) {
+// see takes in a line of the watch until ctx ends: then the test reads no more.
+func (f *fleet) see(ctx context.Context, line []byte) {
 	now := time.Now()
 	var event struct{ Object object }
 	if json.Unmarshal(line, &event) == nil {
 		n := event.Object.Metadata
-		f.seen <- sighting{n.Name, n.Annotations[applied], now}
+		select {
+		case f.seen <- sighting{n.Name, n.Annotations[applied], now}:
+		case <-ctx.Done():
+		}
 	}
 }
 
