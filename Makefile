@@ -25,11 +25,15 @@ flags    = $(image) --update-packages=missing --out $(out)
 sources  = agent cmd firmware image partitions test
 # Machines are tested when nothing else runs: while one waits for its disk, a trial or a window, the others have the processors.
 machines = ./test/node
+# Where goroutines share something. Of agent, all but what computes for minutes and starts none.
+shared   = ./cmd/... ./image/cache ./image/output ./image/pxe/... ./image/repository ./image/step ./test/cluster/... \
+	./test/crash/upgrade ./test/ethernet ./test/fakesystemd ./test/plane ./test/recorded ./test/suite/... ./test/vm
+alone    = /agent/(volume|install|plane/bundle)$$
 # The extension for Gardener is a module of its own, as it depends on Gardener.
 extension = cmd/gardener-extension-os-loam
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster worker image next release extension test test-all suite images census test-places places check style vulnerabilities gardener-diff golden docs man pictures bench crash crash-long damage-proof cluster-proof rollout-proof pairs fuzz upgrades clean $(loamctl)
+.PHONY: help run cluster worker image next release extension test test-all suite images census test-places places check style vulnerabilities gardener-diff golden docs man pictures bench crash crash-long damage-proof cluster-proof rollout-proof pairs race fuzz upgrades clean $(loamctl)
 
 help: ## list the targets (at once)
 	@awk -F':.*## ' '/^##@ / {print "\n" substr($$0, 5)} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -155,6 +159,11 @@ upgrades: image next ## upgrade to every kind of bad system in a VM, each falls 
 	@$(loamctl) judges $(flags) build/judges
 	. build/judges/env && CI=true LOAM_ALL=1 LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next go test -count=1 -timeout 90m -v -run 'Upgrade|BadSystem|Drill' $(machines)
 	. build/judges/env && CI=true LOAM_BUILD=$(CURDIR)/$(out)-4096 LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next go test -count=1 -timeout 30m -v -run 'TestUpgrades|BadSystem' $(machines)
+
+race: ## find data races, by the tests of make test in which goroutines share something; needs a C compiler (8 minutes; 15 with empty caches)
+	@command -v "$$(go env CC)" >/dev/null || { echo "make race: the race detector needs a C compiler, and there is no $$(go env CC): apt-get install gcc libc6-dev, or set CC"; exit 1; }
+	@if test -e build/judges/env; then . build/judges/env; export CI=true; fi; export LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next; \
+		CGO_ENABLED=1 go test -vet=off -race -short -p 3 -parallel 4 -timeout 40m $$(go list ./agent/... | grep -vE '$(alone)') $(shared)
 
 gardener-diff: image ## what nodes would do when their Gardener is updated, for each document that it renders (2 minutes)
 	@$(loamctl) judges $(flags) build/judges

@@ -108,6 +108,14 @@ func Suite() []Group {
 			Needs:    []string{"images", "build-cluster", "build-bundle", "build-earlier", "build-shoot"},
 			Judges:   true,
 		}},
+		// A race that a second run does not find is a race all the same, so this
+		// is a command: none of its tests runs again.
+		{{
+			Name:    "race",
+			Full:    true,
+			Command: []string{"make", "--no-print-directory", "race"},
+			Needs:   []string{"images", "build-cluster"},
+		}},
 		// Machines are tested when nothing else runs: while one waits for its
 		// disk, a trial or a window, the others have the processors. In the short
 		// suite they have one processor each.
