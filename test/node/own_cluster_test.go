@@ -3,10 +3,12 @@ package node
 import (
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -26,63 +28,194 @@ import (
 const (
 	ownVersion = "1.37.2"
 	ownImage   = "registry.test/hello:v1"
+	dnsImage   = "coredns"
 )
 
 // TestAMachineIsACluster starts a machine with cluster.init and a repository with a
-// bundle of Kubernetes. It becomes a Ready Node with a web server, which pods reach
-// by the DNS name of its Service, and is one again after a restart.
+// bundle of Kubernetes. It becomes a Ready Node with a web server, which answers at
+// the address of its Service.
 func TestAMachineIsACluster(t *testing.T) {
-	if os.Getenv("LOAM_CLUSTER") == "" {
-		t.Skip("takes 10 minutes: make cluster-proof runs it")
-	}
-	b := open(t)
-	repository, root := serveKubernetes(t)
-	images := serveImages(t, b.manifest.Arch)
-
-	m := b.flash(t, b.file(".raw"))
-	m.config.Host = true
-	m.config.MemoryMB = 4096
-	m.config.CPUs = 2
-	machine := map[string]string{"loam.machine": fmt.Sprintf(`apiVersion: loam.dev/v1alpha1
-kind: Machine
-hostname: hello
-debugShell: [%s]
-cluster:
-  init: {name: plant-7, kubernetes: %s}
-  allowSlowDisk: true
-upgrade:
-  repository: http://10.0.2.2:%s
-  root: %q
-`, vm.ShellTTY(b.manifest.Arch), ownVersion, repository, root)}
-
-	n := m.on(t, machine)
+	c := newOwnCluster(t, "kube-proxy")
+	n := c.on(t, c.credentials)
 	n.shell()
 	n.awaitNode()
 	t.Logf("Ready after %s", time.Since(n.Started()))
-	n.sh(fmt.Sprintf("curl --silent --fail http://10.0.2.2:%s/ | "+
-		"ctr --namespace=k8s.io images import --local -", images))
 
+	n.importImage(c.images)
+	n.createWeb()
+	n.awaitService()
+	t.Logf("a Service answers after %s", time.Since(n.Started()))
+	n.checkCommands()
+	n.off()
+}
+
+// TestAClusterIsUsed has pods reach a web server by the DNS name of its Service,
+// before and after a restart of the machine, and people use kubectl.
+func TestAClusterIsUsed(t *testing.T) {
+	skipUnlessProof(t)
+	k := buildKubectl(t)
+	c := newOwnCluster(t, "coredns", "kube-proxy")
+	port, release, err := cluster.ReservePort("127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	c.config.Forward = map[int]int{port: 6443}
+	n := c.on(t, c.credentials)
+	n.shell()
+	n.awaitNode()
+	t.Logf("Ready after %s", time.Since(n.Started()))
+
+	n.importImage(c.images)
 	n.createWeb()
 	n.createClient("client")
 	n.awaitAnswer("client")
 	t.Logf("a pod answers by its DNS name after %s", time.Since(n.Started()))
 	n.checkCommands()
-	keys := n.sh("sha256sum " + plane.KeysDirectory + "/authorities/*")
+	k.use(n, port)
+	n.checkKubectl(k)
+	n.checkRestarts(k)
+	keys := n.sh(sumAuthorities)
 	n.off()
 
-	n = m.on(t, machine)
+	n = c.on(t, c.credentials)
 	n.shell()
 	n.awaitNode()
 	t.Logf("Ready again after %s", time.Since(n.Started()))
 	n.createClient("client-again")
 	n.awaitAnswer("client-again")
 	t.Logf("a pod answers again after %s", time.Since(n.Started()))
-	n.want("sha256sum "+plane.KeysDirectory+"/authorities/*", keys)
+	n.want(sumAuthorities, keys)
 	n.off()
 }
 
-// webURL is how pods reach the web server.
-const webURL = "http://web.default.svc.cluster.local/node/os-release"
+// TestAClusterWithAWrongClock makes a cluster on a machine whose battery is empty.
+// It is one still when the clock says a year in which all certificates that it has
+// made have expired, and when the clock is right again.
+func TestAClusterWithAWrongClock(t *testing.T) {
+	skipUnlessProof(t)
+	c := newOwnCluster(t, "kube-proxy")
+	now := time.Now().UTC()
+	keys := ""
+	for _, clock := range []string{
+		"1970-01-01", now.AddDate(5, 0, 0).Format(time.DateOnly), now.Format(time.DateOnly),
+	} {
+		c.config.Clock = clock
+		n := c.on(t, c.credentials)
+		n.shell()
+		n.awaitNode()
+		t.Logf("Ready at a clock of %s after %s", clock, time.Since(n.Started()))
+
+		if keys == "" {
+			keys = n.sh(sumAuthorities)
+			n.importImage(c.images)
+			n.createWeb()
+		}
+		n.want(sumAuthorities, keys)
+		n.awaitService()
+		n.off()
+	}
+}
+
+// TestPowerCutsWhileAClusterBegins pulls the plug of machines that become clusters,
+// four times each, and each time later than before. Then they are left alone.
+func TestPowerCutsWhileAClusterBegins(t *testing.T) {
+	skipUnlessProof(t)
+	const machines, cuts = 5, 4
+	c := newOwnCluster(t, "kube-proxy")
+	n := c.on(t, c.credentials)
+	n.shell()
+	n.awaitNode()
+	whole := time.Since(n.Started())
+	n.off()
+
+	for range machines {
+		c := newOwnCluster(t, "kube-proxy")
+		moments := make([]time.Duration, cuts)
+		for i := range moments {
+			moments[i] = time.Duration(rand.Int64N(int64(whole)))
+		}
+		slices.Sort(moments)
+		t.Logf("power cuts after %s of %s", moments, whole)
+
+		for _, moment := range moments {
+			n := c.on(t, c.credentials)
+			select {
+			case <-time.After(moment):
+			case <-n.Done():
+				t.Fatalf("the machine went off\n%s", n.Console().Tail(20))
+			}
+			if err := n.Kill(); err != nil {
+				t.Fatal(err)
+			}
+		}
+
+		n := c.on(t, c.credentials)
+		n.shell()
+		n.awaitNode()
+		n.importImage(c.images)
+		n.createWeb()
+		n.awaitService()
+		n.checkCommands()
+		n.off()
+	}
+}
+
+func skipUnlessProof(t *testing.T) {
+	t.Helper()
+	if os.Getenv("LOAM_CLUSTER") == "" {
+		t.Skip("takes up to an hour: make cluster-proof runs it")
+	}
+}
+
+// ownCluster is a machine that becomes a cluster when it is switched on.
+type ownCluster struct {
+	*machine
+	credentials map[string]string
+	// images is the port on this host that serves the image of the pods.
+	images string
+}
+
+// newOwnCluster returns a machine with an empty disk whose cluster has those
+// add-ons.
+func newOwnCluster(t *testing.T, addOns ...string) ownCluster {
+	t.Helper()
+	b := open(t)
+	repository, root := serveKubernetes(t, slices.Contains(addOns, "coredns"))
+
+	c := ownCluster{machine: b.flash(t, b.file(".raw")), images: serveImages(t, b.manifest.Arch)}
+	c.config.Host = true
+	c.config.MemoryMB = 4096
+	c.config.CPUs = 2
+	c.credentials = map[string]string{"loam.machine": fmt.Sprintf(`apiVersion: loam.dev/v1alpha1
+kind: Machine
+hostname: hello
+debugShell: [%s]
+cluster:
+  init: {name: plant-7, kubernetes: %s, addOns: [%s]}
+  allowSlowDisk: true
+upgrade:
+  repository: http://10.0.2.2:%s
+  root: %q
+`, vm.ShellTTY(b.manifest.Arch), ownVersion, strings.Join(addOns, ", "), repository, root)}
+	return c
+}
+
+// sumAuthorities prints the sums of the keys of the cluster's authorities.
+const sumAuthorities = "sha256sum " + plane.KeysDirectory + "/authorities/*"
+
+// importImage imports the image of the pods from that port of the host.
+func (n *node) importImage(port string) {
+	n.t.Helper()
+	n.sh(fmt.Sprintf("curl --silent --fail http://10.0.2.2:%s/ | "+
+		"ctr --namespace=k8s.io images import --local -", port))
+}
+
+// webPath is what the web server is asked for, webURL how pods reach it.
+const (
+	webPath = "/node/os-release"
+	webURL  = "http://web.default.svc.cluster.local" + webPath
+)
 
 // createWeb creates a web server with a Service.
 func (n *node) createWeb() {
@@ -100,6 +233,26 @@ func (n *node) createWeb() {
 	n.api("POST", "/api/v1/namespaces/default/services", "--data", `{
 		"metadata": {"name": "web"},
 		"spec": {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}]}}`)
+}
+
+// awaitService waits until the web server answers at the address of its Service.
+func (n *node) awaitService() {
+	n.t.Helper()
+	var service struct{ Spec struct{ ClusterIP string } }
+	text := n.api("GET", "/api/v1/namespaces/default/services/web")
+	if err := json.Unmarshal([]byte(text), &service); err != nil {
+		n.t.Fatal(err)
+	}
+
+	want := n.sh("head -n 1 /usr/lib/os-release")
+	ask := fmt.Sprintf("curl --silent --max-time 5 http://%s%s | head -n 1", service.Spec.ClusterIP,
+		webPath)
+	for end := time.Now().Add(3 * stepTimeout); time.Now().Before(end); time.Sleep(pollPause) {
+		if n.sh(ask) == want {
+			return
+		}
+	}
+	n.t.Fatalf("the Service does not answer\n%s", n.explain())
 }
 
 // createClient creates a pod that asks the web server.
@@ -196,6 +349,17 @@ func (n *node) awaitNode() {
 	n.awaitReady("/api/v1/nodes/hello")
 }
 
+// booted returns when the machine was switched on, by its own clock.
+func (n *node) booted() time.Time {
+	n.t.Helper()
+	text := n.sh("echo $(( $(date +%s) - $(cut -d. -f1 /proc/uptime) ))")
+	seconds, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return time.Unix(seconds, 0)
+}
+
 // conditions are the conditions of an object.
 type conditions struct {
 	Status struct {
@@ -224,12 +388,13 @@ func (c conditions) readySince() time.Time {
 // awaitReady waits until an object is Ready since the machine was switched on.
 func (n *node) awaitReady(path string) {
 	n.t.Helper()
+	booted := n.booted()
 	var text string
 	for end := time.Now().Add(3 * stepTimeout); time.Now().Before(end); {
 		text = n.sh(apiCommand("GET", path) + " || true; sleep 1")
 		var object conditions
 		err := json.Unmarshal([]byte(text), &object)
-		if err == nil && object.readySince().After(n.Started()) {
+		if err == nil && object.readySince().After(booted) {
 			return
 		}
 	}
@@ -237,12 +402,18 @@ func (n *node) awaitReady(path string) {
 }
 
 // serveKubernetes serves a repository with a bundle of Kubernetes on this host's
-// loopback, and returns the port, and what a node trusts.
-func serveKubernetes(t *testing.T) (port string, root []byte) {
+// loopback, and returns the port, and what a node trusts. Without CoreDNS, which
+// takes minutes to build, its image has another program.
+func serveKubernetes(t *testing.T, withDNS bool) (port string, root []byte) {
 	t.Helper()
 	programs := map[string]string{}
 	for _, name := range slices.Concat(bundle.Programs, index.KubernetesImages()) {
-		programs[name] = cluster.Program(t, name)
+		if name != dnsImage || withDNS {
+			programs[name] = cluster.Program(t, name)
+		}
+	}
+	if !withDNS {
+		programs[dnsImage] = programs["pause"]
 	}
 	b, err := upstream.Bundle(t.Context(), programs)
 	if err != nil {

@@ -32,7 +32,7 @@ func main() {
 
 // Web is a web server that says in whose container it is, with the files of the
 // directory /node. With a URL as its argument it is a client that asks until it
-// has an answer, prints that, and stays.
+// has an answer, prints that, and stays, or ends if there is a second argument.
 const Web = `package main
 
 import (
@@ -56,6 +56,9 @@ func main() {
 		text, err := get(os.Args[1])
 		if err == nil {
 			fmt.Print(text)
+			if len(os.Args) > 2 {
+				return
+			}
 			time.Sleep(1 << 62)
 		}
 		fmt.Fprintln(os.Stderr, err)
