@@ -301,7 +301,8 @@ func (n *upgradable) age() {
 
 // TestUpgrades has a machine fall back from a system whose kernel panics, then
 // upgrade to a good one, and go back to the first. It takes longest, so its file
-// is the first of the package: tests start in that order.
+// is the first of the package: the first test starts at once, the others in any
+// order.
 func TestUpgrades(t *testing.T) {
 	t.Parallel()
 	v2 := next(t)
