@@ -304,7 +304,7 @@ func (n *upgradable) age() {
 // is the first of the package: the first test starts at once, the others in any
 // order.
 func TestUpgrades(t *testing.T) {
-	t.Parallel()
+	parallel(t, 8*time.Minute)
 	v2 := next(t)
 	panics := v2.publish(t, bad["its kernel panics"].change(t))
 	u := v2.publish(t, nil)
@@ -394,7 +394,7 @@ func TestABadSystemFallsBack(t *testing.T) {
 		t.Skip("takes minutes, and TestUpgrades has one: make upgrades runs it")
 	}
 
-	t.Parallel()
+	parallel(t, 4*time.Minute)
 	v2 := next(t)
 	for name, bad := range bad {
 		t.Run(name, func(t *testing.T) {

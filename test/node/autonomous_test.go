@@ -34,7 +34,7 @@ const (
 // bundle of Kubernetes. It becomes a Ready Node with a web server, which answers at
 // the address of its Service.
 func TestAMachineIsACluster(t *testing.T) {
-	t.Parallel()
+	parallel(t, 5*time.Minute)
 	c := newOwnCluster(t, "kube-proxy")
 	n := c.on(t, c.credentials)
 	n.shell()

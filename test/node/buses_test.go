@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/loam-os/loam/agent/block"
 	"github.com/loam-os/loam/agent/status"
@@ -71,7 +72,7 @@ var buses = []struct {
 // TestDisksOnEveryBus boots the image from a disk on each bus that its kernel
 // is for, and applies.
 func TestDisksOnEveryBus(t *testing.T) {
-	matrix(t)
+	onlyInPlaces(t)
 	b := open(t)
 	credentials := map[string]string{
 		"loam.machine": machineYAML(b.manifest.Arch, "source: {credential: {name: loam.config}}\n"),
@@ -80,7 +81,7 @@ func TestDisksOnEveryBus(t *testing.T) {
 
 	for _, bus := range buses {
 		t.Run(bus.name, func(t *testing.T) {
-			t.Parallel()
+			parallel(t, 2*time.Minute)
 			if bus.notCloud && b.manifest.Profile == "cloud" {
 				t.Skip("the cloud kernel has no driver")
 			}

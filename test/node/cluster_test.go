@@ -65,7 +65,7 @@ func (w *clusterTest) await(what, path string, right func(object map[string]any)
 // TestNodeOfACluster is the image in a cluster: it joins with a token, its
 // kubelet comes from an image, a pod runs.
 func TestNodeOfACluster(t *testing.T) {
-	t.Parallel()
+	parallel(t, 4*time.Minute)
 	b := open(t)
 	w := newClusterTest(t, b.manifest.Arch)
 	w.publish(20, "", "")

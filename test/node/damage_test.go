@@ -82,7 +82,7 @@ var extent = regexp.MustCompile(`(?m)^\s*\d+:\s+\d+\.\.\s*\d+ \|\s+\d+ :\s+(\d+)
 
 func TestFlippedByteNeverReachesARunningSystem(t *testing.T) {
 	judge.Long(t, "TestVerifyFindsEveryChange of test/image")
-	t.Parallel()
+	parallel(t, 4*time.Minute)
 	places := map[string]func(m *machine) int64{
 		"in the superblock": func(*machine) int64 { return 1024 + 64 },
 		"in systemd's program": func(m *machine) int64 {
@@ -256,7 +256,7 @@ func TestDamagedState(t *testing.T) {
 		{Part: damage.Journal, Way: damage.Garbage, Blocks: p.Parts[damage.Journal]},
 	} {
 		t.Run(string(d.Part), func(t *testing.T) {
-			t.Parallel()
+			parallel(t, 2*time.Minute)
 			m := withDamage(t, p, d)
 			n := m.on(t, nil)
 			n.expect(inMemoryLine)
@@ -280,7 +280,7 @@ func TestDamagedState(t *testing.T) {
 // that repairs the state, and the trial goes on.
 func TestDamageDoesNotEndATrial(t *testing.T) {
 	judge.Long(t, "test/damage")
-	t.Parallel()
+	parallel(t, 3*time.Minute)
 	b := open(t)
 	p := damage.NewPartition(t, false, map[string]string{
 		"lib/loam/upgrade.json": fmt.Sprintf(`{"phase": "armed", "target": {"version": %q, `+
@@ -344,7 +344,7 @@ func TestDamageDoesNotEndATrial(t *testing.T) {
 // memory, and says why.
 func TestForeignDataOnTheStatePartitionStays(t *testing.T) {
 	judge.Long(t, "test/damage")
-	t.Parallel()
+	parallel(t, 3*time.Minute)
 	foreign := []byte("an owner's photographs")
 	m := damaged(t, func(m *machine, disk *os.File) {
 		if _, err := disk.WriteAt(foreign, m.partition(state)); err != nil {
@@ -382,7 +382,7 @@ func TestForeignDataOnTheStatePartitionStays(t *testing.T) {
 // state, and a copy of the old one is on the ESP.
 func TestAStateBeyondRepairIsFormattedOnRequest(t *testing.T) {
 	judge.Long(t, "test/damage")
-	t.Parallel()
+	parallel(t, 3*time.Minute)
 	p := damage.NewPartition(t, false, nil)
 	m := withDamage(t, p, damage.Damage{
 		Part:   damage.Superblocks,
@@ -480,7 +480,7 @@ func TestGeneratedDamages(t *testing.T) {
 	for seed := range count {
 		d := damage.New(p, uint64(seed))
 		t.Run(d.String(), func(t *testing.T) {
-			t.Parallel()
+			parallel(t, 3*time.Minute)
 			m := withDamage(t, p, d)
 			const most = 4
 			for range most {

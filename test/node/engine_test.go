@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/loam-os/loam/agent/status"
 )
@@ -24,7 +25,7 @@ func (n *node) proven() {
 // TestNodeGoesBack is what a node does about changes that are bad, on trial,
 // or made behind its back.
 func TestNodeGoesBack(t *testing.T) {
-	t.Parallel()
+	parallel(t, 3*time.Minute)
 	b := open(t)
 	m := b.flash(t, b.file(".raw"))
 	credentials := map[string]string{"loam.machine": machineYAML(b.manifest.Arch,

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/loam-os/loam/agent/flash"
 	"github.com/loam-os/loam/agent/status"
@@ -21,7 +22,7 @@ import (
 // before: there is noise at every MiB of it, and an old table.
 func TestAFlashedDiskBoots(t *testing.T) {
 	judge.Long(t, "TestUSBInstaller")
-	t.Parallel()
+	parallel(t, 2*time.Minute)
 	b := open(t)
 	m := b.flash(t, b.file(".raw"))
 	m.config.Disk = filepath.Join(m.config.Dir, "flashed.raw")

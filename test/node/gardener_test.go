@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"sigs.k8s.io/yaml"
 
@@ -44,7 +45,7 @@ type gardened struct {
 // then gets a patch of Kubernetes.
 func TestWorkersOfAGardenerShoot(t *testing.T) {
 	judge.Long(t, "TestNodeOfACluster")
-	t.Parallel()
+	parallel(t, 6*time.Minute)
 	b := open(t)
 	g := newGardened(t, b.manifest.Arch)
 

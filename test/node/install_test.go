@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/firmware/loader"
@@ -207,7 +208,7 @@ func TestADiskWithContentIsNotInstalledOn(t *testing.T) {
 // TestUSBInstaller: the USB installer, with an edited machine.yaml, installs a
 // machine without a network, and is then no longer needed.
 func TestUSBInstaller(t *testing.T) {
-	t.Parallel()
+	parallel(t, 4*time.Minute)
 	b := open(t)
 	m := b.flash(t, b.file(".raw"))
 	m.config.MemoryMB = liveMemory

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/test/judge"
@@ -105,7 +106,7 @@ func (b build) diskless(t *testing.T, p *origin) *machine {
 // breaks, and applies.
 func TestPXEToMemory(t *testing.T) {
 	judge.Long(t, "TestUSBInstaller, whose installer runs from memory, too")
-	t.Parallel()
+	parallel(t, 3*time.Minute)
 	b := open(t)
 	p := b.origin(t, machineYAML(b.manifest.Arch, "source: {credential: {name: loam.config}}\n"))
 	p.cut.Store(40 << 20)
@@ -143,7 +144,7 @@ func TestPXEToMemory(t *testing.T) {
 // TestNetworkCards gets the system over each network card that QEMU has a model
 // of, besides virtio's.
 func TestNetworkCards(t *testing.T) {
-	matrix(t)
+	onlyInPlaces(t)
 	b := open(t)
 	p := b.origin(t, machineYAML(b.manifest.Arch, "source: {credential: {name: loam.config}}\n"))
 	for _, card := range []struct {
@@ -156,7 +157,7 @@ func TestNetworkCards(t *testing.T) {
 		{module: "igb", notCloud: true},
 	} {
 		t.Run(card.module, func(t *testing.T) {
-			t.Parallel()
+			parallel(t, 2*time.Minute)
 			if card.notCloud && b.manifest.Profile == "cloud" {
 				t.Skip("the cloud kernel has no driver")
 			}

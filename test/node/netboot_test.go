@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
 
@@ -171,7 +172,7 @@ func (s *bootServer) plugged(t *testing.T, b build) *machine {
 // of none, and the node run what it gets.
 func TestNetboot(t *testing.T) {
 	judge.Long(t, "image/pxe")
-	t.Parallel()
+	parallel(t, 5*time.Minute)
 	for _, test := range []struct {
 		name          string
 		asked, loaded string
@@ -207,7 +208,7 @@ func TestNetboot(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if !test.always {
-				matrix(t)
+				onlyInPlaces(t)
 			}
 
 			if !ethernet.Own(t) {

@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -26,7 +27,7 @@ network:
 // that cannot read the document.
 func TestNetworkOfMachineYAML(t *testing.T) {
 	judge.Long(t, "agent/networks_systemd_test.go, on real systemd")
-	t.Parallel()
+	parallel(t, 3*time.Minute)
 	b := open(t)
 	m := b.flash(t, b.file(".raw"))
 	m.config.Clock = "1970-01-01"

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -21,7 +22,7 @@ func machineYAML(arch, rest string) string {
 }
 
 func TestNodeConfiguredByItsHypervisor(t *testing.T) {
-	t.Parallel()
+	parallel(t, 2*time.Minute)
 	b := open(t)
 	hello := readFile(t, "../../examples/hello.yaml")
 	m := b.flash(t, b.file(".raw"))
@@ -148,7 +149,7 @@ func file(path, text string) string {
 
 func TestNodeConfiguredByAFile(t *testing.T) {
 	judge.Long(t, "TestNodeConfiguredByItsHypervisor, and agent/source")
-	t.Parallel()
+	parallel(t, 2*time.Minute)
 	b := open(t)
 	m := b.flash(t, b.file(".raw"))
 	m.config.Bus = "virtio-scsi"
@@ -289,7 +290,7 @@ func badInput(n *node, good string) {
 
 func TestNodeConfiguredByItsESP(t *testing.T) {
 	judge.Long(t, "TestNodeConfiguredByItsHypervisor, and agent/source")
-	t.Parallel()
+	parallel(t, 2*time.Minute)
 	b := open(t)
 	m := b.flash(t, b.file(".raw"))
 	raw := filepath.Join(m.config.Dir, "flashed.raw")

@@ -6,18 +6,24 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/loam-os/loam/agent/status"
 )
 
-// matrix skips what only `make test-places` runs, where some machines run at a
-// time.
+// matrix is onlyInPlaces and parallel.
 func matrix(t *testing.T) {
+	t.Helper()
+	onlyInPlaces(t)
+	parallel(t, 3*time.Minute)
+}
+
+// onlyInPlaces skips what only `make test-places` runs.
+func onlyInPlaces(t *testing.T) {
 	t.Helper()
 	if os.Getenv("LOAM_PLACES") == "" {
 		t.Skip("takes minutes: make test-places runs it")
 	}
-	t.Parallel()
 }
 
 // file puts a file into the machine's directory and returns its path.
@@ -70,7 +76,7 @@ func (m *machine) fat(label, name, text string) (drive string) {
 // TestMachineYAMLFromTheHypervisor hands machine.yaml over in every way that
 // docs/install.md names.
 func TestMachineYAMLFromTheHypervisor(t *testing.T) {
-	matrix(t)
+	onlyInPlaces(t)
 	b := open(t)
 	yaml := machineYAML(b.manifest.Arch, "")
 	nameless := strings.Replace(yaml, "hostname: hello\n", "", 1)
@@ -135,7 +141,7 @@ func TestMachineYAMLFromTheHypervisor(t *testing.T) {
 		},
 	} {
 		t.Run(place.name, func(t *testing.T) {
-			t.Parallel()
+			parallel(t, 2*time.Minute)
 			m := b.flash(t, b.file(".raw"))
 			place.give(m)
 			n := m.on(t, nil)

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/firmware/bootentry"
@@ -17,7 +18,7 @@ import (
 // corrupted the superblock of its state partition meanwhile.
 func TestANodeWhoseBootEntryIsGone(t *testing.T) {
 	judge.Long(t, "TestTheRecoveryEntryIsTheLastResort of test/firmware")
-	t.Parallel()
+	parallel(t, 3*time.Minute)
 	m := damaged(t, func(m *machine, disk *os.File) {
 		m.tool("mdel", "-i", fmt.Sprintf("%s@@%d", disk.Name(), m.partition(esp)),
 			"::"+m.build.manifest.UKI)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/loam-os/loam/firmware/efivar"
 	"github.com/loam-os/loam/firmware/loader"
@@ -16,7 +17,7 @@ import (
 // TestSecureBootRefusesWhatWouldNotStart: a machine whose firmware knows this
 // system and its loader, and nothing else.
 func TestSecureBootRefusesWhatWouldNotStart(t *testing.T) {
-	t.Parallel()
+	parallel(t, time.Minute)
 	b := open(t)
 	v2 := next(t)
 	if b.manifest.Arch != "amd64" {

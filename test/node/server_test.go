@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/image/bundle"
@@ -62,7 +63,7 @@ func (s *server) changed(edit func(body []byte) []byte) http.Handler {
 // well.
 func TestABadServer(t *testing.T) {
 	judge.Long(t, "agent/registry and image/repository")
-	t.Parallel()
+	parallel(t, 3*time.Minute)
 	v2 := next(t)
 	u := v2.publish(t, nil)
 	old := readFile(t, u.Dir+"/metadata/timestamp.json")

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -46,7 +47,7 @@ var elsewhere = map[string]string{
 // and compares what each shows.
 func TestTour(t *testing.T) {
 	judge.Long(t, "the scripts of cmd/loam")
-	t.Parallel()
+	parallel(t, 3*time.Minute)
 	b := open(t)
 	u := next(t).publish(t, nil)
 	hello := readFile(t, "../../examples/hello.yaml")

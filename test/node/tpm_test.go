@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -24,7 +25,7 @@ import (
 // the TPM.
 func TestTheNumberInATPM(t *testing.T) {
 	judge.Long(t, "agent/tpm")
-	t.Parallel()
+	parallel(t, 2*time.Minute)
 	b := open(t)
 	dir := t.TempDir()
 	build := exec.Command("go", "build", "-o", filepath.Join(dir, "raise"), "./testdata/raise")
@@ -57,7 +58,7 @@ func TestTheNumberInATPM(t *testing.T) {
 // and the loader starts its boot entry last from then on.
 func TestAnOldSystemDoesNotStart(t *testing.T) {
 	judge.Long(t, "agent/boot")
-	t.Parallel()
+	parallel(t, 3*time.Minute)
 	m := damaged(t, func(*machine, *os.File) {}) // For its raw disk.
 	m.newTPM("tpm")
 	raise(t, m.config.TPM, 1)

@@ -3,6 +3,7 @@ package node
 import (
 	"os"
 	"testing"
+	"time"
 
 	"github.com/loam-os/loam/agent/status"
 )
@@ -55,7 +56,7 @@ func TestUpgradesWithForgetfulFirmware(t *testing.T) {
 	good := v2.publish(t, nil)
 	for name, forget := range forgets {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+			parallel(t, 6*time.Minute)
 			n := prepareUpgradable(t, bad)
 			forget(t, n)
 			n.firstStart()

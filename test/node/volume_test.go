@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/test/judge"
@@ -88,7 +89,7 @@ spec:
 // says so, and the kubelet waits.
 func TestADataVolume(t *testing.T) {
 	judge.Long(t, "agent/volume")
-	t.Parallel()
+	parallel(t, 3*time.Minute)
 	b := open(t)
 	m := b.flash(t, b.file(".raw"))
 	dir := m.config.Dir

@@ -32,7 +32,10 @@ const (
 // Run is one run of a test or of a package.
 type Run struct {
 	Outcome Outcome
+	// Elapsed is without what the test says it waited for others to end, by an
+	// attribute "waited" (testing.TB.Attr).
 	Elapsed time.Duration
+	waited  time.Duration
 	// Output has the lines that it printed, without line ends. It is nil for a
 	// test that passed.
 	Output []string
@@ -81,6 +84,7 @@ type event struct {
 	Output      string
 	FailedBuild string
 	ImportPath  string
+	Key, Value  string
 }
 
 // reader is a log that is being read.
@@ -185,9 +189,14 @@ func (r *reader) addToTest(p *Package, e event) {
 	switch e.Action {
 	case "output":
 		run.Output = append(run.Output, lines(e.Output)...)
+	case "attr":
+		if e.Key == "waited" {
+			// Best effort: what is no duration counts as none.
+			run.waited, _ = time.ParseDuration(e.Value)
+		}
 	case "pass", "fail", "skip":
 		run.Outcome = Outcome(e.Action)
-		run.Elapsed = seconds(e.Elapsed)
+		run.Elapsed = max(0, seconds(e.Elapsed)-run.waited)
 	}
 	switch {
 	case run.Outcome == Passed:

@@ -181,6 +181,20 @@ func TestSlowest(t *testing.T) {
 		t.Errorf("cached: packages %v, tests %v, want none", packages, tests)
 	}
 
+	const waits = `{"Action":"start","Package":"p"}
+{"Action":"run","Package":"p","Test":"TestA"}
+{"Action":"attr","Package":"p","Test":"TestA","Key":"waited","Value":"1m20s"}
+{"Action":"pass","Package":"p","Test":"TestA","Elapsed":90}
+{"Action":"pass","Package":"p","Elapsed":91}`
+	log, err := events.Read(strings.NewReader(waits))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, tests = log.Timings()
+	if len(tests) != 1 || tests[0].Took != 10*time.Second {
+		t.Errorf("of 90 s that it waited 80 for others: %v", tests)
+	}
+
 	have := events.Slowest([]events.Timing{
 		{Test: "short", Took: 1},
 		{Test: "long", Took: 3},
