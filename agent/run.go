@@ -79,16 +79,10 @@ func (n *node) own(ctx context.Context) (err error) {
 	}
 	defer locked.Close()
 
-	n.managed, err = drift.New()
-	if err != nil {
-		return err
-	}
+	n.managed = drift.New()
 	defer n.managed.Close()
 
-	n.contents, err = drift.New()
-	if err != nil {
-		return err
-	}
+	n.contents = drift.New()
 	defer n.contents.Close()
 	return n.live(ctx)
 }

@@ -17,8 +17,20 @@ import (
 // (path_resolution(7)).
 const maxLinks = 40
 
-// arm watches the directories that matter now, and no others.
+// arm watches the directories that matter now, and no others. mu must be held.
 func (w *Watcher) arm() error {
+	if w.ended {
+		return os.ErrClosed
+	}
+	if w.inotify == nil {
+		events, err := w.open()
+		if err != nil {
+			return err
+		}
+		w.inotify = events
+		go w.run(events)
+	}
+
 	conn, err := w.inotify.SyscallConn()
 	if err != nil {
 		return err

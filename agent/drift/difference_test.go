@@ -86,15 +86,7 @@ func TestALaterSetWatchesLikeTheFirst(t *testing.T) {
 		"/e/up/one", "/circle", "/absent/x", "/a/absent",
 	}
 
-	start := func() *Watcher {
-		w, err := New()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return w
-	}
-
-	walker := start()
+	walker := New()
 	dice := rand.New(rand.NewPCG(1, 2))
 	defer walker.Close()
 
@@ -108,7 +100,7 @@ func TestALaterSetWatchesLikeTheFirst(t *testing.T) {
 			}
 		}
 
-		fresh := start()
+		fresh := New()
 		for _, w := range []*Watcher{walker, fresh} {
 			if err := w.Set(root, paths); err != nil {
 				t.Fatal(err)

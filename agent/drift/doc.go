@@ -15,6 +15,7 @@
 // The agent compares and repairs what is reported at once, and counts it. A
 // path that cannot be watched is reported and retried, and does not delay the
 // verdict on a change. Watches are kept from one set of paths to the next,
-// unless something was mounted over them. While the kernel has too few watches,
-// the watcher uses those it has and retries with a backoff.
+// unless something was mounted over them. While the kernel has no instance of
+// inotify, or too few watches, the watcher uses what it has, retries with a
+// backoff, and reports all paths each time.
 package drift

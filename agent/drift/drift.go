@@ -11,47 +11,41 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/loam-os/loam/agent/inotify"
 )
 
 // Watcher watches the directories of managed paths, and every directory and
 // link through which they are looked up.
 type Watcher struct {
-	inotify *os.File
-	events  chan []string
-	done    chan struct{}
-	err     error // why the watcher ended; read it only after done is closed
+	events chan []string
+	done   chan struct{}
+	err    error // why the watcher ended; read it only after done is closed
+	// open returns an instance of inotify.
+	open func() (*os.File, error)
 	// add is inotify_add_watch(2).
 	add func(fd int, name string, mask uint32) (int, error)
 
-	mu    sync.Mutex
+	mu sync.Mutex
+	// inotify is nil as long as the kernel has given none.
+	inotify *os.File
+
 	root  string
 	below map[string][]string // managed paths by their directory
 	table table
 	armed *arming // the state behind table; nil if it must be rebuilt
 	retry retry
+	ended bool
 }
 
 // New returns a Watcher that watches nothing yet. Close must be called.
-func New() (*Watcher, error) {
-	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
-	if err != nil {
-		return nil, fmt.Errorf("watch managed paths: inotify_init1: %w", err)
+func New() *Watcher {
+	return &Watcher{
+		events: make(chan []string, 1),
+		done:   make(chan struct{}),
+		open:   inotify.Open,
+		add:    unix.InotifyAddWatch,
 	}
-
-	w := &Watcher{
-		inotify: os.NewFile(uintptr(fd), "inotify"),
-		events:  make(chan []string, 1),
-		done:    make(chan struct{}),
-		add:     unix.InotifyAddWatch,
-	}
-
-	go func() {
-		defer close(w.done)
-		w.err = w.run()
-		w.end()
-	}()
-
-	return w, nil
 }
 
 // Set makes paths, absolute within the tree root, the managed paths. Links
@@ -112,7 +106,7 @@ func (w *Watcher) Events() <-chan []string { return w.events }
 // Close ends the watcher, waits for it, and returns the error that ended it
 // earlier, if any.
 func (w *Watcher) Close() error {
-	err := w.inotify.Close()
+	err := w.closeInotify()
 	<-w.done
 	if errors.Is(err, os.ErrClosed) {
 		err = nil
@@ -120,13 +114,25 @@ func (w *Watcher) Close() error {
 	return errors.Join(w.err, err)
 }
 
-// end closes the channel of events; nothing is sent after it.
-func (w *Watcher) end() {
+func (w *Watcher) closeInotify() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.inotify != nil {
+		return w.inotify.Close()
+	}
+	w.end()
+	return nil
+}
+
+// end closes the channel of events; nothing is sent after it. mu must be held.
+func (w *Watcher) end() {
+	if w.ended {
+		return
+	}
+	w.ended = true
 	w.retry.stop()
-	w.retry.ended = true
 	close(w.events)
+	close(w.done)
 }
 
 // all returns the managed paths.
@@ -143,11 +149,19 @@ func (w *Watcher) all() set {
 // agent one by one.
 const together = 2 * time.Millisecond
 
-// run reads events until the watcher is closed.
-func (w *Watcher) run() error {
+// run reads events until the watcher is closed, and ends it.
+func (w *Watcher) run(events *os.File) {
+	err := w.takeAll(events)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.err = err
+	w.end()
+}
+
+func (w *Watcher) takeAll(events *os.File) error {
 	buffer := make([]byte, 256*(unix.SizeofInotifyEvent+unix.NAME_MAX+1))
 	for {
-		n, err := w.inotify.Read(buffer)
+		n, err := events.Read(buffer)
 		if err == nil {
 			err = w.take(buffer[:n])
 		}
@@ -176,7 +190,7 @@ func (w *Watcher) take(events []byte) error {
 		err = w.rearm()
 	}
 
-	if errors.Is(err, unix.ENOSPC) {
+	if inotify.Limit(err) != nil {
 		err = nil // It is retried.
 	}
 
@@ -187,7 +201,7 @@ func (w *Watcher) take(events []byte) error {
 // report sends changed, merged with what is waiting in the channel. It does not
 // block: the channel has room for one, and every sender holds the lock.
 func (w *Watcher) report(changed set) {
-	if len(changed) == 0 || w.retry.ended {
+	if len(changed) == 0 || w.ended {
 		return
 	}
 	select {

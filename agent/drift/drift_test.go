@@ -47,8 +47,7 @@ func (tr tree) remove(name string) { tr.Helper(); tr.must(os.RemoveAll(tr.root +
 func (tr tree) watch(paths ...string) *drift.Watcher {
 	tr.Helper()
 	tr.write(sentinel, "")
-	w, err := drift.New()
-	tr.must(err)
+	w := drift.New()
 
 	tr.Cleanup(func() {
 		if err := w.Close(); err != nil {
@@ -459,8 +458,7 @@ func TestManyPathsAreMerged(t *testing.T) {
 func TestRootGone(t *testing.T) {
 	tr := tree{t, filepath.Join(t.TempDir(), "root")}
 	tr.write("/etc/a", "")
-	w, err := drift.New()
-	tr.must(err)
+	w := drift.New()
 	tr.must(w.Set(tr.root, []string{"/etc/a"}))
 	tr.must(os.Rename(tr.root, tr.root+"-gone"))
 	for range w.Events() {
@@ -475,8 +473,7 @@ func TestRootGone(t *testing.T) {
 func TestClose(t *testing.T) {
 	tr := tree{t, t.TempDir()}
 	tr.write("/etc/a", "")
-	w, err := drift.New()
-	tr.must(err)
+	w := drift.New()
 	tr.must(w.Set(tr.root, []string{"/etc/a"}))
 
 	for range 100 {
@@ -503,10 +500,7 @@ func BenchmarkSet(b *testing.B) {
 		}
 	}
 
-	w, err := drift.New()
-	if err != nil {
-		b.Fatal(err)
-	}
+	w := drift.New()
 	defer w.Close()
 
 	for b.Loop() {

@@ -1,80 +1,72 @@
 package drift
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/agent/inotify"
 )
 
-// The kernel limits the watches of all programs of a user. A Watcher at the
-// limit retries after firstRetry, and then after twice the time up to
-// lastRetry.
+// A Watcher that the kernel gives no instance or too few watches tries again after
+// firstRetry, and then after twice the time up to lastRetry.
 const (
 	firstRetry = time.Second
 	lastRetry  = time.Minute
 )
 
-var errLimit = hint.With(
-	fmt.Errorf("not all managed paths are watched: inotify_add_watch: %w", unix.ENOSPC),
-	"raise the limit, sysctl fs.inotify.max_user_watches",
-)
-
-// retry is the state of a Watcher that lacks watches. Watcher.mu guards it.
+// retry is the state of a Watcher that lacks an instance or watches. Watcher.mu
+// guards it.
 type retry struct {
-	lacks bool
+	lack  error
 	wait  time.Duration
 	timer *time.Timer
-	ended bool
 }
 
-// Err returns why not all managed paths are watched, or nil. It returns the
-// same error until the Watcher, which retries by itself, watches them all.
+// Err returns why not all managed paths are watched, or nil. The Watcher tries again
+// by itself until it watches them all, and reports all of them each time: a change
+// is noticed a minute later at most.
 func (w *Watcher) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.retry.lacks {
-		return errLimit
-	}
-	return nil
+	return w.retry.lack
 }
 
-// rearm is arm with a retry while there are too few watches. All paths are
-// reported when that begins, so that the receiver calls Err, and when it is
-// over, as changes in between went unnoticed. mu must be held.
+// rearm is arm with a retry while the kernel is exhausted. All paths are reported
+// when that begins, so that the receiver calls Err, and when it is over, as changes
+// in between went unnoticed. mu must be held.
 func (w *Watcher) rearm() error {
 	err := w.arm()
-	if w.retry.ended {
+	if w.ended {
 		return err
 	}
 
-	lacked := w.retry.lacks
-	w.retry.lacks = errors.Is(err, unix.ENOSPC)
+	lacked := w.retry.lack != nil
 	w.retry.stop()
-	if w.retry.lacks {
-		err = errLimit
+	w.retry.lack = nil
+	if limit := inotify.Limit(err); limit != nil {
+		err = fmt.Errorf("not all managed paths are watched, but looked at each minute: %w",
+			limit)
+		w.retry.lack = err
 		w.retry.wait = min(max(2*w.retry.wait, firstRetry), lastRetry)
 		w.retry.timer = time.AfterFunc(w.retry.wait, w.again)
 	} else {
 		w.retry.wait = 0
 	}
 
-	if w.retry.lacks != lacked {
+	if lacked != (w.retry.lack != nil) {
 		w.report(w.all())
 	}
 
 	return err
 }
 
-// again retries the paths that could not be watched.
+// again retries the paths that could not be watched, and has them looked at.
 func (w *Watcher) again() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.retry.lacks && !w.retry.ended {
+	if w.retry.lack != nil && !w.ended {
 		_ = w.rearm() // Err returns the error, or the next event finds the way gone.
+		w.report(w.all())
 	}
 }
 

@@ -2,13 +2,18 @@ package drift
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/loam-os/loam/agent/inotify"
+	"github.com/loam-os/loam/hint"
 )
 
 // scarce returns a Watcher on a kernel that has no more watches while none is
@@ -24,10 +29,7 @@ func scarce(t *testing.T) (w *Watcher, root string, none *atomic.Bool) {
 		}
 	}
 
-	w, err := New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	w = New()
 	t.Cleanup(func() {
 		if err := w.Close(); err != nil {
 			t.Errorf("Close: %v", err)
@@ -65,6 +67,7 @@ func TestALimitOfWatchesPasses(t *testing.T) {
 
 	mustReport(t, w, "too few watches")
 	w.again()
+	mustReport(t, w, "still too few, so all are looked at")
 
 	if err := w.Err(); err == nil || err.Error() != first.Error() {
 		t.Errorf("tried again: %v, and at first %v", err, first)
@@ -105,4 +108,53 @@ func TestALimitOfWatchesDoesNotEndAWatcher(t *testing.T) {
 	}
 
 	mustReport(t, w, "another set, after a time without watches")
+}
+
+// TestALimitOfInstancesPasses begins while the kernel gives no instance.
+func TestALimitOfInstancesPasses(t *testing.T) {
+	w, root, _ := scarce(t)
+	w.open = func() (*os.File, error) {
+		return nil, fmt.Errorf("inotify_init1: %w", unix.EMFILE)
+	}
+
+	err := w.Set(root, scarcePaths)
+	if !errors.Is(err, unix.EMFILE) || !strings.Contains(hint.Line(err), "max_user_instances") {
+		t.Fatalf("Set: %s", hint.Line(err))
+	}
+	mustReport(t, w, "no instance")
+	w.again()
+	mustReport(t, w, "still no instance, so all are looked at")
+
+	w.open = inotify.Open
+	w.again()
+	mustReport(t, w, "what changed meanwhile is not known")
+	if err := w.Err(); err != nil {
+		t.Errorf("once there is an instance: %v", err)
+	}
+
+	const path = "/etc/a/x"
+	if err := os.WriteFile(filepath.Join(root, path), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-w.Events(); !slices.Equal(got, []string{path}) {
+		t.Errorf("events about %q, want %q", got, path)
+	}
+}
+
+func TestAWatcherWithoutAnInstanceCloses(t *testing.T) {
+	w, root, _ := scarce(t)
+	w.open = func() (*os.File, error) { return nil, unix.EMFILE }
+	if err := w.Set(root, scarcePaths); err == nil {
+		t.Error("Set: no error")
+	}
+	for range 2 {
+		if err := w.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	}
+	for range w.Events() {
+	}
+	if err := w.Set(root, scarcePaths); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("Set on a closed watcher: %v", err)
+	}
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/loam-os/loam/agent/inotify"
 )
 
 // watched are the directory events that can change a file: an entry is created,
@@ -35,28 +37,67 @@ func (d Directories) Watch(ctx context.Context) (<-chan struct{}, error) {
 	return start(ctx, watch{paths: d, entries: true})
 }
 
+// pollEvery is how often the receiver is to look while the kernel has no instance
+// of inotify, or too few watches.
+const pollEvery = time.Minute
+
 // start runs w until ctx ends.
 func start(ctx context.Context, w watch) (<-chan struct{}, error) {
-	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
-	if err != nil {
-		return nil, fmt.Errorf("watch %s: inotify_init1: %w", w, err)
-	}
+	w.open = inotify.Open
+	w.add = unix.InotifyAddWatch
+	return w.start(ctx)
+}
 
-	w.events = os.NewFile(uintptr(fd), "inotify")
-	if err := w.arm(); err != nil {
-		return nil, errors.Join(fmt.Errorf("watch %s: %w", w, err), w.events.Close())
+func (w *watch) start(ctx context.Context) (<-chan struct{}, error) {
+	err := w.begin()
+	if err != nil && inotify.Limit(err) == nil {
+		return nil, fmt.Errorf("watch %s: %w", w, err)
 	}
 
 	changes := make(chan struct{}, 1)
-	stop := context.AfterFunc(ctx, func() { w.events.Close() })
 	go func() {
 		defer close(changes)
-		defer w.events.Close()
-		defer stop()
-		w.run(ctx, changes)
+		for {
+			if err == nil {
+				err = w.run(ctx, changes)
+			}
+			if ctx.Err() != nil || inotify.Limit(err) == nil {
+				return
+			}
+
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(pollEvery):
+			}
+			err = w.begin()
+			notify(changes)
+		}
 	}()
 
 	return changes, nil
+}
+
+// begin watches what there is now with an instance of its own.
+func (w *watch) begin() error {
+	events, err := w.open()
+	if err != nil {
+		return err
+	}
+	w.events = events
+	w.names = nil
+	if err := w.arm(); err != nil {
+		return errors.Join(err, events.Close())
+	}
+	return nil
+}
+
+// notify adds a notice, unless one is waiting already.
+func notify(changes chan<- struct{}) {
+	select {
+	case changes <- struct{}{}:
+	default:
+	}
 }
 
 // watch is an inotify instance with its watches.
@@ -64,7 +105,11 @@ type watch struct {
 	paths []string
 	// entries says that the paths are directories whose entries matter.
 	entries bool
-	events  *os.File
+	// open returns an instance of inotify.
+	open func() (*os.File, error)
+	// add is inotify_add_watch(2).
+	add    func(fd int, name string, mask uint32) (int, error)
+	events *os.File
 	// names are the entries that matter in each watched directory.
 	names map[int][]string
 }
@@ -79,31 +124,33 @@ func (w watch) String() string { return strings.Join(w.paths, ", ") }
 // times.
 const quietPeriod = 100 * time.Millisecond
 
-// run sends a notice for each change until ctx ends.
-func (w *watch) run(ctx context.Context, changes chan<- struct{}) {
+// run sends a notice for each change until ctx ends, or the directories cannot be
+// watched any longer.
+func (w *watch) run(ctx context.Context, changes chan<- struct{}) error {
+	defer w.events.Close()
+	stop := context.AfterFunc(ctx, func() { w.events.Close() })
+	defer stop()
+
 	buffer := make([]byte, 64*(unix.SizeofInotifyEvent+unix.NAME_MAX+1))
 	for {
 		n, err := w.events.Read(buffer)
 		if err != nil {
-			return
+			return err
 		}
 		if !w.matter(buffer[:n]) {
 			continue
 		}
 		if err := w.arm(); err != nil {
-			return
+			notify(changes)
+			return err
 		}
 
 		select {
 		case <-time.After(quietPeriod): // A change meanwhile causes the next notice.
 		case <-ctx.Done():
-			return
+			return nil
 		}
-
-		select {
-		case changes <- struct{}{}:
-		default: // A notice is waiting already.
-		}
+		notify(changes)
 	}
 }
 
@@ -150,7 +197,7 @@ func (w *watch) replace(fd int, all [][]step) error {
 	names := map[int][]string{}
 	for _, taken := range all {
 		for _, s := range taken {
-			wd, err := unix.InotifyAddWatch(fd, s.dir, watched)
+			wd, err := w.add(fd, s.dir, watched)
 			if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
 				break // It is gone; then an earlier step changes.
 			}

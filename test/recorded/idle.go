@@ -27,11 +27,7 @@ func (n *Node) Complete(kubelet, containerd string) error {
 		return fmt.Errorf("complete a node: %w", err)
 	}
 
-	watcher, err := drift.New()
-	if err != nil {
-		return fmt.Errorf("complete a node: %w", err)
-	}
-
+	watcher := drift.New()
 	n.close = append(n.close, watcher.Close)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
