@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/image/repository/roots"
 )
 
 // timeout is for one URL, including connecting.
@@ -24,13 +25,13 @@ const timeout = time.Second
 // Reach requests every URL of probe once and returns an error for all that do
 // not answer. Any HTTP response is an answer, whatever its status.
 func Reach(ctx context.Context, probe config.Probe) error {
-	roots, err := trusted(probe.CACerts)
+	authorities, err := trusted(probe.CACerts)
 	if err != nil {
 		return err
 	}
 
 	transport := &http.Transport{
-		TLSClientConfig:   &tls.Config{RootCAs: roots},
+		TLSClientConfig:   &tls.Config{RootCAs: authorities},
 		DisableKeepAlives: true,
 	}
 	defer transport.CloseIdleConnections()
@@ -51,9 +52,9 @@ func Reach(ctx context.Context, probe config.Probe) error {
 
 // trusted returns the machine's certificate authorities and those in files.
 func trusted(files []string) (*x509.CertPool, error) {
-	roots, err := x509.SystemCertPool()
+	pool, err := roots.Machine()
 	if err != nil {
-		return nil, fmt.Errorf("read the machine's certificate authorities: %w", err)
+		return nil, err
 	}
 
 	for _, file := range files {
@@ -61,11 +62,11 @@ func trusted(files []string) (*x509.CertPool, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read certificate authority: %w", err)
 		}
-		if !roots.AppendCertsFromPEM(text) {
+		if !pool.AppendCertsFromPEM(text) {
 			return nil, fmt.Errorf("%s: has no certificate in PEM", file)
 		}
 	}
-	return roots, nil
+	return pool, nil
 }
 
 func reach(ctx context.Context, client *http.Client, url string) error {

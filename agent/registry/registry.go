@@ -2,7 +2,6 @@ package registry
 
 import (
 	"context"
-	"crypto/x509"
 	"fmt"
 	"io"
 	"maps"
@@ -18,6 +17,7 @@ import (
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/cosign"
 	"github.com/loam-os/loam/agent/osc"
+	"github.com/loam-os/loam/image/repository/roots"
 )
 
 // Socket is containerd's socket, HostsDir its directory of mirrors and
@@ -84,23 +84,24 @@ func (r *Registry) Trust(authorities []byte) {
 	r.authorities = authorities
 }
 
-// trust adds authorities to the ones that transport trusts.
+// trust has transport trust the machine's authorities, or those of hosts.toml, and
+// these.
 func trust(transport *http.Transport, authorities []byte) error {
-	if len(authorities) == 0 || transport.TLSClientConfig == nil {
+	if transport.TLSClientConfig == nil {
 		return nil
 	}
 
-	roots := transport.TLSClientConfig.RootCAs
-	if roots == nil {
+	pool := transport.TLSClientConfig.RootCAs
+	if pool == nil {
 		var err error
-		roots, err = x509.SystemCertPool()
+		pool, err = roots.Machine()
 		if err != nil {
-			return fmt.Errorf("read the authorities that the machine trusts: %w", err)
+			return err
 		}
 	}
 
-	roots.AppendCertsFromPEM(authorities)
-	transport.TLSClientConfig.RootCAs = roots
+	pool.AppendCertsFromPEM(authorities)
+	transport.TLSClientConfig.RootCAs = pool
 	return nil
 }
 

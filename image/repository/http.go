@@ -14,6 +14,7 @@ import (
 
 	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/hint/network"
+	"github.com/loam-os/loam/image/repository/roots"
 )
 
 const (
@@ -49,7 +50,7 @@ func openHTTP(base *url.URL, o options) (Store, error) {
 }
 
 func newClient(o options) (*http.Client, error) {
-	trust, err := x509.SystemCertPool()
+	trust, err := roots.Machine()
 	if err != nil {
 		trust = x509.NewCertPool() // no system has none, but an initramfs
 	}

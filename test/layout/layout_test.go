@@ -149,6 +149,7 @@ func TestAgentAndImageDoNotKnowEachOther(t *testing.T) {
 		for _, imp := range list {
 			own := strings.TrimPrefix(imp, module)
 			switch {
+			case under(own, "image/repository/roots"):
 			case under(own, "image/dsse") && under(name, "agent/cosign", "agent/trust"):
 			case under(own, "image/manifest") && under(name, "agent/registry", "agent/upgrade"):
 			case under(own, "image/bundle", "image/repository") &&
