@@ -1,10 +1,12 @@
 package link
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -82,6 +84,7 @@ func (c Client) options() []dhcpv4.Modifier {
 		dhcpv4.WithOption(dhcpv4.OptClassIdentifier(c.Class)),
 		dhcpv4.WithOption(dhcpv4.OptClientArch(iana.Arch(c.Arch))),
 		dhcpv4.WithRequestedOptions(dhcpv4.OptionSubnetMask, dhcpv4.OptionRouter,
+			dhcpv4.OptionClasslessStaticRoute, dhcpv4.OptionInterfaceMTU,
 			dhcpv4.OptionDomainNameServer, dhcpv4.OptionTFTPServerName, dhcpv4.OptionBootfileName),
 	}
 
@@ -150,13 +153,45 @@ func network(name string, ack *dhcpv4.DHCPv4, url string) (Network, error) {
 	n := Network{
 		Interface: name,
 		Address:   net.IPNet{IP: ack.YourIPAddr, Mask: mask},
+		Routes:    routes(ack),
+		MTU:       mtu(ack),
 		DNS:       ack.DNS(),
 		URL:       url,
 	}
+	return n, nil
+}
 
-	if routers := ack.Router(); len(routers) > 0 {
-		n.Router = routers[0]
+// routes returns the classless static routes, or without any a route to everything
+// by the router: with them the router does not count (RFC 3442).
+func routes(ack *dhcpv4.DHCPv4) []Route {
+	var all []Route
+	for _, r := range ack.ClasslessStaticRoute() {
+		to := net.IPNet{IP: r.Dest.IP.Mask(r.Dest.Mask), Mask: r.Dest.Mask}
+		route := Route{To: to, Via: r.Router}
+		if r.Router.IsUnspecified() {
+			route.Via = nil // The network is on the link.
+		}
+		all = append(all, route)
+	}
+	if routers := ack.Router(); len(all) == 0 && len(routers) > 0 {
+		everything := net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}
+		all = []Route{{To: everything, Via: routers[0]}}
 	}
 
-	return n, nil
+	// A router may be in a network on the link.
+	slices.SortStableFunc(all, func(a, b Route) int {
+		return cmp.Compare(len(a.Via), len(b.Via))
+	})
+	return all
+}
+
+// mtu returns 0 if the server does not say, or says what no host may have (RFC
+// 2132, section 5.1).
+func mtu(ack *dhcpv4.DHCPv4) int {
+	const least = 68
+	value, err := dhcpv4.GetUint16(dhcpv4.OptionInterfaceMTU, ack.Options)
+	if err != nil || value < least {
+		return 0
+	}
+	return int(value)
 }

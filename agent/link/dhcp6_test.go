@@ -134,7 +134,7 @@ func TestConnectByDHCPv6(t *testing.T) {
 	if got := addresses(t, "node0"); !slices.Contains(got, "2001:db8::7/128") {
 		t.Errorf("addresses %v", got)
 	}
-	if err := Close(); err != nil {
+	if err := n.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if got := addresses(t, "node0"); len(got) > 0 {

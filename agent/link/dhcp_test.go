@@ -1,12 +1,21 @@
 package link
 
 import (
+	"context"
+	"fmt"
 	"net"
+	"net/netip"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/insomniacslk/dhcp/dhcpv4"
+	"github.com/insomniacslk/dhcp/dhcpv4/server4"
+	"github.com/vishvananda/netlink"
+
+	"github.com/loam-os/loam/test/ethernet"
 )
 
 // offer is an answer of a DHCP server; an empty address is ProxyDHCP's.
@@ -117,14 +126,175 @@ func TestTheNetworkOfAnAcknowledgement(t *testing.T) {
 	}
 
 	got := n.Address.String()
-	if got != "192.0.2.7/26" || n.Router.String() != "192.0.2.1" || len(n.DNS) != 1 ||
-		n.URL != "http://x" {
+	if got != "192.0.2.7/26" || len(n.DNS) != 1 || n.URL != "http://x" || n.MTU != 0 {
 		t.Errorf("%+v", n)
 	}
 
 	n, err = network("eth0", offer(t, "10.1.2.3"), "")
-	if err != nil || n.Address.String() != "10.1.2.3/8" || n.Router != nil {
+	if err != nil || n.Address.String() != "10.1.2.3/8" || n.Routes != nil {
 		t.Errorf("without a mask and a router: %+v, %v", n, err)
+	}
+}
+
+func TestRoutesOfAnAcknowledgement(t *testing.T) {
+	router := dhcpv4.WithRouter(net.IPv4(192, 0, 2, 1))
+	static := func(list ...string) dhcpv4.Modifier {
+		var routes []*dhcpv4.Route
+		for _, text := range list {
+			to, via, _ := strings.Cut(text, " ")
+			_, network, err := net.ParseCIDR(to)
+			if err != nil {
+				t.Fatal(err)
+			}
+			routes = append(routes, &dhcpv4.Route{Dest: network, Router: net.ParseIP(via)})
+		}
+		return dhcpv4.WithOption(dhcpv4.OptClasslessStaticRoute(routes...))
+	}
+
+	for _, test := range []struct {
+		name    string
+		options []dhcpv4.Modifier
+		want    string
+	}{
+		{"a router", []dhcpv4.Modifier{router}, "0.0.0.0/0 via 192.0.2.1"},
+		{
+			"static routes alone",
+			[]dhcpv4.Modifier{static("0.0.0.0/0 192.0.2.9", "10.0.0.0/8 192.0.2.8")},
+			"0.0.0.0/0 via 192.0.2.9, 10.0.0.0/8 via 192.0.2.8",
+		},
+		{
+			"with static routes the router does not count",
+			[]dhcpv4.Modifier{router, static("10.0.0.0/8 192.0.2.8")},
+			"10.0.0.0/8 via 192.0.2.8",
+		},
+		{
+			"what is on the link comes first",
+			[]dhcpv4.Modifier{static("0.0.0.0/0 192.0.2.1", "192.0.2.1/32 0.0.0.0")},
+			"192.0.2.1/32 via <nil>, 0.0.0.0/0 via 192.0.2.1",
+		},
+		{
+			"half a route is none",
+			[]dhcpv4.Modifier{
+				router, dhcpv4.WithGeneric(dhcpv4.OptionClasslessStaticRoute, []byte{8, 10, 192}),
+			},
+			"0.0.0.0/0 via 192.0.2.1",
+		},
+		{"none", nil, ""},
+	} {
+		var all []string
+		for _, r := range routes(offer(t, "192.0.2.7", test.options...)) {
+			all = append(all, fmt.Sprintf("%s via %s", &r.To, r.Via))
+		}
+		if got := strings.Join(all, ", "); got != test.want {
+			t.Errorf("%s: %s, want %s", test.name, got, test.want)
+		}
+	}
+}
+
+func TestMTUOfAnAcknowledgement(t *testing.T) {
+	for want, value := range map[int][]byte{
+		1400: {0x05, 0x78}, 68: {0, 68}, 0: {0, 67}, -1: {5},
+	} {
+		ack := offer(t, "192.0.2.7", dhcpv4.WithGeneric(dhcpv4.OptionInterfaceMTU, value))
+		if got := mtu(ack); got != max(0, want) {
+			t.Errorf("%v: %d, want %d", value, got, want)
+		}
+	}
+}
+
+// TestConnectByDHCP has a server that gives an address without a network around it,
+// as clouds do, a way to the router, a way to all else by it, and an MTU.
+func TestConnectByDHCP(t *testing.T) {
+	if !ethernet.Own(t) {
+		return
+	}
+
+	hub := ethernet.New(t, 0)
+	hub.Device("node0")
+	var server *server4.Server
+	hub.Apart("plant0", netip.MustParsePrefix("192.0.2.1/24"), func() (err error) {
+		server, err = server4.NewServer("plant0",
+			&net.UDPAddr{IP: net.IPv4zero, Port: dhcpv4.ServerPort}, lease(t))
+		return err
+	})
+	go server.Serve()
+	t.Cleanup(func() { server.Close() })
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+
+	n, err := Connect(ctx, Client{URL: "http://203.0.113.5"}, t.Logf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := addresses(t, "node0"); !slices.Contains(got, "192.0.2.7/32") {
+		t.Errorf("addresses %v", got)
+	}
+
+	node, err := netlink.LinkByName("node0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if mtu := node.Attrs().MTU; mtu != 1400 {
+		t.Errorf("MTU %d, want 1400", mtu)
+	}
+	found, err := netlink.RouteList(node, netlink.FAMILY_V4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, r := range found {
+		got = append(got, fmt.Sprintf("%s via %s", r.Dst, r.Gw))
+	}
+	slices.Sort(got)
+	want := []string{"0.0.0.0/0 via 192.0.2.1", "192.0.2.1/32 via <nil>"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("routes (-want +got):\n%s", diff)
+	}
+
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	node, err = netlink.LinkByName("node0")
+	if err != nil || node.Attrs().MTU != 1500 || node.Attrs().Flags&net.FlagUp != 0 {
+		t.Errorf("after Close: %+v, %v", node.Attrs(), err)
+	}
+}
+
+// lease gives each client the same address, and only the options that it asks for.
+func lease(t *testing.T) server4.Handler {
+	kinds := map[dhcpv4.MessageType]dhcpv4.MessageType{
+		dhcpv4.MessageTypeDiscover: dhcpv4.MessageTypeOffer,
+		dhcpv4.MessageTypeRequest:  dhcpv4.MessageTypeAck,
+	}
+	_, everything, _ := net.ParseCIDR("0.0.0.0/0")
+	_, router, _ := net.ParseCIDR("192.0.2.1/32")
+	return func(conn net.PacketConn, _ net.Addr, in *dhcpv4.DHCPv4) {
+		answer, err := dhcpv4.NewReplyFromRequest(in,
+			dhcpv4.WithMessageType(kinds[in.MessageType()]),
+			dhcpv4.WithYourIP(net.IPv4(192, 0, 2, 7)),
+			dhcpv4.WithServerIP(net.IPv4(192, 0, 2, 1)),
+			dhcpv4.WithOption(dhcpv4.OptServerIdentifier(net.IPv4(192, 0, 2, 1))),
+			dhcpv4.WithNetmask(net.CIDRMask(32, 32)),
+			dhcpv4.WithLeaseTime(3600),
+		)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		for _, option := range []dhcpv4.Option{
+			dhcpv4.OptClasslessStaticRoute(
+				&dhcpv4.Route{Dest: everything, Router: net.IPv4(192, 0, 2, 1)},
+				&dhcpv4.Route{Dest: router, Router: net.IPv4zero}),
+			dhcpv4.OptGeneric(dhcpv4.OptionInterfaceMTU, []byte{0x05, 0x78}),
+		} {
+			if in.IsOptionRequested(option.Code) {
+				answer.UpdateOption(option)
+			}
+		}
+		all := &net.UDPAddr{IP: net.IPv4bcast, Port: dhcpv4.ClientPort}
+		if _, err := conn.WriteTo(answer.ToBytes(), all); err != nil {
+			t.Log(err)
+		}
 	}
 }
 
@@ -158,7 +328,7 @@ func TestWhatDoesNotLeadToTheServer(t *testing.T) {
 
 	routed := controller
 	named := controller
-	routed.Router = net.IPv4(169, 254, 1, 1)
+	routed.Routes = routes(offer(t, "169.254.1.2", dhcpv4.WithRouter(net.IPv4(169, 254, 1, 1))))
 	named.DNS = []net.IP{net.IPv4(169, 254, 1, 1)}
 	for _, test := range []struct {
 		name, url string

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,13 +22,23 @@ type Network struct {
 	Interface string
 	Address   net.IPNet
 
-	// Router is nil without a router, and for IPv6, where the kernel knows the
-	// routers.
-	Router net.IP
-	DNS    []net.IP
+	// Routes are none for IPv6, where the kernel knows the routers.
+	Routes []Route
+
+	// MTU is in bytes, 0 if the server does not say; before is what the interface
+	// had.
+	MTU, before int
+
+	DNS []net.IP
 
 	// URL is the server of boot files, "" if no answer had one.
 	URL string
+}
+
+// Route leads to a network by a router, or without one on the link itself.
+type Route struct {
+	To  net.IPNet
+	Via net.IP
 }
 
 // Connect brings all interfaces up, including those that appear later, and
@@ -67,7 +78,8 @@ func Connect(ctx context.Context, c Client, say func(format string, args ...any)
 				wg.Go(func() { c.join(ctx, u.Link, found, say) })
 			}
 		case n := <-found:
-			return n, n.apply()
+			err := n.apply()
+			return n, err
 		case <-ctx.Done():
 			return Network{}, fmt.Errorf("%d network interfaces, and no answer: %w",
 				len(asked), ctx.Err())
@@ -126,10 +138,15 @@ func (c Client) leads(n Network) error {
 	case host == "":
 	case !address.IsValid() && len(n.DNS) == 0:
 		return fmt.Errorf("address %s, and no DNS server that knows %s", &n.Address, host)
-	case address.Is4() && n.Router == nil && !n.Address.Contains(address.AsSlice()):
+	case address.Is4() && !n.reaches(address.AsSlice()):
 		return fmt.Errorf("address %s, and no router to %s", &n.Address, host)
 	}
 	return nil
+}
+
+func (n Network) reaches(address net.IP) bool {
+	return n.Address.Contains(address) ||
+		slices.ContainsFunc(n.Routes, func(r Route) bool { return r.To.Contains(address) })
 }
 
 // retry repeats a question until there is an answer, or ctx ends.
@@ -172,37 +189,52 @@ func (c Client) retry(
 const pause = time.Second
 
 // apply gives the interface its address and its routes.
-func (n Network) apply() error {
+func (n *Network) apply() error {
 	l, err := netlink.LinkByName(n.Interface)
 	if err == nil {
-		a := netlink.Addr{IPNet: &n.Address}
-		if n.Address.IP.To4() == nil {
-			// The server has checked that no other machine has the address: it
-			// can be used at once.
-			a.Flags = unix.IFA_F_NODAD
-		}
-		err = netlink.AddrReplace(l, &a)
+		n.before = l.Attrs().MTU
+		err = n.applyTo(l)
 	}
-
-	if err == nil && n.Router != nil {
-		err = netlink.RouteReplace(&netlink.Route{
-			LinkIndex: l.Attrs().Index,
-			Gw:        n.Router,
-			Flags:     int(netlink.FLAG_ONLINK),
-		})
-	}
-
 	if err != nil {
 		return fmt.Errorf("network interface %s: address %s: %w", n.Interface, &n.Address, err)
 	}
+	return nil
+}
 
+func (n *Network) applyTo(l netlink.Link) error {
+	if n.MTU != 0 {
+		// Best effort: the driver may have a lower limit.
+		_ = netlink.LinkSetMTU(l, n.MTU)
+	}
+
+	a := netlink.Addr{IPNet: &n.Address}
+	if n.Address.IP.To4() == nil {
+		// The server has checked that no other machine has the address: it can be
+		// used at once.
+		a.Flags = unix.IFA_F_NODAD
+	}
+	if err := netlink.AddrReplace(l, &a); err != nil {
+		return err
+	}
+
+	for _, r := range n.Routes {
+		route := netlink.Route{LinkIndex: l.Attrs().Index, Dst: &r.To, Gw: r.Via}
+		if r.Via != nil {
+			route.Flags = int(netlink.FLAG_ONLINK)
+		} else {
+			route.Scope = netlink.SCOPE_LINK
+		}
+		if err := netlink.RouteReplace(&route); err != nil {
+			return fmt.Errorf("route to %s: %w", &r.To, err)
+		}
+	}
 	return nil
 }
 
 // Close takes all interfaces down and removes their addresses, as the kernel
 // does with IPv6 addresses. The next system finds the interfaces as at
 // power-on.
-func Close() error {
+func (n Network) Close() error {
 	links, err := netlink.LinkList()
 	for _, l := range links {
 		if !usable(*l.Attrs()) {
@@ -212,6 +244,9 @@ func Close() error {
 		err = errors.Join(err, listErr)
 		for _, a := range addresses {
 			err = errors.Join(err, netlink.AddrDel(l, &a))
+		}
+		if l.Attrs().Name == n.Interface && l.Attrs().MTU != n.before {
+			err = errors.Join(err, netlink.LinkSetMTU(l, n.before))
 		}
 		err = errors.Join(err, netlink.LinkSetDown(l))
 	}

@@ -81,6 +81,7 @@ func find(
 	if err != nil {
 		return nil, err
 	}
+	s.network = n
 
 	if url == "" {
 		s.URL = n.URL
@@ -102,7 +103,7 @@ func find(
 // Close leaves the network as it was at power-on.
 func (s *Server) Close() error {
 	s.Client.CloseIdleConnections()
-	return link.Close()
+	return s.network.Close()
 }
 
 func pause(ctx context.Context, d time.Duration) error {

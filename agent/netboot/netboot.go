@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/loam-os/loam/agent/boot"
+	"github.com/loam-os/loam/agent/link"
 	"github.com/loam-os/loam/hint"
 )
 
@@ -36,6 +37,9 @@ type Server struct {
 	// fails. Wait is called between two attempts.
 	RequestTimeout time.Duration
 	Wait           func(context.Context, time.Duration) error
+
+	// network leads to it.
+	network link.Network
 }
 
 // Identity is what a server may recognise a node by.
