@@ -3,6 +3,7 @@ package boot
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 
@@ -11,15 +12,16 @@ import (
 
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/generation"
+	"github.com/loam-os/loam/firmware/identity"
 )
 
 // etcDir is beneath /run: files written to /etc are gone after the next boot.
 const etcDir = "/run/loam/etc"
 
 // buildEtc mounts the current generation over the image's /etc, and returns the
-// generation's name, "" if none. If a generation cannot be read, buildEtc
+// generation's name, "" if none. A node without a machine ID gets a new one. If a generation cannot be read, buildEtc
 // returns an error after /etc is usable: the agent reports and repairs it.
-func buildEtc(sysroot, osVersion string) (string, error) {
+func buildEtc(sysroot, osVersion string, newID func() string) (string, error) {
 	if err := mountEtc(sysroot); err != nil {
 		return "", err
 	}
@@ -30,7 +32,7 @@ func buildEtc(sysroot, osVersion string) (string, error) {
 	}
 	defer root.Close()
 
-	if err := setMachineID(root); err != nil {
+	if err := setMachineID(root, newID); err != nil {
 		return "", err
 	}
 	if err := setHostname(root); err != nil {
@@ -156,10 +158,10 @@ func fillEtc(root *os.Root, store generation.Reader, osVersion string) (string, 
 // machineIDFile stores the node's identity across boots (machine-id(5)).
 const machineIDFile = "var/lib/loam/machine-id"
 
-func setMachineID(root *os.Root) error {
+func setMachineID(root *os.Root, newID func() string) error {
 	text, err := root.ReadFile(machineIDFile)
 	if id := strings.TrimSpace(string(text)); err != nil || !validMachineID(id) {
-		text = []byte(strings.ReplaceAll(uuid.NewString(), "-", "") + "\n")
+		text = []byte(newID() + "\n")
 		dir := durable.New(root, nil)
 		if err := dir.MkdirAll("var/lib/loam"); err != nil {
 			return fmt.Errorf("machine ID: %w", err)
@@ -175,6 +177,24 @@ func setMachineID(root *os.Root) error {
 
 	return nil
 }
+
+// randomID is for a machine with a disk: disks are copied, and hardware is reused.
+func randomID() string { return strings.ReplaceAll(uuid.NewString(), "-", "") }
+
+// hardwareID is for a system in memory, which has nothing from its last start: it is
+// the same at each one, as DHCP servers tell clients by it (RFC 4361). Without a UUID
+// of the firmware's it is random. hardware is the root directory.
+func hardwareID(hardware fs.FS) string {
+	id, err := uuid.Parse(identity.UUID(hardware))
+	if err != nil || id == uuid.Nil || id == uuid.Max || id == unset {
+		return randomID()
+	}
+	named := uuid.NewSHA1(id, []byte("loam machine ID "+identity.Serial(hardware)))
+	return strings.ReplaceAll(named.String(), "-", "")
+}
+
+// unset is the UUID of boards whose maker gave them none.
+var unset = uuid.MustParse("03000200-0400-0500-0006-000700080009")
 
 // HostnameFile stores the host name that machine.yaml gave last, relative to
 // the root directory. So a node keeps its name when the document is gone.

@@ -125,7 +125,12 @@ func (i *Init) Run(d Decision) error {
 		return err
 	}
 
-	gen, err := buildEtc(sysroot, version)
+	newID := randomID
+	if d.Memory {
+		newID = func() string { return hardwareID(os.DirFS("/")) }
+	}
+
+	gen, err := buildEtc(sysroot, version, newID)
 	if errors.Is(err, errGeneration) {
 		d.Warnings = append(d.Warnings, hint.Text(err))
 	} else if err != nil {

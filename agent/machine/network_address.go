@@ -13,6 +13,15 @@ import (
 
 // addresses checks the addresses, routes and servers of an interface.
 func (c *networkCheck) addresses(i int, one network.Interface) {
+	switch clients := []string{"", network.ClientMachine, network.ClientMAC}; {
+	case !slices.Contains(clients, one.ClientID):
+		c.Add(at(i, ".clientID"), document.Quote(one.ClientID)+" is not a client ID",
+			"write one of "+strings.Join(clients[1:], ", "))
+	case one.ClientID != "" && !one.DHCP4:
+		c.Add(at(i, ".clientID"), "has no effect without dhcp4",
+			"leave it out, or write dhcp4: true")
+	}
+
 	if use := c.uses[one.Name]; use != "" && (one.HasAddresses() || len(one.Routes) > 0) {
 		c.Add(at(i, ""), "has addresses or routes, and is in "+use, "write them there")
 		return

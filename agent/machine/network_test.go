@@ -402,6 +402,17 @@ func TestNetworkErrors(t *testing.T) {
 			`network.interfaces[0].ntp[0]: "192.0.2.300" is not a time server; hint: write its name or address`,
 		},
 		{
+			"an unknown client ID",
+			lan + "- {name: a, nic: {name: eth0}, dhcp4: true, clientID: MAC}\n",
+			`network.interfaces[1].clientID: "MAC" is not a client ID; hint: write one of machine, mac`,
+		},
+		{
+			"a client ID for no DHCP server",
+			lan + "- {name: a, nic: {name: eth0}, slaac: true, clientID: mac}\n",
+			"network.interfaces[1].clientID: has no effect without dhcp4; hint: " +
+				"leave it out, or write dhcp4: true",
+		},
+		{
 			"DNS without a way to it",
 			lan + "- {name: a, nic: {name: eth0}, dns: {servers: " +
 				"[192.0.2.53]}}\n",

@@ -18,7 +18,8 @@ type Interface struct {
 	VLAN   *VLAN   `json:"vlan"`
 	Bridge *Bridge `json:"bridge"`
 
-	// MTU is in bytes; 0 keeps the kernel's.
+	// MTU is in bytes; 0 takes the one of a DHCP server or router, or else keeps the
+	// kernel's.
 	MTU int `json:"mtu"`
 
 	// DHCP4 and DHCP6 get addresses from servers, SLAAC from the announcements
@@ -28,6 +29,11 @@ type Interface struct {
 	DHCP6 bool `json:"dhcp6"`
 	SLAAC bool `json:"slaac"`
 
+	// ClientID is how a DHCP server for IPv4 knows the node again: machine, by its
+	// machine ID (RFC 4361), which is the default, or mac, by the address of the
+	// interface, as some servers need for reservations.
+	ClientID string `json:"clientID"`
+
 	// Addresses include the length of the prefix: 192.0.2.10/24.
 	Addresses []string `json:"addresses"`
 	Routes    []Route  `json:"routes"`
@@ -36,6 +42,12 @@ type Interface struct {
 	// NTP are names or addresses of time servers.
 	NTP []string `json:"ntp"`
 }
+
+// Values of [Interface.ClientID].
+const (
+	ClientMachine = "machine"
+	ClientMAC     = "mac"
+)
 
 // NIC chooses hardware, which must match all fields that are set. If several
 // Interfaces match, an Interface that identifies a single NIC takes precedence

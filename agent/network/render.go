@@ -196,6 +196,10 @@ func dynamic(t *text, i Interface) {
 	if i.DHCP4 {
 		t.section("DHCPv4")
 		t.setBool("UseHostname", false)
+		t.setBool("UseMTU", true) // MTUBytes= comes first.
+		if i.ClientID == ClientMAC {
+			t.set("ClientIdentifier", "mac")
+		}
 	}
 	if i.DHCP6 {
 		t.section("DHCPv6")

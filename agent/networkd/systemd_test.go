@@ -2,6 +2,7 @@ package networkd_test
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -28,6 +29,7 @@ IPv6SendRA=yes
 PersistLeases=no
 DNS=198.51.100.53
 SendOption=12:string:Node-7.Site.Example
+SendOption=26:uint16:1400
 [IPv6SendRA]
 DNS=2001:db8:1::53
 [IPv6Prefix]
@@ -72,6 +74,35 @@ var situations = []situation{
 			{"ip -o addr show wire0", "inet 198.51.100."},
 			{"networkctl status wire0", "DNS: 198.51.100.53"},
 			{"ip route", "default via 198.51.100.1 dev wire0 proto dhcp"},
+			{"cat /sys/class/net/wire0/mtu", "1400"},
+		},
+	},
+	{
+		name:       "a DHCP client known by its MAC address",
+		interfaces: `[{name: lan, nic: {name: wire0}, dhcp4: true, clientID: mac}]`,
+		holds: []holds{
+			{"ip -o addr show wire0", "inet 198.51.100."},
+			{
+				"networkctl status wire0 | sed -n 's/^ *DHCPv4 Client ID: *//p;s/^ *Hardware Address: \\([^ ]*\\).*/\\1/p' | sort | uniq -d | wc -l",
+				"1",
+			},
+		},
+	},
+	{
+		name:       "an MTU of machine.yaml beside DHCP",
+		interfaces: `[{name: lan, nic: {name: wire0}, mtu: 1450, dhcp4: true}]`,
+		holds: []holds{
+			{"ip -o addr show wire0", "inet 198.51.100."},
+			{"cat /sys/class/net/wire0/mtu", "1450"},
+		},
+	},
+	{
+		name:       "a NIC without a cable, which network-online.target does not wait for",
+		interfaces: `[{name: lan, nic: {name: wire0}, dhcp4: true}, {name: spare, nic: {name: spare0}, dhcp4: true}]`,
+		before:     "ip link add spare0 type veth peer name spare1",
+		holds:      []holds{{waitOnline() + " --timeout=60 && echo online", "online"}},
+		problems: []string{
+			"spare0 (spare): no carrier: nothing is at the other end, or it is off",
 		},
 	},
 	{
@@ -129,6 +160,18 @@ var situations = []situation{
 	},
 }
 
+// waitOnline is the command for which network-online.target waits in the image.
+func waitOnline() string {
+	const file = "../../mkosi/mkosi.extra/usr/lib/systemd/system/" +
+		"systemd-networkd-wait-online.service.d/10-loam.conf"
+	text, err := os.ReadFile(file)
+	if err != nil {
+		panic(err)
+	}
+	_, command, _ := strings.Cut(string(text), "ExecStart=/")
+	return "/" + strings.TrimSpace(command)
+}
+
 // TestSituationsInNetworkd gives each situation to the image's networkd, with
 // a wire for each.
 func TestSituationsInNetworkd(t *testing.T) { container.Run(t, whatNetworkdMakes) }
@@ -143,7 +186,7 @@ func whatNetworkdMakes(t *testing.T, c *container.Container) {
 		t.Run(s.name, func(t *testing.T) {
 			defer sh("systemctl stop systemd-networkd systemd-networkd.socket; " +
 				"ip link set wire0 down; ip addr flush wire0; ip link set wire0 mtu 1500; " +
-				"ip link del br0; rm -rf /run/systemd/netif/*; systemctl reset-failed")
+				"ip link del br0; ip link del spare0; rm -rf /run/systemd/netif/*; systemctl reset-failed")
 
 			if out := sh(s.before); out != "" {
 				t.Fatal(out)
