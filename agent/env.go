@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"net/netip"
 	"os"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/loam-os/loam/agent/console"
 	"github.com/loam-os/loam/agent/metrics"
 	"github.com/loam-os/loam/agent/plane/etcd/disk"
+	"github.com/loam-os/loam/agent/plane/local"
 	"github.com/loam-os/loam/agent/unit"
 )
 
@@ -38,7 +40,10 @@ type Env struct {
 	SetHostname func(name string) error
 	// Fsync measures the disk for etcd.
 	Fsync disk.Probe
-	Log   *zap.Logger
+	// Addresses returns the addresses of the machine for its own cluster, the best
+	// one first.
+	Addresses func() ([]netip.Addr, error)
+	Log       *zap.Logger
 }
 
 // NodeEnv is the Env of a real node.
@@ -62,6 +67,7 @@ func NodeEnv(log *zap.Logger) Env {
 		Built:       clock.Built,
 		SetHostname: func(name string) error { return unix.Sethostname([]byte(name)) },
 		Fsync:       disk.Measure,
+		Addresses:   local.Addresses,
 		Log:         log,
 	}
 }

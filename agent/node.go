@@ -19,6 +19,7 @@ import (
 	"github.com/loam-os/loam/agent/network"
 	"github.com/loam-os/loam/agent/networkd/watch"
 	"github.com/loam-os/loam/agent/osc"
+	"github.com/loam-os/loam/agent/plane"
 	"github.com/loam-os/loam/agent/plane/local"
 	"github.com/loam-os/loam/agent/reset"
 	"github.com/loam-os/loam/agent/source"
@@ -62,8 +63,10 @@ type node struct {
 	// is part of none.
 	source  source.Source
 	cluster *cluster.Cluster
-	// controlPlane is nil if the node has no cluster of its own.
+	// controlPlane is nil if the node has no cluster of its own, and makes none.
+	// first is the record of the one that it is to make; nil if none.
 	controlPlane *local.Node
+	first        *plane.Record
 	// tokens are the tokens that machine.yaml has synced.
 	tokens []cluster.Token
 	// upgrades is nil where the node cannot be upgraded.

@@ -10,7 +10,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/loam-os/loam/agent/clock"
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/loop"
@@ -47,39 +46,30 @@ func (d recordDecoder) Decode(ctx context.Context, doc source.Document) (config.
 	return d.Decoder.Decode(ctx, doc)
 }
 
-// initCluster makes the node the first of the cluster of machine.yaml, unless it
-// is already. A disk that is too slow for etcd is refused before that.
+// initCluster has the node become the first of the cluster of machine.yaml, unless
+// it is already. A disk that is too slow for etcd is refused before that.
 func (n *node) initCluster(ctx context.Context) {
 	settings := n.machine.Cluster.Init
 	if settings == nil {
 		return
 	}
 
-	err := n.admitDisk(ctx)
-	var built time.Time
-	if err == nil {
-		built, err = n.Built()
+	r := plane.NewRecord(*settings)
+	found, err := n.planeStore().CheckInit(r)
+	err = local.AtInit(err)
+	if err == nil && !found {
+		err = n.admitDisk(ctx)
 	}
-	if err == nil {
-		times := pki.Times{Built: built, Now: clock.Credible(n.Now(), built)}
-		_, err = n.planeStore().Init(plane.NewRecord(*settings), times)
-	}
-	if err != nil {
+	switch {
+	case err != nil:
 		n.status.Error = loop.Describe(err)
-	}
-	if errors.Is(err, plane.ErrOtherCluster) {
-		n.status.Error.Path = "cluster.init.name"
+	case !found:
+		n.first = &r
 	}
 }
 
-// admitDisk returns why the disk of the state cannot have the data of etcd. It
-// measures the disk unless the node has a cluster already.
+// admitDisk returns why the disk of the state cannot have the data of etcd.
 func (n *node) admitDisk(ctx context.Context) error {
-	_, found, err := n.planeStore().Record()
-	if err != nil || found {
-		return err
-	}
-
 	p99, err := disk.Admit(ctx, n.Fsync, filepath.Join(n.Root, stateFileSystem))
 	if err == nil {
 		n.Log.Info("the disk is fast enough for etcd",
@@ -98,6 +88,12 @@ func (n *node) admitDisk(ctx context.Context) error {
 
 // maintainEtcd keeps etcd able to write until ctx ends.
 func (n *node) maintainEtcd(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-n.controlPlane.Begun():
+	}
+
 	maintenance := etcd.Maintenance{
 		Connect: n.controlPlane.Etcd,
 		Now:     n.Now,
@@ -144,12 +140,16 @@ func (n *node) refuseSource() {
 }
 
 // obeyRecord makes the cluster record of the node its source, also when
-// machine.yaml is gone. Certificates that are due are issued here, before systemd
-// starts the programs that read them.
+// machine.yaml is gone, or the record of the cluster that it is to make.
+// Certificates that are due are issued here, before systemd starts the programs
+// that read them.
 func (n *node) obeyRecord() {
 	r, found, err := n.planeStore().Record()
 	if err == nil && !found {
-		return
+		if n.first == nil {
+			return
+		}
+		r = *n.first
 	}
 
 	built, builtErr := n.Built()
@@ -162,7 +162,8 @@ func (n *node) obeyRecord() {
 		Root:      n.Root,
 		Image:     n.image,
 		Name:      n.status.Hostname,
-		Addresses: local.Addresses,
+		First:     !found,
+		Addresses: n.Addresses,
 		NetworkChanges: func(ctx context.Context) (<-chan struct{}, error) {
 			return watch.Changes(ctx, n.Root)
 		},
@@ -173,8 +174,10 @@ func (n *node) obeyRecord() {
 		Now:    n.Now,
 		Log:    n.Log,
 	})
-	if err := n.controlPlane.Renew(r); err != nil {
-		n.warn(err)
+	if found {
+		if err := n.controlPlane.Renew(r); err != nil {
+			n.warn(err)
+		}
 	}
 	n.source = n.controlPlane
 	n.status.OwnCluster = n.controlPlane.State()

@@ -3,20 +3,29 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/loam-os/loam/agent/loop"
+	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/plane"
 	"github.com/loam-os/loam/agent/plane/etcd/disk"
+	"github.com/loam-os/loam/agent/plane/pki"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/hint/fault"
+	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/test/files"
+	"github.com/loam-os/loam/test/updates"
 )
 
 // syncsIn is a disk that takes that long for a sync.
@@ -39,6 +48,7 @@ func TestADiskTooSlowForEtcd(t *testing.T) {
 		Cluster  string
 		Error    string
 		Code     string
+		Path     string
 		Warnings []string
 	}
 	for _, row := range []struct {
@@ -57,7 +67,11 @@ func TestADiskTooSlowForEtcd(t *testing.T) {
 			name:    "a slow disk",
 			cluster: "{init: {}}",
 			probe:   syncsIn(140 * time.Millisecond),
-			want:    result{Error: slow, Code: string(fault.DiskTooSlow)},
+			want: result{
+				Error: slow,
+				Code:  string(fault.DiskTooSlow),
+				Path:  "cluster.allowSlowDisk",
+			},
 		},
 		{
 			name:    "a slow disk that is allowed",
@@ -89,6 +103,7 @@ func TestADiskTooSlowForEtcd(t *testing.T) {
 			if n.status.Error != nil {
 				got.Error = withoutRoot(n, n.status.Error.Problem)
 				got.Code = string(n.status.Error.Code)
+				got.Path = n.status.Error.Path
 			}
 			for _, warning := range n.status.Warnings {
 				got.Warnings = append(got.Warnings, withoutRoot(n, warning))
@@ -97,9 +112,8 @@ func TestADiskTooSlowForEtcd(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 
-			_, err := os.Stat(filepath.Join(n.Root, plane.StateDirectory))
-			if made := err == nil; made != (row.want.Cluster != "") {
-				t.Errorf("%s is there: %v", plane.StateDirectory, made)
+			if files := n.clusterFiles(t); len(files) > 0 {
+				t.Errorf("%d files of a cluster, which has no address and no programs yet", len(files))
 			}
 		})
 	}
@@ -108,6 +122,7 @@ func TestADiskTooSlowForEtcd(t *testing.T) {
 // TestAnInitThatIsRefused changes nothing, and says where the mistake is and what to
 // do.
 func TestAnInitThatIsRefused(t *testing.T) {
+	upgrade := publishKubernetes(t, "1.36.2")
 	for name, row := range map[string]struct {
 		init    string
 		code    fault.Code
@@ -138,6 +153,22 @@ func TestAnInitThatIsRefused(t *testing.T) {
 			"name: Plant_7", fault.DocumentInvalid, "cluster.init.name",
 			`"Plant_7" is not the name of a cluster`,
 		},
+		"the node in the network of pods": {
+			"pods: [198.51.100.0/24]", fault.CannotBeApplied, "cluster.init.pods[0]",
+			"cluster kubernetes: the address 198.51.100.7 of this node is in the network " +
+				"198.51.100.0/24 of the cluster",
+		},
+		"the node in the network of Services": {
+			"name: plant-7, services: [198.51.100.0/28]", fault.CannotBeApplied,
+			"cluster.init.services[0]",
+			"cluster plant-7: the address 198.51.100.7 of this node is in the network " +
+				"198.51.100.0/28 of the cluster",
+		},
+		"a version that the repository does not have": {
+			"kubernetes: 1.36.3", fault.NoSuchRelease, "cluster.init.kubernetes",
+			"cluster kubernetes: version 1.36.3 of Kubernetes for " + runtime.GOARCH +
+				": not in the repository " + upgrade.Repository,
+		},
 		"another cluster": {
 			"name: plant-8", fault.CannotBeApplied, "cluster.init.name",
 			"init plant-8: this node belongs to another cluster, kubernetes",
@@ -145,10 +176,14 @@ func TestAnInitThatIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, first := range []bool{true, false} {
-				if first && row.code == fault.CannotBeApplied {
+				other := row.path == "cluster.init.name" && row.code == fault.CannotBeApplied
+				if first && other {
 					continue // The node is free to become that one.
 				}
-				checkInitRefused(t, first, row.init, status.Error{
+				if !first && !other && row.code != fault.DocumentInvalid {
+					continue // The record of the cluster counts.
+				}
+				checkInitRefused(t, upgrade, first, row.init, status.Error{
 					Code:    row.code,
 					Path:    row.path,
 					Problem: row.problem,
@@ -158,39 +193,143 @@ func TestAnInitThatIsRefused(t *testing.T) {
 	}
 }
 
-// checkInitRefused starts a machine with an init that is refused, which is the first
-// of no cluster yet or of one already.
-func checkInitRefused(t *testing.T, first bool, init string, want status.Error) {
+// publishKubernetes returns a repository that has a version of Kubernetes.
+func publishKubernetes(t *testing.T, version string) machine.Upgrade {
+	t.Helper()
+	in := bundle.KubernetesSources{
+		Version: version,
+		Arch:    runtime.GOARCH,
+		Files:   map[string]bundle.Source{},
+	}
+	for _, name := range bundle.KubernetesPrograms() {
+		in.Files["bin/"+name] = bundle.Source{ReaderAt: strings.NewReader(name), Size: int64(len(name))}
+	}
+
+	pack, err := os.Create(filepath.Join(t.TempDir(), "pack"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pack.Close()
+	ix, err := bundle.WriteKubernetes(pack, in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	repository := updates.New(t)
+	repository.PublishKubernetes(ix, pack.Name())
+	return machine.Upgrade{Repository: repository.Dir, Root: string(repository.Root())}
+}
+
+// clusterNode returns a machine with a machine.yaml that has cluster.init and a
+// repository.
+func clusterNode(t *testing.T, upgrade machine.Upgrade, init string) *node {
 	t.Helper()
 	n := unidentified(t)
-	n.Fsync = syncsIn(time.Millisecond)
 	n.reset = n.newReset()
-	start := func(init string) {
-		files.Write(t, filepath.Join(n.Root, source.RunPath),
-			clusterMachine+"cluster: {init: {"+init+"}}\n")
-		n.identify(t.Context())
-	}
-	if !first {
-		start("")
-	}
-	before := treeOf(t, filepath.Join(n.Root, plane.StateDirectory))
+	n.startAs(t, upgrade, init)
+	return n
+}
 
+// startAs starts the agent with another cluster.init.
+func (n *node) startAs(t *testing.T, upgrade machine.Upgrade, init string) {
+	t.Helper()
 	n.status.Error = nil
-	start(init)
-	got := n.status.Error
+	n.first = nil
+	files.Write(t, filepath.Join(n.Root, source.RunPath), fmt.Sprintf(
+		"%scluster: {init: {%s}}\nupgrade: {repository: %q, root: %q}\n",
+		clusterMachine, init, upgrade.Repository, upgrade.Root))
+	n.identify(t.Context())
+}
+
+// problem returns what the status shows once the loop has read the source.
+func (n *node) problem(t *testing.T) *status.Error {
+	t.Helper()
+	if n.status.Error != nil || n.source == nil {
+		return n.status.Error
+	}
+	doc, err := n.source.Read(t.Context())
+	if err == nil {
+		_, err = n.controlPlane.Decode(t.Context(), doc)
+	}
+	return loop.Describe(err)
+}
+
+// makeCluster makes the node the first of its cluster.
+func (n *node) makeCluster(t *testing.T) {
+	t.Helper()
+	_, err := n.planeStore().Init(*n.first, pki.Times{Built: built, Now: built})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// checkInitRefused starts a machine with an init that is refused, which is the first
+// of no cluster yet or of one already.
+func checkInitRefused(
+	t *testing.T, upgrade machine.Upgrade, first bool, init string, want status.Error,
+) {
+	t.Helper()
+	n := clusterNode(t, upgrade, "")
+	if !first {
+		n.makeCluster(t)
+		n.startAs(t, upgrade, "")
+	}
+	before := n.clusterFiles(t)
+
+	n.startAs(t, upgrade, init)
+	got := n.problem(t)
 	if got == nil || got.Hint == "" || got.Code != want.Code || got.Path != want.Path ||
 		got.Problem != want.Problem {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	after := treeOf(t, filepath.Join(n.Root, plane.StateDirectory))
+	after := n.clusterFiles(t)
 	if diff := cmp.Diff(before, after); diff != "" || first != (len(after) == 0) {
 		t.Errorf("%d files, -before +after:\n%s", len(after), diff)
 	}
 }
 
-// treeOf returns the files in a directory by their names, none if it is absent.
-func treeOf(t *testing.T, dir string) map[string]string {
+// TestARefusalIsCorrected: the next start of the agent obeys another machine.yaml,
+// with no reset, as long as the cluster was not made.
+func TestARefusalIsCorrected(t *testing.T) {
+	upgrade := publishKubernetes(t, "1.36.2")
+	n := clusterNode(t, upgrade, "kubernetes: 1.36.3")
+	refused := n.problem(t)
+	if refused == nil || refused.Hint != "it has 1.36.2; `loamctl kubernetes bundle` publishes others" {
+		t.Fatalf("a version that is not there: %+v", refused)
+	}
+
+	n.startAs(t, upgrade, "name: plant-7, kubernetes: 1.36.2, pods: [198.51.100.0/24]")
+	refused = n.problem(t)
+	if refused == nil || refused.Path != "cluster.init.pods[0]" {
+		t.Fatalf("networks of the site: %+v", refused)
+	}
+
+	n.startAs(t, upgrade, "name: plant-7, kubernetes: 1.36.2")
+	if got := nameOf(n.status.OwnCluster); got != "plant-7" || n.status.Error != nil || n.first == nil {
+		t.Errorf("corrected: cluster %q, %+v", got, n.status.Error)
+	}
+}
+
+// TestARepositoryThatDoesNotAnswer is waited for: the cluster is not made, and not
+// refused either.
+func TestARepositoryThatDoesNotAnswer(t *testing.T) {
+	upgrade := publishKubernetes(t, "1.36.2")
+	server := httptest.NewServer(http.NotFoundHandler())
+	server.Close()
+	upgrade.Repository = server.URL
+	n := clusterNode(t, upgrade, "")
+	got := n.problem(t)
+	if got == nil || got.Code != fault.RepositoryUnreachable || got.Path != "" {
+		t.Errorf("got %+v", got)
+	}
+	if files := n.clusterFiles(t); len(files) > 0 {
+		t.Errorf("%d files of a cluster", len(files))
+	}
+}
+
+// clusterFiles returns the files of the node's cluster by their names.
+func (n *node) clusterFiles(t *testing.T) map[string]string {
 	t.Helper()
+	dir := filepath.Join(n.Root, plane.StateDirectory)
 	tree := map[string]string{}
 	err := filepath.WalkDir(dir, func(name string, e os.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
@@ -213,6 +352,7 @@ func TestADiskIsMeasuredOnceOnly(t *testing.T) {
 		clusterMachine+"cluster: {init: {}}\n")
 	n.reset = n.newReset()
 	n.identify(t.Context())
+	n.makeCluster(t)
 
 	n.Fsync = func(context.Context, string) (time.Duration, error) {
 		t.Error("the disk is measured again")

@@ -50,6 +50,7 @@ func describe(err error) *status.Error {
 	}
 
 	return &status.Error{
+		Path:    document.PathOf(err),
 		Problem: local.ReplaceAllString(err.Error(), ""),
 		Hint:    cmp.Or(hint.Of(err), advice(err), fault.Of(err).Hint()),
 	}

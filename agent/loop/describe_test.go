@@ -7,6 +7,9 @@ import (
 	"net"
 	"testing"
 
+	"github.com/loam-os/loam/agent/document"
+	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
 )
 
@@ -27,6 +30,23 @@ func TestDescribeLeavesOutTheLocalPort(t *testing.T) {
 		if got := Describe(fmt.Errorf("find the image: %w", err)).Problem; got != tt.want {
 			t.Errorf("%q", got)
 		}
+	}
+}
+
+// TestDescribeNamesTheField: an error that was found after a document was read has
+// the path of a field, and its own hint and code.
+func TestDescribeNamesTheField(t *testing.T) {
+	err := fault.With(hint.With(errors.New("it is taken"), "take another"), fault.CannotBeApplied)
+	err = document.At("cluster.init.name", fmt.Errorf("init: %w", document.At("name", err)))
+	got := Describe(err)
+	want := status.Error{
+		Path:    "cluster.init.name",
+		Code:    fault.CannotBeApplied,
+		Problem: "init: it is taken",
+		Hint:    "take another",
+	}
+	if *got != want {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 }
 

@@ -105,8 +105,8 @@ type Source struct {
 // OwnCluster is a Kubernetes cluster that Loam nodes make by themselves.
 type OwnCluster struct {
 	// Init makes the machine the first node of a new cluster with these
-	// settings, once: later changes of them change nothing. All may be left
-	// out.
+	// settings, once: when the cluster was made, other settings change
+	// nothing. All may be left out.
 	Init *plane.Settings `json:"init"`
 
 	// AllowSlowDisk makes the cluster on a disk that is too slow for etcd, too:

@@ -14,7 +14,8 @@
 //
 // [Store.Init] makes a node the first of a cluster, once: the keys first, and the
 // record last. After a power cut it goes on, and it never makes keys for a node
-// that has a record. [Store.Desired] issues the certificates that are due, and
+// that has a record. It comes after all that a site may be against: until then
+// another machine.yaml counts. [Store.Desired] issues the certificates that are due, and
 // renders. The unit of etcd keeps what last served from its data ([Started]), and
 // [CheckEtcd] refuses an etcd from which there is no way back. Package
 // agent/plane/local makes a node obey its record.

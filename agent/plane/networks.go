@@ -36,6 +36,18 @@ type network struct {
 	prefix netip.Prefix
 }
 
+// networks returns the networks of a record that was checked.
+func (r Settings) networks() []network {
+	var all []network
+	for i, text := range r.Pods {
+		all = append(all, network{fmt.Sprintf("pods[%d]", i), netip.MustParsePrefix(text)})
+	}
+	for i, text := range r.Services {
+		all = append(all, network{fmt.Sprintf("services[%d]", i), netip.MustParsePrefix(text)})
+	}
+	return all
+}
+
 // checkNetworks reports networks that Kubernetes would refuse, or that overlap.
 func checkNetworks(report place, r Settings) {
 	pods := parseNetworks(report, "pods", r.Pods)

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"net/netip"
 	"path"
-	"slices"
 
+	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/agent/plane/pki"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
@@ -62,11 +62,18 @@ func (n Node) check(r Record) error {
 			r.Name, n.Address, r.Services[0])
 	}
 
-	for _, text := range slices.Concat(r.Pods, r.Services) {
-		if netip.MustParsePrefix(text).Contains(n.Address) {
-			return refuse("choose networks for pods and services that the site does not use",
-				"cluster %s: the address %s of this node is in the network %s of the cluster",
-				r.Name, n.Address, text)
+	return r.CheckAddress(n.Address)
+}
+
+// CheckAddress returns why an address of a node is against the networks of the
+// cluster: one of them has it, and its field is the path of the error.
+func (r Record) CheckAddress(address netip.Addr) error {
+	for _, n := range r.networks() {
+		if n.prefix.Contains(address) {
+			problem := fmt.Errorf("cluster %s: the address %s of this node is in the network %s of the "+
+				"cluster", r.Name, address, n.prefix)
+			return document.At(n.at, hint.With(fault.With(problem, fault.CannotBeApplied),
+				"choose networks for pods and services that the site does not use"))
 		}
 	}
 	return nil

@@ -101,13 +101,23 @@ func (s Store) Init(r Record, times pki.Times) (Record, error) {
 	return r, s.WriteRecord(r)
 }
 
+// CheckInit reports whether the node is the first of the cluster of r already. The
+// error says why it cannot be.
+func (s Store) CheckInit(r Record) (bool, error) {
+	have, found, err := s.Record()
+	if err != nil || !found {
+		return false, err
+	}
+	return true, s.checkInit(have, r)
+}
+
 // checkInit reports why the node with the record have cannot be the first of the
 // cluster of r.
 func (s Store) checkInit(have, r Record) error {
 	if have.Name != r.Name {
 		err := fmt.Errorf("init %s: %w, %s", r.Name, ErrOtherCluster, have.Name)
-		return hint.With(fault.With(err, fault.CannotBeApplied),
-			"keep the name, or reset the node: its cluster is lost then")
+		return document.At("name", hint.With(fault.With(err, fault.CannotBeApplied),
+			"keep the name, or reset the node: its cluster is lost then"))
 	}
 
 	_, err := s.Keys.Authorities()

@@ -78,7 +78,7 @@ func withRecord(root string, do func(plane.Store, plane.Record) error) (err erro
 	r, found, err := store.Record()
 	if err == nil && !found {
 		err = hint.With(fault.With(errors.New("this node has no cluster of its own"), fault.NotANode),
-			"cluster: {init: {}} in machine.yaml makes one")
+			"cluster: {init: {}} in machine.yaml makes one, and `loam status` says what it waits for")
 	}
 	if errors.Is(err, os.ErrPermission) {
 		err = hint.With(fault.With(err, fault.NotPermitted), "run it as root")

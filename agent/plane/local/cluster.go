@@ -53,8 +53,15 @@ type progress struct {
 }
 
 // Run keeps the cluster as the record says, until ctx ends: the ConfigMap with the
-// record, and the objects of the add-ons. It follows changes of both.
+// record, and the objects of the add-ons. It follows changes of both. It waits
+// until the node has a cluster.
 func (n *Node) Run(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-n.begun:
+	}
+
 	changes, err := source.File{Path: filepath.Join(n.Root, plane.RecordFile)}.Watch(ctx)
 	if err != nil {
 		n.Log.Error("watch the cluster record", zap.Error(err))

@@ -5,7 +5,9 @@
 //	addresses, bundle, keys, image's containerd -+
 //
 // [Node] is a source of configuration like any other, and its own decoder, so
-// that the engine applies, judges and reverts what the record asks for. What it
+// that the engine applies, judges and reverts what the record asks for. A node
+// that is to make a cluster has the record of machine.yaml, and writes it once the
+// node has an address and the programs. What it
 // adds to [plane.Render] is what needs the node: the container runtime, the
 // images of the bundle and the network of pods.
 package local
@@ -69,6 +71,10 @@ type Node struct {
 	// NetworkChanges notifies of changes of the addresses until ctx ends.
 	NetworkChanges func(ctx context.Context) (<-chan struct{}, error)
 
+	// First says that the node has no cluster yet: the record is that of
+	// machine.yaml, and Decode makes the cluster.
+	First bool
+
 	// API returns a client of the node's API server, for [Node.Run].
 	API func() (*api.Client, error)
 
@@ -77,6 +83,10 @@ type Node struct {
 	Now   func() time.Time
 
 	Log *zap.Logger
+
+	// record is what [New] was given, and begun is closed when the node has it.
+	record plane.Record
+	begun  chan struct{}
 
 	// failed is the last fetch if it has failed. Only Decode uses it.
 	failed failure
@@ -104,6 +114,12 @@ type observed struct {
 
 // New returns a node with the exported fields of n, whose cluster has the record r.
 func New(r plane.Record, n Node) *Node {
+	n.record = r
+	n.begun = make(chan struct{})
+	if !n.First {
+		close(n.begun)
+	}
+
 	n.containerd = &observed{}
 	n.download = &download{}
 	n.changed = make(chan struct{}, 1)
@@ -112,8 +128,13 @@ func New(r plane.Record, n Node) *Node {
 	return &n
 }
 
-// Read implements [source.Source].
+// Read implements [source.Source]. The record of a cluster that does not exist yet
+// is no file.
 func (n *Node) Read(ctx context.Context) (source.Document, error) {
+	if !n.hasBegun() {
+		return source.Document{Name: plane.RecordFile, Text: n.record.Text()}, nil
+	}
+
 	doc, err := source.File{Path: filepath.Join(n.Root, plane.RecordFile)}.Read(ctx)
 	doc.Name = plane.RecordFile
 	return doc, err
@@ -160,13 +181,19 @@ func merge(changes chan<- struct{}, record, network <-chan struct{}) {
 }
 
 // Decode returns the configuration of the node for its record. It fetches what
-// the record needs, and issues the certificates that are due. One goroutine calls
-// it.
+// the record needs, makes the cluster if there is none yet, and issues the
+// certificates that are due. One goroutine calls it.
 func (n *Node) Decode(ctx context.Context, doc source.Document) (config.Desired, error) {
 	r, err := plane.DecodeKept(doc.Name, doc.Text)
 	if err != nil {
 		return config.Desired{}, err
 	}
+	if !n.hasBegun() {
+		if err := n.begin(ctx, r); err != nil {
+			return config.Desired{}, AtInit(err)
+		}
+	}
+
 	if err := n.fetch(ctx, r.Kubernetes); err != nil {
 		return config.Desired{}, fmt.Errorf("cluster %s: %w", r.Name, err)
 	}

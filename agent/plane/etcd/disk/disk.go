@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/agent/plane/etcd"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
@@ -70,9 +71,10 @@ func Check(directory string, p99 time.Duration) error {
 		"the disk of %s is too slow for etcd: a sync takes up to %s, want less than %s",
 		directory, etcd.FormatDuration(p99), etcd.FormatDuration(etcd.SlowFsync),
 	)
-	return hint.With(fault.With(problem, fault.DiskTooSlow),
-		"take a faster disk, or set cluster.allowSlowDisk: true in machine.yaml; "+
-			"then restart the machine")
+	return document.At("cluster.allowSlowDisk",
+		hint.With(fault.With(problem, fault.DiskTooSlow),
+			"take a faster disk, or set cluster.allowSlowDisk: true in machine.yaml; "+
+				"then restart the machine"))
 }
 
 // Measure implements [Probe]. The file that it writes has no name, so that nothing

@@ -1,0 +1,86 @@
+package local
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/agent/document"
+	"github.com/loam-os/loam/agent/plane"
+	"github.com/loam-os/loam/hint/fault"
+)
+
+// AtInit is [document.At] for an error about a field of a record that is made from
+// cluster.init of machine.yaml.
+func AtInit(err error) error {
+	field := document.PathOf(err)
+	if field == "" {
+		return err
+	}
+	return document.At("cluster.init."+field, err)
+}
+
+// Begun is closed when the node has a cluster.
+func (n *Node) Begun() <-chan struct{} { return n.begun }
+
+// hasBegun reports whether the node has a cluster.
+func (n *Node) hasBegun() bool {
+	select {
+	case <-n.begun:
+		return true
+	default:
+		return false
+	}
+}
+
+// begin makes the cluster of a record when all is there that it needs. Until then
+// the node has neither its keys nor its record, so another machine.yaml counts.
+func (n *Node) begin(ctx context.Context, r plane.Record) error {
+	if err := n.checkSite(r); err != nil {
+		return err
+	}
+	if err := n.fetch(ctx, r.Kubernetes); err != nil {
+		return atVersion(fmt.Errorf("cluster %s: %w", r.Name, err))
+	}
+	if _, err := n.bundle(r); err != nil {
+		return err
+	}
+	if _, err := n.address(r); err != nil {
+		return err
+	}
+
+	made, err := n.Store.Init(r, n.times())
+	if err != nil {
+		return err
+	}
+	n.Log.Info("made the cluster", zap.String("cluster", made.Name))
+	close(n.begun)
+	return nil
+}
+
+// checkSite returns why no address of the node can be that of the cluster, unless
+// one fits or may still come.
+func (n *Node) checkSite(r plane.Record) error {
+	all, err := n.Addresses()
+	if err != nil || slices.ContainsFunc(all, r.Fits) {
+		return err
+	}
+	for _, address := range all {
+		if err := r.CheckAddress(address); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// atVersion says that the version of Kubernetes is the cause if the repository does
+// not have it for this node.
+func atVersion(err error) error {
+	switch fault.Of(err) {
+	case fault.NoSuchRelease, fault.WrongArchitecture:
+		return document.At("kubernetes", err)
+	}
+	return err
+}

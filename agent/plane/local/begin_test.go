@@ -1,0 +1,156 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/agent/document"
+	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/plane"
+	"github.com/loam-os/loam/agent/plane/bundle"
+	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
+	"github.com/loam-os/loam/test/files"
+)
+
+// site is what a node finds where it is to make a cluster.
+type site struct {
+	addresses []string
+	// fetched is what the repository answers.
+	fetched error
+}
+
+// newFirst returns a node that is to make a cluster, at a site that may change.
+func newFirst(t *testing.T, s *site) *Node {
+	t.Helper()
+	root := files.Root(t)
+	n := New(plane.NewRecord(plane.Settings{Name: "plant-7"}), Node{
+		Store: plane.NewStore(durable.New(root, nil)),
+		Root:  root.Name(),
+		Image: files.Root(t),
+		Name:  "node-1",
+		First: true,
+		Addresses: func() ([]netip.Addr, error) {
+			var all []netip.Addr
+			for _, text := range s.addresses {
+				all = append(all, netip.MustParseAddr(text))
+			}
+			return all, nil
+		},
+		Uptime: func() time.Duration { return time.Hour },
+		Built:  built,
+		Now:    func() time.Time { return built.AddDate(0, 1, 0) },
+		Log:    zap.NewNop(),
+	})
+	n.Fetch = func(_ context.Context, version string, _ func(int64, int64)) error {
+		if s.fetched == nil {
+			writeBundle(t, filepath.Join(n.Root, bundle.Directory, version), version)
+		}
+		return s.fetched
+	}
+	return n
+}
+
+// TestAClusterIsMadeOnceNothingIsAgainstIt: until then the node has nothing of it,
+// and it makes the cluster as soon as the site is another one.
+func TestAClusterIsMadeOnceNothingIsAgainstIt(t *testing.T) {
+	const address = "192.0.2.10"
+	absent := fault.With(hint.With(errors.New("not in the repository"), "publish it"),
+		fault.NoSuchRelease)
+	foreign := fault.With(errors.New("for arm64 only"), fault.WrongArchitecture)
+	unplugged := fault.With(errors.New("unplugged"), fault.RepositoryUnreachable)
+
+	for name, row := range map[string]struct {
+		site site
+		path string
+		code fault.Code
+	}{
+		"a site that has the addresses of the pods": {
+			site{addresses: []string{"127.0.0.1", "10.244.7.1"}},
+			"cluster.init.pods[0]", fault.CannotBeApplied,
+		},
+		"a site that has the addresses of the Services": {
+			site{addresses: []string{"fe80::1", "10.96.3.4"}},
+			"cluster.init.services[0]", fault.CannotBeApplied,
+		},
+		"no address yet": {
+			site{addresses: []string{"127.0.0.1", "fe80::1"}}, "", fault.Failed,
+		},
+		"a version that the repository does not have": {
+			site{[]string{address}, absent}, "cluster.init.kubernetes", fault.NoSuchRelease,
+		},
+		"a version for other machines": {
+			site{[]string{address}, foreign}, "cluster.init.kubernetes", fault.WrongArchitecture,
+		},
+		"a repository that does not answer": {
+			site{[]string{address}, unplugged}, "", fault.RepositoryUnreachable,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now := row.site
+			n := newFirst(t, &now)
+			_, err := n.decode(t)
+			if err == nil || document.PathOf(err) != row.path || fault.Of(err) != row.code {
+				t.Errorf("%v, at %q, code %s", err, document.PathOf(err), fault.Of(err))
+			}
+			n.hasNothing(t)
+
+			now = site{addresses: []string{"10.244.7.1", address}}
+			n.Uptime = func() time.Duration { return time.Hour + minPause }
+			n.makes(t)
+		})
+	}
+}
+
+// TestABundleThatIsBrought makes the cluster of a node that has no repository.
+func TestABundleThatIsBrought(t *testing.T) {
+	n := newFirst(t, &site{addresses: []string{"192.0.2.10"}})
+	n.Fetch = nil
+	if _, err := n.decode(t); err == nil || hint.Of(err) == "" {
+		t.Errorf("without a bundle: %v", err)
+	}
+	n.hasNothing(t)
+
+	version := n.record.Kubernetes
+	writeBundle(t, filepath.Join(n.Root, bundle.Directory, version), version)
+	n.makes(t)
+}
+
+// hasNothing checks that the node has nothing of a cluster, and that what needs one
+// waits.
+func (n *Node) hasNothing(t *testing.T) {
+	t.Helper()
+	_, err := os.Lstat(filepath.Join(n.Root, plane.StateDirectory))
+	if !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s is there: %v", plane.StateDirectory, err)
+	}
+	if n.hasBegun() {
+		t.Error("the cluster has begun")
+	}
+}
+
+// makes checks that the node makes its cluster, once.
+func (n *Node) makes(t *testing.T) {
+	t.Helper()
+	first, err := n.decode(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, found, err := n.Store.Record()
+	if err != nil || !found || string(made.Text()) != string(n.record.Text()) || !n.hasBegun() {
+		t.Errorf("the record %s, %v", made.Text(), err)
+	}
+
+	again, err := n.decode(t)
+	if err != nil || again.Digest() != first.Digest() {
+		t.Errorf("then %v, digest %s, want %s", err, again.Digest(), first.Digest())
+	}
+}
