@@ -139,10 +139,11 @@ func (n *Node) Plan(ctx context.Context, doc source.Document) (plan.Plan, config
 	return p, desired, err
 }
 
-// PlanRecord returns what the agent would do about a record of the node's own
-// cluster, with the address that the cluster uses.
+// PlanRecord returns what the agent would do about a record that replaces the one
+// of the node's own cluster, with the address that the cluster uses. It asks the
+// repository how large a bundle is that the node does not have.
 func (n *Node) PlanRecord(
-	ctx context.Context, r plane.Record,
+	ctx context.Context, before, after plane.Record,
 ) (plan.Plan, config.Desired, error) {
 	image, err := n.image()
 	if err != nil {
@@ -151,7 +152,11 @@ func (n *Node) PlanRecord(
 	defer image.Close()
 
 	store := plane.NewStore(durable.New(n.root, nil))
-	own := local.New(r, local.Node{
+	before, err = store.Running(before)
+	if err != nil {
+		return plan.Plan{}, config.Desired{}, err
+	}
+	own := local.New(before, local.Node{
 		Store: store,
 		Root:  n.env.Root,
 		Image: image,
@@ -162,9 +167,12 @@ func (n *Node) PlanRecord(
 		},
 		Uptime: func() time.Duration { return math.MaxInt64 },
 	})
-	desired, err := own.Preview(r)
+	desired, err := own.Preview(after)
 	if err != nil {
 		return plan.Plan{}, config.Desired{}, err
+	}
+	if !own.HasBundle(after) {
+		desired.Notes = append(desired.Notes, n.bundleNotes(ctx, before, after)...)
 	}
 
 	p, err := n.plan(ctx, image, desired, plane.RecordFile)

@@ -70,10 +70,14 @@ func (n Node) check(r Record) error {
 func (r Record) CheckAddress(address netip.Addr) error {
 	for _, n := range r.networks() {
 		if n.prefix.Contains(address) {
-			problem := fmt.Errorf("cluster %s: the address %s of this node is in the network %s of the "+
-				"cluster", r.Name, address, n.prefix)
-			return document.At(n.at, hint.With(fault.With(problem, fault.CannotBeApplied),
-				"choose networks for pods and services that the site does not use"))
+			return document.At(n.at, hint.With(
+				fault.With(
+					fmt.Errorf("cluster %s: the address %s of this node is in the network %s of the cluster",
+						r.Name, address, n.prefix),
+					fault.CannotBeApplied,
+				),
+				"choose networks for pods and services that the site does not use",
+			))
 		}
 	}
 	return nil

@@ -25,7 +25,9 @@ has checked it. The agent applies the change, and goes back to the configuration
 before if a program does not come up. What a cluster cannot change, such as its
 networks, is refused.
 
-With --plan it changes nothing, and shows which files and units would change.`,
+With --plan it changes nothing, and shows which files and units would change. If the
+node does not have the version of Kubernetes, it asks the repository how much would
+be fetched.`,
 		Example: `  cp /var/lib/loam/plane/record.json new.json
   loam cluster set new.json --plan
   loam cluster set new.json`,
@@ -43,7 +45,7 @@ With --plan it changes nothing, and shows which files and units would change.`,
 					return err
 				}
 				if plans {
-					return planRecord(cmd.Context(), cmd.OutOrStdout(), format, root, after)
+					return planRecord(cmd.Context(), cmd.OutOrStdout(), format, root, before, after)
 				}
 
 				if err := store.WriteRecord(after); err != nil {
@@ -63,13 +65,13 @@ With --plan it changes nothing, and shows which files and units would change.`,
 	return cmd
 }
 
-// planRecord prints what a record would change on the node.
+// planRecord prints what another record would change on the node.
 func planRecord(
-	ctx context.Context, out io.Writer, format, root string, r plane.Record,
+	ctx context.Context, out io.Writer, format, root string, before, after plane.Record,
 ) error {
 	p, err := preview(offline.Env{Root: root},
 		func(node *offline.Node) (plan.Plan, config.Desired, error) {
-			return node.PlanRecord(ctx, r)
+			return node.PlanRecord(ctx, before, after)
 		})
 	if err != nil {
 		return err

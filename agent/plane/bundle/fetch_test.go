@@ -373,3 +373,66 @@ func TestPrune(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// TestMeasure: a node says how large another version is, and what of it is new,
+// and nothing of the node changes.
+func TestMeasure(t *testing.T) {
+	r := newRepo(t)
+	before, after := texts("1.36.2"), texts("1.36.3")
+	after["bin/kube-apiserver"] = []byte(strings.Repeat("kube-apiserver of 1.36.3\n", 50_000))
+	r.publish(t, "1.36.2", "amd64", before)
+	r.publish(t, "1.36.3", "amd64", after)
+
+	dir := files.Root(t)
+	s := NewStore(durable.New(dir, nil))
+	_, err := Known(r.dir, dir.FS())
+	if err == nil || !strings.HasSuffix(err.Error(), "has not read the repository "+r.dir+" yet") {
+		t.Errorf("before the first fetch: %v", err)
+	}
+	from := r.source(t)
+	from.Keep = directory{dir}
+	if _, err := s.Fetch(t.Context(), from, request("1.36.2")); err != nil {
+		t.Fatal(err)
+	}
+	trusted, err := dir.ReadFile("trusted.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	known, err := Known(r.dir, dir.FS())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.Measure(t.Context(), known, request("1.36.3"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all, fresh int64
+	for name, text := range after {
+		all += int64(len(text))
+		if string(text) != string(before[name]) {
+			fresh += int64(len(text))
+		}
+	}
+	if got.All != all || got.New != fresh || got.Fetched < chunk || got.Fetched > fresh-1_000_000 {
+		t.Errorf("got %+v, want %d bytes, of which %d are new", got, all, fresh)
+	}
+
+	if _, err := s.Open("1.36.3"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the version that was measured: %v", err)
+	}
+	if text, err := dir.ReadFile("trusted.json"); err != nil || string(text) != string(trusted) {
+		t.Errorf("the metadata are %d bytes, %v, and were %d", len(text), err, len(trusted))
+	}
+	_, err = s.Measure(t.Context(), known, request("1.36.4"))
+	if fault.Of(err) != fault.NoSuchRelease || hint.Of(err) == "" {
+		t.Errorf("a version that is not there: %v", err)
+	}
+}
+
+// directory implements [repository.Records].
+type directory struct{ *os.Root }
+
+func (d directory) Read(name string) ([]byte, error) { return d.ReadFile(name) }
+
+func (d directory) Write(name string, data []byte) error { return d.WriteFile(name, data, 0o600) }

@@ -167,9 +167,12 @@ func (d *download) progress() string {
 	if !d.running || d.size == 0 {
 		return ""
 	}
-	return fmt.Sprintf("version %s of Kubernetes is being fetched: %d %% of %d MB",
-		d.version, d.percent, (d.size+999_999)/1_000_000)
+	return fmt.Sprintf("version %s of Kubernetes is being fetched: %d %% of %s",
+		d.version, d.percent, Megabytes(d.size))
 }
+
+// Megabytes returns a number of bytes as text, rounded up.
+func Megabytes(size int64) string { return fmt.Sprintf("%d MB", (size+999_999)/1_000_000) }
 
 // problem returns why the bundle of a version is not there, nil if no fetch says
 // it.

@@ -204,7 +204,7 @@ func (n *Node) Decode(ctx context.Context, doc source.Document) (config.Desired,
 		return config.Desired{}, err
 	}
 
-	return n.desired(r, func(node plane.Node) (config.Desired, error) {
+	return n.desired(r, r, func(node plane.Node) (config.Desired, error) {
 		desired, renewed, err := n.Store.Desired(r, node, n.times())
 		n.logRenewed(renewed)
 		return desired, err
@@ -212,22 +212,28 @@ func (n *Node) Decode(ctx context.Context, doc source.Document) (config.Desired,
 }
 
 // Preview returns the configuration of the node for a record that it may get. It
-// writes nothing.
+// writes nothing. A bundle that the node does not have counts as one with the
+// images of the record that New was given.
 func (n *Node) Preview(r plane.Record) (config.Desired, error) {
-	return n.desired(r, func(node plane.Node) (config.Desired, error) {
+	like := r
+	if !n.HasBundle(r) && n.HasBundle(n.record) {
+		like = n.record
+	}
+	return n.desired(r, like, func(node plane.Node) (config.Desired, error) {
 		return n.Store.Preview(r, node)
 	})
 }
 
-// desired returns what render makes of this node, with all that runs pods.
+// desired returns what render makes of this node, with all that runs pods: images
+// are those of the record like.
 func (n *Node) desired(
-	r plane.Record, render func(plane.Node) (config.Desired, error),
+	r, like plane.Record, render func(plane.Node) (config.Desired, error),
 ) (config.Desired, error) {
 	address, err := n.address(r)
 	if err != nil {
 		return config.Desired{}, err
 	}
-	programs, err := n.bundle(r)
+	programs, err := n.bundle(like)
 	if err != nil {
 		return config.Desired{}, err
 	}
@@ -269,6 +275,12 @@ func (n *Node) times() pki.Times {
 
 // bundleDir is the directory with the programs of a version.
 func bundleDir(r plane.Record) string { return path.Join(bundle.Directory, r.Kubernetes) }
+
+// HasBundle reports whether the node has the programs of a record.
+func (n *Node) HasBundle(r plane.Record) bool {
+	_, err := bundle.Open(filepath.Join(n.Root, bundleDir(r)))
+	return !errors.Is(err, fs.ErrNotExist)
+}
 
 // bundle opens the programs and images of the record's version.
 func (n *Node) bundle(r plane.Record) (bundle.Bundle, error) {
