@@ -9,6 +9,7 @@ import (
 	"github.com/loam-os/loam/agent/crypt"
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/mount"
+	"github.com/loam-os/loam/agent/plane/local"
 	"github.com/loam-os/loam/agent/pods"
 	"github.com/loam-os/loam/agent/reset"
 )
@@ -20,6 +21,7 @@ func (n *node) newReset() *reset.Reset {
 		Engine:     n.engine,
 		Units:      n.systemd,
 		Pods:       pods.Runtime{}.RemoveAll,
+		Rules:      local.DeleteRules,
 		Mounts:     mount.Kernel{},
 		Trim:       mount.Trim,
 		DropKey:    n.keyDropper(),

@@ -123,6 +123,7 @@ func (n *resetNode) reset(t *testing.T, machineYAML string) *reset.Reset {
 		Engine:     n,
 		Units:      n,
 		Pods:       func(context.Context) error { return n.step("pods") },
+		Rules:      func(context.Context) error { return n.step("rules") },
 		Mounts:     n,
 		Trim:       n.trim,
 		Tokens:     n,
@@ -225,7 +226,9 @@ func (n *resetNode) isForgotten(t *testing.T) {
 	}
 }
 
-var inOrder = []string{"stop kubelet.service", "pods", "engine", "unmount token", "trim /var"}
+var inOrder = []string{
+	"stop kubelet.service", "pods", "engine", "rules", "unmount token", "trim /var",
+}
 
 func TestResetIsTheWorkOfTheNextStart(t *testing.T) {
 	n := newResetNode(t)
@@ -293,6 +296,7 @@ func TestResetWhoseStepFailsGoesOnWithTheNextStart(t *testing.T) {
 			done: true,
 			rest: inOrder,
 		},
+		{step: "rules", err: errors.New("no nft"), done: true, rest: inOrder},
 		{step: "unmount token", err: errors.New("device or resource busy"), rest: inOrder},
 		{
 			step: "trim /var",
@@ -439,7 +443,7 @@ func TestVolumeOfTheKubeletIsEmptiedWhileItIsMounted(t *testing.T) {
 	n.begin(t)
 	n.start(t, "a", func(*testing.T, *loopNode, operator) {})
 	want := []string{
-		"stop kubelet.service", "pods", "unmount token", "trim /var/lib/kubelet", "engine", "trim /var",
+		"stop kubelet.service", "pods", "unmount token", "trim /var/lib/kubelet", "engine", "rules", "trim /var",
 	}
 	if !slices.Equal(n.did, want) {
 		t.Errorf("did %v, want %v", n.did, want)

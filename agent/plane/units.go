@@ -184,11 +184,8 @@ func proxyUnit(n Node) config.Unit {
 	}.config()
 }
 
-// withoutProxyUnit deletes the rules of kube-proxy, which leaves them when it ends,
-// so that Services work while it restarts. At the start of a machine there are none,
-// and pods with a proxy of the operator, which may have the same tables, come later.
-// It is the same for all versions, so that an upgrade does not run it again.
-func withoutProxyUnit() config.Unit {
+// DeleteRules returns the command that deletes the rules of kube-proxy.
+func DeleteRules() []string {
 	var commands []string
 	for _, family := range []string{"ip", "ip6"} {
 		// To delete a table that is not there is an error.
@@ -196,6 +193,15 @@ func withoutProxyUnit() config.Unit {
 			commands = append(commands, verb+" table "+family+" "+proxy)
 		}
 	}
+	return []string{"/usr/sbin/nft", strings.Join(commands, "; ")}
+}
+
+// withoutProxyUnit deletes the rules of kube-proxy, which leaves them when it ends,
+// so that Services work while it restarts. At the start of a machine there are none,
+// and pods with a proxy of the operator, which may have the same tables, come later.
+// It is the same for all versions, so that an upgrade does not run it again.
+func withoutProxyUnit() config.Unit {
+	command := DeleteRules()
 	text := strings.Join([]string{
 		"[Unit]",
 		"Description=Remove the rules of kube-proxy",
@@ -211,7 +217,7 @@ func withoutProxyUnit() config.Unit {
 		"PrivateTmp=yes",
 		"ProtectHome=yes",
 		"ProtectSystem=strict",
-		`ExecStart=/usr/sbin/nft "` + strings.Join(commands, "; ") + `"`,
+		fmt.Sprintf("ExecStart=%s %q", command[0], command[1]),
 		"", "[Install]", "WantedBy=multi-user.target", "",
 	}, "\n")
 	return config.Unit{Name: "kube-proxy-cleanup.service", Content: &text}

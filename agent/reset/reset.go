@@ -1,6 +1,6 @@
 // Package reset takes a node back to before its first configuration: it removes
-// units, files, generations and their content, pods, identity, and the
-// kubelet's data.
+// units, files, generations and their content, pods, identity, the kubelet's data,
+// and what kube-proxy has left in the kernel.
 //
 // A reset takes two runs of the agent. The first calls [Reset.Begin], which
 // only writes the record, and ends. The next one calls [Open], finds the
@@ -64,6 +64,8 @@ type Env struct {
 	Tokens Tokens
 	// Pods stops and removes every pod.
 	Pods func(ctx context.Context) error
+	// Rules deletes the rules of the kube-proxy of the node's own cluster.
+	Rules func(ctx context.Context) error
 	// Trim has the disk forget what was deleted from the file system at dir.
 	Trim func(dir string) error
 	// DropKey makes an encrypted state unreadable from the next boot on, which
@@ -133,6 +135,7 @@ func (r *Reset) Run(ctx context.Context) error {
 		bestEffort = append(bestEffort, err)
 	}
 
+	bestEffort = append(bestEffort, r.deleteRules(ctx))
 	required = append(required, r.forgetIdentity(ctx), ctx.Err())
 	if errors.Join(required...) == nil {
 		required = append(required, r.finish(ctx))
@@ -207,6 +210,19 @@ func (r *Reset) startContainerd(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.env.JobTimeout)
 	defer cancel()
 	return r.env.Units.Start(ctx, cri.Unit)
+}
+
+// deleteRules deletes what kube-proxy has left in the kernel, of a node that is a
+// cluster. The engine has stopped it.
+func (r *Reset) deleteRules(ctx context.Context) error {
+	_, err := os.Lstat(r.path(plane.RecordFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return r.env.Rules(ctx)
 }
 
 // forgetIdentity removes what identifies the node to its cluster and its pods,

@@ -83,17 +83,23 @@ func TestTheEngineRunsTheControlPlane(t *testing.T) {
 		// kube-proxy takes its rules with it.
 		n.addNode(t)
 		n.setAddOns(t, plane.AddOnProxy)
-		poll(t, "the rules of kube-proxy", func(context.Context) error {
-			if rules := n.rules(t); !strings.Contains(rules, "table ip kube-proxy") {
-				return fmt.Errorf("there are %q", rules)
-			}
-			return nil
-		})
+		n.awaitRules(t)
 		n.setAddOns(t)
 		if rules := n.rules(t); rules != "" {
 			t.Errorf("without kube-proxy there are %s", rules)
 		}
 		n.setAddOns(t, plane.AddOnProxy)
+
+		// A reset finds the rules of a kube-proxy that it has stopped.
+		n.awaitRules(t)
+		n.Command(t, "systemctl", "stop", "kube-proxy.service")
+		n.awaitRules(t)
+		for range 2 {
+			n.Command(t, plane.DeleteRules()...)
+			if rules := n.rules(t); rules != "" {
+				t.Errorf("after a reset there are %s", rules)
+			}
+		}
 	})
 }
 
@@ -116,6 +122,17 @@ func (n *systemdNode) setAddOns(t *testing.T, addOns ...string) {
 	t.Helper()
 	n.record.AddOns = addOns
 	n.apply(t)
+}
+
+// awaitRules waits until there are rules of kube-proxy.
+func (n *systemdNode) awaitRules(t *testing.T) {
+	t.Helper()
+	poll(t, "the rules of kube-proxy", func(context.Context) error {
+		if rules := n.rules(t); !strings.Contains(rules, "table ip kube-proxy") {
+			return fmt.Errorf("there are %q", rules)
+		}
+		return nil
+	})
 }
 
 // rules returns the tables of nftables.
