@@ -53,8 +53,14 @@ func (h host) LastLine(ctx context.Context, unit string, age time.Duration) stri
 	return journal.Last(ctx, unit, age)
 }
 
-// Proven releases the images that were pulled for the change.
-func (h host) Proven(ctx context.Context) { h.pulled.Release(ctx, h.node.Log) }
+// Proven releases the images that were pulled for the change, and has the node's own
+// cluster go on.
+func (h host) Proven(ctx context.Context) {
+	if h.node.controlPlane != nil {
+		h.node.controlPlane.Proven()
+	}
+	h.pulled.Release(ctx, h.node.Log)
+}
 
 // End implements [loop.Host].
 func (h host) End(why error) { h.end(why) }

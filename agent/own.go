@@ -167,12 +167,13 @@ func (n *node) obeyRecord() {
 		NetworkChanges: func(ctx context.Context) (<-chan struct{}, error) {
 			return watch.Changes(ctx, n.Root)
 		},
-		API:    func() (*api.Client, error) { return api.New(n.planeStore(), pki.Agent) },
-		Fetch:  n.bundleFetcher(built),
-		Uptime: n.Uptime,
-		Built:  built,
-		Now:    n.Now,
-		Log:    n.Log,
+		Current: n.currentChange,
+		API:     func() (*api.Client, error) { return api.New(n.planeStore(), pki.Agent) },
+		Fetch:   n.bundleFetcher(built),
+		Uptime:  n.Uptime,
+		Built:   built,
+		Now:     n.Now,
+		Log:     n.Log,
 	})
 	if found {
 		if err := n.controlPlane.Renew(r); err != nil {
@@ -181,6 +182,17 @@ func (n *node) obeyRecord() {
 	}
 	n.source = n.controlPlane
 	n.status.OwnCluster = n.controlPlane.State()
+}
+
+// currentChange returns the digest of the configuration that the node runs, "" if
+// none, and whether it is on trial.
+func (n *node) currentChange() (digest string, trying bool, err error) {
+	current, _, err := n.engine.Current()
+	if err != nil {
+		return "", false, err
+	}
+	_, trying, err = n.engine.Pending()
+	return current.Digest, trying, err
 }
 
 // bundleFetcher returns what fetches bundles of Kubernetes from the repository of

@@ -43,6 +43,15 @@ func (n *Node) bundleNotes(ctx context.Context, before, after plane.Record) []co
 	}}
 }
 
+// etcdNote says that the plan is carried out in two steps.
+func etcdNote(r plane.Record) config.Note {
+	return config.Note{
+		Reason: config.NoteWarning,
+		Problem: fmt.Sprintf("etcd of Kubernetes %s is changed alone first, and the rest follows when "+
+			"it has proved itself: there is no way back to the older etcd then", r.Kubernetes),
+	}
+}
+
 // measure asks the repository how large the bundle of a version is.
 func (n *Node) measure(ctx context.Context, version string) (bundle.Sizes, error) {
 	ref := n.Status.Repository

@@ -171,6 +171,13 @@ func (n *Node) PlanRecord(
 	if err != nil {
 		return plan.Plan{}, config.Desired{}, err
 	}
+	first, err := own.EtcdFirst(ctx, after)
+	if err != nil {
+		return plan.Plan{}, config.Desired{}, err
+	}
+	if first {
+		desired.Notes = append(desired.Notes, etcdNote(after))
+	}
 	if !own.HasBundle(after) {
 		desired.Notes = append(desired.Notes, n.bundleNotes(ctx, before, after)...)
 	}

@@ -16,7 +16,8 @@
 // record last. After a power cut it goes on, and it never makes keys for a node
 // that has a record. It comes after all that a site may be against: until then
 // another machine.yaml counts. [Store.Desired] issues the certificates that are due, and
-// renders. The unit of etcd keeps what last served from its data ([Started]), and
-// [CheckEtcd] refuses an etcd from which there is no way back. Package
-// agent/plane/local makes a node obey its record.
+// renders. The unit of etcd keeps what last served from its data ([Started]).
+// [CheckEtcd] refuses an etcd that cannot read them, and [EtcdFirst] has etcd alone
+// changed first if there is no way back from the next one. Package agent/plane/local
+// makes a node obey its record.
 package plane

@@ -1,6 +1,7 @@
 package plane
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"path"
@@ -21,8 +22,9 @@ type Node struct {
 	// loopback.
 	Address netip.Addr
 
-	// Programs is the directory with the programs of etcd and Kubernetes.
-	Programs string
+	// Programs is the directory with the programs of etcd and Kubernetes. Etcd is
+	// another one with etcd, while only that is upgraded; Programs if empty.
+	Programs, Etcd string
 
 	// Keys are the keys and certificates of the cluster, with an absolute path.
 	Keys pki.Files
@@ -34,6 +36,12 @@ type Node struct {
 
 // program returns the path of a program.
 func (n Node) program(name string) string { return path.Join(n.Programs, name) }
+
+// etcdPrograms returns the directory with etcd.
+func (n Node) etcdPrograms() string { return cmp.Or(n.Etcd, n.Programs) }
+
+// etcd returns the path of etcd.
+func (n Node) etcd() string { return path.Join(n.etcdPrograms(), etcd) }
 
 // unspecified returns all addresses of the family of the node's address.
 func (n Node) unspecified() netip.Addr {

@@ -16,6 +16,9 @@ const (
 	RecordField     = "record.json"
 )
 
+// appliedFile is the record that the node last ran without a trial.
+const appliedFile = StateDirectory + "/applied.json"
+
 // publishedFile is the record that the node and the ConfigMap last agreed on.
 const publishedFile = StateDirectory + "/published.json"
 
@@ -70,6 +73,13 @@ func Base(last, pending *Record, own Record, published *Record) *Record {
 }
 
 func is(a *Record, b Record) bool { return a != nil && reflect.DeepEqual(*a, b) }
+
+// Applied returns the record that the node last ran without a trial, nil if there is
+// none that can be read.
+func (s Store) Applied() (*Record, error) { return s.read(appliedFile) }
+
+// WriteApplied replaces the record that the node runs, durably.
+func (s Store) WriteApplied(r Record) error { return s.write(appliedFile, r) }
 
 // Published returns the record that the node and the ConfigMap last agreed on, nil
 // if there is none that can be read: without it the ConfigMap counts.

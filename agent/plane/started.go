@@ -15,14 +15,24 @@ const startedFile = StateDirectory + "/started"
 
 // Started is what last served from the data of etcd on a node.
 type Started struct {
-	// Kubernetes is the version of the bundle that etcd is from.
+	// Kubernetes is the version of the other programs. The bundle of another version
+	// may have etcd: see [EtcdFirst].
 	Kubernetes string
 	// Etcd is the version of etcd, such as 3.7.3.
 	Etcd string
+	// Programs is the directory of etcd, "" if an earlier release has started it.
+	Programs string
+}
+
+// Ran reports whether all programs were of the version of a record, in that
+// directory.
+func (s Started) Ran(r Record, programs string) bool {
+	return s.Kubernetes == r.Kubernetes && (s.Programs == "" || s.Programs == programs)
 }
 
 var (
 	startedKubernetes = regexp.MustCompile(`(?m)^Kubernetes (\S+)$`)
+	startedPrograms   = regexp.MustCompile(`(?m)^Programs (/\S+)$`)
 	startedEtcd       = regexp.MustCompile(`(?m)^etcd Version: ([0-9]+)\.([0-9]+)(\.\S+)$`)
 )
 
@@ -42,7 +52,11 @@ func (s Store) Started() (*Started, error) {
 	if kubernetes == nil || !version.Match(kubernetes[1]) || err != nil {
 		return nil, nil // A power cut has damaged it.
 	}
-	return &Started{string(kubernetes[1]), etcd}, nil
+	started := &Started{Kubernetes: string(kubernetes[1]), Etcd: etcd}
+	if programs := startedPrograms.FindSubmatch(text); programs != nil {
+		started.Programs = string(programs[1])
+	}
+	return started, nil
 }
 
 // Running returns the record r with the version of Kubernetes that last ran, so
@@ -65,19 +79,32 @@ func ParseEtcdVersion(text []byte) (string, error) {
 	return fmt.Sprintf("%s.%s%s", found[1], found[2], found[3]), nil
 }
 
+// EtcdFirst reports whether etcd, of the version next, is changed before the other
+// programs of its bundle. An etcd refuses data that one of a newer minor version has
+// served. So nothing else may change with the minor version of etcd: if something
+// else does not come up, the node could not go back to the older one.
+//
+// bundled is the version of etcd in the bundle of what has started, "" if it is not
+// known, and onTrial is whether a change is on trial that may be the one of etcd. The
+// other programs follow when it no longer is.
+func EtcdFirst(started Started, bundled, next string, onTrial bool) bool {
+	have, want := etcdMinor(started.Etcd), etcdMinor(next)
+	if want > have {
+		return true
+	}
+	return onTrial && want == have && bundled != "" && etcdMinor(bundled) < want
+}
+
 // CheckEtcd reports why etcd of that version, from the bundle of a record, cannot
 // take over the data of what has started. An etcd refuses data that one of a newer
 // minor version has served, and takes over only those of the minor version before.
-// So nothing else may change with the minor version of etcd, because a change that
-// is reverted would lead to the older one. name and text are the valid record as a
-// document.
+// name and text are the valid record as a document.
 func CheckEtcd(name string, text []byte, started Started, etcd string) error {
-	r, origin, err := decode(name, text)
+	_, origin, err := decode(name, text)
 	if _, refusal := document.Lenient(err); refusal != nil {
 		return refusal
 	}
 	report := document.NewReport(origin)
-	before := Record{Settings: Settings{Kubernetes: started.Kubernetes}}
 	have, want := etcdMinor(started.Etcd), etcdMinor(etcd)
 	switch {
 	case want < have:
@@ -89,12 +116,6 @@ func CheckEtcd(name string, text []byte, started Started, etcd string) error {
 			fmt.Sprintf("write a version whose bundle has etcd %s first", minorText(have+1)),
 			"its bundle has etcd %s and the data are of etcd %s, which skips no minor version",
 			etcd, started.Etcd)
-	case want > have && minorOf(r) != minorOf(before):
-		report.Addf("kubernetes",
-			fmt.Sprintf("write a version of 1.%d whose bundle has etcd %s first",
-				minorOf(before), minorText(want)),
-			"its bundle has etcd %s and this node runs Kubernetes %s with etcd %s: a change of both "+
-				"could not be reverted", etcd, started.Kubernetes, started.Etcd)
 	}
 	return report.Err()
 }

@@ -26,6 +26,14 @@ func TestStarted(t *testing.T) {
 			"Kubernetes 1.37.0\netcd Version: 3.7.0-rc.1\n",
 			&plane.Started{Kubernetes: "1.37.0", Etcd: "3.7.0-rc.1"},
 		},
+		"the directory of etcd": {
+			"Kubernetes 1.36.3\nPrograms /var/lib/loam/kubernetes/1.37.2/bin\netcd Version: 3.7.3\n",
+			&plane.Started{
+				Kubernetes: "1.36.3",
+				Etcd:       "3.7.3",
+				Programs:   "/var/lib/loam/kubernetes/1.37.2/bin",
+			},
+		},
 		"a part":       {"Kubernetes 1.36.3\netcd Ver", nil},
 		"other text":   {"Kubernetes 1.x\netcd Version: 3.6.16\n", nil},
 		"zeros before": {"Kubernetes 1.036.3\netcd Version: 3.6.16\n", nil},
@@ -50,12 +58,7 @@ func TestCheckEtcd(t *testing.T) {
 		"an earlier patch version":   {"1.36.3", "3.7.9", "1.37.2", "3.7.3", ""},
 		"a newer etcd alone":         {"1.36.3", "3.6.16", "1.36.4", "3.7.3", ""},
 		"a newer etcd, back in both": {"1.36.4", "3.6.16", "1.36.3", "3.7.3", ""},
-		"both at once": {
-			"1.36.3", "3.6.16", "1.37.2", "3.7.3",
-			"record.json:4: kubernetes: its bundle has etcd 3.7.3 and this node runs Kubernetes 1.36.3 " +
-				"with etcd 3.6.16: a change of both could not be reverted; hint: write a version of 1.36 " +
-				"whose bundle has etcd 3.7 first",
-		},
+		"both at once":               {"1.36.3", "3.6.16", "1.37.2", "3.7.3", ""},
 		"an older etcd": {
 			"1.36.4", "3.7.3", "1.36.3", "3.6.16",
 			"record.json:4: kubernetes: etcd 3.6.16 of its bundle cannot read the data that etcd 3.7.3 " +
@@ -87,5 +90,50 @@ func TestCheckEtcd(t *testing.T) {
 				t.Errorf("got  %s (%s)\nwant %s", got, fault.Of(err), row.want)
 			}
 		})
+	}
+}
+
+// TestEtcdFirst: while the data are of the earlier minor version, and while the newer
+// etcd is on trial, nothing else changes.
+func TestEtcdFirst(t *testing.T) {
+	for name, row := range map[string]struct {
+		started, bundled, next string
+		onTrial, want          bool
+	}{
+		"before the newer etcd has served":         {"3.6.16", "3.6.16", "3.7.3", false, true},
+		"while the newer etcd starts":              {"3.6.16", "3.6.16", "3.7.3", true, true},
+		"after it has served, on trial":            {"3.7.3", "3.6.16", "3.7.3", true, true},
+		"after its trial":                          {"3.7.3", "3.6.16", "3.7.3", false, false},
+		"the same etcd":                            {"3.7.3", "3.7.3", "3.7.3", false, false},
+		"the same etcd, another change on trial":   {"3.7.3", "3.7.3", "3.7.3", true, false},
+		"a patch version, another change on trial": {"3.7.3", "3.7.3", "3.7.9", true, false},
+		"a bundle that is lost":                    {"3.7.3", "", "3.7.3", true, false},
+	} {
+		started := plane.Started{Kubernetes: "1.36.3", Etcd: row.started}
+		if got := plane.EtcdFirst(started, row.bundled, row.next, row.onTrial); got != row.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// TestRan: after etcd alone was upgraded, neither version has run as a whole.
+func TestRan(t *testing.T) {
+	const old, next = "/kubernetes/1.36.3/bin", "/kubernetes/1.37.2/bin"
+	for _, row := range []struct {
+		version, programs string
+		want              map[string]bool
+	}{
+		{"1.36.3", "", map[string]bool{old: true}},
+		{"1.36.3", old, map[string]bool{old: true}},
+		{"1.36.3", next, nil},
+		{"1.37.2", next, map[string]bool{next: true}},
+	} {
+		started := plane.Started{Kubernetes: row.version, Programs: row.programs}
+		for version, programs := range map[string]string{"1.36.3": old, "1.37.2": next} {
+			r := plane.NewRecord(plane.Settings{Kubernetes: version})
+			if got := started.Ran(r, programs); got != row.want[programs] {
+				t.Errorf("%+v: %s ran: %v", started, version, got)
+			}
+		}
 	}
 }

@@ -67,7 +67,7 @@ func etcdUnit(r Record, n Node) config.Unit {
 			"After=loam-agent.service",
 			"X-Loam-Certificates=" + n.EtcdCertificates,
 		},
-		program: n.program(etcd),
+		program: n.etcd(),
 		flags:   args,
 		service: slices.Concat(lines, credentials),
 	}.config()
@@ -78,9 +78,9 @@ func etcdUnit(r Record, n Node) config.Unit {
 // when it is ready.
 func keepStarted(r Record, n Node) string {
 	const next = startedFile + ".new"
-	return fmt.Sprintf("/bin/sh -c '{ echo Kubernetes %s; %s --version; } >%s && sync %s && "+
-		"mv %s %s && sync %s'",
-		r.Kubernetes, n.program(etcd), next, next, next, startedFile, StateDirectory)
+	return fmt.Sprintf("/bin/sh -c '{ echo Kubernetes %s; echo Programs %s; %s --version; } >%s && "+
+		"sync %s && mv %s %s && sync %s'",
+		r.Kubernetes, n.etcdPrograms(), n.etcd(), next, next, next, startedFile, StateDirectory)
 }
 
 // asCredentials returns flags in which each file below dir is a credential of the

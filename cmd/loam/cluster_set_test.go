@@ -39,36 +39,48 @@ func clusterTree(t *testing.T, from, trusted string) (string, plane.Record) {
 		t.Fatal(err)
 	}
 
-	d := bundle.Description{Format: bundle.Format, Version: r.Kubernetes, Arch: runtime.GOARCH}
-	dir := filepath.Join(root.Name(), bundle.Directory, r.Kubernetes)
-	for _, name := range bundle.Programs {
-		files.Write(t, filepath.Join(dir, "bin", name), "")
-		if err := os.Chmod(filepath.Join(dir, "bin", name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		d.Files = append(d.Files, bundle.File{Name: "bin/" + name})
-	}
-	files.Write(t, filepath.Join(dir, "images/index.json"), `{"manifests": [
-		{"annotations": {"org.opencontainers.image.ref.name": "registry.k8s.io/pause:3.10.1"}}]}`)
-	for name, content := range map[string]any{
-		filepath.Join(dir, "bundle.json"): d,
-		filepath.Join(root.Name(), status.Path): status.Status{
-			Hostname:   "node-1",
-			Repository: from,
-		},
-	} {
-		text, err := json.Marshal(content)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files.Write(t, name, string(text))
-	}
+	writePrograms(t, root.Name(), r.Kubernetes, "3.7.3")
+	writeJSON(t, filepath.Join(root.Name(), status.Path), status.Status{
+		Hostname:   "node-1",
+		Repository: from,
+	})
 	files.Write(t, filepath.Join(root.Name(), "usr/lib/os-release"), "IMAGE_VERSION=1.2.3\n")
 	files.Write(t, filepath.Join(root.Name(), "usr/lib/systemd/system/containerd.service"), "[Service]\n")
 	if trusted != "" {
 		files.Write(t, filepath.Join(root.Name(), "var/lib/loam", repository.TrustedName), trusted)
 	}
 	return root.Name(), r
+}
+
+// writePrograms makes a bundle in which programs are empty, except etcd, which prints
+// its version.
+func writePrograms(t *testing.T, root, version, etcd string) {
+	t.Helper()
+	dir := filepath.Join(root, bundle.Directory, version)
+	d := bundle.Description{Format: bundle.Format, Version: version, Arch: runtime.GOARCH}
+	for _, name := range bundle.Programs {
+		text := ""
+		if name == "etcd" {
+			text = "#!/bin/sh\necho etcd Version: " + etcd + "\n"
+		}
+		files.Write(t, filepath.Join(dir, "bin", name), text)
+		if err := os.Chmod(filepath.Join(dir, "bin", name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		d.Files = append(d.Files, bundle.File{Name: "bin/" + name, Size: int64(len(text))})
+	}
+	files.Write(t, filepath.Join(dir, "images/index.json"), `{"manifests": [
+		{"annotations": {"org.opencontainers.image.ref.name": "registry.k8s.io/pause:3.10.1"}}]}`)
+	writeJSON(t, filepath.Join(dir, "bundle.json"), d)
+}
+
+func writeJSON(t *testing.T, name string, content any) {
+	t.Helper()
+	text, err := json.Marshal(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files.Write(t, name, string(text))
 }
 
 // TestThePlanOfAnotherVersion says what restarts, and how much is fetched before.
@@ -151,6 +163,22 @@ func TestThePlanOfAnotherVersion(t *testing.T) {
 			}
 		})
 	}
+
+	t.Run("a version with the next etcd", func(t *testing.T) {
+		root, before := clusterTree(t, "", "")
+		after := before
+		after.Kubernetes = "1.37.3"
+		writePrograms(t, root, before.Kubernetes, "3.6.16")
+		writePrograms(t, root, after.Kubernetes, "3.7.3")
+		files.Write(t, filepath.Join(root, plane.StateDirectory, "started"),
+			"Kubernetes "+before.Kubernetes+"\netcd Version: 3.6.16\n")
+		var out strings.Builder
+		err := planRecord(t.Context(), &out, "text", root, before, after)
+		const want = "\nnotes\n  etcd of Kubernetes 1.37.3 is changed alone first, "
+		if err != nil || !strings.Contains(out.String(), want) {
+			t.Errorf("%v, no %q in\n%s", err, want, out.String())
+		}
+	})
 
 	t.Run("the same version", func(t *testing.T) {
 		root, before := clusterTree(t, published.Dir, string(trusted))

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -18,7 +19,8 @@ import (
 
 // TestUpgradeFromTheEarlierMinorVersion starts a control plane of the minor version
 // before with the flags of its record, and then the newest one with the same data.
-// Between them, etcd alone is the newest one. What a client has written is there.
+// Between them, etcd alone is the newest one, as [plane.EtcdFirst] wants it. What a
+// client has written is there.
 func TestUpgradeFromTheEarlierMinorVersion(t *testing.T) {
 	judge.Long(t, "TestFromAnEmptyDiskToFiveYearsLaterAndBack, with the newest version")
 	t.Parallel()
@@ -43,13 +45,22 @@ func TestUpgradeFromTheEarlierMinorVersion(t *testing.T) {
 	m.checkSecrets(t)
 	m.stop(t)
 
-	m.checkTakes(t, version, "etcd", "a change of both could not be reverted")
-	m.checkTakes(t, earlierVersion, "etcd", "")
-	m.link(t, "etcd", "etcd")
+	// etcd alone comes first.
+	m.checkTakes(t, version, "etcd", "")
+	m.checkFirst(t, "before", false, true)
+	m.node.Etcd = filepath.Join(m.dir, "next")
+	if err := os.Mkdir(m.node.Etcd, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(cluster.Program(t, "etcd"), filepath.Join(m.node.Etcd, "etcd")); err != nil {
+		t.Fatal(err)
+	}
 	m.boot(t)
 	m.checkEtcd(t)
 	m.checkVersion(t, earlierVersion)
 	m.checkSecret(t)
+	m.checkFirst(t, "on trial", true, true)
+	m.checkFirst(t, "after its trial", false, false)
 	m.stop(t)
 	m.checkTakes(t, version, "etcd", "")
 	m.checkTakes(t, earlierVersion, "etcd"+earlierEtcdEnding, "cannot read the data")
@@ -73,6 +84,31 @@ func TestUpgradeFromTheEarlierMinorVersion(t *testing.T) {
 // agent says that it cannot take over the data of what ran.
 func (m *machine) checkTakes(t testing.TB, kubernetes, etcd, want string) {
 	t.Helper()
+	started, etcdVersion := m.started(t), versionOf(t, etcd)
+	next := m.record
+	next.Kubernetes = kubernetes
+	err := plane.CheckEtcd("record.json", next.Text(), started, etcdVersion)
+	if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		t.Errorf("from %v to Kubernetes %s with etcd %s: %v", started, kubernetes, etcdVersion, err)
+	}
+}
+
+// checkFirst: the newest etcd is changed before the other programs, or not any more.
+func (m *machine) checkFirst(t testing.TB, when string, onTrial, want bool) {
+	t.Helper()
+	started := m.started(t)
+	got := plane.EtcdFirst(
+		started, versionOf(t, "etcd"+earlierEtcdEnding), versionOf(t, "etcd"), onTrial)
+	whole := m.record
+	whole.Kubernetes = version
+	if got != want || started.Kubernetes != earlierVersion || started.Ran(whole, m.node.Etcd) {
+		t.Errorf("%s, of %+v: %v", when, started, got)
+	}
+}
+
+// started returns what has last served from the data of etcd.
+func (m *machine) started(t testing.TB) plane.Started {
+	t.Helper()
 	root, err := os.OpenRoot(m.dir)
 	if err != nil {
 		t.Fatal(err)
@@ -82,21 +118,21 @@ func (m *machine) checkTakes(t testing.TB, kubernetes, etcd, want string) {
 	if err != nil || started == nil {
 		t.Fatalf("what has started: %v, %v", started, err)
 	}
+	return *started
+}
+
+// versionOf returns the version of an etcd of package cluster.
+func versionOf(t testing.TB, etcd string) string {
+	t.Helper()
 	printed, err := exec.Command(cluster.Program(t, etcd), "--version").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	etcdVersion, err := plane.ParseEtcdVersion(printed)
+	version, err := plane.ParseEtcdVersion(printed)
 	if err != nil {
 		t.Fatal(err)
 	}
-
-	next := m.record
-	next.Kubernetes = kubernetes
-	err = plane.CheckEtcd("record.json", next.Text(), *started, etcdVersion)
-	if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-		t.Errorf("from %v to Kubernetes %s with etcd %s: %v", *started, kubernetes, etcdVersion, err)
-	}
+	return version
 }
 
 // checkNoWayBack: an older etcd refuses the data of a newer one, as
@@ -104,7 +140,7 @@ func (m *machine) checkTakes(t testing.TB, kubernetes, etcd, want string) {
 func (m *machine) checkNoWayBack(t testing.TB) {
 	t.Helper()
 	const unit = "etcd.service"
-	m.link(t, "etcd", "etcd"+earlierEtcdEnding)
+	m.node.Etcd = "" // The older etcd is beside the older programs.
 	if err := m.try(t, plane.Render(m.record, m.node), unit); err == nil {
 		t.Error("the older etcd takes the data")
 	}

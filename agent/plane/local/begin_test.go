@@ -45,10 +45,11 @@ func newFirst(t *testing.T, s *site) *Node {
 			}
 			return all, nil
 		},
-		Uptime: func() time.Duration { return time.Hour },
-		Built:  built,
-		Now:    func() time.Time { return built.AddDate(0, 1, 0) },
-		Log:    zap.NewNop(),
+		Current: func() (string, bool, error) { return "", false, nil },
+		Uptime:  func() time.Duration { return time.Hour },
+		Built:   built,
+		Now:     func() time.Time { return built.AddDate(0, 1, 0) },
+		Log:     zap.NewNop(),
 	})
 	n.Fetch = func(_ context.Context, version string, _ func(int64, int64)) error {
 		if s.fetched == nil {

@@ -2,12 +2,8 @@ package local
 
 import (
 	"context"
-	"errors"
-	"io/fs"
-	"path/filepath"
 
 	"github.com/loam-os/loam/agent/plane"
-	"github.com/loam-os/loam/agent/plane/bundle"
 )
 
 // DecodeChange returns the record in text, which is to replace before on the node
@@ -34,23 +30,11 @@ func checkEtcd(
 	ctx context.Context, store plane.Store, root, name string, text []byte, r plane.Record,
 ) error {
 	started, err := store.Started()
-	if err != nil || started == nil || started.Kubernetes == r.Kubernetes {
+	if err != nil || started == nil || started.Ran(r, programsDir(r)) {
 		return err
 	}
-	b, err := bundle.Open(filepath.Join(root, bundleDir(r)))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-
-	printed, err := b.EtcdVersion(ctx)
-	if err != nil {
-		return err
-	}
-	version, err := plane.ParseEtcdVersion(printed)
-	if err != nil {
+	version, err := etcdVersion(ctx, root, r)
+	if err != nil || version == "" {
 		return err
 	}
 	return plane.CheckEtcd(name, text, *started, version)

@@ -17,16 +17,16 @@ func checkRefused(t *testing.T, err error) {
 	t.Helper()
 	var wrong document.Errors
 	if !errors.As(err, &wrong) || len(wrong) != 1 || wrong[0].Path != "kubernetes" ||
-		!strings.Contains(wrong[0].Problem, "etcd 3.6.16") || wrong[0].Hint == "" {
+		!strings.Contains(wrong[0].Problem, "etcd 3.8.0") || wrong[0].Hint == "" {
 		t.Errorf("got %v", err)
 	}
 }
 
-// TestEtcdAndKubernetesAtOnce are refused by `loam cluster set` and in the
-// ConfigMap if the bundle is there, and otherwise when it has been fetched.
-func TestEtcdAndKubernetesAtOnce(t *testing.T) {
+// TestAnOlderEtcdIsRefused by `loam cluster set` and in the ConfigMap if the bundle is
+// there, and otherwise when it has been fetched.
+func TestAnOlderEtcdIsRefused(t *testing.T) {
 	n, fake, _ := withAPI(t, "1.36.3")
-	n.started(t, "1.36.3", "3.6.16")
+	n.started(t, "1.36.3", "3.8.0")
 	own, _, err := n.Store.Record()
 	if err != nil {
 		t.Fatal(err)

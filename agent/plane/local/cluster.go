@@ -401,12 +401,15 @@ func publish(
 }
 
 // applyAddOns applies the add-ons of a record if they have changed, or if it is
-// long ago. A record whose etcd is refused never runs, so its add-ons must not.
+// long ago. A record whose etcd is refused never runs, so its add-ons must not, and
+// those of an upgrade come last.
 func (n *Node) applyAddOns(
 	ctx context.Context, server *api.Client, r plane.Record, last *applied,
 ) error {
-	err := checkEtcd(ctx, n.Store, n.Root, plane.RecordFile, r.Text(), r)
-	if err != nil {
+	if err := checkEtcd(ctx, n.Store, n.Root, plane.RecordFile, r.Text(), r); err != nil {
+		return err
+	}
+	if err := n.checkPrograms(ctx, r); err != nil {
 		return err
 	}
 	b, err := n.bundle(r)

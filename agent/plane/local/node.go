@@ -75,6 +75,10 @@ type Node struct {
 	// machine.yaml, and Decode makes the cluster.
 	First bool
 
+	// Current returns the digest of the configuration that the node runs, "" if
+	// none, and whether it is on trial.
+	Current func() (digest string, trying bool, err error)
+
 	// API returns a client of the node's API server, for [Node.Run].
 	API func() (*api.Client, error)
 
@@ -93,6 +97,9 @@ type Node struct {
 
 	// download is the last fetch.
 	download *download
+
+	// proven has the source read again.
+	proven chan struct{}
 
 	// unknown are the fields of the ConfigMap that were logged last. Only Run uses
 	// it.
@@ -120,6 +127,7 @@ func New(r plane.Record, n Node) *Node {
 		close(n.begun)
 	}
 
+	n.proven = make(chan struct{}, 1)
 	n.containerd = &observed{}
 	n.download = &download{}
 	n.changed = make(chan struct{}, 1)
@@ -141,7 +149,8 @@ func (n *Node) Read(ctx context.Context) (source.Document, error) {
 }
 
 // Watch implements [source.Source]: the record may change, and the addresses of
-// the node, and certificates become due as time goes by.
+// the node, a change is no longer on trial, and certificates become due as time goes
+// by.
 func (n *Node) Watch(ctx context.Context) (<-chan struct{}, error) {
 	record, err := source.File{Path: filepath.Join(n.Root, plane.RecordFile)}.Watch(ctx)
 	if err != nil {
@@ -155,14 +164,14 @@ func (n *Node) Watch(ctx context.Context) (<-chan struct{}, error) {
 	changes := make(chan struct{}, 1)
 	go func() {
 		defer close(changes)
-		merge(changes, record, network)
+		merge(changes, record, network, n.proven)
 	}()
 	return changes, nil
 }
 
-// merge notifies of the changes of both, and from time to time, until one of them
+// merge notifies of the changes of all, and from time to time, until one of them
 // ends.
-func merge(changes chan<- struct{}, record, network <-chan struct{}) {
+func merge(changes chan<- struct{}, record, network, proven <-chan struct{}) {
 	tick := time.NewTicker(checkInterval)
 	defer tick.Stop()
 
@@ -170,6 +179,7 @@ func merge(changes chan<- struct{}, record, network <-chan struct{}) {
 		select {
 		case _, ok = <-record:
 		case _, ok = <-network:
+		case <-proven:
 		case <-tick.C:
 		}
 
@@ -204,10 +214,23 @@ func (n *Node) Decode(ctx context.Context, doc source.Document) (config.Desired,
 		return config.Desired{}, err
 	}
 
-	return n.desired(r, r, func(node plane.Node) (config.Desired, error) {
-		desired, renewed, err := n.Store.Desired(r, node, n.times())
+	return n.next(ctx, r)
+}
+
+// issue returns the configuration of these parts, and issues the certificates that
+// are due.
+func (n *Node) issue(p parts) (config.Desired, error) {
+	return n.desired(p, func(node plane.Node) (config.Desired, error) {
+		desired, renewed, err := n.Store.Desired(p.settings, node, n.times())
 		n.logRenewed(renewed)
 		return desired, err
+	})
+}
+
+// preview is issue with the certificates that are there. It writes nothing.
+func (n *Node) preview(p parts) (config.Desired, error) {
+	return n.desired(p, func(node plane.Node) (config.Desired, error) {
+		return n.Store.Preview(p.settings, node)
 	})
 }
 
@@ -215,25 +238,22 @@ func (n *Node) Decode(ctx context.Context, doc source.Document) (config.Desired,
 // writes nothing. A bundle that the node does not have counts as one with the
 // images of the record that New was given.
 func (n *Node) Preview(r plane.Record) (config.Desired, error) {
-	like := r
+	p := all(r)
 	if !n.HasBundle(r) && n.HasBundle(n.record) {
-		like = n.record
+		p.images = n.record
 	}
-	return n.desired(r, like, func(node plane.Node) (config.Desired, error) {
-		return n.Store.Preview(r, node)
-	})
+	return n.preview(p)
 }
 
-// desired returns what render makes of this node, with all that runs pods: images
-// are those of the record like.
+// desired returns what render makes of this node, with all that runs pods.
 func (n *Node) desired(
-	r, like plane.Record, render func(plane.Node) (config.Desired, error),
+	p parts, render func(plane.Node) (config.Desired, error),
 ) (config.Desired, error) {
-	address, err := n.address(r)
+	address, err := n.address(p.settings)
 	if err != nil {
 		return config.Desired{}, err
 	}
-	programs, err := n.bundle(like)
+	programs, err := n.bundle(p.images)
 	if err != nil {
 		return config.Desired{}, err
 	}
@@ -241,7 +261,8 @@ func (n *Node) desired(
 	desired, err := render(plane.Node{
 		Name:     n.Name,
 		Address:  address,
-		Programs: path.Join(bundleDir(r), "bin"),
+		Programs: programsDir(p.settings),
+		Etcd:     programsDir(p.etcd),
 	})
 	if err != nil {
 		return config.Desired{}, err
@@ -251,7 +272,7 @@ func (n *Node) desired(
 	if err != nil {
 		return config.Desired{}, err
 	}
-	return withRuntime(desired, r, programs, containerd)
+	return withRuntime(desired, p.settings, programs, containerd)
 }
 
 // Renew issues the certificates that are due. It must be called before the
@@ -273,8 +294,11 @@ func (n *Node) times() pki.Times {
 	return pki.Times{Built: n.Built, Now: clock.Credible(n.Now(), n.Built)}
 }
 
-// bundleDir is the directory with the programs of a version.
+// bundleDir is the directory with the bundle of a version.
 func bundleDir(r plane.Record) string { return path.Join(bundle.Directory, r.Kubernetes) }
+
+// programsDir is the directory with the programs of a version on the node.
+func programsDir(r plane.Record) string { return path.Join(bundleDir(r), "bin") }
 
 // HasBundle reports whether the node has the programs of a record.
 func (n *Node) HasBundle(r plane.Record) bool {

@@ -46,10 +46,11 @@ func newNode(t *testing.T, settings plane.Settings, addresses ...string) *Node {
 			}
 			return all, nil
 		},
-		Uptime: func() time.Duration { return time.Hour },
-		Built:  built,
-		Now:    func() time.Time { return built.AddDate(0, 1, 0) },
-		Log:    zap.NewNop(),
+		Current: func() (string, bool, error) { return "", false, nil },
+		Uptime:  func() time.Duration { return time.Hour },
+		Built:   built,
+		Now:     func() time.Time { return built.AddDate(0, 1, 0) },
+		Log:     zap.NewNop(),
 	})
 
 	r, err := n.Store.Init(plane.NewRecord(settings), n.times())
@@ -387,16 +388,18 @@ func (n *Node) serial(t *testing.T, r plane.Record) string {
 
 func TestWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		record, network := make(chan struct{}), make(chan struct{})
+		record, network, proven := make(chan struct{}), make(chan struct{}), make(chan struct{})
 		changes := make(chan struct{}, 1)
 		go func() {
 			defer close(changes)
-			merge(changes, record, network)
+			merge(changes, record, network, proven)
 		}()
 
 		record <- struct{}{}
 		<-changes
 		network <- struct{}{}
+		<-changes
+		proven <- struct{}{}
 		<-changes
 		began := time.Now()
 		<-changes

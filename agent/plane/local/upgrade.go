@@ -1,0 +1,133 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/plane"
+	"github.com/loam-os/loam/agent/plane/bundle"
+)
+
+// parts are the records that a configuration is made of: the settings and the
+// programs of one, the images of one, and etcd of one.
+type parts struct{ settings, images, etcd plane.Record }
+
+// all are the parts of one record.
+func all(r plane.Record) parts { return parts{r, r, r} }
+
+// Proven has the source read again: a change is no longer on trial, so that the next
+// step of an upgrade may follow.
+func (n *Node) Proven() {
+	select {
+	case n.proven <- struct{}{}:
+	default: // A notice is waiting already.
+	}
+}
+
+// next returns the configuration of a record. If its etcd is of the next minor
+// version, it first returns the one that the node runs, with this etcd.
+func (n *Node) next(ctx context.Context, r plane.Record) (config.Desired, error) {
+	digest, trying, err := n.Current()
+	if err != nil {
+		return config.Desired{}, err
+	}
+	whole, err := n.preview(all(r))
+	onTrial := trying && (err != nil || whole.Digest() != digest)
+	before, first, err := n.etcdFirst(ctx, r, onTrial)
+	if err != nil {
+		return config.Desired{}, err
+	}
+	if first {
+		n.Log.Info("etcd alone is changed first",
+			zap.String("kubernetes", before.Kubernetes), zap.String("next", r.Kubernetes))
+		return n.issue(parts{settings: before, images: before, etcd: r})
+	}
+
+	desired, err := n.issue(all(r))
+	if err != nil || trying || desired.Digest() != digest {
+		return desired, err
+	}
+	return desired, n.keepApplied(r)
+}
+
+// keepApplied records that the node runs what a record says, and that it is not on
+// trial.
+func (n *Node) keepApplied(r plane.Record) error {
+	applied, err := n.Store.Applied()
+	if err != nil || applied != nil && string(applied.Text()) == string(r.Text()) {
+		return err
+	}
+	return n.Store.WriteApplied(r)
+}
+
+// etcdFirst reports whether etcd of a record comes before its other programs, and
+// returns the record that these still follow. onTrial is whether a change is on
+// trial that is not all of the record.
+func (n *Node) etcdFirst(
+	ctx context.Context, r plane.Record, onTrial bool,
+) (before plane.Record, first bool, err error) {
+	started, err := n.Store.Started()
+	if err != nil || started == nil || started.Kubernetes == r.Kubernetes {
+		return r, false, err
+	}
+	before = r
+	before.Kubernetes = started.Kubernetes
+	applied, err := n.Store.Applied()
+	if err != nil {
+		return r, false, err
+	}
+	if applied != nil && applied.Kubernetes == started.Kubernetes {
+		before = *applied
+	}
+
+	next, err := etcdVersion(ctx, n.Root, r)
+	if err != nil || next == "" {
+		return r, false, err
+	}
+	bundled, err := etcdVersion(ctx, n.Root, before)
+	if err != nil {
+		return r, false, err
+	}
+	return before, plane.EtcdFirst(*started, bundled, next, onTrial), nil
+}
+
+// EtcdFirst reports whether etcd of a record comes before its other programs.
+func (n *Node) EtcdFirst(ctx context.Context, r plane.Record) (bool, error) {
+	_, first, err := n.etcdFirst(ctx, r, false)
+	return first, err
+}
+
+// checkPrograms returns an error while etcd of a record comes before its other
+// programs.
+func (n *Node) checkPrograms(ctx context.Context, r plane.Record) error {
+	before, first, err := n.etcdFirst(ctx, r, true)
+	if err != nil || !first {
+		return err
+	}
+	return fmt.Errorf("cluster %s: this node runs the programs of Kubernetes %s: those of %s "+
+		"follow once its etcd has proved itself", r.Name, before.Kubernetes, r.Kubernetes)
+}
+
+// etcdVersion returns the version of etcd in the bundle of a record, "" if the node
+// does not have the bundle.
+func etcdVersion(ctx context.Context, root string, r plane.Record) (string, error) {
+	b, err := bundle.Open(filepath.Join(root, bundleDir(r)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+
+	printed, err := b.EtcdVersion(ctx)
+	if err != nil {
+		return "", err
+	}
+	return plane.ParseEtcdVersion(printed)
+}

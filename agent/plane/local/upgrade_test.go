@@ -1,0 +1,256 @@
+package local
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/plane"
+	"github.com/loam-os/loam/agent/plane/bundle"
+	"github.com/loam-os/loam/test/files"
+)
+
+// Versions of an upgrade in which Kubernetes and etcd move to the next minor version.
+const (
+	oldVersion, oldEtcd = "1.36.3", "3.6.9"
+	newVersion, newEtcd = "1.37.2", "3.7.3"
+)
+
+// upgrading is a node whose record has another version of Kubernetes. The engine and
+// etcd are what the test says.
+type upgrading struct {
+	*Node
+	t *testing.T
+
+	// digest is what runs, and trying whether it is on trial.
+	digest string
+	trying bool
+
+	// own and wanted are the records before and after, and before is what ran.
+	own, wanted plane.Record
+	before      config.Desired
+}
+
+func newUpgrade(t *testing.T) *upgrading {
+	t.Helper()
+	n := newNode(t, plane.Settings{Kubernetes: oldVersion}, "192.0.2.10")
+	u := &upgrading{Node: n, t: t}
+	n.Current = func() (string, bool, error) { return u.digest, u.trying, nil }
+
+	dir := filepath.Join(n.Root, bundle.Directory)
+	etcd := filepath.Join(dir, oldVersion, "bin/etcd")
+	files.Write(t, etcd, "#!/bin/sh\necho etcd Version: "+oldEtcd+"\n")
+	if err := os.Chmod(etcd, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	writeBundle(t, filepath.Join(dir, newVersion), newVersion)
+
+	var err error
+	u.own, _, err = n.Store.Record()
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.serves(oldVersion, oldVersion, oldEtcd)
+	u.before = u.decodes()
+	u.runs(u.before, false)
+	u.decodes()
+	u.checkApplied(u.own)
+
+	u.wanted = u.own
+	u.wanted.Kubernetes = newVersion
+	u.wanted.Audit.Policy = plane.AuditMetadata
+	u.write(u.wanted)
+	return u
+}
+
+func (u *upgrading) write(r plane.Record) {
+	u.t.Helper()
+	if err := u.Store.WriteRecord(r); err != nil {
+		u.t.Fatal(err)
+	}
+}
+
+// serves has etcd of a bundle serve, beside the other programs.
+func (u *upgrading) serves(programs, from, etcd string) {
+	u.t.Helper()
+	files.Write(u.t, filepath.Join(u.Root, plane.StateDirectory, "started"), strings.Join([]string{
+		"Kubernetes " + programs,
+		"Programs " + bundle.Directory + "/" + from + "/bin",
+		"etcd Version: " + etcd, "",
+	}, "\n"))
+}
+
+// runs has the engine run a configuration.
+func (u *upgrading) runs(d config.Desired, trying bool) {
+	u.digest = d.Digest()
+	u.trying = trying
+}
+
+func (u *upgrading) decodes() config.Desired {
+	u.t.Helper()
+	d, err := u.decode(u.t)
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	return d
+}
+
+// wants checks what the node wants now.
+func (u *upgrading) wants(when string, want config.Desired) {
+	u.t.Helper()
+	if got := u.decodes(); got.Digest() != want.Digest() {
+		u.t.Errorf("%s: the node wants something else:\n%s", when,
+			cmp.Diff(textOf(u.t, want, "etcd.service"), textOf(u.t, got, "etcd.service")))
+	}
+}
+
+func (u *upgrading) checkApplied(want plane.Record) {
+	u.t.Helper()
+	applied, err := u.Store.Applied()
+	if err != nil || applied == nil {
+		u.t.Fatalf("the record that runs: %v, %v", applied, err)
+	}
+	if diff := cmp.Diff(want, *applied); diff != "" {
+		u.t.Errorf("the record that runs (-want +got):\n%s", diff)
+	}
+}
+
+// onlyEtcd returns the first step, and checks that nothing but etcd differs from what
+// runs.
+func (u *upgrading) onlyEtcd() config.Desired {
+	u.t.Helper()
+	first := u.decodes()
+	text := textOf(u.t, first, "etcd.service")
+	for _, part := range []string{
+		"ExecStart=/var/lib/loam/kubernetes/1.37.2/bin/etcd ",
+		"echo Kubernetes 1.36.3; echo Programs /var/lib/loam/kubernetes/1.37.2/bin; " +
+			"/var/lib/loam/kubernetes/1.37.2/bin/etcd --version;",
+	} {
+		if !strings.Contains(text, part) {
+			u.t.Errorf("no %q in\n%s", part, text)
+		}
+	}
+
+	again := first
+	again.Units = nil
+	for i, unit := range first.Units {
+		if unit.Name == "etcd.service" {
+			unit = u.before.Units[i]
+		}
+		again.Units = append(again.Units, unit)
+	}
+	if again.Digest() != u.before.Digest() {
+		u.t.Error("more than etcd is another")
+	}
+	return first
+}
+
+// checkPrograms checks whether the add-ons of the record wait for its programs.
+func (u *upgrading) checkAddOns(when string, wait bool) {
+	u.t.Helper()
+	err := u.checkPrograms(u.t.Context(), u.wanted)
+	if (err != nil) != wait {
+		u.t.Errorf("%s the add-ons: %v", when, err)
+	}
+}
+
+// TestEtcdIsUpgradedAloneFirst: the other programs and settings follow when the new
+// etcd is no longer on trial, whatever is cut off in between.
+func TestEtcdIsUpgradedAloneFirst(t *testing.T) {
+	u := newUpgrade(t)
+	first := u.onlyEtcd()
+	u.checkAddOns("before the upgrade", true)
+
+	u.runs(first, true)
+	u.wants("before etcd serves", first)
+	u.serves(oldVersion, newVersion, newEtcd)
+	u.wants("while etcd is on trial", first)
+	u.checkAddOns("while etcd is on trial", true)
+	u.checkApplied(u.own)
+
+	u.runs(first, false)
+	u.Proven()
+	<-u.proven
+	second := u.decodes()
+	for name, part := range map[string]string{
+		"etcd.service":           "echo Kubernetes 1.37.2; echo Programs /var/lib/loam/kubernetes/1.37.2/bin",
+		"kube-apiserver.service": "ExecStart=/var/lib/loam/kubernetes/1.37.2/bin/kube-apiserver",
+		"kubelet.service":        "ExecStart=/var/lib/loam/kubernetes/1.37.2/bin/kubelet",
+	} {
+		if text := textOf(t, second, name); !strings.Contains(text, part) {
+			t.Errorf("no %q in\n%s", part, text)
+		}
+	}
+	if !strings.Contains(textOf(t, second, "kube-apiserver.service"), "--audit-policy-file") {
+		t.Error("the settings are left out")
+	}
+
+	u.runs(second, true)
+	u.wants("before etcd serves again", second)
+	u.serves(newVersion, newVersion, newEtcd)
+	u.wants("while the rest is on trial", second)
+	u.checkAddOns("while the rest is on trial", false)
+	u.checkApplied(u.own)
+
+	u.runs(second, false)
+	u.wants("in the end", second)
+	u.checkApplied(u.wanted)
+}
+
+// TestAnEtcdThatDoesNotComeUp: the engine goes back to the older one, which the data
+// are still for, and so can the record.
+func TestAnEtcdThatDoesNotComeUp(t *testing.T) {
+	u := newUpgrade(t)
+	first := u.onlyEtcd()
+	u.runs(first, true)
+	u.runs(u.before, true)
+	u.wants("while the engine goes back", first)
+	u.runs(u.before, false)
+	u.wants("after the revert, which holds it", first)
+
+	u.write(u.own)
+	u.wants("with the record before", u.before)
+}
+
+// TestAProgramThatDoesNotComeUp: the engine goes back to the older programs with the
+// newer etcd. They stay, as the older etcd is refused.
+func TestAProgramThatDoesNotComeUp(t *testing.T) {
+	u := newUpgrade(t)
+	first := u.onlyEtcd()
+	u.serves(oldVersion, newVersion, newEtcd)
+	u.runs(first, false)
+	second := u.decodes()
+	u.runs(second, true)
+	u.serves(newVersion, newVersion, newEtcd)
+
+	u.serves(oldVersion, newVersion, newEtcd)
+	u.runs(first, false)
+	u.wants("after the revert, which holds it", second)
+	u.checkAddOns("after the revert", true)
+
+	u.write(u.own)
+	_, err := u.decode(t)
+	if err == nil || !strings.Contains(err.Error(), "cannot read the data that etcd "+newEtcd) {
+		t.Errorf("the older etcd: %v", err)
+	}
+}
+
+// TestAnUpgradeOfAnEarlierRelease: a node whose record was not kept as applied takes
+// the settings of the new one for its first step.
+func TestAnUpgradeOfAnEarlierRelease(t *testing.T) {
+	u := newUpgrade(t)
+	err := os.Remove(filepath.Join(u.Root, plane.StateDirectory, "applied.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files.Write(t, filepath.Join(u.Root, plane.StateDirectory, "started"),
+		"Kubernetes "+oldVersion+"\netcd Version: "+oldEtcd+"\n")
+
+	u.wanted.Audit = u.own.Audit
+	u.write(u.wanted)
+	u.onlyEtcd()
+}
