@@ -15,6 +15,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/loam-os/loam/agent/decode"
+	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/loop"
 	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/plane"
@@ -324,6 +326,26 @@ func TestARepositoryThatDoesNotAnswer(t *testing.T) {
 	if files := n.clusterFiles(t); len(files) > 0 {
 		t.Errorf("%d files of a cluster", len(files))
 	}
+}
+
+// TestAClusterGoesOnAfterATrial: an upgrade has a next step.
+func TestAClusterGoesOnAfterATrial(t *testing.T) {
+	n := clusterNode(t, publishKubernetes(t, "1.36.2"), "")
+	n.makeCluster(t)
+	n.first = nil
+	n.obeyRecord()
+	digest, trying, err := n.currentChange()
+	if digest != "" || trying || err != nil {
+		t.Errorf("it runs %q, on trial %v, %v", digest, trying, err)
+	}
+
+	changes, err := n.source.Watch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pulled := decode.NewImages(durable.New(n.root, nil), n.imagePolicy(), n.systemd.Start)
+	host{node: n, pulled: pulled}.Proven(t.Context())
+	<-changes
 }
 
 // clusterFiles returns the files of the node's cluster by their names.
