@@ -9,6 +9,7 @@ import (
 
 	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/agent/plane"
+	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/hint/fault"
 )
 
@@ -21,6 +22,9 @@ func AtInit(err error) error {
 	}
 	return document.At("cluster.init."+field, err)
 }
+
+// notMade is the problem of a cluster before it begins.
+const notMade = "it is not made yet"
 
 // Begun is closed when the node has a cluster.
 func (n *Node) Begun() <-chan struct{} { return n.begun }
@@ -56,6 +60,7 @@ func (n *Node) begin(ctx context.Context, r plane.Record) error {
 		return err
 	}
 	n.Log.Info("made the cluster", zap.String("cluster", made.Name))
+	n.report(func(c *status.OwnCluster) { c.Problem = "" })
 	close(n.begun)
 	return nil
 }

@@ -133,8 +133,8 @@ func (n *Node) hasNothing(t *testing.T) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%s is there: %v", plane.StateDirectory, err)
 	}
-	if n.hasBegun() {
-		t.Error("the cluster has begun")
+	if state := n.State(); n.hasBegun() || state.Ready || state.Problem != notMade {
+		t.Errorf("the cluster has begun: %v, %+v", n.hasBegun(), state)
 	}
 }
 
@@ -148,6 +148,10 @@ func (n *Node) makes(t *testing.T) {
 	made, found, err := n.Store.Record()
 	if err != nil || !found || string(made.Text()) != string(n.record.Text()) || !n.hasBegun() {
 		t.Errorf("the record %s, %v", made.Text(), err)
+	}
+
+	if state := n.State(); state.Ready || state.Problem != "" {
+		t.Errorf("the cluster that starts is %+v", state)
 	}
 
 	again, err := n.decode(t)

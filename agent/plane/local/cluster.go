@@ -167,7 +167,8 @@ func (n *Node) State() *status.OwnCluster {
 // Changed receives a value when State may return a different one.
 func (n *Node) Changed() <-chan struct{} { return n.changed }
 
-// report changes the state. Only the goroutine of Run calls it.
+// report changes the state. Only the goroutine of Run calls it, and begin before
+// that.
 func (n *Node) report(change func(*status.OwnCluster)) {
 	next := *n.state.Load()
 	change(&next)

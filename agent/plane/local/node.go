@@ -132,7 +132,11 @@ func New(r plane.Record, n Node) *Node {
 	n.download = &download{}
 	n.changed = make(chan struct{}, 1)
 	n.state = &atomic.Pointer[status.OwnCluster]{}
-	n.state.Store(&status.OwnCluster{Name: r.Name, Kubernetes: r.Kubernetes})
+	state := &status.OwnCluster{Name: r.Name, Kubernetes: r.Kubernetes}
+	if n.First {
+		state.Problem = notMade
+	}
+	n.state.Store(state)
 	return &n
 }
 
