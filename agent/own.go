@@ -12,6 +12,7 @@ import (
 
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/loop"
 	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/networkd/watch"
@@ -185,10 +186,11 @@ func (n *node) obeyRecord() {
 }
 
 // currentChange returns the digest of the configuration that the node runs, "" if
-// none, and whether it is on trial.
+// none, and whether it is on trial. A damaged one counts as none: the next replaces
+// it.
 func (n *node) currentChange() (digest string, trying bool, err error) {
 	current, _, err := n.engine.Current()
-	if err != nil {
+	if err != nil && !errors.Is(err, generation.ErrIncomplete) {
 		return "", false, err
 	}
 	_, trying, err = n.engine.Pending()

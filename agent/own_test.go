@@ -339,6 +339,13 @@ func TestAClusterGoesOnAfterATrial(t *testing.T) {
 		t.Errorf("it runs %q, on trial %v, %v", digest, trying, err)
 	}
 
+	n.engine.OSVersion = "1.2.3"
+	files.Write(t, filepath.Join(n.Root, "os/1.2.3/current"), "not a link")
+	digest, trying, err = n.currentChange()
+	if digest != "" || trying || err != nil {
+		t.Errorf("damaged, it runs %q, on trial %v, %v", digest, trying, err)
+	}
+
 	changes, err := n.source.Watch(t.Context())
 	if err != nil {
 		t.Fatal(err)
