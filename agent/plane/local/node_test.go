@@ -84,8 +84,10 @@ func writeBundle(t *testing.T, dir, version string) {
 	}
 	files.Write(t, filepath.Join(dir, "bundle.json"), string(text))
 	files.Write(t, filepath.Join(dir, "images/index.json"), `{"manifests": [
-		{"annotations": {"org.opencontainers.image.ref.name": "registry.k8s.io/coredns:v1"}},
-		{"annotations": {"org.opencontainers.image.ref.name": "registry.k8s.io/pause:3.10.1"}}]}`)
+		{"digest": "sha256:c0c0",
+		 "annotations": {"org.opencontainers.image.ref.name": "registry.k8s.io/coredns:v1"}},
+		{"digest": "sha256:aaaa",
+		 "annotations": {"org.opencontainers.image.ref.name": "registry.k8s.io/pause:3.10.1"}}]}`)
 }
 
 func (n *Node) decode(t *testing.T) (config.Desired, error) {
@@ -277,6 +279,8 @@ func TestDecode(t *testing.T) {
 		"kube-apiserver.service": {"--advertise-address=192.0.2.10"},
 		"kubelet.service":        {"--node-ip=192.0.2.10", "--hostname-override=node-1"},
 		"kubernetes-images.service": {
+			" name==registry.k8s.io/pause:3.10.1,target.digest==sha256:aaaa ",
+			"grep --quiet --line-regexp 2 ||",
 			"tar --create --directory=/var/lib/loam/kubernetes/1.37.2/images .",
 		},
 		"/etc/containerd/config.toml": {

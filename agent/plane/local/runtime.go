@@ -3,6 +3,7 @@ package local
 import (
 	"fmt"
 	"path"
+	"strings"
 
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/cri"
@@ -49,7 +50,7 @@ func withRuntime(
 	}
 	d.Files = append(d.Files, file(cri.ConfigFile, text))
 
-	images := imagesText(path.Join(bundleDir(r), "images"))
+	images := imagesText(b, path.Join(bundleDir(r), "images"))
 	d.Units = append(d.Units,
 		config.Unit{
 			Name:      cri.Unit,
@@ -65,9 +66,21 @@ func file(path, text string) config.File {
 	return config.File{Path: path, Mode: 0o644, Content: config.Text(text)}
 }
 
-// imagesText is the unit that gives containerd the images of a bundle, at each
-// start, because an operator or the kubelet may have removed them.
-func imagesText(layout string) string {
+// imagesText is the unit that gives containerd the images of a bundle. It looks at
+// each start, because an operator or the kubelet may have removed them. Their files
+// are on the disk before containerd knows of them: after a power cut it would take
+// empty ones for whole.
+func imagesText(b bundle.Bundle, layout string) string {
+	var filters strings.Builder
+	for _, image := range b.Images {
+		fmt.Fprintf(&filters, " name==%s,target.digest==%s", image.Name, image.Digest)
+	}
+
+	const containerd = "ctr --namespace=k8s.io images"
+	there := fmt.Sprintf("%s list --quiet%s | wc --lines | grep --quiet --line-regexp %d",
+		containerd, filters.String(), len(b.Images))
+	give := fmt.Sprintf("tar --create --directory=%s . | %s import --local --sync-fs -",
+		layout, containerd)
 	return fmt.Sprintf(`[Unit]
 Description=Images of Kubernetes
 Requires=containerd.service
@@ -77,12 +90,12 @@ Before=kubelet.service
 [Service]
 Type=oneshot
 RemainAfterExit=yes
-ExecStart=/bin/sh -c 'tar --create --directory=%s . | ctr --namespace=k8s.io images import --local -'
+ExecStart=/bin/sh -c '%s || %s'
 TimeoutStartSec=5min
 
 [Install]
 WantedBy=multi-user.target
-`, layout)
+`, there, give)
 }
 
 // podNetwork is the template of the network of pods: each has an interface of its
