@@ -72,12 +72,11 @@ func checkHost(report *document.Report, at string, host RegistryHost) {
 // checkUpstream allows HOST, HOST:PORT and _default.
 func checkUpstream(report *document.Report, at, upstream string) {
 	host, port, hasPort := cutPort(upstream)
-	number, err := strconv.ParseUint(port, 10, 16)
 	switch {
 	case upstream == "":
 		report.Add(at, "empty", "write the registry's host, such as docker.io, or _default")
 	case upstream == "_default":
-	case hasPort && (err != nil || number == 0):
+	case hasPort && (port == "" || !isPort(port)):
 		report.Add(at, document.Quote(upstream)+" has no port after its colon",
 			"write a number up to 65535")
 	case !isHost(host) || len(upstream) > maxName:
@@ -92,6 +91,12 @@ func cutPort(text string) (host, port string, found bool) {
 		return text[:colon], text[colon+1:], true
 	}
 	return text, "", false
+}
+
+// isPort reports whether text, if not empty, is the number of a port.
+func isPort(text string) bool {
+	number, err := strconv.ParseUint(text, 10, 16)
+	return text == "" || err == nil && number > 0
 }
 
 func isHost(host string) bool {
@@ -113,6 +118,9 @@ func checkURL(report *document.Report, at, text string) {
 	case parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Hostname() == "":
 		report.Warn(at, document.Quote(text)+" is not the URL of a registry",
 			"begin it with https:// or http:// and a host")
+	case !isPort(parsed.Port()):
+		report.Add(at, document.Quote(text)+" has no port after its colon",
+			"write a number up to 65535")
 	case parsed.User != nil || parsed.RawQuery != "" || parsed.Fragment != "":
 		report.Warn(at, document.Quote(text)+" has a user, a query or a fragment",
 			"leave only scheme, host, port and path")
