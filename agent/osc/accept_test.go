@@ -128,9 +128,9 @@ func TestAcceptedFromACluster(t *testing.T) {
 		},
 		{
 			name: "files in the place of a unit's",
-			text: file("/etc/systemd/system/a.service") +
+			text: fileOf("/etc/systemd/system/a.service", "# x") +
 				"  - {path: /etc/systemd/system/a.service.d/a.conf, content: {inline: " +
-				"{data: x}}}\n" +
+				"{data: '# x'}}}\n" +
 				"  units: [{name: a.service, " + service + ", dropIns: [{name: a.conf, content: " +
 				"\"[Unit]\\n\"}]}]\n",
 			warnings: []string{"5 spec.files[0].path", "7 spec.files[1].path"},

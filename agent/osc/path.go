@@ -43,27 +43,52 @@ var refused = []struct{ pattern, reason, hint string }{
 	{
 		"/etc/passwd",
 		"services of the image need the users in it",
-		"add users with a file in /etc/sysusers.d",
+		"set DynamicUser=yes in the unit, or give User= and Group= a number",
 	},
 	{
 		"/etc/shadow",
 		"services of the image need the users in it",
-		"add users with a file in /etc/sysusers.d",
+		"set DynamicUser=yes in the unit, or give User= and Group= a number",
 	},
 	{
 		"/etc/group",
 		"services of the image need the groups in it",
-		"add groups with a file in /etc/sysusers.d",
+		"set DynamicUser=yes in the unit, or give User= and Group= a number",
 	},
 	{
 		"/etc/gshadow",
 		"services of the image need the groups in it",
-		"add groups with a file in /etc/sysusers.d",
+		"set DynamicUser=yes in the unit, or give User= and Group= a number",
 	},
 	{
 		"/etc/ld.so.preload",
 		"every program of the node would load what it names",
 		"set LD_PRELOAD= in the unit that needs it",
+	},
+	{
+		"/etc/ld.so.cache",
+		"every program of the node loads its libraries by it",
+		"set LD_LIBRARY_PATH= in the unit that needs it",
+	},
+	{
+		"/etc/initrd-release",
+		"systemd would take the node for an initramfs at the next boot",
+		"leave it out",
+	},
+	{
+		"/etc/selinux",
+		"systemd would load its policy at the next boot, before the node agent can judge it",
+		"leave it out: the image has no policy of SELinux",
+	},
+	{
+		"/etc/ima",
+		"systemd would load its policy at the next boot, before the node agent can judge it",
+		"leave it out",
+	},
+	{
+		"/etc/apparmor/earlypolicy",
+		"systemd would confine itself by it at the next boot",
+		"set AppArmorProfile= in the unit that needs it",
 	},
 	{
 		"/etc/systemd/system-generators",
@@ -82,6 +107,11 @@ var refused = []struct{ pattern, reason, hint string }{
 	},
 	{
 		"/etc/systemd/system.conf.d",
+		"it changes PID 1, the next boot included",
+		"write drop-ins for units",
+	},
+	{
+		"/etc/systemd/system/init.scope.d",
 		"it changes PID 1, the next boot included",
 		"write drop-ins for units",
 	},
@@ -126,6 +156,94 @@ var refused = []struct{ pattern, reason, hint string }{
 	},
 }
 
+// unread are the places that the image has no program for: a file there has no
+// effect. reader is the path of the program in the image that would read it,
+// which is absent. A pattern is as in refused.
+var unread = []struct{ pattern, reader, hint string }{
+	{
+		"/etc/sysusers.d",
+		"/usr/lib/systemd/system/systemd-sysusers.service",
+		"set DynamicUser=yes in the unit, or give User= and Group= a number",
+	},
+	{
+		"/etc/fstab",
+		"/usr/lib/systemd/system-generators/systemd-fstab-generator",
+		"list a mount or swap unit in units",
+	},
+	{
+		"/etc/crypttab",
+		"/usr/lib/systemd/system-generators/systemd-cryptsetup-generator",
+		"let machine.yaml encrypt the data volume",
+	},
+	{
+		"/etc/veritytab",
+		"/usr/lib/systemd/system-generators/systemd-veritysetup-generator",
+		"leave it out",
+	},
+	{
+		"/etc/integritytab",
+		"/usr/lib/systemd/system-generators/systemd-integritysetup-generator",
+		"leave it out",
+	},
+	{
+		"/etc/rc.local",
+		"/usr/lib/systemd/system-generators/systemd-rc-local-generator",
+		"list a service in units",
+	},
+	{
+		"/etc/init.d",
+		"/usr/lib/systemd/system-generators/systemd-sysv-generator",
+		"list a service in units",
+	},
+	{
+		"/etc/rc*.d",
+		"/usr/lib/systemd/system-generators/systemd-sysv-generator",
+		"list a service in units",
+	},
+	{"/etc/inittab", "/usr/sbin/telinit.sysvinit", "list a service in units"},
+	{"/etc/crontab", "/usr/sbin/cron", "list a service and a timer in units"},
+	{"/etc/cron.*", "/usr/sbin/cron", "list a service and a timer in units"},
+	{"/etc/anacrontab", "/usr/sbin/anacron", "list a service and a timer in units"},
+	{"/var/spool/cron", "/usr/sbin/cron", "list a service and a timer in units"},
+	{"/etc/network", "/usr/sbin/ifup", "write the network into machine.yaml"},
+	{"/etc/netplan", "/usr/sbin/netplan", "write the network into machine.yaml"},
+	{"/etc/NetworkManager", "/usr/sbin/NetworkManager", "write the network into machine.yaml"},
+	{"/etc/sysconfig/network-scripts", "/usr/sbin/ifup", "write the network into machine.yaml"},
+	{
+		"/etc/dhcp",
+		"/usr/sbin/dhclient",
+		"write the network into machine.yaml",
+	},
+	{"/etc/chrony", "/usr/sbin/chronyd", "write the time servers into machine.yaml"},
+	{"/etc/chrony.conf", "/usr/sbin/chronyd", "write the time servers into machine.yaml"},
+	{"/etc/ntp.conf", "/usr/sbin/ntpd", "write the time servers into machine.yaml"},
+	{"/etc/ntpsec", "/usr/sbin/ntpd", "write the time servers into machine.yaml"},
+	{"/etc/rsyslog.conf", "/usr/sbin/rsyslogd", "list a service in units that sends the journal"},
+	{"/etc/rsyslog.d", "/usr/sbin/rsyslogd", "list a service in units that sends the journal"},
+	{"/etc/sysctl.conf", "/usr/lib/sysctl.d/99-sysctl.conf", "write it in /etc/sysctl.d"},
+	{"/etc/modules", "/usr/lib/modules-load.d/modules.conf", "write it in /etc/modules-load.d"},
+	{"/etc/default/grub", "/usr/sbin/update-grub", "leave it out: the image has its command line"},
+	{"/etc/default/grub.d", "/usr/sbin/update-grub", "leave it out: the image has its command line"},
+	{"/etc/grub.d", "/usr/sbin/update-grub", "leave it out: the image has its command line"},
+	{"/etc/dracut.conf", "/usr/bin/dracut", "leave it out: the image has its initramfs"},
+	{"/etc/dracut.conf.d", "/usr/bin/dracut", "leave it out: the image has its initramfs"},
+	{
+		"/etc/initramfs-tools",
+		"/usr/sbin/update-initramfs",
+		"leave it out: the image has its initramfs",
+	},
+	{"/etc/apt", "/usr/bin/apt-get", "leave it out: the image has its packages"},
+	{"/etc/yum.repos.d", "/usr/bin/yum", "leave it out: the image has its packages"},
+	{"/etc/docker", "/usr/bin/dockerd", "write criConfig, which is for containerd"},
+	{"/etc/crio", "/usr/bin/crio", "write criConfig, which is for containerd"},
+	{"/etc/sudoers", "/usr/bin/sudo", "leave it out"},
+	{"/etc/sudoers.d", "/usr/bin/sudo", "leave it out"},
+	{"/etc/ssh/sshd_config", "/usr/sbin/sshd", "leave it out: the image has no SSH server"},
+	{"/etc/ssh/sshd_config.d", "/usr/sbin/sshd", "leave it out: the image has no SSH server"},
+	{"/root/.ssh/authorized_keys", "/usr/sbin/sshd", "leave it out: the image has no SSH server"},
+	{"/etc/cloud", "/usr/bin/cloud-init", "write it into machine.yaml or this configuration"},
+}
+
 // maxPath and maxName are in bytes, for a path with its directories and for one
 // part of it. PATH_MAX is 4096 and must also hold the directory of a
 // generation; NAME_MAX is 255.
@@ -166,23 +284,36 @@ func CheckPath(report *document.Report, at, file string) {
 		add("is outside the trees a configuration may write",
 			"choose a path below "+strings.Join(allowed, ", "))
 	default:
-		checkRefused(file, add)
+		checkPlace(report, at, file)
 	}
 }
 
-func checkRefused(file string, add func(problem, hint string)) {
+// checkPlace reports a file that would break the node, or that nothing reads.
+func checkPlace(report *document.Report, at, file string) {
 	for _, place := range refused {
-		// Nearly all paths differ here already, which is cheap to see.
-		if literal, _, _ := strings.Cut(place.pattern, "*"); !strings.HasPrefix(file, literal) {
-			continue
-		}
-
-		part := ancestor(file, strings.Count(place.pattern, "/"))
-		if matched, err := path.Match(place.pattern, part); err == nil && matched {
-			add("is refused: "+place.reason, place.hint)
+		if isAt(file, place.pattern) {
+			report.Add(at, document.Quote(file)+" is refused: "+place.reason, place.hint)
 			return
 		}
 	}
+
+	for _, place := range unread {
+		if isAt(file, place.pattern) {
+			report.Warn(at, document.Quote(file)+" has no effect: the image has no "+
+				path.Base(place.reader)+" that reads it", place.hint)
+			return
+		}
+	}
+}
+
+// isAt reports whether file is at the place of the pattern, or below.
+func isAt(file, pattern string) bool {
+	// Nearly all paths differ here already, which is cheap to see.
+	if literal, _, _ := strings.Cut(pattern, "*"); !strings.HasPrefix(file, literal) {
+		return false
+	}
+	matched, err := path.Match(pattern, ancestor(file, strings.Count(pattern, "/")))
+	return err == nil && matched
 }
 
 // ancestor returns the first depth parts of an absolute path, or the path if it

@@ -4,6 +4,8 @@ import (
 	"encoding/base64"
 	"fmt"
 	"regexp"
+	"slices"
+	"strings"
 
 	"github.com/loam-os/loam/agent/document"
 )
@@ -27,6 +29,40 @@ func checkFile(report *document.Report, file located[File]) {
 	}
 
 	checkContent(report, at+".content", value.Content)
+	if text, ok := value.Content.text(); ok {
+		checkUnitPath(report, at+".content", value.Path, text)
+	}
+}
+
+// checkUnitPath reports the problems of a unit file or drop-in that is among the
+// files. systemd reads it as it reads those of units.
+func checkUnitPath(report *document.Report, at, file, text string) {
+	name, isUnit := strings.CutPrefix(file, unitDir+"/")
+	if !isUnit {
+		return
+	}
+
+	unit, dropIn, isDropIn := strings.Cut(name, ".d/")
+	_, suffix := cutSuffix(unit)
+	switch {
+	case isDropIn && strings.HasSuffix(dropIn, ".conf"):
+		checkUnitFile(report, at, suffix, text)
+	case isDropIn || strings.Contains(name, "/") || !slices.Contains(suffixes, suffix):
+	case text == "":
+		report.Warn(at, "empty, which would mask the unit",
+			"list the unit in units, with enable: false")
+	default:
+		checkUnitFile(report, at, suffix, text)
+	}
+}
+
+// text returns content that is in the document.
+func (c Content) text() (text string, ok bool) {
+	if c.Inline == nil || c.Inline.Data == nil {
+		return "", false
+	}
+	decoded, err := c.Inline.decode()
+	return string(decoded), err == nil
 }
 
 // checkPermissions expects the bits of chmod(2); others are dropped. It warns

@@ -16,7 +16,12 @@ const head = "apiVersion: extensions.gardener.cloud/v1alpha1\nkind: OperatingSys
 
 // file returns a document with one file at that path, which is on line 5.
 func file(path string) string {
-	return head + "  files:\n  - path: " + path + "\n    content: {inline: {data: x}}\n"
+	return fileOf(path, "x")
+}
+
+// fileOf returns a document with one file of that text.
+func fileOf(path, text string) string {
+	return head + "  files:\n  - path: " + path + "\n    content: {inline: {data: '" + text + "'}}\n"
 }
 
 // unit returns a document with one unit that has those fields; the first is on
@@ -259,7 +264,7 @@ func TestBadInput(t *testing.T) {
 		{
 			name:     "a file in the place of a unit",
 			accepted: true,
-			text: file("/etc/systemd/system/a.service") + "  units: [{name: a.service, " +
+			text: fileOf("/etc/systemd/system/a.service", "# x") + "  units: [{name: a.service, " +
 				"content: \"[Service]\\nExecStart=/bin/true\\n\"}]\n",
 			want: `c:5: spec.files[0].path: "/etc/systemd/system/a.service" given twice, first at spec.units[0].content; hint: keep one of them, or give each another hostName`,
 		},
@@ -633,7 +638,10 @@ func TestGoodInput(t *testing.T) {
 			text: unit("name: a.service", "enable: true") + "  - {name: a.service, " +
 				"command: restart}\n",
 		},
-		{name: "a file beside the units", text: file("/etc/systemd/system/a.service.d/x.conf")},
+		{
+			name: "a file beside the units",
+			text: fileOf("/etc/systemd/system/a.service.d/x.conf", "# x"),
+		},
 		{
 			name: "what the cluster's controllers note",
 			text: head + "  type: appliance\n" +

@@ -551,7 +551,7 @@ func TestModeOfAUnitFileRestartsNothing(t *testing.T) {
 
 func TestText(t *testing.T) {
 	d := config.Desired{
-		Files: []config.File{file("/etc/a", "x")},
+		Files: []config.File{file("/etc/a", "x"), file("/etc/sysctl.d/a.conf", "x")},
 		Units: []config.Unit{own("a.service", "x")},
 	}
 
@@ -559,6 +559,7 @@ func TestText(t *testing.T) {
 	want := "from nothing to " + m.Name() + `
 files
   added    /etc/a
+  added    /etc/sysctl.d/a.conf, read at boot by systemd-sysctl.service
   added    /etc/systemd/system/a.service
 units
   reload   systemd

@@ -3,6 +3,7 @@ package plan
 import (
 	"cmp"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 )
@@ -22,11 +23,29 @@ func (p Plan) String() string {
 	}
 
 	for _, f := range p.Files {
-		fmt.Fprintf(&out, "  %-8s %s\n", f.Change, f.Path)
+		fmt.Fprintf(&out, "  %-8s %s%s\n", f.Change, f.Path, readAtBoot(f.Path))
 	}
 
 	writeUnits(&out, p.Reload, slices.Concat(p.Units, p.Kept))
 	return out.String()
+}
+
+// bootDirs are the directories that a unit of the image reads once, at boot.
+var bootDirs = []struct{ dir, unit string }{
+	{"/etc/modules-load.d", "systemd-modules-load.service"},
+	{"/etc/sysctl.d", "systemd-sysctl.service"},
+	{"/etc/tmpfiles.d", "systemd-tmpfiles-setup.service"},
+}
+
+// readAtBoot says of a file that it has no effect before the next boot, unless
+// the configuration restarts the unit that reads it.
+func readAtBoot(file string) string {
+	for _, place := range bootDirs {
+		if path.Dir(file) == place.dir {
+			return ", read at boot by " + place.unit
+		}
+	}
+	return ""
 }
 
 // maxName is the widest column of names: a few long ones do not move the rest.

@@ -1,0 +1,138 @@
+package osc_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/loam-os/loam/agent/osc"
+	"github.com/loam-os/loam/test/judge"
+)
+
+// What the next boot or the node agent would not survive is refused, also from
+// a cluster.
+func TestPathsThatTakeTheNodeAway(t *testing.T) {
+	for _, path := range []string{
+		"/etc/ld.so.cache",
+		"/etc/ld.so.preload",
+		"/etc/initrd-release",
+		"/etc/selinux/config",
+		"/etc/ima/ima-policy",
+		"/etc/apparmor/earlypolicy/systemd",
+		"/etc/systemd/system-generators/x",
+		"/etc/systemd/system-environment-generators/x",
+		"/etc/systemd/system.conf",
+		"/etc/systemd/system.conf.d/x.conf",
+		"/etc/systemd/system/init.scope.d/x.conf",
+		"/etc/systemd/system/loam-agent.service",
+		"/etc/systemd/system/loam-agent.service.d/x.conf",
+		"/etc/systemd/system/loam-.service.d/x.conf",
+		"/etc/systemd/system/service.d/x.conf",
+		"/etc/systemd/system.control/loam-agent.service.d/x.conf",
+		"/etc/systemd/system.attached/loam-agent.service",
+		"/usr/local/lib/systemd/system/loam-agent.service",
+		"/usr/local/lib/systemd/system-generators/x",
+	} {
+		if err := mergeText(file(path), osc.Env{}); accepts(err) {
+			t.Errorf("%s is accepted: %v", path, err)
+		}
+	}
+}
+
+// A unit file among the files is checked as in units.
+func TestUnitFilesAmongTheFiles(t *testing.T) {
+	for _, test := range []struct {
+		name, path, text  string
+		valid, acceptable bool
+	}{
+		{
+			name:  "a unit",
+			path:  "/etc/systemd/system/a.service",
+			text:  `[Service]\nExecStart=/usr/bin/true\n`,
+			valid: true, acceptable: true,
+		},
+		{
+			name: "a unit that stops the node agent",
+			path: "/etc/systemd/system/a.service",
+			text: `[Unit]\nConflicts=loam-agent.service\n`,
+		},
+		{
+			name: "an alias of the node agent",
+			path: "/etc/systemd/system/a.service.d/x.conf",
+			text: `[Install]\nAlias=loam-agent.service\n`,
+		},
+		{
+			name:       "an empty unit",
+			path:       "/etc/systemd/system/sysinit.target",
+			acceptable: true,
+		},
+		{
+			name:       "a misspelt directive of a drop-in",
+			path:       "/etc/systemd/system/a.service.d/x.conf",
+			text:       `[Service]\nRestrat=always\n`,
+			acceptable: true,
+		},
+		{
+			name:  "a file that is not a unit",
+			path:  "/etc/systemd/system/README",
+			text:  "Conflicts=loam-agent.service",
+			valid: true, acceptable: true,
+		},
+	} {
+		text := head + "  files:\n  - path: " + test.path +
+			"\n    content: {inline: {data: \"" + test.text + "\"}}\n"
+		err := mergeText(text, osc.Env{})
+		if (err == nil) != test.valid || accepts(err) != test.acceptable {
+			t.Errorf("%s: %v", test.name, err)
+		}
+	}
+}
+
+// A file without a reader is refused in an operator's document, and reported in
+// a cluster's. The image has none of the readers.
+func TestPathsThatNothingReads(t *testing.T) {
+	for _, path := range []string{
+		"/etc/sysusers.d/x.conf", "/etc/fstab", "/etc/crypttab", "/etc/cron.d/x",
+		"/etc/cron.daily/x", "/etc/crontab", "/var/spool/cron/crontabs/root", "/etc/rc.local",
+		"/etc/init.d/x", "/etc/rc3.d/S01x", "/etc/network/interfaces",
+		"/etc/network/interfaces.d/x", "/etc/netplan/x.yaml", "/etc/sysctl.conf",
+		"/etc/sudoers.d/x", "/etc/ssh/sshd_config",
+	} {
+		err := mergeText(file(path), osc.Env{})
+		if err == nil || !strings.Contains(err.Error(), " has no effect: ") || !accepts(err) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+
+	tree := judge.Dir(t, "LOAM_ROOT_TREE")
+	for _, reader := range osc.AbsentReaders() {
+		if _, err := os.Lstat(filepath.Join(tree, reader)); !os.IsNotExist(err) {
+			t.Errorf("%s is in the image: %v", reader, err)
+		}
+	}
+}
+
+// The hints for other places name paths that are read.
+func TestPathsThatAreRead(t *testing.T) {
+	tree := judge.Dir(t, "LOAM_ROOT_TREE")
+	for path, reader := range map[string]string{
+		"/etc/sysctl.d/x.conf":             "sysinit.target.wants/systemd-sysctl.service",
+		"/etc/modules-load.d/x.conf":       "sysinit.target.wants/systemd-modules-load.service",
+		"/etc/tmpfiles.d/x.conf":           "sysinit.target.wants/systemd-tmpfiles-setup.service",
+		"/etc/udev/rules.d/x.rules":        "sysinit.target.wants/systemd-udevd.service",
+		"/etc/systemd/journald.conf.d/x":   "sysinit.target.wants/systemd-journald.service",
+		"/etc/systemd/network/x.network":   "systemd-networkd.service",
+		"/etc/systemd/resolved.conf.d/x":   "systemd-resolved.service",
+		"/etc/logrotate.d/x":               "logrotate.service",
+		"/etc/containerd/conf.d/x.toml":    "containerd.service",
+		"/etc/systemd/timesyncd.conf.d/xx": "systemd-timesyncd.service",
+	} {
+		if err := mergeText(file(path), osc.Env{}); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+		if _, err := os.Lstat(filepath.Join(tree, "usr/lib/systemd/system", reader)); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
