@@ -40,7 +40,8 @@ type setting struct{ section, key, value string }
 func settings(text string) []setting {
 	var all []setting
 	var section, held string
-	for line := range strings.Lines(text) {
+	// systemd skips a byte order mark, too.
+	for line := range strings.Lines(strings.TrimPrefix(text, "\ufeff")) {
 		line = strings.TrimSpace(line)
 		if strings.HasPrefix(line, "#") || strings.HasPrefix(line, ";") {
 			continue

@@ -8,3 +8,12 @@ func AbsentReaders() []string {
 	}
 	return readers
 }
+
+// Links returns the links of the image that are known.
+func Links() map[string]string {
+	all := map[string]string{}
+	for _, one := range links {
+		all[one.link] = one.target
+	}
+	return all
+}

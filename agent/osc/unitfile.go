@@ -30,9 +30,10 @@ func sectionsOf(suffix string) []string {
 	return []string{"Unit", "Install"}
 }
 
-// unitLine is a line of a unit file with something on it; a value that goes on
-// in further lines has only its first.
+// unitLine is a line of a unit file with something on it, together with the
+// lines in which its value goes on.
 type unitLine struct {
+	// number is that of its first line.
 	number int
 	text   string
 	// section is the section that the line begins or is in, "" before the first.
@@ -47,32 +48,56 @@ func (l unitLine) assignment() (name, value string, ok bool) {
 
 func (l unitLine) isSection() bool { return strings.HasPrefix(l.text, "[") }
 
-// unitLines returns the lines of a unit file (systemd.syntax(7)).
+// lineEnds makes the ends of lines those of Linux. systemd takes either.
+var lineEnds = strings.NewReplacer("\r\n", "\n", "\r", "\n")
+
+// unitLines returns the lines of a unit file (systemd.syntax(7)). A byte order
+// mark at its beginning has no meaning.
 func unitLines(text string) iter.Seq[unitLine] {
 	return func(yield func(unitLine) bool) {
 		section := ""
-		continued := false
+		held := ""
+		first := 0
 		number := 0
-		for raw := range strings.SplitSeq(text, "\n") {
+		emit := func(text string) bool {
+			line := unitLine{number: first, text: strings.TrimSpace(text), section: section}
+			if line.text == "" {
+				return true
+			}
+			if line.isSection() {
+				section = strings.TrimSuffix(line.text[1:], "]")
+				line.section = section
+			}
+			return yield(line)
+		}
+
+		for raw := range strings.SplitSeq(lineEnds.Replace(strings.TrimPrefix(text, "\ufeff")), "\n") {
 			number++
 			trimmed := strings.TrimSpace(raw)
 			if strings.HasPrefix(trimmed, "#") || strings.HasPrefix(trimmed, ";") {
 				continue // Also between the lines of one value.
 			}
 
-			if !continued && trimmed != "" {
-				line := unitLine{number: number, text: trimmed, section: section}
-				if line.isSection() {
-					section = strings.TrimSuffix(trimmed[1:], "]")
-					line.section = section
-				}
-				if !yield(line) {
-					return
-				}
+			if held == "" {
+				first = number
 			}
-			continued = strings.HasSuffix(raw, `\`)
+			joined := held + raw
+			if goesOn(joined) {
+				held = joined[:len(joined)-1] + " "
+				continue
+			}
+			held = ""
+			if !emit(joined) {
+				return
+			}
 		}
+		emit(held)
 	}
+}
+
+// goesOn reports whether a line ends with a backslash that is not escaped.
+func goesOn(line string) bool {
+	return (len(line)-len(strings.TrimRight(line, `\`)))%2 == 1
 }
 
 // checkUnitFile reports the lines of text that systemd would skip with only a
@@ -102,9 +127,8 @@ func checkUnitFile(report *document.Report, at, suffix, text string) {
 // that systemd would follow instead of the image's unit, and a unit that stops
 // the node agent stops what would take it back.
 func checkOwnUnits(report *document.Report, at, text string) {
-	for line := range strings.SplitSeq(strings.ReplaceAll(text, "\\\n", " "), "\n") {
-		key, value, _ := strings.Cut(line, "=")
-		key = strings.TrimSpace(key)
+	for line := range unitLines(text) {
+		key, value, _ := line.assignment()
 		for _, name := range strings.Fields(value) {
 			switch {
 			case !ownUnit(name):
@@ -161,7 +185,20 @@ func checkAssignment(report *document.Report, at string, line unitLine, known []
 			"begin with a section, such as [Service]")
 	case slices.Contains(known, line.section) && !directive.Known(line.section, name):
 		checkDirective(report, at, line, known)
+	case slices.Contains(known, line.section):
+		checkValue(report, at, line)
 	}
+}
+
+// checkValue reports a value that systemd ignores, or for which it refuses the
+// unit.
+func checkValue(report *document.Report, at string, line unitLine) {
+	name, value, _ := line.assignment()
+	if problem, hint := directive.Fault(line.section, name, value); problem != "" {
+		report.WarnLine(at, line.number, name+"="+document.Quote(value)+" "+problem, hint)
+		return
+	}
+	checkLinks(report, at, line)
 }
 
 // checkDirective reports a directive that systemd does not know in its section.

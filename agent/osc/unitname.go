@@ -13,7 +13,8 @@ var suffixes = []string{
 	"scope", "device",
 }
 
-// fileless are the types of units that have no unit files, only drop-ins.
+// fileless are the types of units that have no unit files: systemd makes the
+// units, and a configuration can neither enable nor start one.
 var fileless = []string{"scope", "device"}
 
 // checkUnitName reports the problems of name, the value at path at: see
@@ -35,6 +36,10 @@ func checkUnitName(report *document.Report, at, name string) {
 			hint = "did you mean ." + near + "?"
 		}
 		add("does not end with a type of unit", hint)
+	case name == "init.scope":
+		add("is refused: it changes PID 1, the next boot included", "write drop-ins for units")
+	case slices.Contains(fileless, suffix):
+		add("is made by systemd itself", "write a drop-in for a service, a slice or a mount")
 	case stem == "" || strings.HasPrefix(stem, "@"):
 		add("has nothing before its type", "write a name before it")
 	case strings.ContainsFunc(stem, isNotUnitName):

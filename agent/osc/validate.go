@@ -80,7 +80,7 @@ func checkUnits(report *document.Report, units []located[Unit], files map[string
 	same := byName(units)
 	for _, name := range slices.Sorted(maps.Keys(same)) {
 		if !wrong[name] {
-			checkService(report, name, same[name])
+			checkLoads(report, name, same[name])
 		}
 	}
 }

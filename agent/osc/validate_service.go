@@ -18,9 +18,10 @@ func byName(units []located[Unit]) map[string][]located[Unit] {
 	return all
 }
 
-// checkService reports a service that systemd refuses to load (service_verify in
-// its src/core/service.c). A unit without content is the image's, with drop-ins.
-func checkService(report *document.Report, name string, units []located[Unit]) {
+// checkLoads reports a unit that systemd refuses to load (the functions
+// UNIT_verify in its src/core). A unit without content is the image's, with
+// drop-ins.
+func checkLoads(report *document.Report, name string, units []located[Unit]) {
 	at := ""
 	var text string
 	var dropIns []DropIn
@@ -31,58 +32,117 @@ func checkService(report *document.Report, name string, units []located[Unit]) {
 			text = *content
 		}
 	}
-	if text == "" || !strings.HasSuffix(name, ".service") {
+	if text == "" {
 		return
 	}
 
-	s := service{exec: map[string][]string{}, settings: map[string]string{}}
+	s := settings{}
 	s.read(text)
 	slices.SortStableFunc(dropIns, func(a, b DropIn) int { return cmp.Compare(a.Name, b.Name) })
 	for _, dropIn := range dropIns {
 		s.read(dropIn.Content)
 	}
 
-	if problem, hint := s.fault(); problem != "" {
-		report.Warn(at, "systemd refuses the service: "+problem, hint)
+	_, suffix := cutSuffix(name)
+	if problem, hint := s.fault(name, suffix); problem != "" {
+		report.Warn(at, "systemd refuses the "+suffix+": "+problem, hint)
 	}
+	checkMountPoint(report, at, name, s)
 }
 
-// service is what decides whether systemd loads a service.
-type service struct {
-	exec     map[string][]string
-	settings map[string]string
-}
+// settings are the values of a unit's directives, by SECTION.NAME.
+type settings map[string][]string
 
-// read adds the settings of a unit file or drop-in.
-func (s service) read(text string) {
+// read adds the settings of a unit file or drop-in. An empty value resets a
+// list.
+func (s settings) read(text string) {
 	for line := range unitLines(text) {
 		name, value, ok := line.assignment()
-		switch {
-		case !ok || line.section != "Service" && line.section != "Unit":
-		case strings.HasPrefix(name, "Exec") && value == "":
-			s.exec[name] = nil // An empty value resets the list.
-		case strings.HasPrefix(name, "Exec"):
-			s.exec[name] = append(s.exec[name], value)
-		default:
-			s.settings[name] = value
+		if !ok || line.isSection() {
+			continue
+		}
+
+		key := line.section + "." + name
+		if value != "" {
+			s[key] = append(s[key], value)
+			continue
+		}
+		delete(s, key)
+		for _, other := range sharedLists[line.section] {
+			if slices.Contains(sharedLists[line.section], name) {
+				delete(s, line.section+"."+other)
+			}
 		}
 	}
 }
 
-// fault returns why systemd refuses the service, "" if it does not.
-func (s service) fault() (problem, hint string) {
-	starts := len(s.exec["ExecStart"])
-	oneshot := s.settings["Type"] == "oneshot"
-	success := s.settings["SuccessAction"]
+// sharedLists are the directives of a section that add to one list, which an
+// empty value of any of them resets.
+var sharedLists = map[string][]string{
+	"Path": {"PathExists", "PathExistsGlob", "PathChanged", "PathModified", "DirectoryNotEmpty"},
+	"Socket": {
+		"ListenStream", "ListenSequentialPacket", "ListenDatagram", "ListenFIFO", "ListenSpecial",
+		"ListenNetlink", "ListenMessageQueue", "ListenUSBFunction",
+	},
+	"Timer": {
+		"OnCalendar", "OnActiveSec", "OnBootSec", "OnStartupSec", "OnUnitActiveSec",
+		"OnUnitInactiveSec",
+	},
+}
+
+// last returns the value that counts of a directive that takes one.
+func (s settings) last(key string) string {
+	if values := s[key]; len(values) > 0 {
+		return values[len(values)-1]
+	}
+	return ""
+}
+
+// has reports whether one of the directives has a value.
+func (s settings) has(section string, names ...string) bool {
+	return slices.ContainsFunc(names, func(name string) bool {
+		return len(s[section+"."+name]) > 0
+	})
+}
+
+// fault returns why systemd refuses the unit, "" if it does not.
+func (s settings) fault(name, suffix string) (problem, hint string) {
+	switch suffix {
+	case "service":
+		return s.serviceFault()
+	case "socket":
+		return s.socketFault()
+	case "timer":
+		return s.timerFault()
+	case "path":
+		if !s.has("Path", sharedLists["Path"]...) {
+			return "it has no path", "write PathExists=, PathChanged= or another path in [Path]"
+		}
+	case "mount":
+		return s.mountFault(name)
+	case "automount":
+		return s.automountFault(name)
+	case "swap":
+		return s.swapFault(name)
+	case "slice":
+		return s.sliceFault(name)
+	}
+	return "", ""
+}
+
+func (s settings) serviceFault() (problem, hint string) {
+	starts := len(s["Service.ExecStart"])
+	oneshot := s.last("Service.Type") == "oneshot"
+	success := s.last("Unit.SuccessAction")
 	none := starts == 0 && (success == "" || success == "none")
-	restart := s.settings["Restart"]
+	restart := s.last("Service.Restart")
 
 	switch {
-	case none && len(s.exec["ExecStop"]) == 0:
+	case none && len(s["Service.ExecStop"]) == 0:
 		return "it has no ExecStart=", "write ExecStart= in [Service]"
 	case none && !oneshot:
 		return "it has no ExecStart=, and is not of Type=oneshot", "write ExecStart= in [Service]"
-	case none && !isTrue(s.settings["RemainAfterExit"]):
+	case none && !isTrue(s.last("Service.RemainAfterExit")):
 		return "it has no ExecStart=, and no RemainAfterExit=yes",
 			"write ExecStart= or RemainAfterExit=yes in [Service]"
 	case starts > 1 && !oneshot:
@@ -91,10 +151,64 @@ func (s service) fault() (problem, hint string) {
 	case oneshot && (restart == "always" || restart == "on-success"):
 		return "it has Type=oneshot and Restart=" + restart,
 			"write Restart=on-failure, or no Restart="
-	case s.settings["Type"] == "dbus" && s.settings["BusName"] == "":
+	case oneshot && s.last("Service.ExitType") == "cgroup":
+		return "it has Type=oneshot and ExitType=cgroup", "leave out ExitType="
+	case s.last("Service.Type") == "dbus" && s.last("Service.BusName") == "":
 		return "it has Type=dbus and no BusName=", "write BusName= in [Service]"
+	case s.has("Service", "USBFunctionDescriptors") != s.has("Service", "USBFunctionStrings"):
+		return "it has one of USBFunctionDescriptors= and USBFunctionStrings= only", "write both"
+	}
+	return s.execFault("Service")
+}
+
+// execFault returns why systemd refuses what runs programs.
+func (s settings) execFault(section string) (problem, hint string) {
+	kill := s.last(section + ".KillMode")
+	if s.has(section, "PAMName") && kill != "" && kill != "control-group" && kill != "mixed" {
+		return "it has PAMName= and KillMode=" + kill, "write KillMode=control-group or mixed"
+	}
+	if s.has(section, "RootDirectory") && s.has(section, "RootImage") {
+		return "it has RootDirectory= and RootImage=", "keep one of them"
 	}
 	return "", ""
+}
+
+// socketFault relies on the order of the list: the first two have connections.
+func (s settings) socketFault() (problem, hint string) {
+	accepts := isTrue(s.last("Socket.Accept"))
+	nodes := 0
+	for _, name := range []string{"ListenStream", "ListenSequentialPacket", "ListenDatagram",
+		"ListenFIFO"} {
+		for _, value := range s["Socket."+name] {
+			if strings.HasPrefix(value, "/") {
+				nodes++
+			}
+		}
+	}
+
+	switch {
+	case !s.has("Socket", sharedLists["Socket"]...):
+		return "it listens nowhere", "write ListenStream= or another Listen directive in [Socket]"
+	case accepts && s.has("Socket", sharedLists["Socket"][2:]...):
+		return "it has Accept=yes, and listens for something that has no connections",
+			"leave out Accept="
+	case s.last("Socket.MaxConnections") == "0":
+		return "it has MaxConnections=0", "write another MaxConnections="
+	case accepts && s.has("Socket", "Service"):
+		return "it has Accept=yes and Service=",
+			"leave out Service=: each connection has an instance of the template of that name"
+	case s.has("Socket", "Symlinks") && nodes != 1:
+		return "it has Symlinks=, and not one path to link to", "listen at one path, or leave it out"
+	}
+	return s.execFault("Socket")
+}
+
+func (s settings) timerFault() (problem, hint string) {
+	if s.has("Timer", sharedLists["Timer"]...) || isTrue(s.last("Timer.OnClockChange")) ||
+		isTrue(s.last("Timer.OnTimezoneChange")) {
+		return "", ""
+	}
+	return "it has no time", "write OnCalendar=, OnBootSec= or another time in [Timer]"
 }
 
 // isTrue reports whether systemd reads the value as true (systemd.syntax(7)).

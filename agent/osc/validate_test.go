@@ -401,8 +401,14 @@ func TestBadInput(t *testing.T) {
 		{
 			name: "content of a device",
 			text: unit("name: a.device", `content: "[Unit]"`),
-			want: "c:6: spec.units[0].content: units of the type device have no unit file; hint: " +
-				"use drop-ins",
+			want: `c:5: spec.units[0].name: "a.device" is made by systemd itself; ` +
+				"hint: write a drop-in for a service, a slice or a mount",
+		},
+		{
+			name: "a drop-in for PID 1",
+			text: unit("name: init.scope", `dropIns: [{name: a.conf, content: "[Scope]\nMemoryMax=1G\n"}]`),
+			want: `c:5: spec.units[0].name: "init.scope" is refused: it changes PID 1, ` +
+				"the next boot included; hint: write drop-ins for units",
 		},
 		{
 			name:     "a drop-in without .conf",

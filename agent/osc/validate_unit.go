@@ -23,6 +23,8 @@ func checkUnit(report *document.Report, unit located[Unit], files map[string]boo
 
 	if value.Content != nil {
 		checkUnitContent(report, at+".content", value)
+	} else {
+		checkMountName(report, at+".name", value.Name)
 	}
 
 	_, suffix := cutSuffix(value.Name)
@@ -61,8 +63,7 @@ func checkUnitContent(report *document.Report, at string, unit Unit) {
 	case *unit.Content == "":
 		report.Warn(at, "empty, which would mask the unit",
 			"leave content out to keep the image's unit, or use enable: false")
-	case slices.Contains(fileless, suffix):
-		report.Add(at, "units of the type "+suffix+" have no unit file", "use drop-ins")
+	case slices.Contains(fileless, suffix): // Reported with the name.
 	default:
 		checkUnitFile(report, at, suffix, *unit.Content)
 	}

@@ -36,7 +36,7 @@ func commandFault(words []string) string {
 	switch {
 	case program == "":
 		return "names no program"
-	case hasSpecifier(program):
+	case HasSpecifier(program):
 		return ""
 	case named && len(words) == 1:
 		return "has @ and no name for the process"
@@ -69,9 +69,9 @@ func cutPrefixes(word string) (program string, named bool) {
 	return "", strings.Contains(seen, "@")
 }
 
-// hasSpecifier reports whether a value has a specifier, which stands for text
+// HasSpecifier reports whether a value has a specifier, which stands for text
 // that is known only on the node (systemd.unit(5)).
-func hasSpecifier(value string) bool {
+func HasSpecifier(value string) bool {
 	for i := 0; i+1 < len(value); i++ {
 		if value[i] != '%' {
 			continue

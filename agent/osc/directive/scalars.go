@@ -31,7 +31,7 @@ func eachOf(how quoting, c check) check {
 	return func(value string) bool {
 		words, ok := words(value, how)
 		return ok && !slices.ContainsFunc(words, func(word string) bool {
-			return !c(word) && !hasSpecifier(word)
+			return !c(word) && !HasSpecifier(word)
 		})
 	}
 }

@@ -391,7 +391,7 @@ func Fault(section, name, value string) (problem, hint string) {
 	}
 
 	switch {
-	case !ok || hasSpecifier(value):
+	case !ok || HasSpecifier(value):
 		return "", ""
 	case kind.ok == nil:
 		return "is no longer supported by systemd", "leave it out"
