@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"iter"
 	"regexp"
 	"slices"
 	"strings"
@@ -37,9 +38,32 @@ const (
 	metaData    = "meta-data"
 )
 
-// ours matches user-data that is a machine.yaml: its first line says so, or it
-// is a document of that kind.
-var ours = regexp.MustCompile(`\A#loam\b|(?m:^\{?["']?kind["']?\s*:\s*["']?Machine\b)`)
+// ours matches user-data that is meant to be a machine.yaml, and has a mistake:
+// its first line says so, or it looks like a document of that kind.
+var ours = regexp.MustCompile(`\A#loam\b|(?m:^[\s{]*["']?kind["']?\s*:\s*["']?Machine\b)|` +
+	`\A\s*\{[^}]*"kind"\s*:\s*"Machine"`)
+
+// byteOrderMark is what editors of Windows begin UTF-8 with.
+var byteOrderMark = []byte("\ufeff")
+
+// isOurs reports whether user-data is a machine.yaml, in any form of YAML or
+// JSON.
+func isOurs(text []byte) bool {
+	if trust.IsEnvelope(text) || ours.Match(text) {
+		return true
+	}
+
+	var root yaml.Node
+	if err := yaml.Unmarshal(text, &root); err != nil {
+		return false
+	}
+	for key, value := range fieldsOf(&root) {
+		if key == "kind" && value.Value == "Machine" {
+			return true
+		}
+	}
+	return false
+}
 
 // drives are the present drives. At most one may be meant for this node, and
 // after the first document only the drive that it was on.
@@ -77,9 +101,13 @@ func readDrive(from Drive) (Document, error) {
 		return Document{}, err
 	}
 
+	for file, text := range files {
+		files[file] = bytes.TrimPrefix(text, byteOrderMark)
+	}
+
 	name := machineFile
 	data := files[userData]
-	if files[name] == nil && (ours.Match(data) || trust.IsEnvelope(data)) {
+	if files[name] == nil && isOurs(data) {
 		name = userData
 	}
 
@@ -116,12 +144,44 @@ func notForUs(from Drive, data []byte) error {
 	)
 }
 
-// hostnameOf returns the node's name in meta-data. The rest of meta-data is
-// ignored.
+// localHostname matches the line of meta-data with the node's name.
+var localHostname = regexp.MustCompile(`(?m)^["']?local-hostname["']?\s*:\s*(.*?)\s*$`)
+
+// hostnameOf returns the node's name in meta-data, in lower case. The rest of meta-data is
+// ignored, as far as it can be: what cloud-init takes must not keep a node from
+// its machine.yaml. Of a field that is given twice the later counts.
 func hostnameOf(text []byte) (string, error) {
-	var data struct {
-		Hostname string `yaml:"local-hostname"`
+	var root yaml.Node
+	err := yaml.Unmarshal(text, &root)
+	if err != nil {
+		lines := localHostname.FindAllSubmatch(text, -1)
+		if len(lines) == 0 {
+			return "", err
+		}
+		value, _, _ := strings.Cut(string(lines[len(lines)-1][1]), " #")
+		return strings.ToLower(strings.Trim(value, "\"' \t")), nil
 	}
-	err := yaml.Unmarshal(text, &data)
-	return strings.ToLower(data.Hostname), err
+
+	name := ""
+	for key, value := range fieldsOf(&root) {
+		if key == "local-hostname" && value.ShortTag() != "!!null" {
+			name = value.Value
+		}
+	}
+	return strings.ToLower(name), nil
+}
+
+// fieldsOf returns the fields of a document that is a mapping.
+func fieldsOf(root *yaml.Node) iter.Seq2[string, *yaml.Node] {
+	return func(yield func(string, *yaml.Node) bool) {
+		if len(root.Content) == 0 || root.Content[0].Kind != yaml.MappingNode {
+			return
+		}
+		pairs := root.Content[0].Content
+		for i := 0; i+1 < len(pairs); i += 2 {
+			if !yield(pairs[i].Value, pairs[i+1]) {
+				return
+			}
+		}
+	}
 }

@@ -333,6 +333,75 @@ func TestFindOnADrive(t *testing.T) {
 	}
 }
 
+// TestUserDataThatIsOurs has the ways to write a machine.yaml as user-data.
+func TestUserDataThatIsOurs(t *testing.T) {
+	for text, want := range map[string]bool{
+		"kind: Machine\n": true,
+		"kind: Machine\r\napiVersion: loam.dev/v1alpha1\r\n":      true,
+		"\ufeff#loam\nhostname: a\n":                              true,
+		"\ufeffkind: Machine\n":                                   true,
+		"#loam\r\nhostname: a\r\n":                                true,
+		"---\n# mine\nkind: 'Machine'\n":                          true,
+		"kind : Machine\n":                                        true,
+		"\"kind\": Machine\n":                                     true,
+		"kind: !!str Machine\n":                                   true,
+		`{"kind":"Machine","apiVersion":"loam.dev/v1alpha1"}`:     true,
+		`{"apiVersion":"loam.dev/v1alpha1","kind":"Machine"}`:     true,
+		`{"apiVersion": "a", "network": {}, "kind" : "Machine"}`:  true,
+		"{apiVersion: a, kind: Machine}":                          true,
+		"{\n  \"kind\": \"Machine\"\n}\n":                         true,
+		"{\n\t\"apiVersion\": \"a\",\n\t\"kind\": \"Machine\"\n}": true,
+		"  kind: Machine\n  hostname: a\n":                        true,
+		"kind: Machine\nbroken: [\n":                              true,
+		`{"apiVersion": "a", "kind": "Machine", "hostname": }`:    true,
+
+		"#cloud-config\nusers: []\n":                                          false,
+		"#cloud-config\nwrite_files:\n- content: |\n    kinds: Machine\n":     false,
+		"#!/bin/sh\necho kind: Machine\n":                                     false,
+		"#loamy\n":                                                            false,
+		`{"write_files": [{"content": "x"}], "a": {"kind": "Machine"}}`:       false,
+		"kind: Machines\n":                                                    false,
+		"kind: Pod\nspec: Machine\n":                                          false,
+		"Content-Type: multipart/mixed; boundary=x\nMIME-Version: 1.0\n\nx\n": false,
+		"": false,
+	} {
+		drive := fakeDrive{"user-data": text}
+		doc, err := source.Find(t.Context(), source.Env{Drives: on(drive)})
+		if (err == nil) != want {
+			t.Errorf("%q: %v, want it recognised: %t", text, err, want)
+		}
+		if plain := strings.TrimPrefix(text, "\ufeff"); err == nil && string(doc.Text) != plain {
+			t.Errorf("%q: read as %q", text, doc.Text)
+		}
+	}
+}
+
+// TestNamesInMetaData has meta-data that cloud-init reads, or somebody wrote by
+// hand.
+func TestNamesInMetaData(t *testing.T) {
+	for text, want := range map[string]string{
+		"local-hostname: node-1\n":                                 "node-1",
+		"local-hostname: Node-1.\n":                                "node-1.",
+		"local-hostname: node-1\nlocal-hostname: node-2\n":         "node-2",
+		"instance-id: a\ninstance-id: b\nlocal-hostname: node-1\n": "node-1",
+		"local-hostname:\tnode-1\n":                                "node-1",
+		"\tinstance-id: a\nlocal-hostname: \"node-1\" # mine\n":    "node-1",
+		"\ufefflocal-hostname: node-1\r\n":                         "node-1",
+		`{"instance-id": "a", "local-hostname": "node-1"}`:         "node-1",
+		"local-hostname: 0042\n":                                   "0042",
+		"local-hostname:\n":                                        "",
+		"instance-id: a\n":                                         "",
+		"- a\n":                                                    "",
+		"":                                                         "",
+	} {
+		drive := fakeDrive{"machine.yaml": "kind: Machine\n", "meta-data": text}
+		doc, err := source.Find(t.Context(), source.Env{Drives: on(drive)})
+		if err != nil || doc.Hostname != want {
+			t.Errorf("%q: %q, %v, want %q", text, doc.Hostname, err, want)
+		}
+	}
+}
+
 // A missing partition is not a partition without a machine.yaml.
 func TestFindMissingPartition(t *testing.T) {
 	_, err := source.Find(t.Context(),
