@@ -230,13 +230,18 @@ func (n *node) decodeMachine(doc source.Document, err error) (machine.Machine, e
 // name on the drive with machine.yaml, or else the name that Gardener has for
 // the machine; "" if both are absent.
 func givenName(doc source.Document, m machine.Machine) (string, error) {
-	name := cmp.Or(doc.Hostname, m.MachineName())
-	if name != "" && !hostname.Valid(name) {
+	given := cmp.Or(doc.Hostname, m.MachineName())
+	if given == "" {
+		return "", nil
+	}
+
+	name, err := hostname.Parse(given)
+	if err != nil {
 		return "", document.Errors{{
 			File: doc.Name,
 			Path: "hostname",
-			Problem: fmt.Sprintf("the machine is called %s, which is not a host name",
-				document.Quote(name)),
+			Problem: fmt.Sprintf("the machine is called %s, which is not a host name: %s",
+				document.Quote(given), err),
 			Hint: "write hostname: it goes before the names that a drive or Gardener gives",
 		}}
 	}

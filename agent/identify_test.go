@@ -186,7 +186,8 @@ func TestWhatMachineYAMLMakesOfANode(t *testing.T) {
 		{
 			name:    "Gardener's user data with a machine that nothing can be called after",
 			machine: head + strings.Replace(userData, "machine-1", "Machine 1", 1),
-			want:    identified{Error: `the machine is called "Machine 1", which is not a host name`},
+			want: identified{Error: `the machine is called "Machine 1", which is not a host name: ` +
+				"a name has letters and digits, with dashes and dots between them"},
 		},
 		{
 			name:    "Gardener's user data, and a reset under way",

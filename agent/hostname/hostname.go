@@ -6,8 +6,10 @@
 package hostname
 
 import (
+	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"regexp"
 	"strings"
 )
@@ -28,23 +30,55 @@ const (
 // IsName reports whether text consists of labels; its length does not matter.
 func IsName(text string) bool { return name.MatchString(text) }
 
-// Valid reports whether text can be the name of a machine.
+// Valid reports whether text can be the name of a machine: it is what Parse
+// makes of it.
 func Valid(text string) bool {
+	name, err := Parse(text)
+	return err == nil && name == text
+}
+
+// Parse returns the name of a machine for a name from any source: a DHCP server,
+// meta-data, machine.yaml. It is in lower case and without a dot at its end. Of
+// a name that is too long it is the first part, as systemd takes it
+// (shorten_overlong in its src/basic/hostname-util.c), within a label of DNS.
+func Parse(given string) (string, error) {
+	text := strings.ToLower(strings.TrimSuffix(strings.TrimSpace(given), "."))
+	if !fits(text) {
+		text, _, _ = strings.Cut(text, ".")
+		text = strings.TrimRight(text[:min(len(text), maxLabel)], "-")
+	}
+
+	_, err := netip.ParseAddr(text)
+	switch {
+	case !IsName(text):
+		return "", errors.New("a name has letters and digits, with dashes and dots between them")
+	case isLocalhost(text):
+		return "", errors.New("every machine is called so")
+	case err == nil || numbers.MatchString(text):
+		return "", errors.New("it is an address")
+	}
+	return text, nil
+}
+
+// fits reports whether the name and its labels are short enough.
+func fits(text string) bool {
 	for part := range strings.SplitSeq(text, ".") {
 		if len(part) > maxLabel {
 			return false
 		}
 	}
-	return len(text) <= Max && IsName(text)
+	return len(text) <= Max
 }
 
-// OfDHCP returns the host name for the name from a DHCP server.
-func OfDHCP(given string) (string, error) {
-	text := strings.ToLower(strings.TrimSuffix(given, "."))
-	if first, _, _ := strings.Cut(text, "."); !Valid(text) || first == "localhost" {
-		return "", fmt.Errorf("host name %q of a DHCP server: no machine can be called so", given)
-	}
-	return text, nil
+// numbers matches the short forms of IPv4 addresses with dots (inet_aton(3)).
+var numbers = regexp.MustCompile(`^\d+(\.\d+){1,3}$`)
+
+// isLocalhost reports whether the name is that of the loopback interface
+// (RFC 6761, section 6.3), with or without localdomain.
+func isLocalhost(text string) bool {
+	name := strings.TrimSuffix(text, ".localdomain")
+	first, _, _ := strings.Cut(name, ".")
+	return first == "localhost" || strings.HasSuffix(name, ".localhost")
 }
 
 // prefix keeps a name of only digits from being parsed as an address

@@ -36,21 +36,39 @@ func TestOfSerial(t *testing.T) {
 	}
 }
 
-func TestOfDHCP(t *testing.T) {
+func TestParse(t *testing.T) {
+	long := strings.Repeat("a", 60)
 	for _, test := range []struct{ name, given, want string }{
 		{"a name", "node-7", "node-7"},
 		{"with its domain, and in capitals", "Node-7.Site.Example.", "node-7.site.example"},
+		{"with blanks around it", "\tnode-7 \n", "node-7"},
+		{"of digits", "0042", "0042"},
+		{"that begins with a digit", "7node.10", "7node.10"},
+		{"longer than Linux takes", long + ".site", long},
+		{"of 69 bytes", "node-7." + strings.Repeat("site.", 12) + "ab", "node-7"},
+		{"a label too long", strings.Repeat("a", 64), strings.Repeat("a", 63)},
+		{"a long label with a domain", strings.Repeat("a", 70) + ".site", strings.Repeat("a", 63)},
+		{"cut at a dash", strings.Repeat("a", 62) + "-" + "b", strings.Repeat("a", 62)},
+		{"as long as Linux takes", long + ".abc", long + ".abc"},
+		{"near localhost", "localhosts.site", "localhosts.site"},
 		{name: "nothing"},
-		{name: "every machine", given: "localhost.localdomain"},
+		{name: "a dot", given: "."},
+		{name: "two dots at the end", given: "node.."},
+		{name: "every machine", given: "localhost"},
+		{name: "every machine, with a domain", given: "localhost.localdomain"},
+		{name: "every machine, in capitals", given: "LocalHost.Site."},
+		{name: "a name of the loopback interface", given: "node.localhost"},
+		{name: "an address", given: "10.0.0.7"},
+		{name: "a short address", given: "10.7"},
+		{name: "an address of IPv6", given: "fd00::1"},
 		{name: "an underscore", given: "node_7"},
 		{name: "a dash at the end", given: "node-"},
-		{name: "a label too long", given: strings.Repeat("a", 64)},
-		{name: "too long for Linux", given: strings.Repeat("a", 60) + ".site"},
+		{name: "two words", given: "node 7"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got, err := hostname.OfDHCP(test.given)
+			got, err := hostname.Parse(test.given)
 			if got != test.want || (err == nil) != (test.want != "") {
-				t.Errorf("OfDHCP(%q) = %q, %v, want %q", test.given, got, err, test.want)
+				t.Errorf("Parse(%q) = %q, %v, want %q", test.given, got, err, test.want)
 			}
 		})
 	}
@@ -72,9 +90,9 @@ func FuzzNames(f *testing.F) {
 		if got := hostname.OfSerial(text); got != "" && !hostname.Valid(got) {
 			t.Errorf("OfSerial(%q) = %q", text, got)
 		}
-		got, err := hostname.OfDHCP(text)
+		got, err := hostname.Parse(text)
 		if err == nil && (!hostname.Valid(got) || got != strings.ToLower(got)) {
-			t.Errorf("OfDHCP(%q) = %q", text, got)
+			t.Errorf("Parse(%q) = %q", text, got)
 		}
 	})
 }

@@ -39,11 +39,24 @@ var (
 	labelValue = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
 )
 
-func check(report *document.Report, m Machine) {
-	if m.Hostname != "" && !hostname.Valid(m.Hostname) {
-		report.Add("hostname", document.Quote(m.Hostname)+" is not a host name",
-			"write at most 64 lower-case letters, digits, dashes and dots")
+// checkHostname wants the name as the node has it.
+func checkHostname(report *document.Report, given string) {
+	if given == "" {
+		return
 	}
+
+	hint := "write at most 64 lower-case letters, digits, dashes and dots"
+	name, err := hostname.Parse(given)
+	switch {
+	case err != nil:
+		report.Add("hostname", document.Quote(given)+" is not a host name: "+err.Error(), hint)
+	case name != given:
+		report.Add("hostname", document.Quote(given)+" is not a host name", hint+", such as "+name)
+	}
+}
+
+func check(report *document.Report, m Machine) {
+	checkHostname(report, m.Hostname)
 
 	switch m.HostnameFrom {
 	case "":

@@ -258,7 +258,7 @@ func TestDecodeErrors(t *testing.T) {
 				"cluster, nodeAgent\n" +
 				`m:5: install.disk: is the number "5", want fields; hint: ` +
 				"write it as name: value lines\n" +
-				`m:6: hostname: "A" is not a host name` + nameHint,
+				`m:6: hostname: "A" is not a host name` + nameHint + ", such as a",
 		},
 		{
 			name: "trust in no key",
@@ -289,12 +289,34 @@ func TestDecodeErrors(t *testing.T) {
 		{
 			name: "an upper-case host name",
 			text: head + "hostname: NUC\n",
-			want: `m:3: hostname: "NUC" is not a host name` + nameHint,
+			want: `m:3: hostname: "NUC" is not a host name` + nameHint + ", such as nuc",
 		},
 		{
 			name: "a host name that ends in a dash",
 			text: head + "hostname: a-\n",
-			want: `m:3: hostname: "a-" is not a host name` + nameHint,
+			want: `m:3: hostname: "a-" is not a host name: ` +
+				"a name has letters and digits, with dashes and dots between them" + nameHint,
+		},
+		{
+			name: "a host name with a dot at its end",
+			text: head + "hostname: a.b.\n",
+			want: `m:3: hostname: "a.b." is not a host name` + nameHint + ", such as a.b",
+		},
+		{
+			name: "the host name of every machine",
+			text: head + "hostname: localhost\n",
+			want: `m:3: hostname: "localhost" is not a host name: every machine is called so` + nameHint,
+		},
+		{
+			name: "an address for a host name",
+			text: head + "hostname: 10.0.0.7\n",
+			want: `m:3: hostname: "10.0.0.7" is not a host name: it is an address` + nameHint,
+		},
+		{
+			name: "a long host name",
+			text: head + "hostname: node-1." + strings.Repeat("site.", 12) + "example\n",
+			want: `m:3: hostname: "node-1.` + strings.Repeat("site.", 10) +
+				`sit"… is not a host name` + nameHint + ", such as node-1",
 		},
 		{
 			name: "a cluster with networks that overlap",

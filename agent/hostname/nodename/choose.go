@@ -6,6 +6,7 @@ package nodename
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"os"
@@ -44,11 +45,11 @@ func Choose(m machine.Machine, root *os.Root) (string, error) {
 func fromDHCP(root fs.FS) (string, error) {
 	var errs []error
 	for _, given := range networkd.Hostnames(root) {
-		name, err := hostname.OfDHCP(given)
+		name, err := hostname.Parse(given)
 		if err == nil {
 			return name, nil
 		}
-		errs = append(errs, err)
+		errs = append(errs, fmt.Errorf("host name %q of a DHCP server: %w", given, err))
 	}
 	return "", errors.Join(errs...)
 }
