@@ -73,7 +73,13 @@ type decoder struct {
 func (d *decoder) value(n *yaml.Node, v reflect.Value, path string, depth int) {
 	d.record(path, n)
 	n, ok := d.enter(n, path, depth)
-	if !ok || n.ShortTag() == "!!null" {
+	if !ok {
+		return
+	}
+	if n.ShortTag() == "!!null" {
+		if _, isNull := resolve(n); !isNull {
+			d.wrong(n, path, "is tagged !!null, and "+Quote(n.Value), "leave out the tag")
+		}
 		return
 	}
 

@@ -1,6 +1,7 @@
 package document
 
 import (
+	"math"
 	"reflect"
 	"strconv"
 
@@ -74,43 +75,63 @@ func (d *decoder) pairs(
 	}
 
 	seen := make(map[string]int, len(n.Content)/2)
-	for i := 0; i+1 < len(n.Content) && d.nodes < maxNodes; i += 2 {
-		keyNode := n.Content[i]
-		value := n.Content[i+1]
-
-		key, ok := d.key(keyNode, path)
+	for _, one := range d.flatten(n, path, 0) {
+		key, ok := d.key(one.key, path)
 		if !ok {
 			continue
 		}
 
-		if line, twice := seen[key]; twice {
-			d.warn(keyNode, Join(path, key), "given twice, first on line "+strconv.Itoa(line),
+		line, twice := seen[key]
+		switch {
+		case one.merged: // It may be given twice.
+		case twice:
+			d.warn(one.key, Join(path, key), "given twice, first on line "+strconv.Itoa(line),
 				"keep one of them")
-		} else {
-			seen[key] = keyNode.Line
+		default:
+			seen[key] = one.key.Line
 		}
 
-		each(key, keyNode, value)
+		each(key, one.key, one.value)
+		if d.nodes >= maxNodes {
+			return
+		}
 	}
 }
 
-// key returns the text of a mapping's key: a plain string of bounded length.
+// key returns the text of a mapping's key, of bounded length. What is not text
+// is written as the Kubernetes tools write it.
 func (d *decoder) key(n *yaml.Node, path string) (string, bool) {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
 
+	value, ok := resolve(n)
+	text, isText := keyText(value)
 	switch {
-	case n.ShortTag() == "!!merge":
-		d.wrong(n, orWhole(path), "the merge key << is not supported",
-			"write the fields out, or use an alias for a whole value")
-	case n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" && !isOldText(n):
-		d.wrong(n, orWhole(path), "a key is "+describe(n)+", want a name", "put the key in quotes")
-	case len(n.Value) > maxKey:
+	case n.Kind == yaml.ScalarNode && len(n.Value) > maxKey:
 		d.wrong(n, orWhole(path), "a key is longer than "+strconv.Itoa(maxKey)+" bytes", "")
-	default:
+		return "", false
+	case n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str":
 		return n.Value, true
+	case n.Kind != yaml.ScalarNode || !ok || !isText:
+		d.wrong(n, orWhole(path), "a key is "+describe(n)+", want a name", "put the key in quotes")
+		return "", false
 	}
 
-	return "", false
+	d.warn(n, orWhole(path), "a key is "+describe(n)+", want a name", "put the key in quotes")
+	return text, true
+}
+
+// keyText is asText for a key, which may be a number that JSON does not know.
+func keyText(value any) (string, bool) {
+	number, isFloat := value.(float64)
+	switch {
+	case !isFloat || isFinite(number):
+		return asText(value)
+	case math.IsNaN(number):
+		return ".nan", true
+	case number > 0:
+		return ".inf", true
+	}
+	return "-.inf", true
 }

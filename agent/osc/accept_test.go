@@ -127,6 +127,21 @@ func TestAcceptedFromACluster(t *testing.T) {
 			}},
 		},
 		{
+			name: "a boolean of YAML 1.1, a merge key and a number with a point",
+			text: head + "  units: [&a {name: a.service, enable: yes}, {<<: *a, name: b.service}]\n" +
+				"  files: [{path: /etc/a, permissions: 420.0, content: {inline: {data: 5}}}]\n",
+			warnings: []string{
+				"4 spec.units[0].enable", "4 spec.units[1].enable", "4 spec.units[1]",
+				"5 spec.files[0].permissions", "5 spec.files[0].content.inline.data",
+			},
+			want: config.Desired{
+				Files: []config.File{{Path: "/etc/a", Mode: 0o644, Content: config.Text("5")}},
+				Units: []config.Unit{
+					{Name: "a.service", Enable: new(true)}, {Name: "b.service", Enable: new(true)},
+				},
+			},
+		},
+		{
 			name: "files in the place of a unit's",
 			text: fileOf("/etc/systemd/system/a.service", "# x") +
 				"  - {path: /etc/systemd/system/a.service.d/a.conf, content: {inline: " +

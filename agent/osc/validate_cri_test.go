@@ -201,7 +201,7 @@ func TestBadCRIConfig(t *testing.T) {
 		{
 			name:     "values to remove",
 			accepted: true,
-			text:     containerd("plugins: [{op: remove, path: [x], values: {y: 1}}]"),
+			text:     containerd("plugins: [{op: remove, path: [x], values: {k: 1}}]"),
 			want: "plugins[0].values: there is nothing to remove from values; hint: " +
 				"leave values out, or write op: add",
 		},
@@ -213,15 +213,15 @@ func TestBadCRIConfig(t *testing.T) {
 		},
 		{
 			name: "null in values",
-			text: containerd("plugins: [{path: [x], values: {y: [{z: null}]}}]"),
+			text: containerd("plugins: [{path: [x], values: {k: [{z: null}]}}]"),
 			want: "plugins[0].values: holds null in a list or an infinite number, " +
 				"which containerd's configuration cannot; hint: leave it out",
 		},
 		{
 			name: "no number in values",
-			text: containerd("plugins: [{path: [x], values: {y: .nan}}]"),
-			want: "plugins[0].values: holds null in a list or an infinite number, " +
-				"which containerd's configuration cannot; hint: leave it out",
+			text: containerd("plugins: [{path: [x], values: {k: .nan}}]"),
+			want: `plugins[0].values.k: is the number ".nan", want a value that JSON knows; ` +
+				"hint: put it in quotes",
 		},
 		{
 			name:     "a path through a value of the image",

@@ -59,8 +59,14 @@ func checkKubelet(report *document.Report, files []located[File], inPlace bool) 
 func kubeletErrors(text []byte, inPlace bool) document.Errors {
 	var config kubeletConfig
 	origin, err := document.DecodeWithOrigin("", text, &config)
-	_, refusal := document.Lenient(err) // Its other fields are unknown here.
+	warnings, refusal := document.Lenient(err) // Its other fields are unknown here.
 	wrong, _ := refusal.(document.Errors)
+	for _, warning := range warnings {
+		// The decoder of the kubelet takes no number for text.
+		if strings.HasSuffix(warning.Problem, ", want a string") {
+			wrong = append(wrong, warning)
+		}
+	}
 
 	report := document.NewReport(origin)
 	reserved := report.Warn
