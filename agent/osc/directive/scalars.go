@@ -376,3 +376,58 @@ func areUsers(value string) bool {
 		return !isUser(word)
 	})
 }
+
+var isArchitecture = one(`native x86 x86-64 x32 arm arm64 loongarch64 mips mips64 mips64-n32 mips-le mips64-le
+	mips64-le-n32 parisc parisc64 ppc ppc64 ppc64-le riscv64 s390 s390x`)
+
+var families = one(`AF_UNSPEC AF_UNIX AF_LOCAL AF_INET AF_AX25 AF_IPX AF_APPLETALK AF_NETROM AF_BRIDGE
+	AF_ATMPVC AF_X25 AF_INET6 AF_ROSE AF_DECnet AF_NETBEUI AF_SECURITY AF_KEY AF_NETLINK AF_ROUTE AF_PACKET
+	AF_ASH AF_ECONET AF_ATMSVC AF_RDS AF_SNA AF_IRDA AF_PPPOX AF_WANPIPE AF_LLC AF_IB AF_MPLS AF_CAN AF_TIPC
+	AF_BLUETOOTH AF_IUCV AF_RXRPC AF_ISDN AF_PHONET AF_IEEE802154 AF_CAIF AF_ALG AF_NFC AF_VSOCK AF_KCM
+	AF_QIPCRTR AF_SMC AF_XDP AF_MCTP`)
+
+func isFamilies(value string) bool { return each(families)(strings.TrimPrefix(value, "~")) }
+
+// deviceAnd returns a check for a device and a value.
+func deviceAnd(c check) check {
+	return func(value string) bool {
+		parts, ok := words(value, quoted)
+		return ok && len(parts) == 2 && c(parts[1])
+	}
+}
+
+// isUnixAddress reports whether value is the address of a socket of Unix.
+func isUnixAddress(value string) bool {
+	return len(value) > 1 && len(value) < 108 && (value[0] == '/' || value[0] == '@')
+}
+
+var busName = regexp.MustCompile(`^[A-Za-z_-][A-Za-z0-9_-]*(\.[A-Za-z_-][A-Za-z0-9_-]*)+$`)
+
+// isTemporary reports whether word is PATH or PATH:OPTIONS.
+func isTemporary(word string) bool {
+	file, _, _ := strings.Cut(word, ":")
+	return isPath(file)
+}
+
+// isBindRule reports whether value is what SocketBindAllow= takes.
+func isBindRule(value string) bool {
+	parts := strings.Split(value, ":")
+	last := parts[len(parts)-1]
+	low, high, isRange := strings.Cut(last, "-")
+	port := unsigned(0, math.MaxUint16)
+	first, err1 := strconv.ParseUint(low, 0, 16)
+	final, err2 := strconv.ParseUint(high, 0, 16)
+	isPorts := last == "any" || port(low) && (!isRange || err1 == nil && err2 == nil && first <= final)
+	switch len(parts) {
+	case 1:
+		return isPorts || one("ipv4 ipv6 tcp udp")(value)
+	case 2:
+		return one("ipv4 ipv6 tcp udp")(parts[0]) && (isPorts || one("tcp udp")(last))
+	case 3:
+		return one("ipv4 ipv6")(parts[0]) && one("tcp udp")(parts[1]) && isPorts
+	}
+	return false
+}
+
+// isPlainDirectory is isDirectory without a second name.
+func isPlainDirectory(word string) bool { return !strings.Contains(word, ":") && isDirectory(word) }

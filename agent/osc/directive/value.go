@@ -358,6 +358,65 @@ var kinds = []kind{
 		ok:    either(isBoolean, one("default both ipv6-only")), want: "default, both or ipv6-only",
 	},
 	{
+		names: "SyslogFacility",
+		ok: either(unsigned(0, 127), one(`kern user mail daemon auth syslog lpr news uucp cron authpriv
+			ftp local0 local1 local2 local3 local4 local5 local6 local7`)),
+		want: "a facility, such as daemon or local0",
+	},
+	{
+		names: "SystemCallArchitectures",
+		ok:    each(isArchitecture), want: "native, or names such as x86-64", empty: true,
+	},
+	{
+		names: "RestrictAddressFamilies",
+		ok:    either(one("none"), isFamilies), want: "none, or families such as AF_INET AF_UNIX",
+		empty: true,
+	},
+	{
+		names: "LimitNICE",
+		ok:    limit(either(signed(-20, 19), unsigned(0, 40)), bytes), want: "a number from 1 to 40",
+	},
+	{
+		names: "IOReadBandwidthMax IOWriteBandwidthMax IOReadIOPSMax IOWriteIOPSMax",
+		ok:    deviceAnd(either(isPositiveSize, one("infinity"))), want: "a path and a size, such as /dev/sda 10M",
+		empty: true,
+	},
+	{
+		names: "IODeviceWeight",
+		ok:    deviceAnd(unsigned(1, 10000)), want: "a path and a number, such as /dev/sda 100", empty: true,
+	},
+	{
+		names: "IPTOS",
+		ok:    either(unsigned(0, 255), one("low-delay throughput reliability low-cost")),
+		want:  "a number, low-delay, throughput, reliability or low-cost", empty: true,
+	},
+	{
+		names: "ListenSequentialPacket",
+		ok:    isUnixAddress, want: "an absolute path, or a name after @", empty: true,
+	},
+	{names: "BusName", ok: busName.MatchString, want: "a name of D-Bus, such as org.example.Name"},
+	{
+		names: "NUMAPolicy",
+		ok:    one("default preferred bind interleave local preferred-many weighted-interleave"), empty: true,
+		want: "one of default, preferred, bind, interleave and local",
+	},
+	{
+		names: "TemporaryFileSystem",
+		ok:    each(isTemporary), want: "absolute paths, with or without options after a colon", empty: true,
+	},
+	{names: "SocketProtocol", ok: one("udplite sctp mptcp"), want: "udplite, sctp or mptcp"},
+	{
+		names: "Timestamping",
+		ok:    either(isBoolean, one("off us ns µs usec nsec μs")), want: "off, us or ns",
+	},
+	{
+		names: "SocketBindAllow SocketBindDeny",
+		ok:    isBindRule, want: "any, a port, or FAMILY:PROTOCOL:PORTS", empty: true,
+	},
+	{names: "Sockets", ok: each(ofType(".socket")), want: "names of sockets", empty: true},
+	{names: "ConfigurationDirectory", ok: eachEscaped(isPlainDirectory),
+		want: "relative paths without ..", empty: true},
+	{
 		names: `CPUShares StartupCPUShares MemoryLimit
 			BlockIODeviceWeight BlockIOReadBandwidth BlockIOWriteBandwidth`,
 		ok: nil, want: "",
