@@ -3,6 +3,7 @@ package osc
 import (
 	"fmt"
 	"path"
+	"regexp"
 	"strings"
 
 	"github.com/loam-os/loam/agent/document"
@@ -121,6 +122,56 @@ var refused = []struct{ pattern, reason, hint string }{
 		"/etc/systemd/system/service.d",
 		"it would change the node agent too",
 		"write a drop-in for each service",
+	},
+	{
+		"/etc/systemd/system/automount.d",
+		"it would change the image's units too",
+		"write a drop-in for each automount",
+	},
+	{
+		"/etc/systemd/system/device.d",
+		"it would change the image's units too",
+		"write a drop-in for each device",
+	},
+	{
+		"/etc/systemd/system/mount.d",
+		"it would change the image's units too",
+		"write a drop-in for each mount",
+	},
+	{
+		"/etc/systemd/system/path.d",
+		"it would change the image's units too",
+		"write a drop-in for each path",
+	},
+	{
+		"/etc/systemd/system/scope.d",
+		"it would change the image's units too",
+		"write a drop-in for each scope",
+	},
+	{
+		"/etc/systemd/system/slice.d",
+		"it would change the image's units too",
+		"write a drop-in for each slice",
+	},
+	{
+		"/etc/systemd/system/socket.d",
+		"it would change the image's units too",
+		"write a drop-in for each socket",
+	},
+	{
+		"/etc/systemd/system/swap.d",
+		"it would change the image's units too",
+		"write a drop-in for each swap",
+	},
+	{
+		"/etc/systemd/system/target.d",
+		"it would change the image's units too",
+		"write a drop-in for each target",
+	},
+	{
+		"/etc/systemd/system/timer.d",
+		"it would change the image's units too",
+		"write a drop-in for each timer",
 	},
 	{
 		"/etc/systemd/system.control",
@@ -297,6 +348,12 @@ func checkPlace(report *document.Report, at, file string) {
 		}
 	}
 
+	if isOwnFile(file) {
+		report.Add(at, document.Quote(file)+" is refused: it would take the place of the image's "+
+			"file of that name", "choose another name")
+		return
+	}
+
 	for _, place := range unread {
 		if isAt(file, place.pattern) {
 			report.Warn(at, document.Quote(file)+" has no effect: the image has no "+
@@ -304,6 +361,17 @@ func checkPlace(report *document.Report, at, file string) {
 			return
 		}
 	}
+}
+
+// ownFile matches the names of Loam's own files in the directories of /usr/lib, in
+// whose place programs read a file of the same name in /etc.
+var ownFile = regexp.MustCompile(`^([0-9][0-9]-)?loam[.-]`)
+
+// isOwnFile reports whether file is read in the place of a file of Loam.
+func isOwnFile(file string) bool {
+	dir, name := path.Split(file)
+	inPlace := strings.HasSuffix(dir, ".d/") || dir == "/etc/systemd/network/"
+	return strings.HasPrefix(dir, "/etc/") && inPlace && ownFile.MatchString(name)
 }
 
 // isAt reports whether file is at the place of the pattern, or below.

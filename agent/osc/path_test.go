@@ -33,6 +33,13 @@ func TestPathsThatTakeTheNodeAway(t *testing.T) {
 		"/etc/systemd/system.attached/loam-agent.service",
 		"/usr/local/lib/systemd/system/loam-agent.service",
 		"/usr/local/lib/systemd/system-generators/x",
+		"/etc/systemd/system/target.d/x.conf",
+		"/etc/systemd/system/mount.d/x.conf",
+		"/etc/tmpfiles.d/loam.conf",
+		"/etc/systemd/network/80-loam-ethernet.network",
+		"/etc/systemd/network/80-loam-ethernet.network.d/loam.conf",
+		"/etc/systemd/journald.conf.d/loam.conf",
+		"/etc/systemd/system/kubelet.service.d/10-loam-data-volume.conf",
 	} {
 		if err := mergeText(file(path), osc.Env{}); accepts(err) {
 			t.Errorf("%s is accepted: %v", path, err)
@@ -125,6 +132,7 @@ func TestPathsThatAreRead(t *testing.T) {
 		"/etc/systemd/network/x.network":   "systemd-networkd.service",
 		"/etc/systemd/resolved.conf.d/x":   "systemd-resolved.service",
 		"/etc/logrotate.d/x":               "logrotate.service",
+		"/etc/sysctl.d/90-loamy.conf":      "sysinit.target.wants/systemd-sysctl.service",
 		"/etc/containerd/conf.d/x.toml":    "containerd.service",
 		"/etc/systemd/timesyncd.conf.d/xx": "systemd-timesyncd.service",
 	} {

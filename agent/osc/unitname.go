@@ -66,6 +66,9 @@ func checkDropInName(report *document.Report, at, name string) {
 		add("is not a file name", "leave out slashes and control characters")
 	case len(name) > maxName:
 		add("is longer than 255 bytes", "")
+	case ownFile.MatchString(name):
+		add("is refused: it would take the place of the image's drop-in of that name",
+			"choose another name")
 	case !strings.HasSuffix(name, ".conf"):
 		warn("does not end with .conf, so systemd would ignore it", "write "+name+".conf")
 	case strings.HasPrefix(name, "."):

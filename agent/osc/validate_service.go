@@ -46,6 +46,8 @@ func checkLoads(report *document.Report, name string, units []located[Unit]) {
 	_, suffix := cutSuffix(name)
 	if problem, hint := s.fault(name, suffix); problem != "" {
 		report.Warn(at, "systemd refuses the "+suffix+": "+problem, hint)
+	} else if problem, hint := s.noEffect(); problem != "" {
+		report.Warn(at, problem, hint)
 	}
 	checkMountPoint(report, at, name, s)
 }
@@ -132,7 +134,7 @@ func (s settings) fault(name, suffix string) (problem, hint string) {
 
 func (s settings) serviceFault() (problem, hint string) {
 	starts := len(s["Service.ExecStart"])
-	oneshot := s.last("Service.Type") == "oneshot"
+	oneshot := s.isOneshot()
 	success := s.last("Unit.SuccessAction")
 	none := starts == 0 && (success == "" || success == "none")
 	restart := s.last("Service.Restart")
@@ -161,14 +163,36 @@ func (s settings) serviceFault() (problem, hint string) {
 	return s.execFault("Service")
 }
 
+// isOneshot reports whether the service is of Type=oneshot, which systemd chooses
+// for one that has neither a type nor ExecStart= nor BusName=.
+func (s settings) isOneshot() bool {
+	of := s.last("Service.Type")
+	return of == "oneshot" || of == "" && !s.has("Service", "ExecStart", "BusName")
+}
+
 // execFault returns why systemd refuses what runs programs.
 func (s settings) execFault(section string) (problem, hint string) {
 	kill := s.last(section + ".KillMode")
 	if s.has(section, "PAMName") && kill != "" && kill != "control-group" && kill != "mixed" {
 		return "it has PAMName= and KillMode=" + kill, "write KillMode=control-group or mixed"
 	}
-	if s.has(section, "RootDirectory") && s.has(section, "RootImage") {
-		return "it has RootDirectory= and RootImage=", "keep one of them"
+	return "", ""
+}
+
+// noEffect returns which setting of a service systemd ignores beside the others.
+func (s settings) noEffect() (problem, hint string) {
+	steps := s.last("Service.RestartSteps")
+	hasSteps := steps != "" && steps != "0"
+	delay := s.last("Service.RestartMaxDelaySec")
+	hasDelay := delay != "" && delay != "infinity"
+	limit := s.last("Service.RuntimeMaxSec")
+	switch {
+	case hasSteps && !hasDelay:
+		return "RestartSteps= has no effect without RestartMaxDelaySec=", "write both in [Service]"
+	case hasDelay && !hasSteps:
+		return "RestartMaxDelaySec= has no effect without RestartSteps=", "write both in [Service]"
+	case limit != "" && limit != "infinity" && s.isOneshot():
+		return "RuntimeMaxSec= has no effect with Type=oneshot", "write TimeoutStartSec= instead"
 	}
 	return "", ""
 }

@@ -411,6 +411,13 @@ func TestBadInput(t *testing.T) {
 				"the next boot included; hint: write drop-ins for units",
 		},
 		{
+			name: "a drop-in in the place of the image's",
+			text: unit("name: kubelet.service",
+				`dropIns: [{name: 10-loam-data-volume.conf, content: "[Unit]"}]`),
+			want: `c:6: spec.units[0].dropIns[0].name: "10-loam-data-volume.conf" is refused: ` +
+				"it would take the place of the image's drop-in of that name; hint: choose another name",
+		},
+		{
 			name:     "a drop-in without .conf",
 			accepted: true,
 			text:     unit("name: a.service", `dropIns: [{name: a, content: "[Unit]"}]`),
@@ -513,7 +520,7 @@ func TestBadInput(t *testing.T) {
 		{
 			name:     "a service that only stops something",
 			accepted: true,
-			text:     unit("name: a.service", `content: "[Service]\nExecStop=/bin/true\n"`),
+			text:     unit("name: a.service", `content: "[Service]\nType=exec\nExecStop=/bin/true\n"`),
 			want:     `c:6: spec.units[0].content: systemd refuses the service: it has no ExecStart=, and is not of Type=oneshot; hint: write ExecStart= in [Service]`,
 		},
 		{
