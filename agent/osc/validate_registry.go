@@ -119,7 +119,7 @@ func checkURL(report *document.Report, at, text string) {
 		report.Warn(at, document.Quote(text)+" is not the URL of a registry",
 			"begin it with https:// or http:// and a host")
 	case !isPort(parsed.Port()):
-		report.Add(at, document.Quote(text)+" has no port after its colon",
+		report.Warn(at, document.Quote(text)+" has no port after its colon",
 			"write a number up to 65535")
 	case parsed.User != nil || parsed.RawQuery != "" || parsed.Fragment != "":
 		report.Warn(at, document.Quote(text)+" has a user, a query or a fragment",

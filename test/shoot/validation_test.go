@@ -35,11 +35,10 @@ var refusals = []struct{ path, text, why string }{
 	},
 	{
 		`\.(units|extensionUnits)\[\d+\]\.name$`,
-		`holds a character|does not end`,
-		"systemd has no unit of that name",
+		`holds a character|does not end|is made by systemd itself`,
+		"systemd has no unit of that name, or reads no file for it",
 	},
 	{`\.dropIns\[\d+\]\.name$`, `is not a file name`, "it leads out of the directory"},
-	{`\.content$`, `have no unit file`, "systemd reads no such file"},
 	{`\.inline\.data$`, `is not base64`, "the reference cannot decode it either"},
 	{`\.secretRef\.(name|dataKey)$`, `is not`, "no API server has such a Secret"},
 	{`\.imageRef\.image$`, `is not a reference`, "no registry has such an image"},
