@@ -2,6 +2,10 @@
 // systemd of the image knows, by section. systemd ignores others with a warning
 // in its log, and so a unit with a typing error runs without what it asks for.
 //
+// [Fault] judges the values of those whose values can be judged away from the
+// node, as systemd does: a test gives each directive some hundred values, and
+// compares the verdicts with those of systemd-analyze.
+//
 // systemd itself prints the names. A test compares them, and `make golden`
 // writes the names of another version.
 package directive
