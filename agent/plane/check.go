@@ -123,6 +123,12 @@ func checkEncrypt(report place, resources []string) {
 		case !resource.MatchString(name):
 			report.Add(at, document.Quote(name)+" is not a resource",
 				"write one such as configmaps, or with its group, such as leases.coordination.k8s.io")
+		case isRefused(name):
+			advice := "leave it out"
+			if strings.HasSuffix(name, ".events.k8s.io") {
+				advice = "write events"
+			}
+			report.Add(at, "the API server does not encrypt "+document.Quote(name), advice)
 		case slices.Contains(resources[:i], name):
 			report.Add(at, document.Quote(name)+" given twice", "keep one of them")
 		}
@@ -131,4 +137,15 @@ func checkEncrypt(report place, resources []string) {
 	if !slices.Contains(resources, secrets) {
 		report.Add("encrypt", "has no secrets", "add secrets: they are always encrypted")
 	}
+}
+
+// internal are objects in etcd that are no resources of the API.
+var internal = []string{"apiserveripinfo", "serviceipallocations", "servicenodeportallocations"}
+
+// isRefused reports whether the API server would refuse a resource to encrypt
+// (k8s.io/apiserver, pkg/apis/apiserver/validation): it would not start any more, and
+// no resource can leave the list again.
+func isRefused(name string) bool {
+	_, group, _ := strings.Cut(name, ".")
+	return group == "events.k8s.io" || group == "extensions" || slices.Contains(internal, name)
 }

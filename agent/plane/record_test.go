@@ -174,6 +174,18 @@ func TestDecodeRefuses(t *testing.T) {
 		"everything by a wildcard": {
 			valid + "encrypt: [secrets, '*.*']\n", `encrypt[1]: "*.*" is not a resource`,
 		},
+		"events by a group that etcd does not have": {
+			valid + "encrypt: [secrets, events.events.k8s.io]\n",
+			`encrypt[1]: the API server does not encrypt "events.events.k8s.io"; hint: write events`,
+		},
+		"a group that is gone": {
+			valid + "encrypt: [secrets, ingresses.extensions]\n",
+			`encrypt[1]: the API server does not encrypt "ingresses.extensions"; hint: leave it out`,
+		},
+		"what is no resource of the API": {
+			valid + "encrypt: [secrets, serviceipallocations]\n",
+			`encrypt[1]: the API server does not encrypt "serviceipallocations"; hint: leave it out`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Decode("c.yaml", []byte(header+row.text))
