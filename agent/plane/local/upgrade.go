@@ -84,6 +84,9 @@ func (n *Node) etcdFirst(
 	}
 	if applied != nil && applied.Kubernetes == started.Kubernetes {
 		before = *applied
+		// They are no part of a configuration, and the agent has applied those of r
+		// when it started.
+		before.Encrypt, before.CertificateNames = r.Encrypt, r.CertificateNames
 	}
 
 	next, err := etcdVersion(ctx, n.Root, r)

@@ -254,3 +254,37 @@ func TestAnUpgradeOfAnEarlierRelease(t *testing.T) {
 	u.write(u.wanted)
 	u.onlyEtcd()
 }
+
+// encryption returns what the API server encrypts.
+func (u *upgrading) encryption() string {
+	u.t.Helper()
+	text, err := os.ReadFile(filepath.Join(u.Root, plane.KeysDirectory, "encryption.json"))
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestTheFirstStepKeepsWhatIsEncrypted: the API server has the list of the new record
+// since the agent has started, and could not read what it has written with it.
+func TestTheFirstStepKeepsWhatIsEncrypted(t *testing.T) {
+	u := newUpgrade(t)
+	u.wanted.Encrypt = append(u.wanted.Encrypt, "configmaps")
+	u.wanted.CertificateNames = []string{"api.plant.example"}
+	u.write(u.wanted)
+	if err := u.Renew(u.wanted); err != nil {
+		t.Fatal(err)
+	}
+	before := u.encryption()
+	served := u.Store.Certificates(u.wanted)
+
+	u.onlyEtcd()
+	if after := u.encryption(); after != before || !strings.Contains(after, "configmaps") {
+		t.Errorf("encrypted were %s, and are %s", before, after)
+	}
+	for name, cert := range u.Store.Certificates(u.wanted) {
+		if !cert.Equal(served[name]) {
+			t.Errorf("%s was issued again", name)
+		}
+	}
+}
