@@ -31,22 +31,34 @@ func (n *Node) Proven() {
 }
 
 // next returns the configuration of a record. If its etcd is of the next minor
-// version, it first returns the one that the node runs, with this etcd.
+// version, it first returns the one that the node runs, with this etcd. What the
+// engine runs counts more than what etcd has kept of its start, for a disk may have
+// been full then.
 func (n *Node) next(ctx context.Context, r plane.Record) (config.Desired, error) {
 	digest, trying, err := n.Current()
 	if err != nil {
 		return config.Desired{}, err
 	}
-	whole, err := n.preview(all(r))
-	onTrial := trying && (err != nil || whole.Digest() != digest)
-	before, first, err := n.etcdFirst(ctx, r, onTrial)
-	if err != nil {
-		return config.Desired{}, err
-	}
-	if first {
-		n.Log.Info("etcd alone is changed first",
-			zap.String("kubernetes", before.Kubernetes), zap.String("next", r.Kubernetes))
-		return n.issue(parts{settings: before, images: before, etcd: r})
+
+	if whole, err := n.preview(all(r)); err != nil || whole.Digest() != digest {
+		before, first, err := n.etcdFirst(ctx, r, trying)
+		if err != nil {
+			return config.Desired{}, err
+		}
+		if first {
+			step, err := n.issue(parts{settings: before, images: before, etcd: r})
+			if err != nil {
+				return config.Desired{}, err
+			}
+			if step.Digest() != digest {
+				n.Log.Info("etcd alone is changed first",
+					zap.String("kubernetes", before.Kubernetes), zap.String("next", r.Kubernetes))
+				return step, nil
+			}
+			if trying {
+				return step, nil
+			}
+		}
 	}
 
 	desired, err := n.issue(all(r))

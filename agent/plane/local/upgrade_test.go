@@ -288,3 +288,23 @@ func TestTheFirstStepKeepsWhatIsEncrypted(t *testing.T) {
 		}
 	}
 }
+
+// TestAStartThatWasNotKept: a full disk has kept nothing of what has started. What the
+// engine runs says then how far the upgrade is.
+func TestAStartThatWasNotKept(t *testing.T) {
+	u := newUpgrade(t)
+	first := u.onlyEtcd()
+	u.runs(first, true)
+	u.wants("while etcd is on trial", first)
+
+	u.runs(first, false)
+	second := u.decodes()
+	if text := textOf(t, second, "kubelet.service"); !strings.Contains(text, newVersion) {
+		t.Fatalf("after the trial of etcd, the kubelet is\n%s", text)
+	}
+	u.runs(second, true)
+	u.wants("while the rest is on trial", second)
+	u.runs(second, false)
+	u.wants("in the end", second)
+	u.checkApplied(u.wanted)
+}
