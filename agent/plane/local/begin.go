@@ -45,7 +45,7 @@ func (n *Node) begin(ctx context.Context, r plane.Record) error {
 	if err := n.checkSite(r); err != nil {
 		return err
 	}
-	if err := n.fetch(ctx, r.Kubernetes); err != nil {
+	if err := n.fetch(ctx, r, r.Kubernetes); err != nil {
 		return atVersion(fmt.Errorf("cluster %s: %w", r.Name, err))
 	}
 	if _, err := n.bundle(r); err != nil {

@@ -53,9 +53,9 @@ type download struct {
 	size    int64
 }
 
-// fetch calls Fetch, and returns the same error until the pause after a failure is
-// over.
-func (n *Node) fetch(ctx context.Context, version string) error {
+// fetch calls Fetch for a version that the record r needs, and returns the same error
+// until the pause after a failure is over.
+func (n *Node) fetch(ctx context.Context, r plane.Record, version string) error {
 	if n.Fetch == nil {
 		return nil
 	}
@@ -68,9 +68,11 @@ func (n *Node) fetch(ctx context.Context, version string) error {
 		return last.err
 	}
 
-	err := n.download.run(ctx, n, version)
+	err := n.download.run(ctx, n, r, version)
 	if err == nil || ctx.Err() != nil || errors.Is(err, errReplaced) {
-		n.failed = failure{}
+		if n.failed.version == version {
+			n.failed = failure{}
+		}
 		return err
 	}
 	pause := max(minPause, min(2*last.pause, maxPause))
@@ -84,14 +86,14 @@ func (n *Node) fetch(ctx context.Context, version string) error {
 }
 
 // run fetches a bundle, and reports how far it is. It ends when the record of the
-// node names another version.
-func (d *download) run(ctx context.Context, n *Node, version string) error {
+// node names another version than r.
+func (d *download) run(ctx context.Context, n *Node, r plane.Record, version string) error {
 	d.begin(version)
 	defer n.notify()
 
 	ctx, cancel := context.WithCancelCause(ctx)
 	var watching sync.WaitGroup
-	watching.Go(func() { n.awaitReplaced(ctx, version, cancel) })
+	watching.Go(func() { n.awaitReplaced(ctx, r.Kubernetes, cancel) })
 	err := n.Fetch(ctx, version, func(done, all int64) {
 		if d.advance(done, all) {
 			n.Log.Info("fetch the bundle of Kubernetes",

@@ -208,7 +208,7 @@ func (n *Node) Decode(ctx context.Context, doc source.Document) (config.Desired,
 		}
 	}
 
-	if err := n.fetch(ctx, r.Kubernetes); err != nil {
+	if err := n.fetch(ctx, r, r.Kubernetes); err != nil {
 		return config.Desired{}, fmt.Errorf("cluster %s: %w", r.Name, err)
 	}
 	if err := checkEtcd(ctx, n.Store, n.Root, doc.Name, doc.Text, r); err != nil {

@@ -163,7 +163,7 @@ func TestAFetchThatFailsPauses(t *testing.T) {
 	}
 
 	for ; now < 200*time.Second; now += 5 * time.Second {
-		if err := n.fetch(t.Context(), "1.37.2"); !errors.Is(err, fails) {
+		if err := n.fetch(t.Context(), n.record, "1.37.2"); !errors.Is(err, fails) {
 			t.Errorf("after %s: %v", now, err)
 		}
 	}
@@ -175,7 +175,7 @@ func TestAFetchThatFailsPauses(t *testing.T) {
 	if err := n.Store.WriteRecord(other); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.fetch(t.Context(), "1.36.4"); !errors.Is(err, fails) {
+	if err := n.fetch(t.Context(), other, "1.36.4"); !errors.Is(err, fails) {
 		t.Errorf("another version: %v", err)
 	}
 	if want := []time.Duration{0, 5, 15, 35, 75, 135, 195, 200}; !slices.Equal(asked, want) {

@@ -46,7 +46,7 @@ func (n *Node) next(ctx context.Context, r plane.Record) (config.Desired, error)
 			return config.Desired{}, err
 		}
 		if first {
-			step, err := n.issue(parts{settings: before, images: before, etcd: r})
+			step, err := n.firstStep(ctx, before, r)
 			if err != nil {
 				return config.Desired{}, err
 			}
@@ -66,6 +66,16 @@ func (n *Node) next(ctx context.Context, r plane.Record) (config.Desired, error)
 		return desired, err
 	}
 	return desired, n.keepApplied(r)
+}
+
+// firstStep returns the configuration of the record before, with etcd of r.
+func (n *Node) firstStep(ctx context.Context, before, r plane.Record) (config.Desired, error) {
+	if err := n.fetch(ctx, r, before.Kubernetes); err != nil {
+		return config.Desired{}, fmt.Errorf("cluster %s: etcd of Kubernetes %s comes first, beside "+
+			"the programs that run: %w", r.Name, r.Kubernetes, err)
+	}
+
+	return n.issue(parts{settings: before, images: before, etcd: r})
 }
 
 // keepApplied records that the node runs what a record says, and that it is not on

@@ -1,16 +1,21 @@
 package local
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/plane"
 	"github.com/loam-os/loam/agent/plane/bundle"
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/test/files"
 )
 
@@ -307,4 +312,43 @@ func TestAStartThatWasNotKept(t *testing.T) {
 	u.runs(second, false)
 	u.wants("in the end", second)
 	u.checkApplied(u.wanted)
+}
+
+// TestTheProgramsThatRunAreFetchedAgain: the first step needs them.
+func TestTheProgramsThatRunAreFetchedAgain(t *testing.T) {
+	u := newUpgrade(t)
+	dir := filepath.Join(u.Root, bundle.Directory)
+	if err := os.RemoveAll(filepath.Join(dir, oldVersion)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := u.decode(t); err == nil || hint.Of(err) == "" {
+		t.Errorf("without a repository: %v", err)
+	}
+
+	var fetched []string
+	absent := errors.New("not in the repository")
+	answer := absent
+	u.Fetch = func(_ context.Context, version string, _ func(int64, int64)) error {
+		fetched = append(fetched, version)
+		if version == newVersion {
+			return nil
+		}
+		if answer == nil {
+			writeBundle(t, filepath.Join(dir, version), version)
+		}
+		return answer
+	}
+	for range 2 {
+		if _, err := u.decode(t); !errors.Is(err, absent) {
+			t.Errorf("of a repository without them: %v", err)
+		}
+	}
+
+	answer = nil
+	u.Uptime = func() time.Duration { return time.Hour + minPause }
+	u.onlyEtcd()
+	if want := []string{newVersion, oldVersion, newVersion, newVersion, oldVersion}; !slices.Equal(
+		fetched, want) {
+		t.Errorf("fetched %q, want %q", fetched, want)
+	}
 }
