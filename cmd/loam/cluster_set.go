@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/loam-os/loam/agent/plan"
 	"github.com/loam-os/loam/agent/plane"
 	"github.com/loam-os/loam/agent/plane/local"
+	"github.com/loam-os/loam/hint"
 )
 
 func clusterSetCommand() *cobra.Command {
@@ -48,7 +50,11 @@ be fetched.`,
 					return planRecord(cmd.Context(), cmd.OutOrStdout(), format, root, before, after)
 				}
 
-				if err := store.WriteRecord(after); err != nil {
+				err = store.ReplaceRecord(before, after)
+				if errors.Is(err, plane.ErrChanged) {
+					return hint.With(err, "compare it with FILE, and run the command again")
+				}
+				if err != nil {
 					return err
 				}
 				_, err = fmt.Fprintf(cmd.OutOrStdout(),

@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
+	"io"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -15,6 +17,7 @@ import (
 	"github.com/loam-os/loam/agent/plane/bundle"
 	"github.com/loam-os/loam/agent/plane/pki"
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/hint"
 	index "github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/image/repository"
 	"github.com/loam-os/loam/test/files"
@@ -190,4 +193,52 @@ func TestThePlanOfAnotherVersion(t *testing.T) {
 			t.Errorf("%v\n%s", err, out.String())
 		}
 	})
+}
+
+// TestSetDoesNotReplaceAnotherRecord: the agent follows the ConfigMap while the
+// command checks its file. Here etcd, which the command asks for its version, does it.
+func TestSetDoesNotReplaceAnotherRecord(t *testing.T) {
+	root, before := clusterTree(t, "", "")
+	store := plane.NewStore(durable.New(openRoot(t, root), nil))
+	followed := before
+	followed.Audit.Policy = plane.AuditMetadata
+	if err := store.WriteRecord(followed); err != nil {
+		t.Fatal(err)
+	}
+	other := filepath.Join(root, "other.json")
+	if err := os.Rename(filepath.Join(root, plane.RecordFile), other); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.WriteRecord(before); err != nil {
+		t.Fatal(err)
+	}
+	files.Write(t, filepath.Join(root, plane.StateDirectory, "started"),
+		"Kubernetes "+before.Kubernetes+"\netcd Version: 3.7.3\n")
+	after := before
+	after.Kubernetes = "1.37.3"
+	writePrograms(t, root, after.Kubernetes,
+		"3.7.3; cp "+other+" "+filepath.Join(root, plane.RecordFile))
+
+	cmd := clusterSetCommand()
+	cmd.SetArgs([]string{"-", "--root", root})
+	cmd.SetIn(strings.NewReader(string(after.Text())))
+	cmd.SetOut(io.Discard)
+	err := cmd.ExecuteContext(t.Context())
+	if !errors.Is(err, plane.ErrChanged) || hint.Of(err) == "" {
+		t.Errorf("got %v", err)
+	}
+	have, _, err := store.Record()
+	if err != nil || string(have.Text()) != string(followed.Text()) {
+		t.Errorf("the node has %s, %v", have.Text(), err)
+	}
+}
+
+func openRoot(t *testing.T, name string) *os.Root {
+	t.Helper()
+	root, err := os.OpenRoot(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = root.Close() })
+	return root
 }
