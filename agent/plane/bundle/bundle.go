@@ -21,7 +21,9 @@ package bundle
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path"
@@ -86,7 +88,7 @@ type Image struct {
 
 // Open reads the bundle in dir, and checks that it has all of its programs and
 // that each file has its size. [Bundle.Verify] reads the files, too, which takes
-// seconds.
+// seconds. The error is [fs.ErrNotExist] only if there is no bundle at all.
 func Open(dir string) (Bundle, error) {
 	b := Bundle{Dir: dir}
 	text, err := os.ReadFile(filepath.Join(dir, descriptionFile))
@@ -115,9 +117,12 @@ func Open(dir string) (Bundle, error) {
 
 // damaged is an error about what the bundle has.
 func (b Bundle) damaged(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		err = errors.New(err.Error()) // It is a file of the bundle.
+	}
 	err = fmt.Errorf("bundle of Kubernetes %s: %w", b.Dir, err)
 	return hint.With(fault.With(err, fault.StateDamaged),
-		"remove the directory, so that the bundle is fetched again")
+		"put the bundle there again, or remove the directory, so that it is fetched again")
 }
 
 // Bin returns the directory of the programs.

@@ -3,6 +3,7 @@ package bundle
 import (
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -76,6 +77,9 @@ func TestOpenRefuses(t *testing.T) {
 		"no program of that name": func(dir string) error {
 			return os.Remove(dir + "/bin/kubelet")
 		},
+		"no images": func(dir string) error {
+			return os.RemoveAll(dir + "/images")
+		},
 		"a program that was cut off": func(dir string) error {
 			return os.Truncate(dir+"/bin/etcd", 3)
 		},
@@ -104,7 +108,8 @@ func TestOpenRefuses(t *testing.T) {
 			if err := damage(dir); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := Open(dir); fault.Of(err) != fault.StateDamaged {
+			_, err := Open(dir)
+			if fault.Of(err) != fault.StateDamaged || errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("error %v, code %s", err, fault.Of(err))
 			}
 		})

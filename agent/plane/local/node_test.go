@@ -25,6 +25,7 @@ import (
 	"github.com/loam-os/loam/agent/plane/bundle"
 	"github.com/loam-os/loam/agent/plane/pki"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/test/files"
 )
 
@@ -231,6 +232,20 @@ func TestWhatIsSaidOfAFetch(t *testing.T) {
 	}
 	if lines := logs.FilterMessage("fetch the bundle of Kubernetes").Len(); lines != 5 {
 		t.Errorf("%d lines of log, want one for each tenth", lines)
+	}
+}
+
+// TestABundleThatIsNotWhole says which file is not there, in place of that there is no
+// bundle, which would have the operator put it where it is.
+func TestABundleThatIsNotWhole(t *testing.T) {
+	n := newNode(t, plane.Settings{}, "192.0.2.10")
+	kubelet := filepath.Join(n.Root, bundle.Directory, n.record.Kubernetes, "bin/kubelet")
+	if err := os.Remove(kubelet); err != nil {
+		t.Fatal(err)
+	}
+	_, err := n.decode(t)
+	if fault.Of(err) != fault.StateDamaged || !strings.Contains(err.Error(), kubelet) {
+		t.Errorf("got %v", err)
 	}
 }
 
