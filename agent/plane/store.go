@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net/netip"
-	"path"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -32,11 +31,12 @@ const RecordFile = StateDirectory + "/record.json"
 
 const addressFile = StateDirectory + "/address"
 
-// Directories returns what a node without its cluster has no use for: the record,
-// the keys, and the data of etcd, where systemd has it for a DynamicUser.
-func Directories() []string {
-	return []string{StateDirectory, "/var/lib/private/" + path.Base(etcdData)}
-}
+// etcdState is the data of etcd, where systemd has it for a DynamicUser.
+const etcdState = "/var/lib/private/etcd"
+
+// Directories returns what a node without its cluster has no use for, in the order in
+// which it loses them: the data of etcd, and the record and the keys.
+func Directories() []string { return []string{etcdState, StateDirectory} }
 
 // ErrOtherCluster means that a node belongs to another cluster already.
 var ErrOtherCluster = errors.New("this node belongs to another cluster")
@@ -94,6 +94,9 @@ func (s Store) Init(r Record, times pki.Times) (Record, error) {
 	if found {
 		return have, s.checkInit(have, r)
 	}
+	if err := s.checkLost(r); err != nil {
+		return Record{}, err
+	}
 
 	if err := s.Keys.Create(r.Name, times); err != nil && !errors.Is(err, pki.ErrExists) {
 		return Record{}, err
@@ -105,10 +108,29 @@ func (s Store) Init(r Record, times pki.Times) (Record, error) {
 // error says why it cannot be.
 func (s Store) CheckInit(r Record) (bool, error) {
 	have, found, err := s.Record()
-	if err != nil || !found {
+	if err != nil {
 		return false, err
 	}
+	if !found {
+		return false, s.checkLost(r)
+	}
 	return true, s.checkInit(have, r)
+}
+
+// checkLost reports that a node without a record has had one: etcd has data, which
+// need the keys and networks of that record.
+func (s Store) checkLost(r Record) error {
+	_, err := s.dir.Root().Lstat(etcdState[1:] + "/member")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return hint.With(fault.With(
+		fmt.Errorf("init %s: this node has the data of a cluster, and not its record", r.Name),
+		fault.CannotBeApplied,
+	), "restore %s of this node, or reset the node: its cluster is lost then", StateDirectory)
 }
 
 // checkInit reports why the node with the record have cannot be the first of the

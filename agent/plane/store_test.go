@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -14,9 +15,11 @@ import (
 
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/mount"
 	"github.com/loam-os/loam/agent/plane"
 	"github.com/loam-os/loam/agent/plane/pki"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/test/files"
 	"github.com/loam-os/loam/test/power"
 )
@@ -88,6 +91,44 @@ func TestLostKeysAreNotReplaced(t *testing.T) {
 	_, err := store.Init(named(t, "plant-7"), firstTimes)
 	if !errors.Is(err, pki.ErrAbsent) || !strings.HasPrefix(hint.Of(err), "restore ") {
 		t.Errorf("without its keys: %v; hint %s", err, hint.Of(err))
+	}
+}
+
+// TestALostRecordIsNotReplaced: a new one would have other networks and keys than what
+// etcd has.
+func TestALostRecordIsNotReplaced(t *testing.T) {
+	for _, lost := range []string{plane.RecordFile, plane.StateDirectory} {
+		root := files.Root(t)
+		store := plane.NewStore(durable.New(root, nil))
+		r := named(t, "plant-7")
+		if _, err := store.Init(r, firstTimes); err != nil {
+			t.Fatal(err)
+		}
+		data := plane.Directories()[0]
+		files.Write(t, filepath.Join(root.Name(), data, "member/snap/db"), "")
+		if err := root.RemoveAll(lost[1:]); err != nil {
+			t.Fatal(err)
+		}
+
+		_, checked := store.CheckInit(r)
+		_, err := store.Init(r, firstTimes)
+		for _, err := range []error{checked, err} {
+			if fault.Of(err) != fault.CannotBeApplied || hint.Of(err) == "" {
+				t.Errorf("without %s: %v", lost, err)
+			}
+		}
+		if _, found, _ := store.Record(); found {
+			t.Errorf("%s is another one", plane.RecordFile)
+		}
+
+		for _, dir := range plane.Directories() { // a reset
+			if err := mount.Empty(filepath.Join(root.Name(), dir)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := store.Init(r, firstTimes); err != nil {
+			t.Errorf("after a reset: %v", err)
+		}
 	}
 }
 
