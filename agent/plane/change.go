@@ -22,6 +22,19 @@ func DecodeChange(name string, text []byte, before Record) (Record, error) {
 	return after, report.Err()
 }
 
+// CheckChange is [DecodeChange] for a record that replaced before already, of which
+// text is the valid document: an operator has edited it.
+func CheckChange(name string, text []byte, before Record) error {
+	after, origin, err := decode(name, text)
+	if _, refusal := document.Lenient(err); refusal != nil {
+		return refusal
+	}
+
+	report := document.NewReport(origin)
+	checkChange(report, before, after)
+	return report.Err()
+}
+
 // checkChange reports what a cluster cannot change. Both records are valid.
 func checkChange(report *document.Report, before, after Record) {
 	if after.Name != before.Name {

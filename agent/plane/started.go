@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"regexp"
+	"slices"
 	"strconv"
 
 	"github.com/loam-os/loam/agent/document"
@@ -59,10 +60,20 @@ func (s Store) Started() (*Started, error) {
 	return started, nil
 }
 
-// Running returns the record r with the version of Kubernetes that last ran, so
-// that one that never ran here can be taken back: no repository has it, or a
-// program of it did not come up.
+// Running returns the record r with what the cluster cannot change as it is, so that
+// what never ran here can be taken back: no repository has a version, or a program of
+// it did not come up, or an operator has edited the record in its place.
 func (s Store) Running(r Record) (Record, error) {
+	applied, err := s.Applied()
+	if err != nil {
+		return r, err
+	}
+	if applied != nil {
+		r.Name, r.Pods, r.Services = applied.Name, applied.Pods, applied.Services
+		r.Encrypt = slices.Concat(r.Encrypt, applied.Encrypt)
+		r.Encrypt = r.Encrypted()
+	}
+
 	started, err := s.Started()
 	if started != nil {
 		r.Kubernetes = started.Kubernetes

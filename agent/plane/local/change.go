@@ -23,6 +23,16 @@ func DecodeChange(
 	return after, checkEtcd(ctx, store, root, name, text, after)
 }
 
+// checkChange reports what the cluster cannot change, in the record that the node has:
+// an operator may have edited it.
+func (n *Node) checkChange(name string, text []byte, r plane.Record) error {
+	before, err := n.Store.Running(r)
+	if err != nil {
+		return err
+	}
+	return plane.CheckChange(name, text, before)
+}
+
 // checkEtcd reports why the etcd of a record cannot take over the data of the one
 // that runs. A node without the programs of the record checks again when it has
 // fetched them.

@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -110,5 +111,66 @@ func TestSetAVersionBackThatNeverRan(t *testing.T) {
 	_, err = DecodeChange(t.Context(), n.Store, n.Root, "new.json", own.Text(), never)
 	if err == nil {
 		t.Error("back from the version that runs: no error")
+	}
+}
+
+// TestARecordChangedByHand is refused like one of `loam cluster set`. It is not
+// published either, and can be corrected in all ways.
+func TestARecordChangedByHand(t *testing.T) {
+	for name, row := range map[string]struct {
+		edit func(*plane.Record)
+		path string
+	}{
+		"another name":           {func(r *plane.Record) { r.Name = "plant-8" }, "name"},
+		"other networks":         {func(r *plane.Record) { r.Pods = []string{"10.1.0.0/16"} }, "pods"},
+		"an older version":       {func(r *plane.Record) { r.Kubernetes = "1.36.3" }, "kubernetes"},
+		"less that is encrypted": {func(r *plane.Record) { r.Encrypt = []string{"secrets"} }, "encrypt"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, fake, _ := withAPI(t, "1.37.2")
+			n.Addresses = func() ([]netip.Addr, error) {
+				return []netip.Addr{netip.MustParseAddr("192.0.2.10")}, nil
+			}
+			own, _, err := n.Store.Record()
+			if err != nil {
+				t.Fatal(err)
+			}
+			own.Encrypt = []string{"configmaps", "secrets"}
+			bad := own
+			row.edit(&bad)
+			fake.record = string(own.Text())
+			err = errors.Join(n.Store.WriteApplied(own), n.Store.WritePublished(own),
+				n.Store.WriteRecord(bad))
+			if err != nil {
+				t.Fatal(err)
+			}
+			writeBundle(t, filepath.Join(n.Root, bundle.Directory, bad.Kubernetes), bad.Kubernetes)
+
+			_, decoded := n.decode(t)
+			_, agreed := n.agreeOnce(t)
+			for _, err := range []error{decoded, agreed} {
+				var wrong document.Errors
+				if !errors.As(err, &wrong) || len(wrong) != 1 || wrong[0].Path != row.path {
+					t.Errorf("got %v", err)
+				}
+			}
+			if fake.record != string(own.Text()) {
+				t.Errorf("published is %s", fake.record)
+			}
+
+			_, err = DecodeChange(t.Context(), n.Store, n.Root, "new.json", own.Text(), bad)
+			if err != nil {
+				t.Errorf("back by `loam cluster set`: %v", err)
+			}
+			fake.edit(`"none"`, `"metadata"`)
+			now, err := n.agreeOnce(t)
+			own.Audit.Policy = plane.AuditMetadata
+			if err != nil || string(now.Text()) != string(own.Text()) {
+				t.Errorf("back by the ConfigMap: %s, %v", now.Text(), err)
+			}
+			if _, err := n.decode(t); err != nil {
+				t.Errorf("then %v", err)
+			}
+		})
 	}
 }

@@ -290,7 +290,10 @@ func (n *Node) agree(ctx context.Context, server *api.Client) (plane.Record, str
 	agreed := own
 	switch plane.Agree(last, own, record) {
 	case plane.Publish:
-		err = n.Store.WritePending(own)
+		err = n.checkChange(plane.RecordFile, own.Text(), own)
+		if err == nil {
+			err = n.Store.WritePending(own)
+		}
 		if err == nil {
 			version, err = publish(ctx, server, own, version)
 		}
@@ -402,11 +405,14 @@ func publish(
 }
 
 // applyAddOns applies the add-ons of a record if they have changed, or if it is
-// long ago. A record whose etcd is refused never runs, so its add-ons must not, and
+// long ago. A record that is refused never runs, so its add-ons must not, and
 // those of an upgrade come last.
 func (n *Node) applyAddOns(
 	ctx context.Context, server *api.Client, r plane.Record, last *applied,
 ) error {
+	if err := n.checkChange(plane.RecordFile, r.Text(), r); err != nil {
+		return err
+	}
 	if err := checkEtcd(ctx, n.Store, n.Root, plane.RecordFile, r.Text(), r); err != nil {
 		return err
 	}

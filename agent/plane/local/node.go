@@ -208,6 +208,9 @@ func (n *Node) Decode(ctx context.Context, doc source.Document) (config.Desired,
 		}
 	}
 
+	if err := n.checkChange(doc.Name, doc.Text, r); err != nil {
+		return config.Desired{}, err
+	}
 	if err := n.fetch(ctx, r, r.Kubernetes); err != nil {
 		return config.Desired{}, fmt.Errorf("cluster %s: %w", r.Name, err)
 	}
