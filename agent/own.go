@@ -127,7 +127,7 @@ func (n *node) planeStore() plane.Store { return plane.NewStore(durable.New(n.ro
 func (n *node) refuseSource() {
 	r, found, err := n.planeStore().Record()
 	if err != nil || !found || n.machine.Source == (machine.Source{}) {
-		return // obeyRecord reports the error.
+		return // The source reports the error.
 	}
 
 	n.machine.Source = machine.Source{}
@@ -141,20 +141,27 @@ func (n *node) refuseSource() {
 }
 
 // obeyRecord makes the cluster record of the node its source, also when
-// machine.yaml is gone, or the record of the cluster that it is to make.
-// Certificates that are due are issued here, before systemd starts the programs
-// that read them.
+// machine.yaml is gone, or the record of the cluster that it is to make. A node whose
+// record is damaged goes on with the one that it last ran. Certificates that are due
+// are issued here, before systemd starts the programs that read them.
 func (n *node) obeyRecord() {
 	r, found, err := n.planeStore().Record()
-	if err == nil && !found {
+	if err != nil {
+		applied, appliedErr := n.planeStore().Applied()
+		if applied == nil {
+			n.status.Error = loop.Describe(errors.Join(err, appliedErr))
+			return
+		}
+		r, found = *applied, true // The source waits for a record that can be read.
+	} else if !found {
 		if n.first == nil {
 			return
 		}
 		r = *n.first
 	}
 
-	built, builtErr := n.Built()
-	if err := errors.Join(err, builtErr); err != nil {
+	built, err := n.Built()
+	if err != nil {
 		n.status.Error = loop.Describe(err)
 		return
 	}

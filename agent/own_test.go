@@ -405,3 +405,29 @@ func nameOf(c *status.OwnCluster) string {
 	}
 	return c.Name
 }
+
+// TestADamagedRecord is shown, and the certificates of what runs are renewed all the
+// same.
+func TestADamagedRecord(t *testing.T) {
+	upgrade := publishKubernetes(t, "1.36.2")
+	n := clusterNode(t, upgrade, "")
+	n.makeCluster(t)
+	r := *n.first
+	if err := n.planeStore().WriteApplied(r); err != nil {
+		t.Fatal(err)
+	}
+	files.Write(t, filepath.Join(n.Root, plane.RecordFile), `{"apiVersion": "loam.dev/v1alpha1",`)
+
+	n.controlPlane = nil
+	n.startAs(t, upgrade, "")
+	got := n.problem(t)
+	if got == nil || got.Code != fault.DocumentInvalid || !strings.Contains(got.Document, "record.json") {
+		t.Errorf("got %+v", got)
+	}
+	if n.controlPlane == nil || n.source == nil {
+		t.Fatal("a record that is corrected would need another start")
+	}
+	if len(n.planeStore().Certificates(r)) == 0 {
+		t.Error("there are no certificates")
+	}
+}
