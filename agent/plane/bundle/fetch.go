@@ -57,7 +57,7 @@ const spareRoom = 64 << 20
 // goes on where it was, and files that another version has in common are copied.
 func (s Store) Fetch(ctx context.Context, from Source, r Request) (Bundle, error) {
 	b, err := s.Open(r.Version)
-	if err == nil && b.Arch == r.Arch {
+	if err == nil && b.Version == r.Version && b.Arch == r.Arch {
 		return b, nil
 	}
 

@@ -336,6 +336,29 @@ func TestADamagedBundleIsRepaired(t *testing.T) {
 	}
 }
 
+// TestABundleInAnotherPlaceIsReplaced: an operator has given it the name of another
+// version.
+func TestABundleInAnotherPlaceIsReplaced(t *testing.T) {
+	r := newRepo(t)
+	for _, version := range []string{"1.36.3", "1.36.4"} {
+		r.publish(t, version, "amd64", texts(version))
+	}
+	s := newStore(t)
+	b, err := s.Fetch(t.Context(), r.source(t), request("1.36.3"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(b.Dir, s.path(place("1.36.4"))); err != nil {
+		t.Fatal(err)
+	}
+
+	b, err = s.Fetch(t.Context(), r.source(t), request("1.36.4"))
+	if err != nil || b.Version != "1.36.4" {
+		t.Fatalf("version %q, %v", b.Version, err)
+	}
+	checkBundle(t, b, texts("1.36.4"))
+}
+
 func TestAFetchThatIsStopped(t *testing.T) {
 	r := newRepo(t)
 	r.publish(t, "1.36.3", "amd64", texts("1.36.3"))

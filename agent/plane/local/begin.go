@@ -49,7 +49,7 @@ func (n *Node) begin(ctx context.Context, r plane.Record) error {
 		return atVersion(fmt.Errorf("cluster %s: %w", r.Name, err))
 	}
 	if _, err := n.bundle(r); err != nil {
-		return err
+		return atVersion(err)
 	}
 	if _, err := n.address(r); err != nil {
 		return err
@@ -80,11 +80,11 @@ func (n *Node) checkSite(r plane.Record) error {
 	return nil
 }
 
-// atVersion says that the version of Kubernetes is the cause if the repository does
-// not have it for this node.
+// atVersion says that the version of Kubernetes is the cause if there is no bundle of
+// it for this node.
 func atVersion(err error) error {
 	switch fault.Of(err) {
-	case fault.NoSuchRelease, fault.WrongArchitecture:
+	case fault.NoSuchRelease, fault.WrongArchitecture, fault.CannotBeApplied:
 		return document.At("kubernetes", err)
 	}
 	return err

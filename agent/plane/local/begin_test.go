@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"net/netip"
@@ -123,6 +124,49 @@ func TestABundleThatIsBrought(t *testing.T) {
 	version := n.record.Kubernetes
 	writeBundle(t, filepath.Join(n.Root, bundle.Directory, version), version)
 	n.makes(t)
+}
+
+// TestABundleOfAnotherNode is refused before the cluster is made.
+func TestABundleOfAnotherNode(t *testing.T) {
+	for name, row := range map[string]struct {
+		edit func(*bundle.Description)
+		code fault.Code
+	}{
+		"another processor": {
+			func(d *bundle.Description) { d.Arch = "riscv64" }, fault.WrongArchitecture,
+		},
+		"another version": {
+			func(d *bundle.Description) { d.Version = "1.36.3" }, fault.CannotBeApplied,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newFirst(t, &site{addresses: []string{"192.0.2.10"}})
+			n.Fetch = nil
+			version := n.record.Kubernetes
+			dir := filepath.Join(n.Root, bundle.Directory, version)
+			writeBundle(t, dir, version)
+			b, err := bundle.Open(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			row.edit(&b.Description)
+			text, err := json.Marshal(b.Description)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files.Write(t, filepath.Join(dir, "bundle.json"), string(text))
+
+			_, err = n.decode(t)
+			if fault.Of(err) != row.code || hint.Of(err) == "" ||
+				document.PathOf(err) != "cluster.init.kubernetes" {
+				t.Errorf("%v, at %q, code %s", err, document.PathOf(err), fault.Of(err))
+			}
+			n.hasNothing(t)
+
+			writeBundle(t, dir, version)
+			n.makes(t)
+		})
+	}
 }
 
 // hasNothing checks that the node has nothing of a cluster, and that what needs one

@@ -21,6 +21,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -39,6 +40,7 @@ import (
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // checkInterval is the time between two looks for certificates to renew, which
@@ -316,6 +318,9 @@ func (n *Node) HasBundle(r plane.Record) bool {
 // bundle opens the programs and images of the record's version.
 func (n *Node) bundle(r plane.Record) (bundle.Bundle, error) {
 	b, err := bundle.Open(filepath.Join(n.Root, bundleDir(r)))
+	if err == nil {
+		err = checkBundle(r, b)
+	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return b, err
 	}
@@ -330,6 +335,23 @@ func (n *Node) bundle(r plane.Record) (bundle.Bundle, error) {
 	return b, hint.With(err,
 		"set upgrade.repository in machine.yaml, from which the node fetches it, or put the "+
 			"bundle into %s", bundleDir(r))
+}
+
+// checkBundle returns why the bundle in the directory of the record's version is not
+// for this node: an operator has put it there.
+func checkBundle(r plane.Record, b bundle.Bundle) error {
+	var err error
+	switch {
+	case b.Version != r.Kubernetes:
+		err = fault.With(fmt.Errorf("cluster %s: %s has Kubernetes %s", r.Name, b.Dir, b.Version),
+			fault.CannotBeApplied)
+	case b.Arch != runtime.GOARCH:
+		err = fault.With(fmt.Errorf("cluster %s: the bundle %s is for %s", r.Name, b.Dir, b.Arch),
+			fault.WrongArchitecture)
+	default:
+		return nil
+	}
+	return hint.With(err, "put the bundle of Kubernetes %s for %s there", r.Kubernetes, runtime.GOARCH)
 }
 
 func (n *Node) observeContainerd() (cri.Base, error) {

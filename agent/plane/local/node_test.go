@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -66,7 +67,7 @@ func newNode(t *testing.T, settings plane.Settings, addresses ...string) *Node {
 // prints its version.
 func writeBundle(t *testing.T, dir, version string) {
 	t.Helper()
-	d := bundle.Description{Format: bundle.Format, Version: version, Arch: "amd64"}
+	d := bundle.Description{Format: bundle.Format, Version: version, Arch: runtime.GOARCH}
 	for _, name := range bundle.Programs {
 		text := ""
 		if name == "etcd" {
