@@ -90,7 +90,7 @@ func (n *Node) keepApplied(r plane.Record) error {
 
 // etcdFirst reports whether etcd of a record comes before its other programs, and
 // returns the record that these still follow. onTrial is whether a change is on
-// trial that is not all of the record.
+// trial that is not all of the record. A node that has run all of it never goes back.
 func (n *Node) etcdFirst(
 	ctx context.Context, r plane.Record, onTrial bool,
 ) (before plane.Record, first bool, err error) {
@@ -101,7 +101,7 @@ func (n *Node) etcdFirst(
 	before = r
 	before.Kubernetes = started.Kubernetes
 	applied, err := n.Store.Applied()
-	if err != nil {
+	if err != nil || applied != nil && string(applied.Text()) == string(r.Text()) {
 		return r, false, err
 	}
 	if applied != nil && applied.Kubernetes == started.Kubernetes {

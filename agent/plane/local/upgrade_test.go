@@ -312,6 +312,13 @@ func TestAStartThatWasNotKept(t *testing.T) {
 	u.runs(second, false)
 	u.wants("in the end", second)
 	u.checkApplied(u.wanted)
+	u.checkAddOns("in the end", false)
+
+	u.Now = func() time.Time { return built.AddDate(1, 0, 0) }
+	renewed := u.decodes()
+	if text := textOf(t, renewed, "kubelet.service"); !strings.Contains(text, newVersion) {
+		t.Errorf("with other certificates, the kubelet is\n%s", text)
+	}
 }
 
 // TestTheProgramsThatRunAreFetchedAgain: the first step needs them.
