@@ -14,10 +14,11 @@
 //
 // [Store.Init] makes a node the first of a cluster, once: the keys first, and the
 // record last. After a power cut it goes on, and it never makes keys for a node
-// that has a record. It is called once address and programs are there and fit:
-// until then another machine.yaml counts. [Store.Desired] issues the certificates
-// that are due, and renders. The unit of etcd keeps what last served from its data
-// ([Started]). [CheckEtcd] refuses an etcd that cannot read them, and [EtcdFirst]
-// has etcd alone changed first if there is no way back from the next one. Package
+// that has a record, or has lost one. It is called once address and programs are
+// there and fit: until then another machine.yaml counts. [Store.Desired] issues the
+// certificates that are due, and renders. The unit of etcd keeps what last served
+// from its data ([Started]). [CheckEtcd] refuses an etcd that cannot read them, and
+// [EtcdFirst] has etcd alone changed first if there is no way back from the next one.
+// [CheckChange] compares a record with the one that last ran. Package
 // agent/plane/local makes a node obey its record.
 package plane

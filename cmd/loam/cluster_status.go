@@ -20,8 +20,8 @@ func clusterStatusCommand() *cobra.Command {
 		Short: "Show the cluster: its programs, their health, its certificates",
 		Long: `status shows the cluster of this node: whether etcd and the API server answer, whether
 the add-ons are as they should be, what the units do, how full etcd is and how fast
-its disk, and when each certificate expires and is renewed. With --root it looks at another tree than the running node,
-and at its files only.`,
+its disk, and when each certificate expires and is renewed. With --root it looks at
+another tree than the running node, and at its files only.`,
 		Example: "  loam cluster status\n  loam cluster status -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
