@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -191,8 +192,16 @@ func (s Store) Preview(r Record, n Node) (config.Desired, error) {
 }
 
 // Renew issues the certificates that are due on the node of that name, and returns
-// what it issued.
+// what it issued. What the record that runs encrypts stays encrypted, also if an
+// operator has taken it out of r.
 func (s Store) Renew(r Record, node string, times pki.Times) ([]pki.Renewal, error) {
+	applied, err := s.Applied()
+	if err != nil {
+		return nil, err
+	}
+	if applied != nil {
+		r.Encrypt = slices.Concat(r.Encrypt, applied.Encrypt)
+	}
 	return s.Keys.Renew(pki.Leaves(r.Names(node)), r.Encrypted(), times)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -145,6 +146,22 @@ func TestARecordChangedByHand(t *testing.T) {
 				t.Fatal(err)
 			}
 			writeBundle(t, filepath.Join(n.Root, bundle.Directory, bad.Kubernetes), bad.Kubernetes)
+
+			if err := n.Renew(own); err != nil {
+				t.Fatal(err)
+			}
+			encryption := filepath.Join(n.Root, plane.KeysDirectory, "encryption.json")
+			before, err := os.ReadFile(encryption)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := n.Renew(bad); err != nil { // a start of the agent
+				t.Fatal(err)
+			}
+			after, err := os.ReadFile(encryption)
+			if err != nil || string(after) != string(before) {
+				t.Errorf("encrypted were %s, and are %s, %v", before, after, err)
+			}
 
 			_, decoded := n.decode(t)
 			_, agreed := n.agreeOnce(t)
