@@ -198,12 +198,31 @@ func merge(changes chan<- struct{}, record, network, proven <-chan struct{}) {
 
 // Decode returns the configuration of the node for its record. It fetches what
 // the record needs, makes the cluster if there is none yet, and issues the
-// certificates that are due. One goroutine calls it.
+// certificates that are due. While the node cannot have the record, what it runs
+// follows its addresses and certificates. One goroutine calls it.
 func (n *Node) Decode(ctx context.Context, doc source.Document) (config.Desired, error) {
 	r, err := plane.DecodeKept(doc.Name, doc.Text)
 	if err != nil {
 		return config.Desired{}, err
 	}
+	desired, err := n.obey(ctx, doc, r)
+	if err != nil && ctx.Err() == nil {
+		kept, changed, keepErr := n.keepUp(ctx, r)
+		if keepErr != nil {
+			n.Log.Warn("what runs is not kept up to date", zap.Error(keepErr))
+		}
+		if changed {
+			n.Log.Warn("the cluster is not as its record says yet", zap.String("error", hint.Line(err)))
+			return kept, nil
+		}
+	}
+	return desired, err
+}
+
+// obey is Decode of a record that can be read.
+func (n *Node) obey(
+	ctx context.Context, doc source.Document, r plane.Record,
+) (config.Desired, error) {
 	if !n.hasBegun() {
 		if err := n.begin(ctx, r); err != nil {
 			return config.Desired{}, AtInit(err)

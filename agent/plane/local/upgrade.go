@@ -68,6 +68,37 @@ func (n *Node) next(ctx context.Context, r plane.Record) (config.Desired, error)
 	return desired, n.keepApplied(r)
 }
 
+// keepUp returns the configuration of the record that runs while the node cannot have
+// r, and whether it has changed: with another address, or with certificates that were
+// due. In the middle of an upgrade it never has.
+func (n *Node) keepUp(ctx context.Context, r plane.Record) (config.Desired, bool, error) {
+	applied, err := n.Store.Applied()
+	if err != nil || applied == nil {
+		return config.Desired{}, false, err
+	}
+	digest, trying, err := n.Current()
+	if err != nil || trying || digest == "" {
+		return config.Desired{}, false, err
+	}
+	started, err := n.Store.Started()
+	if err != nil || started == nil || !started.Ran(*applied, programsDir(*applied)) {
+		return config.Desired{}, false, err
+	}
+
+	if err := n.keepAddress(*applied); err != nil {
+		return config.Desired{}, false, err
+	}
+	desired, err := n.issue(all(withKeysOf(r, *applied)))
+	return desired, err == nil && desired.Digest() != digest, err
+}
+
+// withKeysOf returns the record before with what r says of keys and certificates. They
+// are no part of a configuration, and the agent has applied those of r when it started.
+func withKeysOf(r, before plane.Record) plane.Record {
+	before.Encrypt, before.CertificateNames = r.Encrypt, r.CertificateNames
+	return before
+}
+
 // firstStep returns the configuration of the record before, with etcd of r.
 func (n *Node) firstStep(ctx context.Context, before, r plane.Record) (config.Desired, error) {
 	if err := n.fetch(ctx, r, before.Kubernetes); err != nil {
@@ -105,10 +136,7 @@ func (n *Node) etcdFirst(
 		return r, false, err
 	}
 	if applied != nil && applied.Kubernetes == started.Kubernetes {
-		before = *applied
-		// They are no part of a configuration, and the agent has applied those of r
-		// when it started.
-		before.Encrypt, before.CertificateNames = r.Encrypt, r.CertificateNames
+		before = withKeysOf(r, *applied)
 	}
 
 	next, err := etcdVersion(ctx, n.Root, r)

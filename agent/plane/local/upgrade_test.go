@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -358,4 +359,51 @@ func TestTheProgramsThatRunAreFetchedAgain(t *testing.T) {
 		fetched, want) {
 		t.Errorf("fetched %q, want %q", fetched, want)
 	}
+}
+
+// TestWhatRunsIsKeptUp while the new version cannot be fetched, or is refused.
+func TestWhatRunsIsKeptUp(t *testing.T) {
+	u := newUpgrade(t)
+	if err := os.RemoveAll(filepath.Join(u.Root, bundle.Directory, newVersion)); err != nil {
+		t.Fatal(err)
+	}
+	u.wanted.Encrypt = append(u.wanted.Encrypt, "configmaps")
+	u.write(u.wanted)
+	waits := func(when string) {
+		t.Helper()
+		if _, err := u.decode(t); err == nil || !strings.Contains(err.Error(), newVersion) {
+			t.Errorf("%s: %v", when, err)
+		}
+	}
+	waits("at first")
+
+	address := "192.0.2.11"
+	u.Addresses = func() ([]netip.Addr, error) {
+		return []netip.Addr{netip.MustParseAddr(address)}, nil
+	}
+	moved := u.decodes()
+	text := textOf(t, moved, "kubelet.service")
+	if !strings.Contains(text, "--node-ip=192.0.2.11") || !strings.Contains(text, oldVersion) {
+		t.Errorf("at another address, the kubelet is\n%s", text)
+	}
+	if !strings.Contains(u.encryption(), "configmaps") {
+		t.Errorf("encrypted are %s", u.encryption())
+	}
+	u.runs(moved, true)
+	waits("while the address is on trial")
+	u.runs(moved, false)
+	waits("with the address")
+
+	u.Now = func() time.Time { return built.AddDate(1, 0, 0) }
+	renewed := u.decodes()
+	before, after := textOf(t, moved, "etcd.service"), textOf(t, renewed, "etcd.service")
+	if before == after {
+		t.Error("etcd does not start with the certificates that were due")
+	}
+	u.runs(renewed, false)
+	waits("with the certificates")
+
+	address = "192.0.2.12"
+	u.serves(oldVersion, newVersion, newEtcd)
+	waits("in the middle of an upgrade")
 }
