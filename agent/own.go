@@ -188,6 +188,9 @@ func (n *node) obeyRecord() {
 			n.warn(err)
 		}
 	}
+	if n.machine.Upgrade.Repository != "" {
+		n.controlPlane.Prune = bundle.NewStore(durable.New(n.root, nil)).Prune
+	}
 	n.source = n.controlPlane
 	n.status.OwnCluster = n.controlPlane.State()
 }

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/mod/semver"
+
 	"github.com/loam-os/loam/agent/document"
 )
 
@@ -69,6 +71,14 @@ func checkChange(report *document.Report, before, after Record) {
 		report.Addf("kubernetes", fmt.Sprintf("upgrade to 1.%d first", minorOf(before)+1),
 			"the cluster runs %s, and Kubernetes skips no minor version", before.Kubernetes)
 	}
+}
+
+// Earlier returns the earlier one of two versions of Kubernetes.
+func Earlier(a, b string) string {
+	if semver.Compare("v"+a, "v"+b) <= 0 {
+		return a
+	}
+	return b
 }
 
 // minorOf returns the minor version of Kubernetes of a valid record.

@@ -377,10 +377,12 @@ func TestPrune(t *testing.T) {
 	if err := s.Prune("1.36.3"); err != nil {
 		t.Errorf("without a bundle: %v", err)
 	}
-	for _, name := range []string{"1.35.1", "1.36.3", ".1.36.3", "1.36.2", ".1.36.2", ".1.34.0"} {
+	for _, name := range []string{
+		"1.9.9", ".1.34.0", "1.36.2", ".1.36.2", "1.36.3", ".1.36.3", "1.36.10", ".1.37.0", "notes",
+	} {
 		files.Write(t, filepath.Join(root.Name(), place(name), "bin/etcd"), name)
 	}
-	if err := s.Prune("1.35.1", "1.36.3"); err != nil {
+	if err := s.Prune("1.36.3"); err != nil {
 		t.Fatal(err)
 	}
 
@@ -392,7 +394,8 @@ func TestPrune(t *testing.T) {
 	for _, entry := range entries {
 		have = append(have, entry.Name())
 	}
-	if diff := cmp.Diff([]string{".1.36.3", "1.35.1", "1.36.3"}, have); diff != "" {
+	want := []string{".1.36.3", ".1.37.0", "1.36.10", "1.36.3", "notes"}
+	if diff := cmp.Diff(want, have); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/mod/semver"
 	"golang.org/x/sys/unix"
 
 	"github.com/loam-os/loam/agent/durable"
@@ -71,15 +72,16 @@ func (s Store) names() ([]string, error) {
 	return names, err
 }
 
-// Prune removes all bundles but those of the versions to keep. What a fetch of
-// one of these has left stays as well, so that it goes on there.
-func (s Store) Prune(keep ...string) error {
+// Prune removes the bundles of versions before oldest, and what fetches of them have
+// left. What comes later stays: an operator may have put it there for an upgrade.
+func (s Store) Prune(oldest string) error {
 	names, err := s.names()
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		if version := strings.TrimPrefix(name, "."); !slices.Contains(keep, version) {
+		version := strings.TrimPrefix(name, ".")
+		if semver.IsValid("v"+version) && semver.Compare("v"+version, "v"+oldest) < 0 {
 			err = errors.Join(err, s.remove(version))
 		}
 	}

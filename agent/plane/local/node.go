@@ -70,6 +70,10 @@ type Node struct {
 	// there, and with the bytes that the bundle has.
 	Fetch func(ctx context.Context, version string, progress func(done, all int64)) error
 
+	// Prune removes the bundles of versions before one; nil if the node has no
+	// repository that could bring them again.
+	Prune func(oldest string) error
+
 	// NetworkChanges notifies of changes of the addresses until ctx ends.
 	NetworkChanges func(ctx context.Context) (<-chan struct{}, error)
 

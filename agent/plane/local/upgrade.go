@@ -110,13 +110,23 @@ func (n *Node) firstStep(ctx context.Context, before, r plane.Record) (config.De
 }
 
 // keepApplied records that the node runs what a record says, and that it is not on
-// trial.
+// trial. The programs of the record before stay, to go back to by hand; earlier ones
+// go.
 func (n *Node) keepApplied(r plane.Record) error {
-	applied, err := n.Store.Applied()
-	if err != nil || applied != nil && string(applied.Text()) == string(r.Text()) {
+	before, err := n.Store.Applied()
+	if err != nil || before != nil && string(before.Text()) == string(r.Text()) {
 		return err
 	}
-	return n.Store.WriteApplied(r)
+	if err := n.Store.WriteApplied(r); err != nil {
+		return err
+	}
+
+	if before != nil && n.Prune != nil {
+		if err := n.Prune(plane.Earlier(before.Kubernetes, r.Kubernetes)); err != nil {
+			n.Log.Warn("remove earlier programs of Kubernetes", zap.Error(err))
+		}
+	}
+	return nil
 }
 
 // etcdFirst reports whether etcd of a record comes before its other programs, and

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/plane"
 	"github.com/loam-os/loam/agent/plane/bundle"
 	"github.com/loam-os/loam/hint"
@@ -406,4 +407,47 @@ func TestWhatRunsIsKeptUp(t *testing.T) {
 	address = "192.0.2.12"
 	u.serves(oldVersion, newVersion, newEtcd)
 	waits("in the middle of an upgrade")
+}
+
+// TestEarlierProgramsAreRemoved: those of the record before stay, and those that come
+// later.
+func TestEarlierProgramsAreRemoved(t *testing.T) {
+	u := newUpgrade(t)
+	root, err := os.OpenRoot(u.Root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	store := bundle.NewStore(durable.New(root, nil))
+	u.Prune = store.Prune
+	const earlier, later = "1.35.1", "1.39.0"
+	for _, version := range []string{earlier, later} {
+		writeBundle(t, filepath.Join(u.Root, bundle.Directory, version), version)
+	}
+	want := func(versions ...string) {
+		t.Helper()
+		have, err := store.Versions()
+		slices.Sort(versions)
+		if err != nil || !slices.Equal(have, versions) {
+			t.Errorf("programs of %q, %v, want %q", have, err, versions)
+		}
+	}
+
+	u.runs(u.onlyEtcd(), false)
+	u.serves(oldVersion, newVersion, newEtcd)
+	second := u.decodes()
+	u.runs(second, true)
+	u.decodes()
+	want(earlier, oldVersion, newVersion, later)
+
+	u.runs(second, false)
+	u.decodes()
+	want(oldVersion, newVersion, later)
+
+	u.wanted.Audit.Policy = plane.AuditNone
+	u.write(u.wanted)
+	third := u.decodes()
+	u.runs(third, false)
+	u.decodes()
+	want(newVersion, later)
 }
