@@ -7,11 +7,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/loam-os/loam/test/child"
 	"github.com/loam-os/loam/test/judge"
 )
 
@@ -90,21 +90,14 @@ func (c *containerd) start(t testing.TB) {
 	c.cmd.Stderr = log
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	c.exited = make(chan struct{})
-	started := make(chan error)
-
-	go func(cmd *exec.Cmd, exited chan struct{}) {
-		runtime.LockOSThread() // Pdeathsig: prctl(2), the parent is a thread.
-		defer close(exited)
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			_ = cmd.Wait()
-		}
-	}(c.cmd, c.exited)
-
-	if err := <-started; err != nil {
+	wait, err := child.Start(c.cmd)
+	if err != nil {
 		t.Fatal(err)
 	}
+	go func(exited chan struct{}) {
+		defer close(exited)
+		_ = wait()
+	}(c.exited)
 
 	t.Cleanup(func() { c.stop(); c.show(t) })
 	c.await(t)

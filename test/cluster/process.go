@@ -7,10 +7,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/loam-os/loam/test/child"
 )
 
 // hostTimeout is for a host that is busy: it is no expected time.
@@ -74,29 +75,17 @@ func (h *host) start(name string, args ...string) (*process, error) {
 		"GOGC=400",                  // It starts most of the time, and makes much garbage then.
 	)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	started := make(chan error)
-	go p.run(started)
-
-	if err := <-started; err != nil {
+	wait, err := child.Start(p.cmd)
+	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
+	go func() {
+		defer close(p.exited)
+		p.err = wait()
+	}()
 
 	h.all = append(h.all, p)
 	return p, nil
-}
-
-// run holds one thread until the process has ended: the kernel sends the death
-// signal when the thread that started it ends, not when its process ends
-// (prctl(2)).
-func (p *process) run(started chan<- error) {
-	runtime.LockOSThread()
-	err := p.cmd.Start()
-	started <- err
-	if err == nil {
-		p.err = p.cmd.Wait()
-	}
-
-	close(p.exited)
 }
 
 // kill ends the process and all that it started. It may have ended before.

@@ -7,6 +7,8 @@ import (
 	"os/exec"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/loam-os/loam/test/child"
 )
 
 // tpmFD is where QEMU and swtpm have the ends of their connection: the first of
@@ -36,9 +38,10 @@ func (c Config) plugTPM(ctx context.Context, run Runner, qemu *exec.Cmd) (wait f
 
 	qemu.ExtraFiles = []*os.File{os.NewFile(uintptr(pair[1]), "tpm")}
 
-	if err := chip.Start(); err != nil {
+	left, err := child.Start(chip)
+	if err != nil {
 		return nil, fmt.Errorf("start swtpm: %w", err)
 	}
 
-	return func() { _ = chip.Wait() }, nil // It says that it was left.
+	return func() { _ = left() }, nil // It says that it was left.
 }

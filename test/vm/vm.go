@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"time"
+
+	"github.com/loam-os/loam/test/child"
 )
 
 // Runner makes the command that runs a program of the tools tree.
@@ -56,7 +58,7 @@ func Start(ctx context.Context, run Runner, c Config) (*VM, error) {
 	var stderr bytes.Buffer
 	v.cmd.Stderr = &stderr
 	v.started = time.Now()
-	err = v.cmd.Start()
+	wait, err := child.Start(v.cmd)
 
 	for _, f := range v.cmd.ExtraFiles { // Without QEMU's end, the TPM ends, too.
 		f.Close()
@@ -69,7 +71,7 @@ func Start(ctx context.Context, run Runner, c Config) (*VM, error) {
 	go func() {
 		defer close(v.done)
 		defer tpm()
-		if err := v.cmd.Wait(); err != nil {
+		if err := wait(); err != nil {
 			v.err = fmt.Errorf("QEMU: %w\n%s", err, bytes.TrimSpace(stderr.Bytes()))
 		}
 	}()
