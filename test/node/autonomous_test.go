@@ -306,14 +306,11 @@ func (n *node) explain() string {
 // the API server at the node's address.
 func (n *node) checkCommands() {
 	n.t.Helper()
-	var shown show.OwnCluster
-	if err := json.Unmarshal([]byte(n.sh("loam cluster status -o json")), &shown); err != nil {
-		n.t.Fatal(err)
-	}
-	if shown.Name != "plant-7" || shown.API != "ok" || shown.Etcd != "ok" || len(shown.Units) != 6 {
+	shown := n.awaitAnswers()
+	if shown.Name != "plant-7" || len(shown.Units) != 6 {
 		n.t.Errorf("cluster %+v", shown)
 	}
-	if shown.Storage == nil || shown.Storage.Size == 0 || shown.Storage.Quota == 0 {
+	if shown.Storage.Size == 0 || shown.Storage.Quota == 0 {
 		n.t.Errorf("storage of etcd %+v", shown.Storage)
 	}
 
@@ -333,6 +330,25 @@ func (n *node) checkCommands() {
 	n.want(fmt.Sprintf("curl --silent --fail --cert /run/access.pem --cacert %s --connect-to ::%s "+
 		"https://%s:6443/readyz", pki.Files{Dir: plane.KeysDirectory}.Authority(pki.CA), server,
 		pki.ServerName), "ok")
+}
+
+// awaitAnswers waits until the API server and etcd have answered loam cluster status,
+// which gives them some seconds: not always enough beside other machines.
+func (n *node) awaitAnswers() show.OwnCluster {
+	n.t.Helper()
+	var text string
+	for end := time.Now().Add(stepTimeout); time.Now().Before(end); time.Sleep(pollPause) {
+		text = n.sh("loam cluster status -o json")
+		var shown show.OwnCluster
+		if err := json.Unmarshal([]byte(text), &shown); err != nil {
+			n.t.Fatal(err)
+		}
+		if shown.API == "ok" && shown.Etcd == "ok" && shown.Storage != nil {
+			return shown
+		}
+	}
+	n.t.Fatalf("the cluster does not answer: %s\n%s", text, n.explain())
+	return show.OwnCluster{}
 }
 
 // api sends a request to the API server, with further arguments for curl.
