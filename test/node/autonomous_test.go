@@ -283,9 +283,9 @@ func (n *node) awaitAnswer(pod string) {
 	n.t.Helper()
 	want := n.sh("head -n 1 /usr/lib/os-release")
 	var log string
-	for end := time.Now().Add(3 * stepTimeout); time.Now().Before(end); {
+	for end := time.Now().Add(3 * stepTimeout); time.Now().Before(end); time.Sleep(apiPause) {
 		log = n.sh(apiCommand("GET", "/api/v1/namespaces/default/pods/"+pod+"/log") +
-			" 2>&1 || true; sleep 1")
+			" 2>&1 || true")
 		if strings.Contains(log, want) {
 			return
 		}
@@ -413,13 +413,17 @@ func (c conditions) readySince() time.Time {
 	return since
 }
 
+// apiPause is the pause between two requests to a machine's API server, of which
+// each is a handshake of TLS.
+const apiPause = 5 * time.Second
+
 // awaitReady waits until an object is Ready since the machine was switched on.
 func (n *node) awaitReady(path string) {
 	n.t.Helper()
 	booted := n.booted()
 	var text string
-	for end := time.Now().Add(3 * stepTimeout); time.Now().Before(end); {
-		text = n.sh(apiCommand("GET", path) + " || true; sleep 1")
+	for end := time.Now().Add(3 * stepTimeout); time.Now().Before(end); time.Sleep(apiPause) {
+		text = n.sh(apiCommand("GET", path) + " || true")
 		var object conditions
 		err := json.Unmarshal([]byte(text), &object)
 		if err == nil && object.readySince().After(booted) {

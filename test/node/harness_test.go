@@ -225,8 +225,8 @@ func (n *node) status() status.Status {
 }
 
 // pollPause is the pause between two questions to a machine, which has no time
-// for anything else while it answers.
-const pollPause = time.Second
+// for anything else while it answers: an emulated one begins a program in a second.
+const pollPause = 2 * time.Second
 
 // says waits until the status is as it should be: it comes a moment after what
 // it tells of.
