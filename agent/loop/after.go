@@ -134,6 +134,7 @@ func (s State) afterRead(step Step, r Result) State {
 	switch {
 	case errors.Is(r.Err, source.ErrAbsent):
 		s.Facts.Missing = hint.Line(r.Err)
+	case errors.Is(r.Err, source.ErrFetching):
 	case r.Err != nil:
 		s.Faults = s.Faults.refused(refusalOf(r.Err), Describe(r.Err))
 	default:

@@ -403,7 +403,7 @@ func (w *fakeNode) Read(context.Context) (source.Document, error) {
 	return source.Document{Name: "test.yaml", Text: []byte(w.text)}, nil
 }
 
-// Decode takes any text but "bad" for a configuration with one file.
+// Decode takes any text but "bad" and "fetching" for a configuration with one file.
 func (w *fakeNode) Decode(_ context.Context, d source.Document) (config.Desired, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -416,6 +416,9 @@ func (w *fakeNode) Decode(_ context.Context, d source.Document) (config.Desired,
 			Problem: "bad",
 			Hint:    "better",
 		}}
+	}
+	if string(d.Text) == "fetching" {
+		return config.Desired{}, fmt.Errorf("version 2 is %w", source.ErrFetching)
 	}
 	desired := config.Desired{
 		Files: []config.File{{Path: "/etc/a", Content: config.Inline(d.Text)}},
@@ -703,6 +706,48 @@ func TestSourceWithoutADocumentIsSaid(t *testing.T) {
 	if len(w.applied) != 1 {
 		t.Errorf("applied %d times", len(w.applied))
 	}
+}
+
+// TestWhatIsFetchedIsNoFault: the node is as before, and asks again by itself.
+func TestWhatIsFetchedIsNoFault(t *testing.T) {
+	w := newFakeNode()
+	w.text = "fetching"
+	run(t, w, func(wait func()) {
+		if s := w.last(); s.Phase != status.Waiting || s.Error != nil || s.Missing != "" {
+			t.Errorf("at first: %+v, error %+v", s, s.Error)
+		}
+		w.text = "one"
+		w.pass(readDelay)
+		if s := w.last(); s.Phase != status.Applied {
+			t.Errorf("with what it needs: %+v", s)
+		}
+
+		w.says("bad", wait)
+		news := len(w.told)
+		w.says("fetching", wait)
+		w.pass(time.Minute)
+		if s := w.last(); s.Phase != status.Applied || s.Error != nil || s.Refused {
+			t.Errorf("with another document: %+v, error %+v", s, s.Error)
+		}
+		if len(w.told) != news+1 { // The end of the fault.
+			t.Errorf("%d times news", len(w.told)-news)
+		}
+
+		if err := w.requests.Restart(context.Background(), []string{"a.service"}); err != nil {
+			t.Error(err)
+		}
+		w.broken = []string{"/etc/a"}
+		w.drift <- []string{"/etc/a"}
+		wait()
+		if s := w.last(); s.Drift.Repaired != 1 {
+			t.Errorf("drift: %+v", s.Drift)
+		}
+
+		w.says("two", wait)
+		if !w.runs("two") {
+			t.Error("in the end the node runs something else")
+		}
+	})
 }
 
 func TestAppliedWaitsForUnits(t *testing.T) {

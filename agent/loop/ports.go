@@ -63,7 +63,7 @@ type Starter interface {
 
 // Decoder decodes documents; see decode.Decoder.
 type Decoder interface {
-	// Decode returns what a document asks of this node.
+	// Decode returns what a document asks of this node. ctx ends with the agent.
 	Decode(ctx context.Context, doc source.Document) (config.Desired, error)
 }
 

@@ -39,6 +39,8 @@ func (c reconciler) reconcile(ctx context.Context, before State, r Result) Step 
 	case errors.Is(r.Err, source.ErrAbsent):
 		c.node.log.Info("no configuration at the source: the node keeps what it has",
 			zap.Error(r.Err))
+	case errors.Is(r.Err, source.ErrFetching):
+		c.node.alarms.soon(readAlarm, readDelay)
 	case r.Err != nil:
 		c.reportUnreadable(r.Err)
 	default:

@@ -35,6 +35,11 @@ type Document struct {
 // then keeps its configuration.
 var ErrAbsent = errors.New("no document")
 
+// ErrFetching is wrapped by the error of a decoder that has something fetched which
+// a document needs, beside the loop. It is no fault of the node, which keeps its
+// configuration and asks again. The decoder publishes how far the fetch is.
+var ErrFetching = errors.New("being fetched")
+
 // Source is a place of a document.
 type Source interface {
 	// Read reads the present document. Errors name the place.
