@@ -178,6 +178,7 @@ func (n *node) obeyRecord() {
 		Current: n.currentChange,
 		API:     func() (*api.Client, error) { return api.New(n.planeStore(), pki.Agent) },
 		Fetch:   n.bundleFetcher(built),
+		Go:      n.others.Go,
 		Uptime:  n.Uptime,
 		Built:   built,
 		Now:     n.Now,

@@ -9,12 +9,14 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/decode"
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/loop"
@@ -249,10 +251,86 @@ func (n *node) problem(t *testing.T) *status.Error {
 		return n.status.Error
 	}
 	doc, err := n.source.Read(t.Context())
-	if err == nil {
+	if err != nil {
+		return loop.Describe(err)
+	}
+	_, err = n.controlPlane.Decode(t.Context(), doc)
+	if errors.Is(err, source.ErrFetching) {
+		n.others.Wait()
 		_, err = n.controlPlane.Decode(t.Context(), doc)
 	}
 	return loop.Describe(err)
+}
+
+// repairingNode is a node whose loop repairs drift.
+type repairingNode struct {
+	*loopNode
+	drift    chan []string
+	repaired chan []string
+}
+
+func (r repairingNode) Set(string, []string) error { return nil }
+
+func (r repairingNode) Events() <-chan []string { return r.drift }
+
+func (r repairingNode) Err() error { return nil }
+
+func (r repairingNode) Repair(
+	_ context.Context, paths []string, _ map[string]config.Content,
+) ([]string, error) {
+	r.repaired <- paths
+	return nil, nil
+}
+
+// TestTheLoopGoesOnWhileABundleIsFetched: a repository that hangs keeps the node from
+// nothing, also not from a reset.
+func TestTheLoopGoesOnWhileABundleIsFetched(t *testing.T) {
+	n := clusterNode(t, publishKubernetes(t, "1.36.2"), "")
+	hangs := make(chan struct{})
+	n.controlPlane.Fetch = func(ctx context.Context, _ string, _ func(int64, int64)) error {
+		close(hangs)
+		<-ctx.Done()
+		return ctx.Err()
+	}
+
+	ctx, end := context.WithCancelCause(t.Context())
+	w := &loopNode{units: make(chan string)}
+	fake := repairingNode{w, make(chan []string), make(chan []string)}
+	op := operator{Requests: make(loop.Requests), reset: n.reset}
+	agent := w.agent(op, end)
+	agent.Engine = fake
+	agent.Drift = fake
+	agent.Source = n.source
+	agent.Decoder = recordDecoder{w, n.controlPlane}
+	agent.OwnCluster = n.controlPlane
+	done := make(chan error)
+	go func() { done <- agent.Run(ctx) }()
+
+	<-hangs
+	fake.drift <- []string{"/etc/a"}
+	if paths := <-fake.repaired; !slices.Equal(paths, []string{"/etc/a"}) {
+		t.Errorf("repaired %q", paths)
+	}
+	if err := op.Requests.Restart(ctx, []string{"a.service"}); err != nil {
+		t.Errorf("another request: %v", err)
+	}
+	if _, err := op.Requests.Reset(ctx); !errors.Is(err, loop.ErrReset) {
+		t.Errorf("a reset: %v", err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	n.others.Wait()
+
+	for _, s := range w.shown {
+		if s.Error != nil || s.OwnCluster.Ready {
+			t.Errorf("the status was %+v, %+v", s.Error, s.OwnCluster)
+		}
+	}
+	const want = "version 1.37.2 of Kubernetes is being fetched"
+	if s := w.shown[0]; s.Phase != status.Waiting || s.OwnCluster.Problem != want {
+		t.Errorf("at first %s, %+v", s.Phase, s.OwnCluster)
+	}
 }
 
 // makeCluster makes the node the first of its cluster.

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -33,7 +34,10 @@ type site struct {
 func newFirst(t *testing.T, s *site) *Node {
 	t.Helper()
 	root := files.Root(t)
+	var fetches sync.WaitGroup
+	t.Cleanup(fetches.Wait)
 	n := New(plane.NewRecord(plane.Settings{Name: "plant-7"}), Node{
+		Go:    fetches.Go,
 		Store: plane.NewStore(durable.New(root, nil)),
 		Root:  root.Name(),
 		Image: files.Root(t),
@@ -99,7 +103,7 @@ func TestAClusterIsMadeOnceNothingIsAgainstIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			now := row.site
 			n := newFirst(t, &now)
-			_, err := n.decode(t)
+			_, err := n.settled(t)
 			if err == nil || document.PathOf(err) != row.path || fault.Of(err) != row.code {
 				t.Errorf("%v, at %q, code %s", err, document.PathOf(err), fault.Of(err))
 			}
@@ -185,7 +189,7 @@ func (n *Node) hasNothing(t *testing.T) {
 // makes checks that the node makes its cluster, once.
 func (n *Node) makes(t *testing.T) {
 	t.Helper()
-	first, err := n.decode(t)
+	first, err := n.settled(t)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,7 +53,7 @@ func TestAnOlderEtcdIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = n.decode(t)
+	_, err = n.settled(t)
 	checkRefused(t, err)
 	server, err := n.API()
 	if err != nil {

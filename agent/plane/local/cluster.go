@@ -139,9 +139,9 @@ func (n *Node) session(ctx context.Context, changes <-chan struct{}, p *progress
 }
 
 // reportProblem reports why the cluster is not as its record says, and logs it
-// once.
+// once. A fetch has its own lines in the log.
 func (n *Node) reportProblem(p *progress, err error) {
-	if err.Error() != p.problem {
+	if err.Error() != p.problem && !errors.Is(err, source.ErrFetching) {
 		p.problem = err.Error()
 		n.Log.Warn("the cluster is not as its record says yet",
 			zap.String("error", hint.Line(err)))
@@ -155,7 +155,7 @@ func (n *Node) reportProblem(p *progress, err error) {
 // State returns how the cluster is.
 func (n *Node) State() *status.OwnCluster {
 	state := n.state.Load()
-	if progress := n.download.progress(); progress != "" {
+	if progress := n.downloads.progress(); progress != "" {
 		fetching := *state
 		fetching.Ready = false
 		fetching.Problem = progress

@@ -70,6 +70,9 @@ type Node struct {
 	// there, and with the bytes that the bundle has.
 	Fetch func(ctx context.Context, version string, progress func(done, all int64)) error
 
+	// Go runs a function beside the loop. The agent does not end before it has returned.
+	Go func(func())
+
 	// Prune removes the bundles of versions before one; nil if the node has no
 	// repository that could bring them again.
 	Prune func(oldest string) error
@@ -98,14 +101,11 @@ type Node struct {
 	record plane.Record
 	begun  chan struct{}
 
-	// failed is the last fetch if it has failed. Only Decode uses it.
-	failed failure
+	// downloads fetch bundles.
+	downloads *downloads
 
-	// download is the last fetch.
-	download *download
-
-	// proven has the source read again.
-	proven chan struct{}
+	// again has the source read again.
+	again chan struct{}
 
 	// unknown are the fields of the ConfigMap that were logged last. Only Run uses
 	// it.
@@ -133,9 +133,9 @@ func New(r plane.Record, n Node) *Node {
 		close(n.begun)
 	}
 
-	n.proven = make(chan struct{}, 1)
+	n.again = make(chan struct{}, 1)
 	n.containerd = &observed{}
-	n.download = &download{}
+	n.downloads = &downloads{last: &download{}}
 	n.changed = make(chan struct{}, 1)
 	n.state = &atomic.Pointer[status.OwnCluster]{}
 	state := &status.OwnCluster{Name: r.Name, Kubernetes: r.Kubernetes}
@@ -159,8 +159,8 @@ func (n *Node) Read(ctx context.Context) (source.Document, error) {
 }
 
 // Watch implements [source.Source]: the record may change, and the addresses of
-// the node, a change is no longer on trial, and certificates become due as time goes
-// by.
+// the node, a change is no longer on trial, a bundle is there, and certificates become
+// due as time goes by.
 func (n *Node) Watch(ctx context.Context) (<-chan struct{}, error) {
 	record, err := source.File{Path: filepath.Join(n.Root, plane.RecordFile)}.Watch(ctx)
 	if err != nil {
@@ -174,14 +174,14 @@ func (n *Node) Watch(ctx context.Context) (<-chan struct{}, error) {
 	changes := make(chan struct{}, 1)
 	go func() {
 		defer close(changes)
-		merge(changes, record, network, n.proven)
+		merge(changes, record, network, n.again)
 	}()
 	return changes, nil
 }
 
 // merge notifies of the changes of all, and from time to time, until one of them
 // ends.
-func merge(changes chan<- struct{}, record, network, proven <-chan struct{}) {
+func merge(changes chan<- struct{}, record, network, again <-chan struct{}) {
 	tick := time.NewTicker(checkInterval)
 	defer tick.Stop()
 
@@ -189,7 +189,7 @@ func merge(changes chan<- struct{}, record, network, proven <-chan struct{}) {
 		select {
 		case _, ok = <-record:
 		case _, ok = <-network:
-		case <-proven:
+		case <-again:
 		case <-tick.C:
 		}
 
@@ -200,15 +200,18 @@ func merge(changes chan<- struct{}, record, network, proven <-chan struct{}) {
 	}
 }
 
-// Decode returns the configuration of the node for its record. It fetches what
-// the record needs, makes the cluster if there is none yet, and issues the
-// certificates that are due. While the node cannot have the record, what it runs
-// follows its addresses and certificates. One goroutine calls it.
+// Decode returns the configuration of the node for its record. It makes the cluster
+// if there is none yet, and issues the certificates that are due. What the record
+// needs is fetched beside the loop until ctx ends, the context of the agent:
+// meanwhile the error is [source.ErrFetching], and the source is read again when a
+// fetch has ended. While the node cannot have the record, what it runs follows its
+// addresses and certificates. One goroutine calls it.
 func (n *Node) Decode(ctx context.Context, doc source.Document) (config.Desired, error) {
 	r, err := plane.DecodeKept(doc.Name, doc.Text)
 	if err != nil {
 		return config.Desired{}, err
 	}
+	n.downloads.endUnlessFor(r.Kubernetes)
 	desired, err := n.obey(ctx, doc, r)
 	if err != nil && ctx.Err() == nil {
 		kept, changed, keepErr := n.keepUp(ctx, r)
@@ -347,7 +350,7 @@ func (n *Node) bundle(r plane.Record) (bundle.Bundle, error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return b, err
 	}
-	if problem := n.download.problem(r.Kubernetes); problem != nil {
+	if problem := n.downloads.problem(r.Kubernetes); problem != nil {
 		return b, fmt.Errorf("cluster %s: %w", r.Name, problem)
 	}
 

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"text/template"
@@ -25,6 +26,7 @@ import (
 	"github.com/loam-os/loam/agent/plane"
 	"github.com/loam-os/loam/agent/plane/bundle"
 	"github.com/loam-os/loam/agent/plane/pki"
+	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/test/files"
@@ -36,7 +38,10 @@ var built = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 func newNode(t *testing.T, settings plane.Settings, addresses ...string) *Node {
 	t.Helper()
 	root := files.Root(t)
+	var fetches sync.WaitGroup
+	t.Cleanup(fetches.Wait)
 	n := New(plane.NewRecord(settings), Node{
+		Go:    fetches.Go,
 		Store: plane.NewStore(durable.New(root, nil)),
 		Root:  root.Name(),
 		Image: files.Root(t),
@@ -101,6 +106,22 @@ func (n *Node) decode(t *testing.T) (config.Desired, error) {
 	return n.Decode(t.Context(), doc)
 }
 
+// settled is decode after the fetch that this begins, if any.
+func (n *Node) settled(t *testing.T) (config.Desired, error) {
+	t.Helper()
+	_, _ = n.decode(t)
+	for n.isFetching() {
+		<-n.again
+	}
+	return n.decode(t)
+}
+
+func (n *Node) isFetching() bool {
+	n.downloads.Lock()
+	defer n.downloads.Unlock()
+	return n.downloads.last.running
+}
+
 // textOf returns the text of a file or a unit.
 func textOf(t *testing.T, d config.Desired, name string) string {
 	t.Helper()
@@ -137,7 +158,7 @@ func TestTheBundleIsFetched(t *testing.T) {
 
 	unplugged := errors.New("unplugged")
 	n.Fetch = func(context.Context, string, func(int64, int64)) error { return unplugged }
-	if _, err := n.decode(t); !errors.Is(err, unplugged) {
+	if _, err := n.settled(t); !errors.Is(err, unplugged) {
 		t.Errorf("without a repository that answers: %v", err)
 	}
 
@@ -146,7 +167,7 @@ func TestTheBundleIsFetched(t *testing.T) {
 		return nil
 	}
 	n.Uptime = func() time.Duration { return time.Hour + minPause }
-	if _, err := n.decode(t); err != nil {
+	if _, err := n.settled(t); err != nil {
 		t.Error(err)
 	}
 }
@@ -163,25 +184,67 @@ func TestAFetchThatFailsPauses(t *testing.T) {
 		asked = append(asked, now/time.Second)
 		return fails
 	}
-
-	for ; now < 200*time.Second; now += 5 * time.Second {
-		if err := n.fetch(t.Context(), n.record, "1.37.2"); !errors.Is(err, fails) {
+	var running sync.WaitGroup
+	n.Go = running.Go
+	checkFails := func(r plane.Record) {
+		t.Helper()
+		err := n.fetch(t.Context(), r, r.Kubernetes)
+		if !errors.Is(err, fails) && !errors.Is(err, source.ErrFetching) {
 			t.Errorf("after %s: %v", now, err)
 		}
+		running.Wait()
+		if err := n.fetch(t.Context(), r, r.Kubernetes); !errors.Is(err, fails) {
+			t.Errorf("after %s, in the end: %v", now, err)
+		}
 	}
-	other, _, err := n.Store.Record()
-	if err != nil {
-		t.Fatal(err)
+
+	r := n.record
+	r.Kubernetes = "1.37.3"
+	for ; now < 200*time.Second; now += 5 * time.Second {
+		checkFails(r)
 	}
-	other.Kubernetes = "1.36.4"
-	if err := n.Store.WriteRecord(other); err != nil {
-		t.Fatal(err)
-	}
-	if err := n.fetch(t.Context(), other, "1.36.4"); !errors.Is(err, fails) {
-		t.Errorf("another version: %v", err)
-	}
+	r.Kubernetes = "1.36.4"
+	checkFails(r)
 	if want := []time.Duration{0, 5, 15, 35, 75, 135, 195, 200}; !slices.Equal(asked, want) {
 		t.Errorf("asked after seconds %d, want %d", asked, want)
+	}
+}
+
+// TestAFailureCountsUntilTheNextFetchGetsFurther: a repository that is away is asked
+// each minute, and the status says all the time that it is away.
+func TestAFailureCountsUntilTheNextFetchGetsFurther(t *testing.T) {
+	const size = 400_000_000
+	for _, row := range []struct {
+		name         string
+		before, next int64
+		fails        bool
+	}{
+		{"a repository that does not answer", -1, -1, true},
+		{"a repository that answers", -1, 0, false},
+		{"a part that is damaged", 200_000_000, 200_000_000, true},
+		{"a part that was repaired", 200_000_000, 250_000_000, false},
+	} {
+		failed := errors.New("failed")
+		var d *download
+		for _, done := range []int64{row.before, row.next} {
+			last := d
+			if last == nil {
+				last = &download{}
+			}
+			d = last.next("1.37.3")
+			if done >= 0 {
+				d.advance(0, size)
+				d.advance(done, size)
+			}
+			if last.err == nil {
+				d.end(failed, time.Hour)
+			}
+		}
+		problem := d.problem()
+		if errors.Is(problem, failed) != row.fails ||
+			errors.Is(problem, source.ErrFetching) == row.fails {
+			t.Errorf("%s: %v", row.name, problem)
+		}
 	}
 }
 
@@ -223,7 +286,7 @@ func TestWhatIsSaidOfAFetch(t *testing.T) {
 		return unplugged
 	}
 	saysOf("before it begins", "this node has no bundle of Kubernetes 1.37.2")
-	if _, err := n.decode(t); !errors.Is(err, unplugged) {
+	if _, err := n.settled(t); !errors.Is(err, unplugged) {
 		t.Errorf("the fetch ended with %v", err)
 	}
 
@@ -250,35 +313,85 @@ func TestABundleThatIsNotWhole(t *testing.T) {
 	}
 }
 
-// TestARecordThatNamesAnotherVersion ends a fetch, which may take hours.
-func TestARecordThatNamesAnotherVersion(t *testing.T) {
+// TestAFetchRunsBesideDecode, which may take hours, and ends when the record names
+// another version. One fetch begins when the other has ended.
+func TestAFetchRunsBesideDecode(t *testing.T) {
 	n := newNode(t, plane.Settings{}, "192.0.2.10")
-	r, _, err := n.Store.Record()
-	if err != nil {
-		t.Fatal(err)
+	began, ended := make(chan string), make(chan string)
+	n.Fetch = func(ctx context.Context, version string, _ func(int64, int64)) error {
+		began <- version
+		<-ctx.Done()
+		ended <- version
+		return ctx.Err()
 	}
-	n.Fetch = func(ctx context.Context, _ string, _ func(int64, int64)) error {
-		r.Kubernetes = "1.37.3"
+	names := func(version string) {
+		t.Helper()
+		r := n.record
+		r.Kubernetes = version
 		if err := n.Store.WriteRecord(r); err != nil {
-			t.Error(err)
+			t.Fatal(err)
 		}
+	}
+	fetches := func(when, version string) {
+		t.Helper()
+		_, err := n.decode(t)
+		want := "cluster kubernetes: version " + version + " of Kubernetes is being fetched"
+		if !errors.Is(err, source.ErrFetching) || err.Error() != want {
+			t.Errorf("%s: %v, want %s", when, err, want)
+		}
+	}
+	next := func(events <-chan string, want string) {
+		t.Helper()
+		if got := <-events; got != want {
+			t.Errorf("the fetch of %s, want %s", got, want)
+		}
+	}
+
+	names("1.37.3")
+	fetches("at first", "1.37.3")
+	next(began, "1.37.3")
+	fetches("then", "1.37.3")
+
+	names("1.37.4")
+	fetches("with another version", "1.37.4")
+	next(ended, "1.37.3")
+	next(began, "1.37.4")
+	fetches("in its turn", "1.37.4")
+	if state := n.State(); state.Problem != "version 1.37.4 of Kubernetes is being fetched" {
+		t.Errorf("the state is %+v", state)
+	}
+
+	names(n.record.Kubernetes)
+	if _, err := n.decode(t); err != nil {
+		t.Errorf("the version that is there: %v", err)
+	}
+	next(ended, "1.37.4")
+	if state := n.State(); state.Problem != "" {
+		t.Errorf("in the end the state is %+v", state)
+	}
+}
+
+// TestAFetchEndsWithTheAgent, and makes nothing.
+func TestAFetchEndsWithTheAgent(t *testing.T) {
+	n := newFirst(t, &site{addresses: []string{"192.0.2.10"}})
+	n.Fetch = func(ctx context.Context, _ string, _ func(int64, int64)) error {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	if _, err := n.decode(t); !errors.Is(err, errReplaced) {
-		t.Errorf("the fetch ended with %v", err)
+	var running sync.WaitGroup
+	n.Go = running.Go
+	doc, err := n.Read(t.Context())
+	if err != nil {
+		t.Fatal(err)
 	}
 
-	writeBundle(t, filepath.Join(n.Root, bundle.Directory, "1.37.3"), "1.37.3")
-	n.Fetch = func(_ context.Context, version string, _ func(int64, int64)) error {
-		if version != "1.37.3" {
-			t.Errorf("fetches %s", version)
-		}
-		return nil
+	ctx, cancel := context.WithCancel(t.Context())
+	if _, err := n.Decode(ctx, doc); !errors.Is(err, source.ErrFetching) {
+		t.Errorf("while it runs: %v", err)
 	}
-	if _, err := n.decode(t); err != nil {
-		t.Errorf("the other version: %v", err)
-	}
+	cancel()
+	running.Wait()
+	n.hasNothing(t)
 }
 
 func TestDecode(t *testing.T) {
@@ -408,18 +521,18 @@ func (n *Node) serial(t *testing.T, r plane.Record) string {
 
 func TestWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		record, network, proven := make(chan struct{}), make(chan struct{}), make(chan struct{})
+		record, network, again := make(chan struct{}), make(chan struct{}), make(chan struct{})
 		changes := make(chan struct{}, 1)
 		go func() {
 			defer close(changes)
-			merge(changes, record, network, proven)
+			merge(changes, record, network, again)
 		}()
 
 		record <- struct{}{}
 		<-changes
 		network <- struct{}{}
 		<-changes
-		proven <- struct{}{}
+		again <- struct{}{}
 		<-changes
 		began := time.Now()
 		<-changes

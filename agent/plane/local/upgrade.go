@@ -23,9 +23,12 @@ func all(r plane.Record) parts { return parts{r, r, r} }
 
 // Proven has the source read again: a change is no longer on trial, so that the next
 // step of an upgrade may follow.
-func (n *Node) Proven() {
+func (n *Node) Proven() { n.readAgain() }
+
+// readAgain has the source read again.
+func (n *Node) readAgain() {
 	select {
-	case n.proven <- struct{}{}:
+	case n.again <- struct{}{}:
 	default: // A notice is waiting already.
 	}
 }
