@@ -68,7 +68,10 @@ func (n *Node) next(ctx context.Context, r plane.Record) (config.Desired, error)
 	if err != nil || trying || desired.Digest() != digest {
 		return desired, err
 	}
-	return desired, n.keepApplied(r)
+	if err := n.keepApplied(r); err != nil {
+		n.Log.Warn("keep which record the node runs; the next look tries again", zap.Error(err))
+	}
+	return desired, nil
 }
 
 // keepUp returns the configuration of the record that runs while the node cannot have

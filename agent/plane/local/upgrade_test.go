@@ -5,13 +5,17 @@ import (
 	"errors"
 	"net/netip"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/durable"
@@ -404,6 +408,40 @@ func TestWhatRunsIsKeptUp(t *testing.T) {
 	address = "192.0.2.12"
 	u.serves(oldVersion, newVersion, newEtcd)
 	waits("in the middle of an upgrade")
+}
+
+// TestARecordThatCannotBeKeptAsApplied, as the disk is full, is no fault of a node that
+// runs it.
+func TestARecordThatCannotBeKeptAsApplied(t *testing.T) {
+	u := newUpgrade(t)
+	core, logs := observer.New(zap.WarnLevel)
+	u.Log = zap.New(core)
+	root, err := os.OpenRoot(u.Root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	room := false
+	u.Store = plane.NewStore(durable.New(root, func(step durable.Step) error {
+		if step.Op == durable.Rename && path.Base(step.Name) == "applied.json" && !room {
+			return &durable.Fault{Err: syscall.ENOSPC}
+		}
+		return nil
+	}))
+	u.wanted.Kubernetes = oldVersion
+	u.write(u.wanted)
+
+	changed := u.decodes()
+	u.runs(changed, false)
+	u.wants("without room", changed)
+	u.checkApplied(u.own)
+	if logs.Len() != 1 {
+		t.Errorf("the log has %+v", logs.All())
+	}
+
+	room = true
+	u.wants("with room", changed)
+	u.checkApplied(u.wanted)
 }
 
 // TestEarlierProgramsAreRemoved: those of the record before stay, and those that come
