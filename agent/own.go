@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"path"
 	"path/filepath"
 	"runtime"
 	"time"
@@ -190,10 +192,57 @@ func (n *node) obeyRecord() {
 		}
 	}
 	if n.machine.Upgrade.Repository != "" {
-		n.controlPlane.Prune = bundle.NewStore(durable.New(n.root, nil)).Prune
+		n.controlPlane.Prune = n.pruneBundles
 	}
 	n.source = n.controlPlane
 	n.status.OwnCluster = n.controlPlane.State()
+}
+
+// pruneBundles removes the programs of versions before oldest, unless a generation
+// names them: the other system may go on with its own, and an operator may go back.
+func (n *node) pruneBundles(oldest string) error {
+	named, err := namedBundles(generation.Read(n.engine.State.Root().FS()))
+	if err != nil {
+		return err
+	}
+	return bundle.NewStore(durable.New(n.root, nil)).Prune(oldest, named)
+}
+
+// namedBundles returns the versions whose programs or images a unit of any generation
+// names.
+func namedBundles(generations generation.Reader) ([]string, error) {
+	names, err := generations.List()
+	if err != nil {
+		return nil, err
+	}
+
+	var versions []string
+	for _, name := range names {
+		m, err := generations.Load(name)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range m.Entries {
+			if e.Kind != generation.KindFile || path.Ext(e.Path) != ".service" {
+				continue
+			}
+			text, err := readContent(generations, e)
+			if err != nil {
+				return nil, err
+			}
+			versions = append(versions, bundle.NamedIn(text)...)
+		}
+	}
+	return versions, nil
+}
+
+func readContent(generations generation.Reader, e generation.Entry) ([]byte, error) {
+	in, err := generations.Open(e)
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(in)
+	return text, errors.Join(err, in.Close())
 }
 
 // currentChange returns the digest of the configuration that the node runs, "" if

@@ -19,15 +19,17 @@ import (
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/decode"
 	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/loop"
 	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/plane"
+	"github.com/loam-os/loam/agent/plane/bundle"
 	"github.com/loam-os/loam/agent/plane/etcd/disk"
 	"github.com/loam-os/loam/agent/plane/pki"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/hint/fault"
-	"github.com/loam-os/loam/image/bundle"
+	index "github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/test/files"
 	"github.com/loam-os/loam/test/updates"
 )
@@ -200,13 +202,13 @@ func TestAnInitThatIsRefused(t *testing.T) {
 // publishKubernetes returns a repository that has a version of Kubernetes.
 func publishKubernetes(t *testing.T, version string) machine.Upgrade {
 	t.Helper()
-	in := bundle.KubernetesSources{
+	in := index.KubernetesSources{
 		Version: version,
 		Arch:    runtime.GOARCH,
-		Files:   map[string]bundle.Source{},
+		Files:   map[string]index.Source{},
 	}
-	for _, name := range bundle.KubernetesPrograms() {
-		in.Files["bin/"+name] = bundle.Source{ReaderAt: strings.NewReader(name), Size: int64(len(name))}
+	for _, name := range index.KubernetesPrograms() {
+		in.Files["bin/"+name] = index.Source{ReaderAt: strings.NewReader(name), Size: int64(len(name))}
 	}
 
 	pack, err := os.Create(filepath.Join(t.TempDir(), "pack"))
@@ -214,7 +216,7 @@ func publishKubernetes(t *testing.T, version string) machine.Upgrade {
 		t.Fatal(err)
 	}
 	defer pack.Close()
-	ix, err := bundle.WriteKubernetes(pack, in)
+	ix, err := index.WriteKubernetes(pack, in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -431,6 +433,56 @@ func TestAClusterGoesOnAfterATrial(t *testing.T) {
 	pulled := decode.NewImages(durable.New(n.root, nil), n.imagePolicy(), n.systemd.Start)
 	host{node: n, pulled: pulled}.Proven(t.Context())
 	<-changes
+}
+
+// TestProgramsOfAGenerationStay: the other system starts with its own generation after
+// a fallback, and an operator may go back to an earlier one.
+func TestProgramsOfAGenerationStay(t *testing.T) {
+	n := unidentified(t)
+	store := generation.Open(n.engine.State)
+	for i, row := range []struct{ version, system string }{
+		{"1.36.1", "1.0.0"}, {"1.36.2", ""}, {"1.37.1", ""}, {"1.37.2", "2.0.0"},
+	} {
+		content := config.Text("[Service]\nExecStart=" + bundle.Directory + "/" + row.version +
+			"/bin/kubelet --v=2\n")
+		m := generation.Manifest{
+			Number:    i + 1,
+			Digest:    strings.Repeat(fmt.Sprint(i), 64),
+			OSVersion: "1.0.0",
+			Entries: []generation.Entry{{
+				Path:   "/etc/systemd/system/kubelet.service",
+				Kind:   generation.KindFile,
+				Mode:   0o600,
+				Digest: content.Digest,
+				Size:   content.Size,
+			}},
+		}
+		err := store.Write(m, map[string]config.Content{content.Digest: content})
+		if err == nil && row.system != "" {
+			err = store.Activate(row.system, m.Name())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := store.Prune(2); err != nil {
+		t.Fatal(err)
+	}
+
+	for _, version := range []string{"1.36.1", "1.36.2", "1.37.0", "1.37.1", "1.37.2", "1.37.3"} {
+		files.Write(t, filepath.Join(n.Root, bundle.Directory, version, "bin/kubelet"), version)
+	}
+	if err := n.pruneBundles("1.37.2"); err != nil {
+		t.Fatal(err)
+	}
+	have, err := bundle.NewStore(durable.New(n.root, nil)).Versions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"1.36.1", "1.37.1", "1.37.2", "1.37.3"}
+	if diff := cmp.Diff(want, have); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
 }
 
 // clusterFiles returns the files of the node's cluster by their names.

@@ -51,7 +51,7 @@ func TestPowerCuts(t *testing.T) {
 		t.Fatal(err)
 	}
 	fetched := recorder.Len()
-	if err := s.Prune("1.36.3"); err != nil {
+	if err := s.Prune("1.36.3", nil); err != nil {
 		t.Fatal(err)
 	}
 	recording, err := recorder.Recording()
@@ -139,7 +139,7 @@ func goOn(t *testing.T, s Store, from Source, pruned bool) {
 	}
 	checkBundle(t, b, small("1.36.3"))
 
-	if err := s.Prune("1.36.3"); err != nil {
+	if err := s.Prune("1.36.3", nil); err != nil {
 		t.Error(err)
 	}
 	if names, err := s.names(); err != nil || len(names) != 1 {

@@ -374,15 +374,15 @@ func TestAFetchThatIsStopped(t *testing.T) {
 func TestPrune(t *testing.T) {
 	root := files.Root(t)
 	s := NewStore(durable.New(root, nil))
-	if err := s.Prune("1.36.3"); err != nil {
+	if err := s.Prune("1.36.3", []string{"1.36.1", "1.30.0"}); err != nil {
 		t.Errorf("without a bundle: %v", err)
 	}
 	for _, name := range []string{
-		"1.9.9", ".1.34.0", "1.36.2", ".1.36.2", "1.36.3", ".1.36.3", "1.36.10", ".1.37.0", "notes",
+		"1.9.9", ".1.34.0", "1.36.1", "1.36.2", ".1.36.2", "1.36.3", ".1.36.3", "1.36.10", ".1.37.0", "notes",
 	} {
 		files.Write(t, filepath.Join(root.Name(), place(name), "bin/etcd"), name)
 	}
-	if err := s.Prune("1.36.3"); err != nil {
+	if err := s.Prune("1.36.3", []string{"1.36.1", "1.30.0"}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -394,7 +394,7 @@ func TestPrune(t *testing.T) {
 	for _, entry := range entries {
 		have = append(have, entry.Name())
 	}
-	want := []string{".1.36.3", ".1.37.0", "1.36.10", "1.36.3", "notes"}
+	want := []string{".1.36.3", ".1.37.0", "1.36.1", "1.36.10", "1.36.3", "notes"}
 	if diff := cmp.Diff(want, have); diff != "" {
 		t.Error(diff)
 	}

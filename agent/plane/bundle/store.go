@@ -6,6 +6,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -72,16 +73,29 @@ func (s Store) names() ([]string, error) {
 	return names, err
 }
 
-// Prune removes the bundles of versions before oldest, and what fetches of them have
-// left. What comes later stays: an operator may have put it there for an upgrade.
-func (s Store) Prune(oldest string) error {
+var inDirectory = regexp.MustCompile(regexp.QuoteMeta(Directory+"/") + `([^/\s]+)`)
+
+// NamedIn returns the versions whose files a text names, such as that of a unit.
+func NamedIn(text []byte) []string {
+	var versions []string
+	for _, found := range inDirectory.FindAllSubmatch(text, -1) {
+		versions = append(versions, string(found[1]))
+	}
+	return versions
+}
+
+// Prune removes the bundles of versions before oldest that are not in keep, and what
+// fetches of them have left. What comes later stays: an operator may have put it
+// there for an upgrade.
+func (s Store) Prune(oldest string, keep []string) error {
 	names, err := s.names()
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
 		version := strings.TrimPrefix(name, ".")
-		if semver.IsValid("v"+version) && semver.Compare("v"+version, "v"+oldest) < 0 {
+		if semver.IsValid("v"+version) && semver.Compare("v"+version, "v"+oldest) < 0 &&
+			!slices.Contains(keep, version) {
 			err = errors.Join(err, s.remove(version))
 		}
 	}

@@ -73,8 +73,8 @@ type Node struct {
 	// Go runs a function beside the loop. The agent does not end before it has returned.
 	Go func(func())
 
-	// Prune removes the bundles of versions before one; nil if the node has no
-	// repository that could bring them again.
+	// Prune removes the bundles of versions before one, except those that the node may
+	// go back to; nil if the node has no repository that could bring them again.
 	Prune func(oldest string) error
 
 	// NetworkChanges notifies of changes of the addresses until ctx ends.

@@ -454,7 +454,7 @@ func TestEarlierProgramsAreRemoved(t *testing.T) {
 	}
 	defer root.Close()
 	store := bundle.NewStore(durable.New(root, nil))
-	u.Prune = store.Prune
+	u.Prune = func(oldest string) error { return store.Prune(oldest, nil) }
 	const earlier, later = "1.35.1", "1.39.0"
 	for _, version := range []string{earlier, later} {
 		writeBundle(t, filepath.Join(u.Root, bundle.Directory, version), version)
