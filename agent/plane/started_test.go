@@ -1,6 +1,9 @@
 package plane_test
 
 import (
+	"fmt"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -49,6 +52,76 @@ func TestStarted(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAnEtcdOnAFullDisk: an etcd of another version does not start if that cannot be
+// kept, as the older one could never be refused again. The commands of the unit do it.
+func TestAnEtcdOnAFullDisk(t *testing.T) {
+	const programs = "/var/lib/loam/kubernetes/1.37.2/bin"
+	text := find(t, rendered(t, ""), "etcd.service")
+	for _, row := range []struct {
+		name          string
+		before, etcd  string
+		full, serves  bool
+		starts        bool
+		want, wantDir string
+	}{
+		{"the first start", "", "3.6.9", false, true, true, "3.6.9", programs},
+		{"the next etcd", "3.6.9", "3.7.3", false, true, true, "3.7.3", programs},
+		{"the next etcd, which does not serve", "3.6.9", "3.7.3", false, false, true, "3.6.9", "/before"},
+		{"the next etcd on a full disk", "3.6.9", "3.7.3", true, true, false, "3.6.9", "/before"},
+		{"the same etcd on a full disk", "3.7.3", "3.7.3", true, true, true, "3.7.3", "/before"},
+		{"a version that begins alike", "3.7.30", "3.7.3", true, true, false, "3.7.30", "/before"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			root := files.Root(t)
+			at := func(name string) string { return filepath.Join(root.Name(), name) }
+			files.Write(t, at(programs+"/etcd"), "#!/bin/sh\necho etcd Version: "+row.etcd+"\necho Git SHA: 0\n")
+			if err := os.Chmod(at(programs+"/etcd"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			started := at(plane.StateDirectory + "/started")
+			files.Write(t, started, "")
+			if row.before != "" {
+				files.Write(t, started,
+					"Kubernetes 1.36.3\nPrograms /before\netcd Version: "+row.before+"\nGit SHA: 0\n")
+			}
+			if row.full {
+				if err := os.Symlink("/dev/full", started+".new"); err != nil {
+					t.Fatal(err)
+				}
+			}
+
+			in := strings.ReplaceAll(text, "/var/lib/loam/", at("/var/lib/loam")+"/")
+			err := runCommand(in, "ExecStartPre=+")
+			if (err == nil) != row.starts {
+				t.Errorf("before etcd starts: %v", err)
+			}
+			if err == nil && row.serves {
+				err = runCommand(in, "ExecStartPost=-+")
+				if err != nil {
+					t.Error(err)
+				}
+			}
+
+			got, err := plane.NewStore(durable.New(root, nil)).Started()
+			if err != nil || got == nil || got.Etcd != row.want ||
+				strings.TrimPrefix(got.Programs, root.Name()) != row.wantDir {
+				t.Errorf("it has started as %+v, %v", got, err)
+			}
+		})
+	}
+}
+
+// runCommand runs the command of a unit after that key. It must be one of a shell.
+func runCommand(text, key string) error {
+	_, rest, _ := strings.Cut(text, "\n"+key+"/bin/sh -c '")
+	command, _, _ := strings.Cut(rest, "'\n")
+	out, err := exec.Command("/bin/sh", "-c", command).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
 }
 
 func TestCheckEtcd(t *testing.T) {

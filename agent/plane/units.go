@@ -56,7 +56,8 @@ func etcdUnit(r Record, n Node) config.Unit {
 		// A defragmentation that is cut off leaves a file as large as the data.
 		// etcd 3.7 has the code that deletes it, but no longer calls it.
 		"ExecStartPre=/bin/sh -c 'rm -f " + etcdData + "/member/snap/db.tmp.*'",
-		"ExecStartPost=-+" + keepStarted(r, n),
+		"ExecStartPre=+" + prepareStarted(r, n),
+		"ExecStartPost=-+" + keepStarted(),
 	}
 	return unit{
 		name:        etcd,
@@ -73,14 +74,25 @@ func etcdUnit(r Record, n Node) config.Unit {
 	}.config()
 }
 
-// keepStarted is a command that keeps what has opened the data of etcd: see
-// [Started]. etcd raises the version of its data when it begins to serve, which is
-// when it is ready.
-func keepStarted(r Record, n Node) string {
-	const next = startedFile + ".new"
-	return fmt.Sprintf("/bin/sh -c '{ echo Kubernetes %s; echo Programs %s; %s --version; } >%s && "+
-		"sync %s && mv %s %s && sync %s'",
-		r.Kubernetes, n.etcdPrograms(), n.etcd(), next, next, next, startedFile, StateDirectory)
+// newStarted becomes startedFile when etcd serves.
+const newStarted = startedFile + ".new"
+
+// prepareStarted is a command that writes what is about to open the data of etcd: see
+// [Started]. etcd raises the version of its data when it begins to serve, so another
+// etcd must not start on a full disk, which would not keep that. The one that has
+// served before starts all the same.
+func prepareStarted(r Record, n Node) string {
+	return fmt.Sprintf("/bin/sh -c '{ echo Kubernetes %s && echo Programs %s && %s --version; } >%s && "+
+		"sync %s || { rm -f %s; %s --version | head -n 1 | grep -qxFf - %s; }'",
+		r.Kubernetes, n.etcdPrograms(), n.etcd(), newStarted, newStarted, newStarted, n.etcd(),
+		startedFile)
+}
+
+// keepStarted is a command that keeps what prepareStarted has written. systemd runs it
+// when etcd is ready, which is when it serves.
+func keepStarted() string {
+	return fmt.Sprintf("/bin/sh -c 'if test -e %s; then mv %s %s && sync %s; fi'",
+		newStarted, newStarted, startedFile, StateDirectory)
 }
 
 // asCredentials returns flags in which each file below dir is a credential of the

@@ -18,8 +18,8 @@ import (
 // service is what systemd reads of a unit.
 type service struct {
 	command []string
-	// before is a command of systemd that runs before it, "" for none.
-	before string
+	// before are commands of systemd that run before it.
+	before []string
 	// after is a command of root that runs when it is ready, "" for none.
 	after string
 	// credentials are files by the names of the credentials.
@@ -47,7 +47,7 @@ func parse(text, credentials string) service {
 			id, file, _ := strings.Cut(value, ":")
 			s.credentials[id] = file
 		case "ExecStartPre":
-			s.before = value
+			s.before = append(s.before, strings.TrimPrefix(value, "+"))
 		case "ExecStartPost":
 			// The other one waits for the API server, as the tests do.
 			if command, found := strings.CutPrefix(value, "-+"); found {
@@ -105,10 +105,10 @@ func (m *machine) run(t testing.TB, unit string, s service) error {
 	}
 	defer log.Close()
 
-	if s.before != "" {
-		out, err := exec.Command("/bin/sh", "-c", s.before).CombinedOutput()
+	for _, before := range s.before {
+		out, err := exec.Command("/bin/sh", "-c", before).CombinedOutput()
 		if err != nil {
-			return fmt.Errorf("%s: %w: %s", s.before, err, out)
+			return fmt.Errorf("%s: %w: %s", before, err, out)
 		}
 	}
 

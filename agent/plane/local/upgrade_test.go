@@ -138,7 +138,7 @@ func (u *upgrading) onlyEtcd() config.Desired {
 	text := textOf(u.t, first, "etcd.service")
 	for _, part := range []string{
 		"ExecStart=/var/lib/loam/kubernetes/1.37.2/bin/etcd ",
-		"echo Kubernetes 1.36.3; echo Programs /var/lib/loam/kubernetes/1.37.2/bin; " +
+		"echo Kubernetes 1.36.3 && echo Programs /var/lib/loam/kubernetes/1.37.2/bin && " +
 			"/var/lib/loam/kubernetes/1.37.2/bin/etcd --version;",
 	} {
 		if !strings.Contains(text, part) {
@@ -188,7 +188,7 @@ func TestEtcdIsUpgradedAloneFirst(t *testing.T) {
 	<-u.again
 	second := u.decodes()
 	for name, part := range map[string]string{
-		"etcd.service":           "echo Kubernetes 1.37.2; echo Programs /var/lib/loam/kubernetes/1.37.2/bin",
+		"etcd.service":           "echo Kubernetes 1.37.2 && echo Programs /var/lib/loam/kubernetes/1.37.2/bin",
 		"kube-apiserver.service": "ExecStart=/var/lib/loam/kubernetes/1.37.2/bin/kube-apiserver",
 		"kubelet.service":        "ExecStart=/var/lib/loam/kubernetes/1.37.2/bin/kubelet",
 	} {
