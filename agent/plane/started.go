@@ -78,6 +78,9 @@ func (s Store) Running(r Record) (Record, error) {
 	if started != nil {
 		r.Kubernetes = started.Kubernetes
 	}
+	if applied != nil && (started == nil || minorOf(*applied) > minorOf(r)) {
+		r.Kubernetes = applied.Kubernetes // A full disk has kept no start of it.
+	}
 	return r, err
 }
 

@@ -327,6 +327,45 @@ func TestAStartThatWasNotKept(t *testing.T) {
 	}
 }
 
+// TestAStartThatWasLost: an operator has removed what etcd has kept. The upgrade has two
+// steps all the same, and the node does not go back.
+func TestAStartThatWasLost(t *testing.T) {
+	u := newUpgrade(t)
+	lost := filepath.Join(u.Root, plane.StateDirectory, "started")
+	if err := os.Remove(lost); err != nil {
+		t.Fatal(err)
+	}
+	first := u.onlyEtcd()
+	u.checkAddOns("before the upgrade", true)
+	u.runs(first, true)
+	u.wants("while etcd is on trial", first)
+	u.serves(oldVersion, newVersion, newEtcd)
+	u.runs(first, false)
+	u.runs(u.decodes(), false)
+	u.decodes()
+	u.checkApplied(u.wanted)
+
+	if err := os.Remove(lost); err != nil {
+		t.Fatal(err)
+	}
+	u.write(u.own)
+	u.checkNoWayBack("without a start")
+	u.serves(oldVersion, newVersion, newEtcd)
+	u.checkNoWayBack("with an earlier start, as the disk was full at the last one")
+}
+
+// checkNoWayBack checks that the record before the upgrade is refused.
+func (u *upgrading) checkNoWayBack(when string) {
+	u.t.Helper()
+	_, decoded := u.decode(u.t)
+	_, set := DecodeChange(u.t.Context(), u.Store, u.Root, "new.json", u.own.Text(), u.wanted)
+	for _, err := range []error{decoded, set} {
+		if err == nil || !strings.Contains(err.Error(), "the cluster runs "+newVersion) {
+			u.t.Errorf("%s: %v", when, err)
+		}
+	}
+}
+
 // TestTheProgramsThatRunAreFetchedAgain: the first step needs them.
 func TestTheProgramsThatRunAreFetchedAgain(t *testing.T) {
 	u := newUpgrade(t)
