@@ -717,7 +717,7 @@ func TestWhatIsFetchedIsNoFault(t *testing.T) {
 			t.Errorf("at first: %+v, error %+v", s, s.Error)
 		}
 		w.text = "one"
-		w.pass(readDelay)
+		w.pass(retryDelay)
 		if s := w.last(); s.Phase != status.Applied {
 			t.Errorf("with what it needs: %+v", s)
 		}

@@ -40,7 +40,7 @@ func (c reconciler) reconcile(ctx context.Context, before State, r Result) Step 
 		c.node.log.Info("no configuration at the source: the node keeps what it has",
 			zap.Error(r.Err))
 	case errors.Is(r.Err, source.ErrFetching):
-		c.node.alarms.soon(readAlarm, readDelay)
+		c.node.alarms.soon(readAlarm, retryDelay) // The source notifies when it is there.
 	case r.Err != nil:
 		c.reportUnreadable(r.Err)
 	default:

@@ -23,6 +23,10 @@ type OwnCluster struct {
 	Pods       []string `json:"pods"`
 	Services   []string `json:"services"`
 
+	// Problem is why the cluster is not as the record says, such as programs that are
+	// being fetched; absent if it is, or while it starts.
+	Problem string `json:"problem,omitempty"`
+
 	// API and Etcd are "ok", or why they are not; "" if that was not observed.
 	API  string `json:"api,omitempty"`
 	Etcd string `json:"etcd,omitempty"`
@@ -176,6 +180,9 @@ func (c OwnCluster) String() string {
 	}
 	row("cluster", c.Name)
 	row("kubernetes", c.Kubernetes)
+	if c.Problem != "" {
+		row("", "not ready: "+c.Problem)
+	}
 	row("pods", strings.Join(c.Pods, ", "))
 	row("services", strings.Join(c.Services, ", "))
 	row("api", c.API)

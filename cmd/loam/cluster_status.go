@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/loam-os/loam/agent/plane"
 	"github.com/loam-os/loam/agent/plane/local"
 	"github.com/loam-os/loam/agent/show"
+	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/unit"
 )
 
@@ -45,6 +47,10 @@ func observeCluster(
 	ctx context.Context, root string, store plane.Store, r plane.Record,
 ) show.OwnCluster {
 	observed := show.OwnClusterOf(r, store.Certificates(r))
+	s, err := readStatus(filepath.Join(root, status.Path))
+	if err == nil && s.OwnCluster != nil { // The rest is worth showing without it.
+		observed.Problem = s.OwnCluster.Problem
+	}
 	if root != "/" {
 		return observed
 	}

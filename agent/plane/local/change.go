@@ -39,7 +39,7 @@ func (n *Node) checkChange(name string, text []byte, r plane.Record) error {
 func checkEtcd(
 	ctx context.Context, store plane.Store, root, name string, text []byte, r plane.Record,
 ) error {
-	started, err := started(ctx, store, root)
+	started, err := lastStarted(ctx, store, root)
 	if err != nil || started == nil || started.Ran(r, programsDir(r)) {
 		return err
 	}

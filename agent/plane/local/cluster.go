@@ -139,16 +139,20 @@ func (n *Node) session(ctx context.Context, changes <-chan struct{}, p *progress
 }
 
 // reportProblem reports why the cluster is not as its record says, and logs it
-// once. A fetch has its own lines in the log.
+// once. A fetch is reported by itself.
 func (n *Node) reportProblem(p *progress, err error) {
-	if err.Error() != p.problem && !errors.Is(err, source.ErrFetching) {
-		p.problem = err.Error()
-		n.Log.Warn("the cluster is not as its record says yet",
-			zap.String("error", hint.Line(err)))
+	problem := hint.Line(err)
+	if errors.Is(err, source.ErrFetching) {
+		problem = ""
 	}
+	if problem != "" && problem != p.problem {
+		n.Log.Warn("the cluster is not as its record says yet", zap.String("error", problem))
+	}
+
+	p.problem = problem
 	n.report(func(c *status.OwnCluster) {
 		c.Ready = false
-		c.Problem = hint.Line(err)
+		c.Problem = problem
 	})
 }
 

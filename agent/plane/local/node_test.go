@@ -317,6 +317,8 @@ func TestABundleThatIsNotWhole(t *testing.T) {
 // another version. One fetch begins when the other has ended.
 func TestAFetchRunsBesideDecode(t *testing.T) {
 	n := newNode(t, plane.Settings{}, "192.0.2.10")
+	core, logs := observer.New(zap.WarnLevel)
+	n.Log = zap.New(core)
 	began, ended := make(chan string), make(chan string)
 	n.Fetch = func(ctx context.Context, version string, _ func(int64, int64)) error {
 		began <- version
@@ -357,6 +359,10 @@ func TestAFetchRunsBesideDecode(t *testing.T) {
 	next(ended, "1.37.3")
 	next(began, "1.37.4")
 	fetches("in its turn", "1.37.4")
+	r := n.record
+	r.Kubernetes = "1.37.4"
+	_, err := n.bundle(r)
+	n.reportProblem(&progress{}, err)
 	if state := n.State(); state.Problem != "version 1.37.4 of Kubernetes is being fetched" {
 		t.Errorf("the state is %+v", state)
 	}
@@ -368,6 +374,9 @@ func TestAFetchRunsBesideDecode(t *testing.T) {
 	next(ended, "1.37.4")
 	if state := n.State(); state.Problem != "" {
 		t.Errorf("in the end the state is %+v", state)
+	}
+	if logs.Len() > 0 {
+		t.Errorf("the log has %+v", logs.All())
 	}
 }
 

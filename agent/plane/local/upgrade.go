@@ -141,7 +141,7 @@ func (n *Node) keepApplied(r plane.Record) error {
 func (n *Node) etcdFirst(
 	ctx context.Context, r plane.Record, onTrial bool,
 ) (before plane.Record, first bool, err error) {
-	started, err := started(ctx, n.Store, n.Root)
+	started, err := lastStarted(ctx, n.Store, n.Root)
 	if err != nil || started == nil || started.Kubernetes == r.Kubernetes {
 		return r, false, err
 	}
@@ -166,9 +166,9 @@ func (n *Node) etcdFirst(
 	return before, plane.EtcdFirst(*started, bundled, next, onTrial), nil
 }
 
-// started returns what last served from the data of etcd, nil if that is not known. If
+// lastStarted returns what last served from the data of etcd, nil if that is not known. If
 // the file with it is lost, it is what the node last ran without a trial.
-func started(ctx context.Context, store plane.Store, root string) (*plane.Started, error) {
+func lastStarted(ctx context.Context, store plane.Store, root string) (*plane.Started, error) {
 	kept, err := store.Started()
 	if err != nil || kept != nil {
 		return kept, err
