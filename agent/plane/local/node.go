@@ -107,6 +107,10 @@ type Node struct {
 	// again has the source read again.
 	again chan struct{}
 
+	// notKept is why what runs is not kept up to date, as it was logged last. Only
+	// Decode uses it.
+	notKept string
+
 	// unknown are the fields of the ConfigMap that were logged last. Only Run uses
 	// it.
 	unknown string
@@ -215,15 +219,26 @@ func (n *Node) Decode(ctx context.Context, doc source.Document) (config.Desired,
 	desired, err := n.obey(ctx, doc, r)
 	if err != nil && ctx.Err() == nil {
 		kept, changed, keepErr := n.keepUp(ctx, r)
-		if keepErr != nil {
-			n.Log.Warn("what runs is not kept up to date", zap.Error(keepErr))
-		}
+		n.logKeepUp(keepErr)
 		if changed {
 			n.Log.Warn("the cluster is not as its record says yet", zap.String("error", hint.Line(err)))
 			return kept, nil
 		}
 	}
 	return desired, err
+}
+
+// logKeepUp logs once why what runs is not kept up to date, nil if it is. A fetch has
+// its own lines in the log.
+func (n *Node) logKeepUp(err error) {
+	var problem string
+	if err != nil && !errors.Is(err, source.ErrFetching) {
+		problem = hint.Line(err)
+	}
+	if problem != "" && problem != n.notKept {
+		n.Log.Warn("what runs is not kept up to date", zap.String("error", problem))
+	}
+	n.notKept = problem
 }
 
 // obey is Decode of a record that can be read.

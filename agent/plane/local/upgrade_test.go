@@ -483,6 +483,22 @@ func TestARecordThatCannotBeKeptAsApplied(t *testing.T) {
 	u.checkApplied(u.wanted)
 }
 
+// TestWhatCannotBeKeptUp is logged once, although the agent asks every few seconds.
+func TestWhatCannotBeKeptUp(t *testing.T) {
+	u := newUpgrade(t)
+	core, logs := observer.New(zap.WarnLevel)
+	u.Log = zap.New(core)
+	u.Addresses = func() ([]netip.Addr, error) { return nil, nil }
+	for range 3 {
+		if _, err := u.decode(t); err == nil {
+			t.Error("a node without an address has a configuration")
+		}
+	}
+	if logs.FilterMessage("what runs is not kept up to date").Len() != 1 {
+		t.Errorf("the log has %+v", logs.All())
+	}
+}
+
 // TestEarlierProgramsAreRemoved: those of the record before stay, and those that come
 // later.
 func TestEarlierProgramsAreRemoved(t *testing.T) {
