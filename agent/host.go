@@ -15,6 +15,7 @@ import (
 	"github.com/loam-os/loam/agent/metrics"
 	"github.com/loam-os/loam/agent/probe"
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/agent/storage"
 	"github.com/loam-os/loam/agent/unit"
 )
 
@@ -34,15 +35,20 @@ func (h host) Alive() error { return unit.Alive() }
 // Uptime implements [loop.Host].
 func (h host) Uptime() time.Duration { return h.node.Uptime() }
 
+// Storage implements [loop.Host].
+func (h host) Storage() []storage.Usage { return storage.Observe(h.node.root) }
+
 // Publish writes the status for `loam status` and shows it on the consoles.
-func (h host) Publish(s status.Status, news bool) {
+func (h host) Publish(s status.Status, news bool) error {
 	s.AgentRSS = metrics.Resident()
-	if err := status.Write(durable.New(h.node.root, nil), s); err != nil {
+	err := status.Write(durable.New(h.node.root, nil), s)
+	if err != nil {
 		h.node.Log.Error("write the status", zap.Error(err))
 	}
 	if h.node.Consoles != nil {
 		h.node.Consoles.Show(s, news)
 	}
+	return err
 }
 
 // Reach implements [loop.Host].

@@ -12,6 +12,7 @@ import (
 	"github.com/loam-os/loam/agent/loop"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/agent/storage"
 	"github.com/loam-os/loam/agent/unit"
 )
 
@@ -71,11 +72,14 @@ func (testHost) LastLine(context.Context, string, time.Duration) string { return
 
 func (h testHost) Uptime() time.Duration { return time.Since(h.start) + time.Second }
 
-func (h testHost) Publish(s status.Status, news bool) {
+func (testHost) Storage() []storage.Usage { return nil }
+
+func (h testHost) Publish(s status.Status, news bool) error {
 	h.shown = append(h.shown, s)
 	if news {
 		h.news = append(h.news, s.Phase)
 	}
+	return nil
 }
 
 func (w *loopNode) last() status.Status { return w.shown[len(w.shown)-1] }

@@ -25,6 +25,8 @@ const (
 	jobAlarm
 	// idleAlarm gives memory back.
 	idleAlarm
+	// storageAlarm observes the room on the file systems.
+	storageAlarm
 	// aliveAlarm notifies the watchdog.
 	aliveAlarm
 )
@@ -47,6 +49,8 @@ const (
 	// aliveInterval is how often the watchdog hears of the loop, which ends the
 	// agent after three (WatchdogSec= of its unit).
 	aliveInterval = time.Minute
+	// storageInterval is how often the room on the file systems is observed.
+	storageInterval = time.Minute
 )
 
 // alarms are the alarms that are set. The zero alarms is ready. It needs no

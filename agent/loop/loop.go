@@ -76,6 +76,7 @@ func (l *Loop) Run(ctx context.Context) error {
 		return err
 	}
 	r.node.alarms.soon(aliveAlarm, aliveInterval)
+	r.ring(ctx, storageAlarm)
 
 	for ctx.Err() == nil {
 		if step := Next(r.node.state); step.Kind != Wait {

@@ -21,6 +21,7 @@ import (
 	"github.com/loam-os/loam/agent/metrics"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/agent/storage"
 	"github.com/loam-os/loam/agent/unit"
 )
 
@@ -116,6 +117,9 @@ type fakeNode struct {
 	restless bool
 	queries  Queries
 	sample   metrics.Sample
+	// usage is what Storage returns, unwritable what Publish does.
+	usage      []storage.Usage
+	unwritable error
 }
 
 func newFakeNode() *fakeNode {
@@ -487,7 +491,15 @@ func (w *fakeNode) Reach(context.Context, config.Probe) error {
 	return w.unreachable
 }
 
-func (w *fakeNode) Publish(s status.Status, news bool) {
+// Storage returns what usage says.
+func (w *fakeNode) Storage() []storage.Usage {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	return w.usage
+}
+
+func (w *fakeNode) Publish(s status.Status, news bool) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
@@ -495,6 +507,7 @@ func (w *fakeNode) Publish(s status.Status, news bool) {
 	if news {
 		w.news, w.told = append(w.news, s.Phase), append(w.told, s)
 	}
+	return w.unwritable
 }
 
 // pass lets d pass on the bubble's clock, and the loop do all that it can.

@@ -10,6 +10,7 @@ import (
 	"github.com/loam-os/loam/agent/health"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/agent/storage"
 	"github.com/loam-os/loam/agent/unit"
 )
 
@@ -76,8 +77,11 @@ type Host interface {
 	Alive() error
 	// Uptime returns the time since kernel start, on CLOCK_MONOTONIC.
 	Uptime() time.Duration
+	// Storage returns the usage of the node's file systems.
+	Storage() []storage.Usage
 	// Publish shows a status. news says that an operator cares about what changed.
-	Publish(s status.Status, news bool)
+	// The error says that it could not be written, and is logged already.
+	Publish(s status.Status, news bool) error
 	// Reach returns an error unless what a probe names answers.
 	Reach(ctx context.Context, p config.Probe) error
 	// LastLine returns what a unit has logged last, not more than age ago; "" if

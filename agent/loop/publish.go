@@ -18,6 +18,8 @@ type publisher struct {
 	// last is what was published last; it is zero before any was.
 	last status.Status
 	any  bool
+	// unwritten says that it could not be written.
+	unwritten bool
 }
 
 // publish adds to a status what others observe, and publishes it if it is
@@ -28,7 +30,7 @@ func (p *publisher) publish(s status.Status) {
 	if p.cluster != nil && p.jobs != nil {
 		p.jobs.Report(p.cluster.Event)
 	}
-	if p.any && reflect.DeepEqual(s, p.last) {
+	if p.any && !p.unwritten && reflect.DeepEqual(s, p.last) {
 		return
 	}
 
@@ -39,7 +41,7 @@ func (p *publisher) publish(s status.Status) {
 	if p.cluster != nil {
 		p.cluster.Report(s)
 	}
-	p.host.Publish(s, news)
+	p.unwritten = p.host.Publish(s, news) != nil
 }
 
 // addWatched adds to a status what others observe.

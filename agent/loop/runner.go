@@ -20,6 +20,7 @@ type runner struct {
 	worker     worker
 	changes    *changes
 	repairs    repairs
+	storages   storages
 	reconciler reconciler
 	resets     resets
 
@@ -61,6 +62,7 @@ func newRunner(l *Loop, others *sync.WaitGroup) *runner {
 			others:  others,
 		},
 		repairs:    repairs{node: n, report: report},
+		storages:   storages{node: n, report: report},
 		reconciler: reconciler{node: n, report: report},
 		resets:     resets{node: n, reset: l.Reset},
 		requests:   l.Requests,
@@ -210,6 +212,9 @@ func (r *runner) ring(ctx context.Context, which alarm) {
 		r.node.observeJobs(ctx)
 	case idleAlarm:
 		r.others.Go(freeMemory)
+	case storageAlarm:
+		r.storages.observe(ctx)
+		r.node.alarms.soon(storageAlarm, storageInterval)
 	case aliveAlarm:
 		if err := r.node.host.Alive(); err != nil {
 			r.node.warn("watchdog", err)

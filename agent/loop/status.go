@@ -241,8 +241,13 @@ func isNews(s, before status.Status) bool {
 		isReady(s.OwnCluster) != isReady(before.OwnCluster) ||
 		s.Awaited != nil && !s.Awaited.Same(before.Awaited) ||
 		!s.Network.Alike(before.Network) ||
-		len(s.DebugShells) != len(before.DebugShells)
+		len(s.DebugShells) != len(before.DebugShells) ||
+		!slices.EqualFunc(s.Storage, before.Storage, isSameLevel)
 }
+
+// isSameLevel reports whether a and b say the same of one file system, but for
+// how much is free.
+func isSameLevel(a, b status.FileSystem) bool { return a.Path == b.Path && a.Full == b.Full }
 
 // isReady reports whether there is a cluster that is as its record says.
 func isReady(c *status.OwnCluster) bool { return c != nil && c.Ready }

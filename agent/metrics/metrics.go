@@ -10,6 +10,7 @@ package metrics
 import (
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/loam-os/loam/agent/status"
@@ -94,6 +95,11 @@ func (p *page) node(s status.Status) {
 		p.flag(health == state, "state", string(state))
 	}
 
+	p.metric("loam_storage_low", gauge,
+		"1 for a file system that is full or nearly full; no value for any other.")
+	for _, f := range s.Storage {
+		p.value(1, "path", f.Path, "full", strconv.FormatBool(f.Full))
+	}
 	p.metric("loam_pending", gauge, "1 while a change is applied or has not proven itself, else 0.")
 	p.flag(s.Phase == status.Applying || s.Change != nil)
 	p.metric("loam_drift_repaired_total", counter,

@@ -23,6 +23,7 @@ func busy() metrics.Sample {
 			Change:       &status.Change{Good: "000041-ba9876543210"},
 			Drift:        status.Drift{Repaired: 3},
 			AgentRSS:     41 << 20,
+			Storage:      []status.FileSystem{{Path: "/var", Full: true}, {Path: "/run"}},
 			Cluster: &status.Cluster{
 				Connected: true,
 				Expires:   time.Date(2027, 1, 2, 3, 4, 5, 0, time.UTC),

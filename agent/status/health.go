@@ -2,6 +2,7 @@ package status
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/loam-os/loam/hint/fault"
@@ -88,9 +89,13 @@ func (s Status) fault(unsettled []string) string {
 	return "see the error"
 }
 
-// beside returns what is wrong beside the units, "" if nothing is.
+// beside returns what is wrong beside the units, "" if nothing is. A full file
+// system comes first, as other problems may follow from it.
 func (s Status) beside() string {
+	room := s.room()
 	switch {
+	case room != "" && s.isFull():
+		return room
 	case s.Cluster != nil && !s.Cluster.Connected &&
 		(s.Cluster.Problem != "" || s.Cluster.Reached):
 		return "the cluster is not reached"
@@ -102,8 +107,26 @@ func (s Status) beside() string {
 		return "an upgrade does not go on"
 	case s.Upgrade != nil && len(s.Upgrade.Damage) > 0:
 		return "the EFI system partition is damaged"
-	case s.Error != nil:
+	case s.Error != nil && ofDisk(s.Error.Code) != "":
 		return ofDisk(s.Error.Code)
+	}
+	return room
+}
+
+// isFull reports whether a file system is full.
+func (s Status) isFull() bool {
+	return slices.ContainsFunc(s.Storage, func(f FileSystem) bool { return f.Full })
+}
+
+// room says which file system has the least room, "" if all have enough.
+func (s Status) room() string {
+	for _, full := range []bool{true, false} {
+		for _, f := range s.Storage {
+			if f.Full == full {
+				problem, _, _ := strings.Cut(f.Problem, ":")
+				return problem
+			}
+		}
 	}
 	return ""
 }

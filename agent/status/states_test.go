@@ -110,6 +110,23 @@ func (s *Status) refuse(kind Refusal, e Error) {
 	s.Error = &e
 }
 
+// lowState and fullRun are file systems with little room.
+var (
+	lowState = FileSystem{
+		Path:    "/var",
+		Problem: "the state partition (/var) is nearly full: 90.0 MiB of 8.0 GiB are free, and 4100 of 524288 inodes",
+		Hint:    "`du -xhd3 /var | sort -h | tail` shows what takes the room",
+		Code:    fault.DiskNearlyFull,
+	}
+	fullRun = FileSystem{
+		Path:    "/run",
+		Full:    true,
+		Problem: "/run is full: 0.0 MiB of 390.0 MiB are free",
+		Hint:    "`du -xhd3 /run | sort -h | tail` shows what takes the room",
+		Code:    fault.DiskFull,
+	}
+)
+
 const helloLog = "hello: listen tcp :80: address already in use"
 
 // states are the states of a node that an operator may meet.
@@ -542,6 +559,12 @@ var states = []struct {
 			Hint: "free room on the state partition, `df -h /var` and `df -i /var`; " +
 				"the node goes on by itself",
 		})
+	}},
+	{"storage-low", running, func(s *Status) {
+		s.Storage = []FileSystem{lowState}
+	}},
+	{"storage-full", running, func(s *Status) {
+		s.Storage = []FileSystem{lowState, fullRun}
 	}},
 	{"esp-damaged", running, func(s *Status) {
 		s.Upgrade.Damage = []string{"the boot entry of 1.0.0, to which the machine would fall " +

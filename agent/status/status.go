@@ -161,6 +161,10 @@ type Status struct {
 	// Repair is the last repair of the state partition; nil if none.
 	Repair *Repair `json:"repair,omitempty"`
 
+	// Storage has the file systems with little room left; none if all have
+	// enough.
+	Storage []FileSystem `json:"storage,omitempty"`
+
 	// DebugShells are terminals on which a root shell is open.
 	DebugShells []string `json:"debugShells,omitempty"`
 
@@ -269,6 +273,29 @@ type Repair struct {
 	Problem string     `json:"problem,omitempty"`
 	Hint    string     `json:"hint,omitempty"`
 	Code    fault.Code `json:"code,omitempty"`
+}
+
+// FileSystem is a file system with little room left.
+type FileSystem struct {
+	// Path is a directory on it: /var for the node's state, /var/lib/kubelet if
+	// pods are on another disk, /run for what is in memory.
+	Path string `json:"path"`
+
+	// Free of Size are left, in bytes. FreeInodes of Inodes are left; both are 0
+	// if it has no limit of them.
+	Free       int64 `json:"free"`
+	Size       int64 `json:"size"`
+	FreeInodes int64 `json:"freeInodes"`
+	Inodes     int64 `json:"inodes"`
+
+	// Full says that nothing more may fit; else it is nearly full.
+	Full bool `json:"full"`
+
+	// Problem says so in a sentence. Hint is what to do about it, and Code names
+	// the problem for programs.
+	Problem string     `json:"problem"`
+	Hint    string     `json:"hint"`
+	Code    fault.Code `json:"code"`
 }
 
 // Cluster is the connection to the node's cluster.

@@ -94,6 +94,10 @@ func (t *table) refused(s Status) {
 		t.problem("hint", e.Hint)
 	}
 	t.repair(s.Repair)
+	for _, f := range s.Storage {
+		t.row("! room", f.Problem)
+		t.row("hint", f.Hint)
+	}
 
 	if s.Held != nil {
 		t.row("held", s.Held.Digest+" of the source: "+s.Held.Why)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/loam-os/loam/agent"
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/agent/storage"
 	"github.com/loam-os/loam/cmd/outcome"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
@@ -42,6 +43,7 @@ rows that change.`,
 			if file == status.Path {
 				p.uptime = agent.Uptime
 				p.now = time.Now
+				p.storage = observeStorage
 			}
 			if !watch {
 				return p.print()
@@ -104,15 +106,49 @@ type statusPrinter struct {
 	// of another node.
 	uptime func() time.Duration
 	now    func() time.Time
+	// storage observes the room on this node; nil if the file is of another.
+	storage func() []storage.Usage
 }
 
-// read returns the status as it is now.
+// observeStorage observes the room on the file systems of this node.
+func observeStorage() []storage.Usage {
+	root, err := os.OpenRoot("/")
+	if err != nil {
+		return nil
+	}
+	defer root.Close()
+	return storage.Observe(root)
+}
+
+// read returns the status as it is now. The room is observed again: where there
+// is none, the agent cannot write its status.
 func (p statusPrinter) read() (status.Status, error) {
 	s, err := readStatus(p.file)
-	if err == nil && p.uptime != nil {
+	if p.storage != nil {
+		s.Storage = storage.Decide(s.Storage, p.storage())
+	}
+	if err != nil {
+		return s, withRoom(err, s.Storage)
+	}
+
+	if p.uptime != nil {
 		s.Uptime = status.Duration(p.uptime())
 	}
-	return s, err
+	if p.storage != nil {
+		s.Health, s.Reason = s.Assess()
+	}
+	return s, nil
+}
+
+// withRoom returns the error of a status that cannot be read, with the file
+// systems that are full: the agent may not have been able to write it.
+func withRoom(err error, short []status.FileSystem) error {
+	for _, f := range short {
+		if f.Full {
+			return hint.With(fault.With(fmt.Errorf("%w; %s", err, f.Problem), f.Code), "%s", f.Hint)
+		}
+	}
+	return err
 }
 
 func (p statusPrinter) print() error {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -14,6 +15,8 @@ import (
 	"time"
 
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/agent/storage"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 func TestStatusOfThisNodeHasTheUptimeOfNow(t *testing.T) {
@@ -251,5 +254,35 @@ func TestWatchEndsWellOnInterrupt(t *testing.T) {
 	_, _ = io.Copy(io.Discard, out)
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("interrupted: %v", err)
+	}
+}
+
+// TestStatusOfAFullNode prints what an agent has written before its node ran
+// out of room.
+func TestStatusOfAFullNode(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "status.json")
+	full := func() []storage.Usage {
+		return []storage.Usage{{Path: "/run", Free: 0, Size: 100 << 20}}
+	}
+	var out bytes.Buffer
+	p := statusPrinter{out: &out, file: file, format: "json", size: noTerminal, storage: full}
+
+	err := p.print()
+	if fault.Of(err) != fault.DiskFull || !strings.Contains(err.Error(), "/run is full") {
+		t.Errorf("without a status: %v", err)
+	}
+
+	old := `{"phase": "applied", "health": "well", "reason": "all is well", "appliedAt": "3s"}`
+	if err := os.WriteFile(file, []byte(old), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.print(); err != nil {
+		t.Fatal(err)
+	}
+	s, err := status.Parse(out.Bytes())
+	if err != nil || s.Health != status.Degraded || s.Reason != "/run is full" ||
+		len(s.Storage) != 1 {
+		t.Errorf("%s, %v", out.String(), err)
 	}
 }

@@ -125,6 +125,7 @@ const (
 	UpgradeReplaced  Code = "upgrade-replaced"
 	UpgradeCanceled  Code = "upgrade-canceled"
 	DiskFull         Code = "disk-full"
+	DiskNearlyFull   Code = "disk-nearly-full"
 	DiskError        Code = "disk-error"
 	ReadOnly         Code = "read-only"
 	StateDamaged     Code = "state-damaged"
@@ -489,6 +490,7 @@ func Table() []Fault {
 			DiskFull, ClassFailed, "A file system has no room.",
 			"`df -h` and `df -i` show which one",
 		},
+		{DiskNearlyFull, ClassFailed, "A file system has little room left.", ""},
 		{
 			DiskError, ClassFailed, "A disk cannot be read or written.",
 			"`dmesg` says more; the disk may be failing",

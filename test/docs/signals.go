@@ -156,6 +156,7 @@ func sample() metrics.Sample {
 	s := status.Status{
 		Generation: "000001-0123456789ab",
 		Cluster:    &status.Cluster{Expires: time.Unix(0, 0)},
+		Storage:    []status.FileSystem{{Path: "/var"}},
 	}
 	return metrics.Sample{Status: s}
 }

@@ -33,15 +33,16 @@ type screen struct {
 }
 
 // Publish implements [loop.Host].
-func (s *screen) Publish(now status.Status, news bool) {
-	s.Host.Publish(now, news)
+func (s *screen) Publish(now status.Status, news bool) error {
+	err := s.Host.Publish(now, news)
 	if !news {
-		return
+		return err
 	}
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pages = append(s.pages, now.Table(status.View{Width: 79, Lines: 23}))
+	return err
 }
 
 // shows reports whether a page printed since the last clear matches.

@@ -20,6 +20,7 @@ import (
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/loop"
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/agent/storage"
 	"github.com/loam-os/loam/agent/turns"
 )
 
@@ -152,7 +153,10 @@ func (host) Alive() error { return nil }
 func (host) Uptime() time.Duration { return agent.Uptime() }
 
 // Publish implements [loop.Host].
-func (h host) Publish(s status.Status, _ bool) { _ = status.Write(h.published, s) }
+func (h host) Publish(s status.Status, _ bool) error { return status.Write(h.published, s) }
+
+// Storage implements [loop.Host].
+func (host) Storage() []storage.Usage { return nil }
 
 // Reach implements [loop.Host].
 func (host) Reach(context.Context, config.Probe) error { return nil }
