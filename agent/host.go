@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/loam-os/loam/agent/clock/rtc"
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/decode"
 	"github.com/loam-os/loam/agent/durable"
@@ -37,6 +38,15 @@ func (h host) Uptime() time.Duration { return h.node.Uptime() }
 
 // Storage implements [loop.Host].
 func (h host) Storage() []storage.Usage { return storage.Observe(h.node.root) }
+
+// DoubtClock implements [loop.Host].
+func (h host) DoubtClock() *status.WrongClock {
+	built, err := h.node.Built()
+	if err != nil {
+		return nil // Nothing says which clock cannot be right.
+	}
+	return rtc.Doubt(rtc.Observe(h.node.root, h.node.Now(), built))
+}
 
 // Publish writes the status for `loam status` and shows it on the consoles.
 func (h host) Publish(s status.Status, news bool) error {

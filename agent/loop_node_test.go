@@ -72,6 +72,8 @@ func (testHost) LastLine(context.Context, string, time.Duration) string { return
 
 func (h testHost) Uptime() time.Duration { return time.Since(h.start) + time.Second }
 
+func (testHost) DoubtClock() *status.WrongClock { return nil }
+
 func (testHost) Storage() []storage.Usage { return nil }
 
 func (h testHost) Publish(s status.Status, news bool) error {

@@ -1,10 +1,7 @@
 package boot
 
 import (
-	"fmt"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/loam-os/loam/agent/clock"
 )
@@ -23,11 +20,5 @@ func (*Init) setClock() error {
 	if right.Equal(now) {
 		return nil
 	}
-
-	ts := unix.NsecToTimespec(right.UnixNano())
-	if err := unix.ClockSettime(unix.CLOCK_REALTIME, &ts); err != nil {
-		return fmt.Errorf("set the clock to %s: %w", right.Format(time.DateOnly), err)
-	}
-
-	return nil
+	return clock.Set(right)
 }

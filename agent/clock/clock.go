@@ -40,6 +40,15 @@ func Credible(now, built time.Time) time.Time {
 	return now
 }
 
+// Set sets the clock of this machine.
+func Set(to time.Time) error {
+	ts := unix.NsecToTimespec(to.UnixNano())
+	if err := unix.ClockSettime(unix.CLOCK_REALTIME, &ts); err != nil {
+		return fmt.Errorf("set the clock to %s: %w", to.UTC().Format(time.DateOnly), err)
+	}
+	return nil
+}
+
 // kernelDate matches the date in the version of a Debian kernel, `uname -v`:
 // "#1 SMP PREEMPT_DYNAMIC Debian 6.12.57-1 (2025-11-05)".
 func kernelDate(version string) (time.Time, error) {

@@ -27,6 +27,8 @@ const (
 	idleAlarm
 	// storageAlarm observes the room on the file systems.
 	storageAlarm
+	// clockAlarm compares the clocks.
+	clockAlarm
 	// aliveAlarm notifies the watchdog.
 	aliveAlarm
 )
@@ -51,6 +53,10 @@ const (
 	aliveInterval = time.Minute
 	// storageInterval is how often the room on the file systems is observed.
 	storageInterval = time.Minute
+	// clockDelay is when the clocks are compared first: a time server has
+	// answered by then, or there is none. clockInterval is how often they are.
+	clockDelay    = 2 * time.Minute
+	clockInterval = time.Minute
 )
 
 // alarms are the alarms that are set. The zero alarms is ready. It needs no

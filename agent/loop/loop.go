@@ -76,6 +76,7 @@ func (l *Loop) Run(ctx context.Context) error {
 		return err
 	}
 	r.node.alarms.soon(aliveAlarm, aliveInterval)
+	r.node.alarms.soon(clockAlarm, clockDelay)
 	r.ring(ctx, storageAlarm)
 
 	for ctx.Err() == nil {

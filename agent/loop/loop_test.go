@@ -120,6 +120,8 @@ type fakeNode struct {
 	// usage is what Storage returns, unwritable what Publish does.
 	usage      []storage.Usage
 	unwritable error
+	// doubt is what DoubtClock returns.
+	doubt *status.WrongClock
 }
 
 func newFakeNode() *fakeNode {
@@ -497,6 +499,14 @@ func (w *fakeNode) Storage() []storage.Usage {
 	defer w.mu.Unlock()
 
 	return w.usage
+}
+
+// DoubtClock returns what doubt says.
+func (w *fakeNode) DoubtClock() *status.WrongClock {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	return w.doubt
 }
 
 func (w *fakeNode) Publish(s status.Status, news bool) error {

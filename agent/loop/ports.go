@@ -79,6 +79,8 @@ type Host interface {
 	Uptime() time.Duration
 	// Storage returns the usage of the node's file systems.
 	Storage() []storage.Usage
+	// DoubtClock returns why the clock may be wrong, nil if nothing says so.
+	DoubtClock() *status.WrongClock
 	// Publish shows a status. news says that an operator cares about what changed.
 	// The error says that it could not be written, and is logged already.
 	Publish(s status.Status, news bool) error

@@ -2,6 +2,7 @@ package loop
 
 import (
 	"context"
+	"reflect"
 	"runtime"
 	"runtime/debug"
 	"sync"
@@ -215,12 +216,30 @@ func (r *runner) ring(ctx context.Context, which alarm) {
 	case storageAlarm:
 		r.storages.observe(ctx)
 		r.node.alarms.soon(storageAlarm, storageInterval)
+	case clockAlarm:
+		r.observeClock(ctx)
+		r.node.alarms.soon(clockAlarm, clockInterval)
 	case aliveAlarm:
 		if err := r.node.host.Alive(); err != nil {
 			r.node.warn("watchdog", err)
 		}
 		r.node.alarms.soon(aliveAlarm, aliveInterval)
 	}
+}
+
+// observeClock compares the clocks, and publishes what is wrong with them.
+func (r *runner) observeClock(ctx context.Context) {
+	before := r.node.state.Facts.Clock
+	now := r.node.host.DoubtClock()
+	if reflect.DeepEqual(before, now) {
+		return
+	}
+
+	r.node.state.Facts.Clock = now
+	if before == nil {
+		r.node.log.Warn("clock", zap.String("problem", now.Problem))
+	}
+	r.node.show(ctx)
 }
 
 // freeMemory gives memory back to the kernel. Pools of the libraries let go of

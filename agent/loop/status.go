@@ -242,7 +242,8 @@ func isNews(s, before status.Status) bool {
 		s.Awaited != nil && !s.Awaited.Same(before.Awaited) ||
 		!s.Network.Alike(before.Network) ||
 		len(s.DebugShells) != len(before.DebugShells) ||
-		!slices.EqualFunc(s.Storage, before.Storage, isSameLevel)
+		!slices.EqualFunc(s.Storage, before.Storage, isSameLevel) ||
+		(s.Clock == nil) != (before.Clock == nil)
 }
 
 // isSameLevel reports whether a and b say the same of one file system, but for

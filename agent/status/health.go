@@ -109,6 +109,8 @@ func (s Status) beside() string {
 		return "the EFI system partition is damaged"
 	case s.Error != nil && ofDisk(s.Error.Code) != "":
 		return ofDisk(s.Error.Code)
+	case room == "" && s.Clock != nil:
+		return "the clock may be wrong"
 	}
 	return room
 }

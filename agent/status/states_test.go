@@ -560,6 +560,14 @@ var states = []struct {
 				"the node goes on by itself",
 		})
 	}},
+	{"clock-in-the-future", running, func(s *Status) {
+		s.Clock = &WrongClock{
+			Problem: "the hardware's clock says 2026-03-01, and the node uses 2038-01-19, as it has " +
+				"recorded a later time than the hardware's; a time server corrects it",
+			Hint: "if the hardware's clock is right: `loam clock --from-hardware`",
+			Code: fault.ClockDoubtful,
+		}
+	}},
 	{"storage-low", running, func(s *Status) {
 		s.Storage = []FileSystem{lowState}
 	}},

@@ -165,6 +165,9 @@ type Status struct {
 	// enough.
 	Storage []FileSystem `json:"storage,omitempty"`
 
+	// Clock is why the clock may be wrong; nil if nothing says so.
+	Clock *WrongClock `json:"clock,omitempty"`
+
 	// DebugShells are terminals on which a root shell is open.
 	DebugShells []string `json:"debugShells,omitempty"`
 
@@ -293,6 +296,15 @@ type FileSystem struct {
 
 	// Problem says so in a sentence. Hint is what to do about it, and Code names
 	// the problem for programs.
+	Problem string     `json:"problem"`
+	Hint    string     `json:"hint"`
+	Code    fault.Code `json:"code"`
+}
+
+// WrongClock is a clock that may be wrong.
+type WrongClock struct {
+	// Problem is why, with the times of the node and of the hardware. Hint is
+	// what to do about it, and Code names the problem for programs.
 	Problem string     `json:"problem"`
 	Hint    string     `json:"hint"`
 	Code    fault.Code `json:"code"`

@@ -98,6 +98,10 @@ func (t *table) refused(s Status) {
 		t.row("! room", f.Problem)
 		t.row("hint", f.Hint)
 	}
+	if s.Clock != nil {
+		t.row("! clock", s.Clock.Problem)
+		t.row("hint", s.Clock.Hint)
+	}
 
 	if s.Held != nil {
 		t.row("held", s.Held.Digest+" of the source: "+s.Held.Why)

@@ -131,7 +131,7 @@ func showOutcome(out io.Writer, o control.Outcome) error {
 		fmt.Fprintf(out, "unchanged: the node runs %s already\n", o.Generation)
 	case control.Trying:
 		fmt.Fprintf(out, "on trial until %s: %s\n"+
-			"  `loam confirm` keeps it, `loam rollback` ends it\n", clock(o.Until), o.Generation)
+			"  `loam confirm` keeps it, `loam rollback` ends it\n", localTime(o.Until), o.Generation)
 	case control.Reverted:
 		err := fault.With(fmt.Errorf("%s was taken back: %s\nthe node runs %s again",
 			o.From, o.Reason, o.Generation), fault.TakenBack)
@@ -149,5 +149,5 @@ func showOutcome(out io.Writer, o control.Outcome) error {
 	return nil
 }
 
-// clock is a time of day of this machine, with its date.
-func clock(t time.Time) string { return t.Local().Format(status.Clock) }
+// localTime is a time of day of this machine, with its date.
+func localTime(t time.Time) string { return t.Local().Format(status.Clock) }

@@ -36,6 +36,7 @@ The other commands are for a person on the node.
 		historyCommand(), diffCommand(), whyCommand(), logsCommand(), disksCommand(), clusterCommand())
 	group(cmd, "Change the node, by asking its agent:", applyCommand(), confirmCommand(),
 		rollbackCommand(), verifyCommand(), upgradeCommand(), drillCommand(), resetCommand())
+	group(cmd, "Look at the clock, or set it:", clockCommand())
 	group(cmd, "What the node itself runs:", agentCommand(), volumeCommand(),
 		repairCommand(), bootCommand())
 	completeFlags(cmd, status.Path)

@@ -47,6 +47,7 @@ const (
 	NotANode         Code = "not-a-node"
 	NotAStatus       Code = "not-a-status"
 	NoJournal        Code = "no-journal"
+	ClockUnfit       Code = "clock-unfit"
 )
 
 // Codes of refusals about disks.
@@ -128,6 +129,7 @@ const (
 	DiskNearlyFull   Code = "disk-nearly-full"
 	DiskError        Code = "disk-error"
 	ReadOnly         Code = "read-only"
+	ClockDoubtful    Code = "clock-doubtful"
 	StateDamaged     Code = "state-damaged"
 	StateLocked      Code = "state-locked"
 	Failed           Code = "failed"
@@ -385,6 +387,12 @@ func Table() []Fault {
 		{NameTooLong, ClassRefused, "The name of the boot entry would be too long.", ""},
 		{LabelTooLong, ClassRefused, "The label of the partition would be too long.", ""},
 		{SlotTooSmall, ClassRefused, "The release is larger than a slot of this disk.", ""},
+		{
+			ClockUnfit, ClassRefused,
+			"The clock cannot be set to the hardware's: there is none, it cannot be right, or a time " +
+				"server has set the clock.",
+			"",
+		},
 		{ESPFull, ClassRefused, "The EFI system partition has no room for another UKI.", ""},
 		{StateFull, ClassRefused, "The state partition has no room for what is to be fetched.", ""},
 		{DirectoryFull, ClassRefused, "The directory of boot entries is full.", ""},
@@ -491,6 +499,11 @@ func Table() []Fault {
 			"`df -h` and `df -i` show which one",
 		},
 		{DiskNearlyFull, ClassFailed, "A file system has little room left.", ""},
+		{
+			ClockDoubtful, ClassFailed,
+			"The clock of the node and the hardware's are days apart, and no time server has answered.",
+			"",
+		},
 		{
 			DiskError, ClassFailed, "A disk cannot be read or written.",
 			"`dmesg` says more; the disk may be failing",

@@ -155,6 +155,9 @@ func (host) Uptime() time.Duration { return agent.Uptime() }
 // Publish implements [loop.Host].
 func (h host) Publish(s status.Status, _ bool) error { return status.Write(h.published, s) }
 
+// DoubtClock implements [loop.Host].
+func (host) DoubtClock() *status.WrongClock { return nil }
+
 // Storage implements [loop.Host].
 func (host) Storage() []storage.Usage { return nil }
 
