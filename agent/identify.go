@@ -48,6 +48,7 @@ func (n *node) identify(ctx context.Context) {
 		}
 	}
 
+	n.resolveName()
 	if !n.reset.Active() && !n.nameless {
 		n.obeyRecord()
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/loam-os/loam/agent/boot"
 	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/hostname"
 	"github.com/loam-os/loam/agent/hostname/nodename"
 	"github.com/loam-os/loam/agent/networkd/watch"
 )
@@ -46,6 +47,25 @@ func (n *node) setHostname(name string) error {
 		return fmt.Errorf("keep the host name: %w", err)
 	}
 	return nil
+}
+
+// resolveName has the node find its own name. A /etc/hosts of a configuration is
+// a link, and stays as it is.
+func (n *node) resolveName() {
+	info, err := n.root.Lstat(hostname.HostsFile)
+	if err != nil || !info.Mode().IsRegular() {
+		return
+	}
+
+	text, err := n.root.ReadFile(hostname.HostsFile)
+	if err == nil {
+		if named := hostname.Hosts(string(text), n.status.Hostname); named != string(text) {
+			err = durable.New(n.root, nil).WriteVolatile(hostname.HostsFile, []byte(named), 0o644)
+		}
+	}
+	if err != nil {
+		n.Log.Warn("the node does not find its own name", zap.Error(err))
+	}
 }
 
 // awaitName names the node as soon as hostnameFrom gives a name. That is a

@@ -12,6 +12,7 @@ import (
 
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/generation"
+	"github.com/loam-os/loam/agent/hostname"
 	"github.com/loam-os/loam/firmware/identity"
 )
 
@@ -206,6 +207,15 @@ func setHostname(root *os.Root) error {
 		return nil // It has the image's.
 	}
 	if err := root.WriteFile("etc/hostname", text, 0o644); err != nil {
+		return fmt.Errorf("host name: %w", err)
+	}
+
+	hosts, err := root.ReadFile(hostname.HostsFile)
+	if err != nil {
+		return nil // An image without it.
+	}
+	named := hostname.Hosts(string(hosts), strings.TrimSpace(string(text)))
+	if err := root.WriteFile(hostname.HostsFile, []byte(named), 0o644); err != nil {
 		return fmt.Errorf("host name: %w", err)
 	}
 	return nil

@@ -1,6 +1,7 @@
 package boot
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -67,5 +68,34 @@ func TestFillEtc(t *testing.T) {
 	}
 	if _, err := root.Lstat("var/d"); err == nil {
 		t.Error("a file outside of /etc was placed")
+	}
+}
+
+// TestANodeFindsItsOwnName: before any service starts.
+func TestANodeFindsItsOwnName(t *testing.T) {
+	root := files.Root(t)
+	for name, text := range map[string]string{
+		HostnameFile: "node-1\n",
+		"etc/hosts":  "127.0.0.1\tlocalhost\n",
+	} {
+		files.Write(t, filepath.Join(root.Name(), name), text)
+	}
+	for range 2 {
+		if err := setHostname(root); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	want := "127.0.0.1\tlocalhost\n127.0.1.1\tnode-1\n"
+	if text, err := root.ReadFile("etc/hosts"); err != nil || string(text) != want {
+		t.Errorf("hosts %q, %v, want %q", text, err, want)
+	}
+
+	// An image may have no such file.
+	if err := root.Remove("etc/hosts"); err != nil {
+		t.Fatal(err)
+	}
+	if err := setHostname(root); err != nil {
+		t.Error(err)
 	}
 }
