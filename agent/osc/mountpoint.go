@@ -24,6 +24,7 @@ var links = []struct{ link, target string }{
 	{"/root", "/var/roothome"},
 	{"/sbin", "/usr/sbin"},
 	{"/srv", "/var/srv"},
+	{"/usr/libexec/kubernetes", "/var/usrlibexec/kubernetes"},
 	{"/usr/local", "/var/usrlocal"},
 	{"/var/lock", "/run/lock"},
 	{"/var/run", "/run"},

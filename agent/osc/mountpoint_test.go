@@ -92,7 +92,13 @@ func TestMountPoints(t *testing.T) {
 			hint: "name the unit var-lib-a.mount",
 		},
 		{name: "as it is right", text: mount("var-opt-data.mount", `[Mount]\nWhat=/dev/sdb\nWhere=/var/opt/data\n`)},
-		{name: "below the image", text: mount("usr-libexec-kubernetes.mount", `[Mount]\nWhat=tmpfs\n`)},
+		{name: "below the image", text: mount("usr-libexec-other.mount", `[Mount]\nWhat=tmpfs\n`)},
+		{
+			name: "the plugins of the kubelet", accepted: true,
+			text: mount("usr-libexec-kubernetes.mount", `[Mount]\nWhat=tmpfs\n`),
+			hint: "write Where=/var/usrlibexec/kubernetes, and name the unit " +
+				"var-usrlibexec-kubernetes.mount",
+		},
 		{name: "near a link", text: mount("optional.mount", `[Mount]\nWhat=tmpfs\nWhere=/optional\n`)},
 		{name: "an instance", text: mount("mnt@x.mount", `[Mount]\nWhat=tmpfs\nWhere=/mnt/%i\n`)},
 		{name: "a service in a link", text: mount("a.service", `[Service]\nExecStart=/opt/bin/x\nWorkingDirectory=/opt\n`)},
@@ -114,7 +120,7 @@ func TestMountPoints(t *testing.T) {
 func TestLinksAreThoseOfTheImage(t *testing.T) {
 	tree := judge.Dir(t, "LOAM_ROOT_TREE")
 	want := map[string]string{}
-	for _, pattern := range []string{"*", "usr/*"} {
+	for _, pattern := range []string{"*", "usr/*", "usr/libexec/*"} {
 		found, err := filepath.Glob(filepath.Join(tree, pattern))
 		if err != nil {
 			t.Fatal(err)

@@ -167,6 +167,10 @@ func (r *Reset) finish(ctx context.Context) error {
 	return r.env.Restart(ctx)
 }
 
+// pluginDirectory is what /usr/libexec/kubernetes leads to: programs that pods
+// have installed, and that the kubelet runs.
+const pluginDirectory = "/var/usrlibexec/kubernetes"
+
 // kubeletUnit is stopped first: the kubelet would start pods again, and write
 // files that the reset removes.
 const kubeletUnit = "kubelet.service"
@@ -238,7 +242,7 @@ func (r *Reset) forgetIdentity(ctx context.Context) error {
 		}
 	}
 
-	for _, dir := range slices.Concat(directories, plane.Directories()) {
+	for _, dir := range slices.Concat(directories, plane.Directories(), []string{pluginDirectory}) {
 		errs = append(errs, r.empty(ctx, r.path(dir)))
 	}
 	return errors.Join(errs...)

@@ -314,3 +314,26 @@ func TestAnEncryptedStateLosesItsKey(t *testing.T) {
 		})
 	}
 }
+
+// TestProgramsThatPodsHaveInstalledAreRemoved: the kubelet of the next cluster
+// would run them.
+func TestProgramsThatPodsHaveInstalledAreRemoved(t *testing.T) {
+	f := newFixture(t)
+	driver := "var/usrlibexec/kubernetes/kubelet-plugins/volume/exec/nodeagent~uds/uds"
+	files.Write(t, filepath.Join(f.root.Name(), driver), "#!/bin/sh\n")
+	files.Write(t, filepath.Join(f.root.Name(), "var/lib/loam/x"), "")
+	if err := f.reset(t).Begin(); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.reset(t).forgetIdentity(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := f.root.Open(strings.TrimPrefix(pluginDirectory, "/"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer entries.Close()
+	if names, err := entries.Readdirnames(-1); err != nil || len(names) > 0 {
+		t.Errorf("%v is left, %v", names, err)
+	}
+}

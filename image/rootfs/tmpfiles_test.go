@@ -69,3 +69,35 @@ func TestTemporaryFilesAreCleared(t *testing.T) {
 		t.Errorf("what is there (-want +got):\n%s", diff)
 	}
 }
+
+// TestCalicoFindsItsDirectory makes the directories of a new node, in which a
+// pod then makes what Calico's manifest asks for: a hostPath of type
+// DirectoryOrCreate.
+func TestCalicoFindsItsDirectory(t *testing.T) {
+	tree := toolsTree(t)
+	config, err := os.ReadFile("../../mkosi/mkosi.extra/usr/lib/tmpfiles.d/loam.conf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := t.TempDir()
+	files.Write(t, filepath.Join(root, "usr/lib/tmpfiles.d/loam.conf"), string(config))
+	files.Write(t, filepath.Join(root, "etc/passwd"), "root:x:0:0::/root:/bin/sh\n")
+	files.Write(t, filepath.Join(root, "etc/group"), "root:x:0:\nsystemd-journal:x:0:\n")
+	if err := os.Mkdir(filepath.Join(root, "usr/libexec"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(root, "usr/libexec/kubernetes")
+	if err := os.Symlink("../../var/usrlibexec/kubernetes", link); err != nil {
+		t.Fatal(err)
+	}
+
+	out, err := tree.Command(t.Context(), []string{root}, "systemd-tmpfiles", "--create",
+		"--root="+root).CombinedOutput()
+	if err != nil || strings.TrimSpace(string(out)) != "" {
+		t.Errorf("systemd-tmpfiles: %v\n%s", err, out)
+	}
+	plugins := filepath.Join(link, "kubelet-plugins/volume/exec/nodeagent~uds")
+	if err := os.MkdirAll(plugins, 0o755); err != nil {
+		t.Error(err)
+	}
+}

@@ -22,7 +22,8 @@ func TestTreeLinks(t *testing.T) {
 	for path, want := range map[string]string{
 		"home": "var/home", "opt": "var/opt", "root": "var/roothome", "srv": "var/srv",
 		"usr/local": "../var/usrlocal", "etc/os-release": "../usr/lib/os-release",
-		"etc/resolv.conf": "../run/systemd/resolve/resolv.conf",
+		"usr/libexec/kubernetes": "../../var/usrlibexec/kubernetes",
+		"etc/resolv.conf":        "../run/systemd/resolve/resolv.conf",
 	} {
 		if got, err := os.Readlink(filepath.Join(root, path)); err != nil || got != want {
 			t.Errorf("%s -> %s, %v, want %s", path, got, err, want)
