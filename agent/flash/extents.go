@@ -52,9 +52,8 @@ func Look(r io.ReaderAt, size int64) (Image, error) {
 		return Image{}, err
 	}
 
-	if !table.Source.Healthy() {
-		return Image{}, fmt.Errorf("the image is damaged: %w",
-			errors.Join(table.Source.Primary, table.Source.Backup))
+	if err := table.Source.Fault(); err != nil {
+		return Image{}, fmt.Errorf("the image is damaged: %w", err)
 	}
 
 	if table.DiskSize%align != 0 || table.DiskSize < blockSize {

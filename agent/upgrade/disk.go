@@ -52,14 +52,15 @@ type Partitions interface {
 	OpenRunning(p gpt.Partition) (io.ReaderAt, io.Closer, error)
 }
 
-// table reads the partition table. If one copy is damaged, it is repaired
-// first.
+// table reads the partition table. If one copy is damaged, or the protective MBR
+// is, it is repaired first: without that, the next start would find no
+// partition.
 func (d Disk) table() (gpt.Table, error) {
 	table, err := gpt.Read(d.Whole, d.Size, d.SectorSize)
-	if err != nil || table.Source.Healthy() {
+	if err != nil {
 		return table, err
 	}
-	return table, table.Write(d.Whole)
+	return table, table.Repair(d.Whole)
 }
 
 // target returns the slot that does not run, in the table as it is now.

@@ -79,7 +79,8 @@ type Disk struct {
 	// such file.
 	Machine string `json:"machine,omitempty"`
 
-	// Damage is the fault of either copy of the table, "" if both are valid.
+	// Damage is the fault of either copy of the table, or of the protective MBR;
+	// "" if all are valid.
 	Damage string `json:"damage,omitempty"`
 }
 
@@ -157,7 +158,7 @@ func Read(r io.ReaderAt, size int64) (Image, error) {
 		},
 	}
 
-	if err := errors.Join(table.Source.Primary, table.Source.Backup); err != nil {
+	if err := table.Source.Fault(); err != nil {
 		im.Disk.Damage = err.Error()
 	}
 

@@ -80,3 +80,19 @@ func TestMachineYAMLOfADiskIsShown(t *testing.T) {
 		}
 	}
 }
+
+func TestDamageOfTheProtectiveMBRIsShown(t *testing.T) {
+	disk, size := diskWith(t, partitions.MachineFile)
+	im, err := Read(disk, size)
+	if err != nil || im.Disk.Damage != "" {
+		t.Fatalf("damage %q, %v", im.Disk.Damage, err)
+	}
+
+	if _, err := disk.WriteAt(make([]byte, 512), 0); err != nil {
+		t.Fatal(err)
+	}
+	im, err = Read(disk, size)
+	if err != nil || im.Disk.Damage != "protective MBR: signature is missing" {
+		t.Errorf("damage %q, %v", im.Disk.Damage, err)
+	}
+}

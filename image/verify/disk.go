@@ -33,9 +33,8 @@ func verifyDisk(
 		return err
 	}
 
-	if !table.Source.Healthy() {
-		return fmt.Errorf("partition table: primary %v, backup %v",
-			table.Source.Primary, table.Source.Backup)
+	if err := table.Source.Fault(); err != nil {
+		return fmt.Errorf("partition table: %w", err)
 	}
 
 	if table.DiskGUID != m.DiskGUID || table.DiskSize != m.DiskSize {

@@ -75,7 +75,7 @@ func verifyInstaller(
 
 	disk := out[image.InstallerSuffix]
 	table, err := gpt.Read(disk, want.DiskSize, want.SectorSize)
-	if err != nil || !table.Source.Healthy() || len(table.Partitions) != 1 ||
+	if err != nil || table.Source.Fault() != nil || len(table.Partitions) != 1 ||
 		table.Partitions[0] != want.Partitions[0] {
 		return errors.Join(err,
 			fmt.Errorf("partitions %+v, want %+v", table.Partitions, want.Partitions))

@@ -93,6 +93,9 @@ func (t Table) array() []byte {
 	return b
 }
 
+// protectiveType is the type of the partition in a protective MBR.
+const protectiveType = 0xEE
+
 // protectiveMBR makes sector 0 (UEFI 5.2.3): one partition of type 0xEE over
 // the disk. Its size is the greatest value, as the specification asks for disks
 // it cannot describe, so that it stays right when the disk grows and is never
@@ -101,7 +104,7 @@ func protectiveMBR(sectorSize int) []byte {
 	b := make([]byte, sectorSize)
 	copy(b[446:], []byte{
 		0x00, 0x00, 0x02, 0x00, // not bootable; first sector as cylinder, head, sector
-		0xEE, 0xFF, 0xFF, 0xFF, // GPT protective; last sector: beyond what CHS can say
+		protectiveType, 0xFF, 0xFF, 0xFF, // GPT protective; last sector: beyond what CHS can say
 		0x01, 0x00, 0x00, 0x00, // first sector 1
 		0xFF, 0xFF, 0xFF, 0xFF, // number of sectors
 	})

@@ -1,6 +1,7 @@
 package gpt
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -362,5 +363,70 @@ func TestValidate(t *testing.T) {
 				t.Errorf("error %v, want %q", err, tc.err)
 			}
 		})
+	}
+}
+
+// TestProtectiveMBR: without a valid one, firmware and Linux look for no table
+// (is_pmbr_valid of block/partitions/efi.c).
+func TestProtectiveMBR(t *testing.T) {
+	entry := func(number int, kind byte, start uint32) func(sector []byte) {
+		return func(sector []byte) {
+			e := sector[446+16*number:]
+			e[4] = kind
+			binary.LittleEndian.PutUint32(e[8:], start)
+		}
+	}
+	for _, tt := range []struct {
+		name   string
+		change func(sector []byte)
+		fault  string
+	}{
+		{"as it was written", func([]byte) {}, ""},
+		{"zeroed", func(sector []byte) { clear(sector) }, "signature is missing"},
+		{"no signature", func(sector []byte) { sector[511] = 0 }, "signature is missing"},
+		{"no partition", func(sector []byte) { clear(sector[446:510]) }, "no partition of type 0xEE"},
+		{"an MBR of its own", entry(0, 0x83, 2048), "no partition of type 0xEE"},
+		{"a partition that begins elsewhere", entry(0, 0xEE, 2), "no partition of type 0xEE"},
+		{
+			"a hybrid, with the partition in the last entry",
+			func(sector []byte) {
+				entry(0, 0x0c, 2048)(sector)
+				entry(3, 0xEE, 1)(sector)
+			},
+			"",
+		},
+		{"the code of a boot loader", func(sector []byte) { sector[0] = 0xeb }, ""},
+	} {
+		for _, sectorSize := range []int{512, 4096} {
+			t.Run(fmt.Sprintf("%s/%d", tt.name, sectorSize), func(t *testing.T) {
+				d := created(t, sample(sectorSize))
+				tt.change(d.data[:512])
+				before := slices.Clone(d.data)
+				got, err := Read(d, int64(len(d.data)), sectorSize)
+				if err != nil || !got.Source.Healthy() {
+					t.Fatalf("%+v, %v: the copies are right", got.Source, err)
+				}
+				fault := got.Source.Fault()
+				if (tt.fault == "") != (fault == nil) ||
+					fault != nil && !strings.Contains(fault.Error(), tt.fault) {
+					t.Errorf("fault %v, want %q", fault, tt.fault)
+				}
+
+				d.log = nil
+				if err := got.Repair(d); err != nil {
+					t.Fatal(err)
+				}
+				if tt.fault == "" && len(d.log) > 0 {
+					t.Errorf("%d writes to a table that is right", len(d.log))
+				}
+				again, err := Read(d, int64(len(d.data)), sectorSize)
+				if err != nil || again.Source.Fault() != nil {
+					t.Errorf("after the repair: %+v, %v", again.Source, err)
+				}
+				if !slices.Equal(before[sectorSize:], d.data[sectorSize:]) {
+					t.Error("the repair has changed more than the MBR")
+				}
+			})
+		}
 	}
 }

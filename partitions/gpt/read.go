@@ -1,6 +1,7 @@
 package gpt
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -54,7 +55,28 @@ func Read(r io.ReaderAt, diskSize int64, sectorSize int) (Table, error) {
 
 	t.Source.Primary = primaryErr
 	t.Source.Backup = backupErr
+	t.Source.MBR = d.checkMBR()
 	return t, nil
+}
+
+// checkMBR reports what is wrong with the protective MBR (UEFI 5.2.3): it has a
+// signature, and a partition of type 0xEE that begins in sector 1. A hybrid MBR
+// has others beside it.
+func (d disk) checkMBR() error {
+	sector := make([]byte, 512)
+	if _, err := d.r.ReadAt(sector, 0); err != nil {
+		return fmt.Errorf("protective MBR: %w", err)
+	}
+	if sector[510] != 0x55 || sector[511] != 0xAA {
+		return errors.New("protective MBR: signature is missing")
+	}
+
+	for entry := sector[446:510]; len(entry) > 0; entry = entry[16:] {
+		if entry[4] == protectiveType && binary.LittleEndian.Uint32(entry[8:]) == 1 {
+			return nil
+		}
+	}
+	return errors.New("protective MBR: no partition of type 0xEE in sector 1")
 }
 
 // minSectors is how many sectors a disk has at least: one before each header.

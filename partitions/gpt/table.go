@@ -1,6 +1,8 @@
 package gpt
 
 import (
+	"errors"
+
 	"github.com/google/uuid"
 )
 
@@ -58,7 +60,14 @@ type Source struct {
 	Used    Copy
 	Primary error // nil: valid
 	Backup  error // nil: valid and equal to the primary; ErrCopiesDiffer: valid but different
+	// MBR is what is wrong with the protective MBR, without which firmware and
+	// Linux look for no table; nil: valid. It belongs to neither copy, and Write
+	// does not write it.
+	MBR error
 }
+
+// Fault returns all that is wrong, nil if nothing is.
+func (s Source) Fault() error { return errors.Join(s.MBR, s.Primary, s.Backup) }
 
 // Healthy reports whether both copies are valid and equal.
 func (s Source) Healthy() bool { return s.Primary == nil && s.Backup == nil }

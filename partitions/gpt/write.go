@@ -19,6 +19,23 @@ func (t Table) Create(d device.Device) error {
 	return t.Write(d)
 }
 
+// Repair writes what [Read] has found wrong; nothing if all is right. The MBR
+// is one sector, which a power cut leaves as it was or complete.
+func (t Table) Repair(d device.Device) error {
+	if t.Source.MBR != nil {
+		if _, err := d.WriteAt(protectiveMBR(t.SectorSize), 0); err != nil {
+			return fmt.Errorf("write protective MBR: %w", err)
+		}
+		if err := d.Sync(); err != nil {
+			return fmt.Errorf("write protective MBR: %w", err)
+		}
+	}
+	if t.Source.Healthy() {
+		return nil
+	}
+	return t.Write(d)
+}
+
 // Write replaces both copies of the table: backup array, backup header, flush,
 // primary array, primary header, flush. It begins with the primary if only the
 // backup was valid (Source.Used). After a power cut at any point one copy is
