@@ -38,6 +38,8 @@ type Env struct {
 	Built func() (time.Time, error)
 	// SetHostname is sethostname(2).
 	SetHostname func(name string) error
+	// Setenv sets a variable in the environment of this process.
+	Setenv func(name, value string) error
 	// Fsync measures the disk for etcd.
 	Fsync disk.Probe
 	// Addresses returns the addresses of the machine for its own cluster, the best
@@ -66,6 +68,7 @@ func NodeEnv(log *zap.Logger) Env {
 		Now:         time.Now,
 		Built:       clock.Built,
 		SetHostname: func(name string) error { return unix.Sethostname([]byte(name)) },
+		Setenv:      os.Setenv,
 		Fsync:       disk.Measure,
 		Addresses:   local.Addresses,
 		Log:         log,

@@ -42,6 +42,7 @@ func (n *node) identify(ctx context.Context) {
 	default:
 		n.machine = m
 		n.applyNetwork(ctx, &m.Network)
+		n.applyProxy(ctx)
 		if n.name() && !n.inReset(doc.Text) && n.encrypt(ctx, places.Accepted) {
 			n.accept(n.redact(doc), m, places.Accepted)
 			n.configure(ctx, places)

@@ -260,6 +260,7 @@ func unidentified(t *testing.T) *node {
 		Env: Env{
 			Root:        data.Path,
 			SetHostname: func(string) error { return nil },
+			Setenv:      func(string, string) error { return nil },
 			Now:         time.Now,
 			Built:       func() (time.Time, error) { return built, nil },
 			Fsync:       syncsIn(time.Millisecond),

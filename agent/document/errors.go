@@ -3,6 +3,7 @@ package document
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -143,10 +144,15 @@ func Lenient(err error) (warnings Errors, refusal error) {
 	return warnings, refusal
 }
 
+// userinfo is the part of a URL before its host (RFC 3986, section 3.2).
+var userinfo = regexp.MustCompile(`://[^/\s]*@`)
+
 // Quote quotes text and cuts it to 60 characters, so that a value from a
-// document fits into an error.
+// document fits into an error. Of a URL it leaves out who logs in, which may
+// have a password.
 func Quote(text string) string {
 	const most = 60
+	text = userinfo.ReplaceAllString(text, "://…@")
 	if runes := []rune(text); len(runes) > most {
 		return fmt.Sprintf("%q…", string(runes[:most]))
 	}

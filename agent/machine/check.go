@@ -23,6 +23,7 @@ import (
 	"github.com/loam-os/loam/agent/fleetlock"
 	"github.com/loam-os/loam/agent/hostname"
 	"github.com/loam-os/loam/agent/plane"
+	"github.com/loam-os/loam/agent/proxy"
 	"github.com/loam-os/loam/agent/trust"
 	"github.com/loam-os/loam/agent/volume"
 	"github.com/loam-os/loam/agent/window"
@@ -71,6 +72,7 @@ func check(report *document.Report, m Machine) {
 
 	checkTrust(report, m.Trust)
 	checkNetwork(report, m.Network)
+	checkProxy(report, m.Proxy)
 	checkSource(report, m.Source)
 	checkOwnCluster(report, m)
 	checkFiles(report, m)
@@ -115,6 +117,8 @@ func checkEmpty(report *document.Report, m Machine, wrong document.Errors) {
 		"write keys, or leave it out: no signature is needed then")
 	check("network", m.Network.IsZero(),
 		"write interfaces, or leave it out: the node then does DHCP on every wired interface")
+	check("proxy", m.Proxy.URL == "" && len(m.Proxy.NoProxy) == 0,
+		"write url, or leave it out: the node then needs no proxy")
 	check("source", m.Source == Source{},
 		"write one of file, esp, credential, cluster and nodeAgent, or leave it out: the node "+
 			"then keeps the configuration it has")
@@ -127,6 +131,28 @@ func checkEmpty(report *document.Report, m Machine, wrong document.Errors) {
 		"write repository and root, or leave it out")
 	check("dataVolume", m.DataVolume == DataVolume{},
 		"write what identifies the disk, such as serial, or leave it out")
+}
+
+// checkProxy never quotes the URL, which may have a password.
+func checkProxy(report *document.Report, p Proxy) {
+	const form = "write http://HOST:PORT, with USER:PASSWORD@ before the host if it needs them; " +
+		"other signs than letters and digits in them as % and two hexadecimal digits"
+	switch {
+	case p.URL != "":
+		if err := proxy.CheckURL(p.URL); err != nil {
+			report.Add("proxy.url", "the URL "+err.Error(), form)
+		}
+	case len(p.NoProxy) > 0:
+		report.Add("proxy.url", "is missing", form)
+	}
+
+	for i, entry := range p.NoProxy {
+		if !proxy.IsDirect(entry) {
+			report.Add(fmt.Sprintf("proxy.noProxy[%d]", i),
+				document.Quote(entry)+" is no name, domain, address or network",
+				"write it as site.example, 192.0.2.1 or 10.0.0.0/8")
+		}
+	}
 }
 
 func checkTrust(report *document.Report, t Trust) {

@@ -45,6 +45,10 @@ type Machine struct {
 	// image's own.
 	Network network.Config `json:"network"`
 
+	// Proxy is the HTTP proxy for images and releases; the zero Proxy means
+	// none.
+	Proxy Proxy `json:"proxy"`
+
 	// Source says where the configuration comes from; the zero Source means
 	// from nowhere.
 	Source Source `json:"source"`
@@ -91,6 +95,20 @@ type Machine struct {
 type Trust struct {
 	// Keys are public ed25519 keys, each the base64 line of the PEM file.
 	Keys []string `json:"keys"`
+}
+
+// Proxy is an HTTP proxy for what containerd and the agent fetch: images,
+// releases, and what a file waits for. The API server of the cluster and the
+// networks of the node's own cluster are reached without it, as are the names of
+// Services, the machine itself and its links.
+type Proxy struct {
+	// URL is http://HOST:PORT or https://HOST:PORT, also with USER:PASSWORD@
+	// before the host.
+	URL string `json:"url"`
+
+	// NoProxy lists what else is reached without it: names and domains with all
+	// names below them, addresses, and networks such as "10.0.0.0/8".
+	NoProxy []string `json:"noProxy"`
 }
 
 // Source has at most one field set.

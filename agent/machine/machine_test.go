@@ -78,6 +78,15 @@ func TestDecode(t *testing.T) {
 			},
 		},
 		{
+			name: "a proxy",
+			text: head + "proxy:\n  url: http://node:secret@proxy.site.example:3128\n" +
+				"  noProxy: [.site.example, 10.0.0.0/8]\n",
+			want: machine.Machine{Proxy: machine.Proxy{
+				URL:     "http://node:secret@proxy.site.example:3128",
+				NoProxy: []string{".site.example", "10.0.0.0/8"},
+			}},
+		},
+		{
 			name: "a file of the ESP",
 			text: head + "source: {esp: {path: /loam/config.yaml}}\n",
 			want: machine.Machine{
@@ -535,6 +544,32 @@ func TestDecodeErrors(t *testing.T) {
 				"; hint: write letters, digits, dots and hyphens, such as line-3",
 		},
 		{
+			name: "a proxy of another kind",
+			text: head + "proxy: {url: 'socks5://node:secret@proxy:1080'}\n",
+			want: "m:3: proxy.url: the URL is not a URL of http or https" + proxyHint,
+		},
+		{
+			name: "a proxy that is none",
+			text: head + "proxy: {url: 'http://node:sec ret@proxy'}\n",
+			want: "m:3: proxy.url: the URL is not a URL" + proxyHint,
+		},
+		{
+			name: "what needs no proxy, and no proxy",
+			text: head + "proxy: {noProxy: [a.example]}\n",
+			want: "m:3: proxy.url: is missing" + proxyHint,
+		},
+		{
+			name: "an exception that is none",
+			text: head + "proxy: {url: 'http://proxy:3128', noProxy: ['*']}\n",
+			want: `m:3: proxy.noProxy[0]: "*" is no name, domain, address or network; hint: ` +
+				"write it as site.example, 192.0.2.1 or 10.0.0.0/8",
+		},
+		{
+			name: "an empty proxy",
+			text: head + "proxy: {}\n",
+			want: "m:3: proxy: is empty; hint: write url, or leave it out: the node then needs no proxy",
+		},
+		{
 			name: "a shell on a device path",
 			text: head + "debugShell: [/dev/ttyS1]\n",
 			want: `m:3: debugShell[0]: "/dev/ttyS1"` + termHint,
@@ -554,6 +589,37 @@ func TestDecodeErrors(t *testing.T) {
 				t.Errorf("Decode (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// proxyHint is the hint of every fault in a URL of a proxy.
+const proxyHint = "; hint: write http://HOST:PORT, with USER:PASSWORD@ before the host if it " +
+	"needs them; other signs than letters and digits in them as % and two hexadecimal digits"
+
+// TestPasswordOfAProxyIsNotShown: neither in an error nor in the summary.
+func TestPasswordOfAProxyIsNotShown(t *testing.T) {
+	for _, text := range []string{
+		"proxy: http://node:secret@proxy\n",
+		"proxy: [http://node:secret@proxy]\n",
+		"proxy: {url: [http://node:secret@proxy]}\n",
+		"proxy: {url: {http: node:secret@proxy}}\n",
+		"proxy: {url: 'ftp://node:secret@proxy'}\n",
+		"proxy: {uri: 'http://node:secret@proxy'}\n",
+	} {
+		_, err := machine.Decode("m", []byte(head+text))
+		if err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+
+	m, err := machine.Decode("m", []byte(head+"proxy: {url: 'http://node:secret@proxy:3128'}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := m.Summary()
+	summary := strings.Join(lines[:], "; ")
+	if strings.Contains(summary, "secret") || !strings.Contains(summary, "by proxy proxy:3128") {
+		t.Error(summary)
 	}
 }
 

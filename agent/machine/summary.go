@@ -3,6 +3,7 @@ package machine
 import (
 	"cmp"
 	"fmt"
+	"net/url"
 	"strings"
 
 	"github.com/loam-os/loam/agent/plane"
@@ -16,6 +17,9 @@ func (m Machine) Summary() [2]string {
 	if n := len(m.Trust.Keys); n > 0 {
 		identity = append(identity,
 			fmt.Sprintf("takes only signed documents afterwards (trusted keys: %d)", n))
+	}
+	if u, err := url.Parse(m.Proxy.URL); err == nil && u.Host != "" {
+		identity = append(identity, "fetches by proxy "+u.Host)
 	}
 	if n := len(m.Images.Keys); n > 0 {
 		identity = append(identity, fmt.Sprintf("takes only signed images (keys: %d)", n))

@@ -31,6 +31,7 @@ func Reach(ctx context.Context, probe config.Probe) error {
 	}
 
 	transport := &http.Transport{
+		Proxy:             http.ProxyFromEnvironment,
 		TLSClientConfig:   &tls.Config{RootCAs: authorities},
 		DisableKeepAlives: true,
 	}

@@ -35,6 +35,7 @@ import (
 	"github.com/loam-os/loam/agent/mount"
 	"github.com/loam-os/loam/agent/plane"
 	"github.com/loam-os/loam/agent/pods"
+	"github.com/loam-os/loam/agent/proxy"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/unit"
 )
@@ -234,7 +235,8 @@ func (r *Reset) deleteRules(ctx context.Context) error {
 func (r *Reset) forgetIdentity(ctx context.Context) error {
 	directories, files := cluster.Identity()
 	var errs []error
-	for _, name := range slices.Concat(files, r.record.Tokens, []string{AcceptedName}) {
+	own := []string{AcceptedName, proxy.File}
+	for _, name := range slices.Concat(files, r.record.Tokens, own) {
 		name = strings.TrimPrefix(name, "/")
 		errs = append(errs, r.env.Node.Discard(name))
 		if _, err := r.env.Node.Root().Lstat(name); err == nil {

@@ -1,0 +1,24 @@
+package document_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/loam-os/loam/agent/document"
+)
+
+func TestQuoteLeavesOutPasswords(t *testing.T) {
+	for text, want := range map[string]string{
+		"a":                                          `"a"`,
+		"http://node:secret@proxy:3128":              `"http://…@proxy:3128"`,
+		"a=https://secret@b c":                       `"a=https://…@b c"`,
+		"oci://registry/image@sha256:0":              `"oci://registry/image@sha256:0"`,
+		strings.Repeat("a", 61):                      `"` + strings.Repeat("a", 60) + `"…`,
+		"http://" + strings.Repeat("s", 70):          `"http://` + strings.Repeat("s", 53) + `"…`,
+		"http://u:" + strings.Repeat("s", 70) + "@a": `"http://…@a"`,
+	} {
+		if got := document.Quote(text); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
