@@ -196,8 +196,8 @@ func Last(esp ESP, now time.Time) (*status.Repair, error) {
 	if err := json.NewDecoder(file).Decode(&r); err != nil {
 		return nil, fmt.Errorf("read the last repair: %s: %w", recordName, err)
 	}
-	if now.Sub(r.At) > remember {
-		return nil, nil
+	if age := now.Sub(r.At); age > remember || age < -remember {
+		return nil, nil // In the future, it is from a clock that was wrong.
 	}
 
 	// An operator has repaired it, or it was only locked.

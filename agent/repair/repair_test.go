@@ -99,6 +99,23 @@ func TestAFailedRepairIsOver(t *testing.T) {
 	}
 }
 
+// TestARepairIsShownForAMonth, and no longer if the clock was ahead at that time.
+func TestARepairIsShownForAMonth(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for at, want := range map[string]bool{
+		"2026-03-01T11:00:00Z": true,
+		"2026-03-01T12:05:00Z": true,
+		"2026-02-01T11:00:00Z": true,
+		"2026-01-01T11:00:00Z": false,
+		"2038-01-19T03:14:08Z": false,
+	} {
+		last, err := Last(recorded(fmt.Sprintf(`{"state": "repaired", "at": %q}`, at)), now)
+		if err != nil || (last != nil) != want {
+			t.Errorf("%s: %+v, %v, want it shown: %t", at, last, err, want)
+		}
+	}
+}
+
 // recorded is an ESP with one file.
 type recorded string
 

@@ -20,7 +20,9 @@ func clockCommand() *cobra.Command {
 		Long: `clock shows the time of the node, of the hardware's clock, and the last time that
 the node has recorded, before which it never starts. With --from-hardware, it sets
 the clock to the hardware's, and takes the recorded time back: a node that was
-started once with a clock in the future stays there until a time server answers.`,
+started once with a clock in the future stays there until a time server answers.
+A restart of the machine afterwards renews what was issued at the later time, such as
+the tokens of pods.`,
 		Example: "  loam clock\n  loam clock --from-hardware",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -57,7 +59,9 @@ func resetClock(
 	if err := rtc.Set(root, to, setClock); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "the clock was %s and is %s\n", moment(facts.Now), moment(to))
+	_, err = fmt.Fprintf(out, "the clock was %s and is %s\n"+
+		"`systemctl reboot` renews what was issued meanwhile, such as the tokens of pods\n",
+		moment(facts.Now), moment(to))
 	return err
 }
 

@@ -74,7 +74,8 @@ func TestClockIsTakenBack(t *testing.T) {
 	if err != nil || !info.ModTime().Equal(facts.Hardware) || !set.Equal(facts.Hardware) {
 		t.Errorf("set to %s, recorded %v, %v", set, info, err)
 	}
-	want := "the clock was 2038-01-19 03:14:08 UTC and is 2026-11-26 06:00:00 UTC\n"
+	want := "the clock was 2038-01-19 03:14:08 UTC and is 2026-11-26 06:00:00 UTC\n" +
+		"`systemctl reboot` renews what was issued meanwhile, such as the tokens of pods\n"
 	if out.String() != want {
 		t.Errorf("printed %q", out.String())
 	}
