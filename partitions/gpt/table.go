@@ -63,7 +63,7 @@ type Source struct {
 	// MBR is what is wrong with the protective MBR, without which firmware and
 	// Linux look for no table; nil: valid. It belongs to neither copy, and Write
 	// does not write it.
-	MBR error
+	MBR error `json:"-"`
 }
 
 // Fault returns all that is wrong, nil if nothing is.
