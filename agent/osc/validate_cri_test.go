@@ -142,7 +142,7 @@ func TestBadCRIConfig(t *testing.T) {
 			name:     "a host with a password",
 			accepted: true,
 			text:     mirror("url: 'https://a:b@c'"),
-			want:     `registries[0].hosts[0].url: "https://a:b@c" has a user, a query or a fragment; hint: leave only scheme, host, port and path`,
+			want:     `registries[0].hosts[0].url: "https://…@c" has a user, a query or a fragment; hint: leave only scheme, host, port and path`,
 		},
 		{
 			name:     "a host twice",
