@@ -25,11 +25,8 @@ const (
 	jobAlarm
 	// idleAlarm gives memory back.
 	idleAlarm
-	// storageAlarm observes the room on the file systems.
-	storageAlarm
-	// clockAlarm compares the clocks.
-	clockAlarm
-	// aliveAlarm notifies the watchdog.
+	// aliveAlarm notifies the watchdog, and observes what nothing reports: the
+	// room on the file systems and the clocks.
 	aliveAlarm
 )
 
@@ -51,12 +48,9 @@ const (
 	// aliveInterval is how often the watchdog hears of the loop, which ends the
 	// agent after three (WatchdogSec= of its unit).
 	aliveInterval = time.Minute
-	// storageInterval is how often the room on the file systems is observed.
-	storageInterval = time.Minute
-	// clockDelay is when the clocks are compared first: a time server has
-	// answered by then, or there is none. clockInterval is how often they are.
-	clockDelay    = 2 * time.Minute
-	clockInterval = time.Minute
+	// clockDelay is when the clocks are compared first, as time from kernel
+	// start: a time server has answered by then, or there is none.
+	clockDelay = 2 * time.Minute
 )
 
 // alarms are the alarms that are set. The zero alarms is ready. It needs no

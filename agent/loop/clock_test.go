@@ -28,14 +28,14 @@ func TestDoubtAboutTheClockComesAndGoes(t *testing.T) {
 		}
 
 		shown := len(w.shown)
-		w.pass(10 * clockInterval)
+		w.pass(10 * aliveInterval)
 		wait()
 		if len(w.shown) != shown {
 			t.Errorf("published %d times more", len(w.shown)-shown)
 		}
 
 		w.doubt = nil
-		w.pass(clockInterval)
+		w.pass(aliveInterval)
 		wait()
 		if last().Clock != nil || last().Health != status.Well {
 			t.Errorf("clock %+v, %s", last().Clock, last().Health)

@@ -76,8 +76,7 @@ func (l *Loop) Run(ctx context.Context) error {
 		return err
 	}
 	r.node.alarms.soon(aliveAlarm, aliveInterval)
-	r.node.alarms.soon(clockAlarm, clockDelay)
-	r.ring(ctx, storageAlarm)
+	r.storages.observe(ctx)
 
 	for ctx.Err() == nil {
 		if step := Next(r.node.state); step.Kind != Wait {

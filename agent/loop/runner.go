@@ -213,22 +213,22 @@ func (r *runner) ring(ctx context.Context, which alarm) {
 		r.node.observeJobs(ctx)
 	case idleAlarm:
 		r.others.Go(freeMemory)
-	case storageAlarm:
-		r.storages.observe(ctx)
-		r.node.alarms.soon(storageAlarm, storageInterval)
-	case clockAlarm:
-		r.observeClock(ctx)
-		r.node.alarms.soon(clockAlarm, clockInterval)
 	case aliveAlarm:
 		if err := r.node.host.Alive(); err != nil {
 			r.node.warn("watchdog", err)
 		}
 		r.node.alarms.soon(aliveAlarm, aliveInterval)
+		r.storages.observe(ctx)
+		r.observeClock(ctx)
 	}
 }
 
 // observeClock compares the clocks, and publishes what is wrong with them.
 func (r *runner) observeClock(ctx context.Context) {
+	if r.node.host.Uptime() < clockDelay {
+		return
+	}
+
 	before := r.node.state.Facts.Clock
 	now := r.node.host.DoubtClock()
 	if reflect.DeepEqual(before, now) {

@@ -49,7 +49,7 @@ func TestStatePartitionThatBecomesFullAndEmpty(t *testing.T) {
 		}
 
 		w.usage = state(1 << 20)
-		w.pass(storageInterval)
+		w.pass(aliveInterval)
 		wait()
 		if len(last().Storage) != 1 || !last().Storage[0].Full || r.last.Health != status.Degraded {
 			t.Errorf("storage %+v", last().Storage)
@@ -67,7 +67,7 @@ func TestStatePartitionThatBecomesFullAndEmpty(t *testing.T) {
 		}
 
 		w.usage = state(4 << 30)
-		w.pass(storageInterval)
+		w.pass(aliveInterval)
 		wait()
 		if len(last().Storage) > 0 || last().Health != status.Well {
 			t.Errorf("%s, storage %+v", last().Health, last().Storage)
@@ -88,14 +88,14 @@ func TestStatusThatCouldNotBeWrittenIsWrittenLater(t *testing.T) {
 	w.unwritable = syscall.ENOSPC
 	run(t, w, func(wait func()) {
 		shown := len(w.shown)
-		w.pass(storageInterval)
+		w.pass(aliveInterval)
 		wait()
 		if len(w.shown) != shown+1 {
 			t.Fatalf("tried %d times more, want once", len(w.shown)-shown)
 		}
 
 		w.unwritable = nil
-		w.pass(storageInterval)
+		w.pass(aliveInterval)
 		wait()
 		shown = len(w.shown)
 		w.pass(time.Hour)
