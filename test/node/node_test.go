@@ -63,6 +63,10 @@ func TestNodeConfiguredByItsHypervisor(t *testing.T) {
 		n.want("loam boot --facts /run/loam/facts.json | grep -c "+b.manifest.RootHash[:32], "2")
 		n.want("cut -d- -f1,2 /sys/block/dm-0/dm/uuid", "CRYPT-VERITY")
 		n.want("touch /usr/x 2>&1; true", "touch: cannot touch '/usr/x': Read-only file system")
+		n.want("getent hosts hello | tr -s ' '", "127.0.1.1 hello")
+		n.want("systemctl is-active systemd-tmpfiles-clean.timer", "active")
+		n.sh("mkdir -p /usr/libexec/kubernetes/kubelet-plugins/volume/exec/nodeagent")
+		n.fillsUp()
 		n.want("systemctl --failed --no-legend | wc -l", "0")
 		n.sh("echo drift >/etc/drift; echo changed >/etc/hosts; sync")
 		n.off()
@@ -127,6 +131,17 @@ func TestNodeConfiguredByItsHypervisor(t *testing.T) {
 
 		n.pressPowerButton()
 	})
+}
+
+// fillsUp takes all room of the state partition, and gives it back.
+func (n *node) fillsUp() {
+	n.t.Helper()
+	n.sh("fallocate --length=$(df --output=avail --block-size=1 /var | tail -1) /var/all")
+	n.want("loam status | grep --only-matching 'the state partition (/var) is full' | head -1; "+
+		"loam status -o json | grep --count '\"code\": \"disk-full\"'",
+		"the state partition (/var) is full\n1")
+	n.sh("rm /var/all")
+	n.want("loam status | grep --count 'is full'; true", "0")
 }
 
 const (
