@@ -13,6 +13,7 @@ import (
 	"github.com/loam-os/loam/agent/plan"
 	"github.com/loam-os/loam/agent/plane"
 	"github.com/loam-os/loam/agent/plane/local"
+	"github.com/loam-os/loam/cmd/outcome"
 	"github.com/loam-os/loam/hint"
 )
 
@@ -66,7 +67,7 @@ be fetched.`,
 
 	cmd.ValidArgsFunction = completeYAML
 	cmd.Flags().BoolVar(&plans, "plan", false, "change nothing, and show what would change")
-	formatFlag(cmd, &format)
+	outcome.FormatFlag(cmd, &format, "text")
 	cmd.Flags().StringVar(&root, "root", "/", "`DIR` in place of the root directory of the node")
 	return cmd
 }
@@ -82,5 +83,5 @@ func planRecord(
 	if err != nil {
 		return err
 	}
-	return write(out, format, p, p.String)
+	return outcome.Write(out, format, p, p.String)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/loam-os/loam/agent/show"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/unit"
+	"github.com/loam-os/loam/cmd/outcome"
 )
 
 func clusterStatusCommand() *cobra.Command {
@@ -29,12 +30,12 @@ another tree than the running node, and at its files only.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withRecord(root, func(store plane.Store, r plane.Record) error {
 				observed := observeCluster(cmd.Context(), root, store, r)
-				return write(cmd.OutOrStdout(), format, observed, observed.String)
+				return outcome.Write(cmd.OutOrStdout(), format, observed, observed.String)
 			})
 		},
 	}
 
-	formatFlag(cmd, &format)
+	outcome.FormatFlag(cmd, &format, "text")
 	cmd.Flags().StringVar(&root, "root", "/", "`DIR` in place of the root directory of the node")
 	return cmd
 }

@@ -56,18 +56,14 @@ func completeVersions(file string) cobra.CompletionFunc {
 	}
 }
 
-// completeFlags makes a shell complete the values of the flags of all commands.
-// file has the node's status.
+// completeFlags makes a shell complete the values of the flags of all commands,
+// except of [outcome.FormatFlag]. file has the node's status.
 func completeFlags(cmd *cobra.Command, file string) {
 	values := map[string]cobra.CompletionFunc{
 		"to": completeVersions(file),
 		"by": cobra.FixedCompletions([]string{upgrade.DrillCheck, upgrade.DrillPanic}, noFiles),
 	}
 	for _, sub := range cmd.Commands() {
-		if output := sub.Flags().Lookup("output"); output != nil {
-			formats := cobra.FixedCompletions([]string{output.DefValue, "json"}, noFiles)
-			_ = sub.RegisterFlagCompletionFunc("output", formats)
-		}
 		for name, complete := range values {
 			if sub.Flags().Lookup(name) != nil {
 				_ = sub.RegisterFlagCompletionFunc(name, complete)

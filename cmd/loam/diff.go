@@ -12,6 +12,7 @@ import (
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/offline"
 	"github.com/loam-os/loam/agent/show"
+	"github.com/loam-os/loam/cmd/outcome"
 	"github.com/loam-os/loam/cmd/usage"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
@@ -52,14 +53,14 @@ Content that others than its owner may not read is not shown without --secrets.`
 				if stat {
 					text = d.Stat
 				}
-				return write(cmd.OutOrStdout(), format, d, text)
+				return outcome.Write(cmd.OutOrStdout(), format, d, text)
 			})
 		},
 	}
 
 	rootFlag(cmd, &env)
 	cmd.ValidArgsFunction = completeGenerations(&env, 2)
-	formatFlag(cmd, &format)
+	outcome.FormatFlag(cmd, &format, "text")
 	cmd.Flags().BoolVar(&secrets, "secrets", false, "show also what only its owner may read")
 	cmd.Flags().BoolVar(&stat, "stat", false, "of each file only count the lines")
 

@@ -14,6 +14,7 @@ import (
 	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/show"
 	"github.com/loam-os/loam/agent/volume"
+	"github.com/loam-os/loam/cmd/outcome"
 	"github.com/loam-os/loam/hint/fault"
 )
 
@@ -37,7 +38,7 @@ done with it. It reads, and writes nothing.`,
 	}
 
 	cmd.ValidArgsFunction = completeYAML
-	formatFlag(cmd, &format)
+	outcome.FormatFlag(cmd, &format, "text")
 	cmd.Flags().StringVar(&root, "root", "/", "`DIR` in place of the root directory of the node")
 	return cmd
 }
@@ -73,7 +74,7 @@ func showDisks(out io.Writer, format, root string) error {
 	if err != nil {
 		return err
 	}
-	return write(out, format, all, refusal.ListParts)
+	return outcome.Write(out, format, all, refusal.ListParts)
 }
 
 // showClaimed says which disk the machine.yaml in file claims.
@@ -106,7 +107,7 @@ func showClaimed(out io.Writer, format, root, file string) error {
 		all.Claimed.FileSystem = choice.FileSystem
 	}
 
-	return write(out, format, all, func() string {
+	return outcome.Write(out, format, all, func() string {
 		what := map[volume.Action]string{
 			volume.ToUse:    "has the data volume (" + choice.FileSystem + ")",
 			volume.ToFormat: "is empty, and would be formatted",

@@ -10,6 +10,7 @@ import (
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/offline"
 	"github.com/loam-os/loam/agent/show"
+	"github.com/loam-os/loam/cmd/outcome"
 )
 
 func historyCommand() *cobra.Command {
@@ -29,7 +30,7 @@ and the configurations that are held. It needs no agent.`,
 				if err != nil {
 					return err
 				}
-				return write(cmd.OutOrStdout(), format, h, func() string {
+				return outcome.Write(cmd.OutOrStdout(), format, h, func() string {
 					return h.Text(time.Local)
 				})
 			})
@@ -37,7 +38,7 @@ and the configurations that are held. It needs no agent.`,
 	}
 
 	rootFlag(cmd, &env)
-	formatFlag(cmd, &format)
+	outcome.FormatFlag(cmd, &format, "text")
 	return cmd
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,7 +15,6 @@ import (
 	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/agent/offline"
 	"github.com/loam-os/loam/agent/source"
-	"github.com/loam-os/loam/cmd/outcome"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
 )
@@ -81,24 +79,6 @@ func readDocument(stdin io.Reader, file string) (source.Document, error) {
 	}
 
 	return doc, nil
-}
-
-// formatFlag chooses between text for operators and JSON.
-func formatFlag(cmd *cobra.Command, format *string) {
-	outcome.FormatFlag(cmd, format, "text")
-}
-
-// write prints value as format says, as text what text makes of it.
-func write(out io.Writer, format string, value any, text func() string) error {
-	if format == "json" {
-		enc := json.NewEncoder(out)
-		enc.SetEscapeHTML(false)
-		enc.SetIndent("", "  ")
-		return enc.Encode(value)
-	}
-
-	_, err := io.WriteString(out, text())
-	return err
 }
 
 // look opens the node, calls do, and closes it.

@@ -45,7 +45,7 @@ notes.`,
 			if err != nil {
 				return err
 			}
-			if err := write(cmd.OutOrStdout(), format, p, p.String); err != nil {
+			if err := outcome.Write(cmd.OutOrStdout(), format, p, p.String); err != nil {
 				return err
 			}
 
@@ -59,7 +59,7 @@ notes.`,
 
 	cmd.ValidArgsFunction = completeYAML
 	offlineFlags(cmd, &env)
-	formatFlag(cmd, &format)
+	outcome.FormatFlag(cmd, &format, "text")
 	cmd.Flags().BoolVar(&fromCluster, "from-cluster", false,
 		"accept what a node accepts from a cluster")
 	cmd.Flags().BoolVar(&code, "exit-code", false, "exit with 5 if there is something to do")

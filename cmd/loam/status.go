@@ -160,14 +160,7 @@ func (p statusPrinter) print() error {
 }
 
 func (p statusPrinter) write(s status.Status) error {
-	if p.format == "json" {
-		enc := json.NewEncoder(p.out)
-		enc.SetIndent("", "  ")
-		return enc.Encode(s)
-	}
-
-	_, err := io.WriteString(p.out, s.Table(p.view()))
-	return err
+	return outcome.Write(p.out, p.format, s, func() string { return s.Table(p.view()) })
 }
 
 // view is how the status is shown where lines are not few.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/agent/show"
+	"github.com/loam-os/loam/cmd/outcome"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
 )
@@ -41,7 +42,7 @@ something stays so.`,
 	}
 
 	socketFlag(cmd, &client)
-	formatFlag(cmd, &format)
+	outcome.FormatFlag(cmd, &format, "text")
 	cmd.Flags().BoolVar(&request.Repair, "repair", true, "repair what can be")
 	return cmd
 }
@@ -59,7 +60,7 @@ func printReport(
 	}
 
 	text := func() string { return reportText(report, left) }
-	if err := write(out, format, report, text); err != nil {
+	if err := outcome.Write(out, format, report, text); err != nil {
 		return err
 	}
 	switch {

@@ -10,6 +10,7 @@ import (
 	"github.com/loam-os/loam/agent/journal"
 	"github.com/loam-os/loam/agent/offline"
 	"github.com/loam-os/loam/agent/show"
+	"github.com/loam-os/loam/cmd/outcome"
 )
 
 func whyCommand() *cobra.Command {
@@ -31,12 +32,12 @@ that failed is not tried again without 'loam upgrade --again'.`,
 			if err != nil {
 				return err
 			}
-			return write(cmd.OutOrStdout(), format, why, func() string { return why.Text(all) })
+			return outcome.Write(cmd.OutOrStdout(), format, why, func() string { return why.Text(all) })
 		},
 	}
 
 	rootFlag(cmd, &env)
-	formatFlag(cmd, &format)
+	outcome.FormatFlag(cmd, &format, "text")
 	cmd.Flags().BoolVar(&all, "all", false, "also what went wrong before")
 	cmd.Flags().StringVar(&file, "file", "",
 		"status `FILE` of another node, which tells of nothing else")

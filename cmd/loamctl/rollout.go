@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -99,17 +99,9 @@ func reportAfter(
 	return r.Report(ctx, l, time.Now())
 }
 
-// page is what a verb prints.
-type page interface{ Print(w io.Writer) error }
-
-// print prints a page in the format that was asked for.
-func (o clusterOptions) print(w io.Writer, p page) error {
-	if o.format != "json" {
-		return p.Print(w)
-	}
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	return enc.Encode(p)
+// print prints what a verb observed in the format that was asked for.
+func (o clusterOptions) print(w io.Writer, p fmt.Stringer) error {
+	return outcome.Write(w, o.format, p, p.String)
 }
 
 func rolloutStatusCommand() *cobra.Command {

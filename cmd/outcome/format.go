@@ -1,7 +1,9 @@
 package outcome
 
 import (
+	"encoding/json"
 	"fmt"
+	"io"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -18,10 +20,26 @@ type format struct {
 }
 
 // FormatFlag adds the flag --output, which chooses between text, the name of the
-// format for people, and JSON, for errors, too.
+// format for people, and JSON, for errors, too. A shell completes both.
 func FormatFlag(cmd *cobra.Command, value *string, text string) {
 	*value = text
 	cmd.Flags().VarP(format{value, text}, "output", "o", "`FORMAT`: "+text+" or "+jsonFormat)
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(
+		[]string{text, jsonFormat}, cobra.ShellCompDirectiveNoFileComp)) // The flag exists.
+}
+
+// Write prints value in the format that [FormatFlag] chose: JSON, or what text
+// returns.
+func Write(out io.Writer, format string, value any, text func() string) error {
+	if format == jsonFormat {
+		enc := json.NewEncoder(out)
+		enc.SetEscapeHTML(false)
+		enc.SetIndent("", "  ")
+		return enc.Encode(value)
+	}
+
+	_, err := io.WriteString(out, text())
+	return err
 }
 
 // String implements [pflag.Value].

@@ -3,7 +3,6 @@ package rollout
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -193,9 +192,10 @@ func labelsOf(p turns.Policy) []string {
 	return labels
 }
 
-// Print writes the plan.
-func (p Plan) Print(w io.Writer) error {
-	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+// String returns the plan as a page.
+func (p Plan) String() string {
+	var page strings.Builder
+	out := tabwriter.NewWriter(&page, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(out, "pool\t%s, %d nodes\n", p.Pool, p.Nodes)
 	fmt.Fprintf(out, "policy\t%s\n", p.Policy)
 	fmt.Fprintf(out, "away\t%d of %d\n", len(p.Away), p.MayBeAway)
@@ -217,5 +217,6 @@ func (p Plan) Print(w io.Writer) error {
 		}
 		rest(out, len(list.of))
 	}
-	return out.Flush()
+	_ = out.Flush() // A builder takes everything.
+	return page.String()
 }

@@ -165,9 +165,10 @@ func holders(l turns.Ledger) []turns.Holder {
 // most is how many Nodes of a kind a page names.
 const most = 20
 
-// Print writes the report as a page.
-func (r Report) Print(w io.Writer) error {
-	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+// String returns the report as a page.
+func (r Report) String() string {
+	var page strings.Builder
+	out := tabwriter.NewWriter(&page, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(out, "pool\t%s, %d nodes\n", r.Pool, r.Nodes)
 	state := r.State
 	if why := cmp.Or(r.Why, r.Configuration.Halted); why != "" {
@@ -206,7 +207,8 @@ func (r Report) Print(w io.Writer) error {
 		label = ""
 	}
 	rest(out, len(r.Away))
-	return out.Flush()
+	_ = out.Flush() // A builder takes everything.
+	return page.String()
 }
 
 // rest says how many are not named.
