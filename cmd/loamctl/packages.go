@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/loam-os/loam/cmd/loamctl/show"
 	"github.com/loam-os/loam/cmd/usage"
 	"github.com/loam-os/loam/image"
 	"github.com/loam-os/loam/image/lock"
@@ -73,7 +74,7 @@ func staleness(date, now time.Time) string {
 		return ""
 	}
 	return fmt.Sprintf("warning: the packages are of %s, %s ago, without security updates since\n"+
-		"hint: `loamctl build --update-packages` takes today's", date.Format(time.DateOnly), days(age))
+		"hint: `loamctl build --update-packages` takes today's", date.Format(time.DateOnly), show.Days(age))
 }
 
 // updateLocks writes the versions of today's packages.
@@ -120,12 +121,4 @@ func (b *builder) retryWithToday(ctx context.Context, do func() error) error {
 	}
 
 	return do()
-}
-
-// days is an age in whole days.
-func days(age time.Duration) string {
-	if n := int(age.Hours() / 24); n != 1 {
-		return fmt.Sprintf("%d days", n)
-	}
-	return "1 day"
 }

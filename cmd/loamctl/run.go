@@ -108,7 +108,7 @@ func (o runOptions) run(ctx context.Context) error {
 		return err
 	}
 
-	show(os.Stdout, s)
+	showRun(os.Stdout, s)
 	if err := verdict(s, o.config); err != nil {
 		return err
 	}
@@ -221,8 +221,8 @@ func verdict(s status.Status, config string) error {
 	return nil
 }
 
-// show prints the table of a run.
-func show(out io.Writer, s status.Status) {
+// showRun prints the table of a run.
+func showRun(out io.Writer, s status.Status) {
 	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	fmt.Fprintf(w, "\nimage\t%s %s\n", s.ImageID, s.ImageVersion)
 	fmt.Fprintf(w, "slot\t%s\n", s.Slot)

@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/loam-os/loam/image/inspect"
 	"github.com/loam-os/loam/test/keys"
 	"github.com/loam-os/loam/test/terminal"
 )
@@ -38,42 +37,6 @@ func TestPlanRefusesAKeyWithTheCertificateOfAnother(t *testing.T) {
 			if (err == nil) != (test.want == "") ||
 				err != nil && !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %v, want %q", err, test.want)
-			}
-		})
-	}
-}
-
-func TestVerifySaysWhoHasSignedWhatFirmwareStarts(t *testing.T) {
-	const entry = "EFI/Linux/loam_1.0.0_x86-64.efi"
-
-	for _, test := range []struct {
-		name  string
-		image inspect.Image
-		want  string
-	}{
-		{
-			"nobody",
-			inspect.Image{Disk: &inspect.Disk{}, UKIs: []inspect.UKI{{Path: entry}}},
-			"boot loader: not signed\n" + entry + ": not signed\n",
-		},
-		{
-			"two keys",
-			inspect.Image{
-				Disk: &inspect.Disk{LoaderSigners: []string{"db", "vendor"}},
-				UKIs: []inspect.UKI{{
-					Path:    entry,
-					Signers: []string{"db"},
-					PCRKeys: []string{"c0ffee"},
-				}},
-			},
-			"boot loader: signed by db, vendor\n" + entry + ": signed by db\n" +
-				entry + ", PCR 11: signed by c0ffee\n",
-		},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			var out strings.Builder
-			if err := showSigners(&out, test.image); err != nil || out.String() != test.want {
-				t.Errorf("%q, %v, want %q", out.String(), err, test.want)
 			}
 		})
 	}

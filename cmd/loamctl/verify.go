@@ -1,31 +1,33 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/loam-os/loam/cmd/loamctl/show"
+	"github.com/loam-os/loam/cmd/outcome"
 	"github.com/loam-os/loam/cmd/progress"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/image"
 	"github.com/loam-os/loam/image/inspect"
 	"github.com/loam-os/loam/image/manifest"
+	"github.com/loam-os/loam/image/meter"
 	"github.com/loam-os/loam/image/openpgp"
 	"github.com/loam-os/loam/image/osv"
 	"github.com/loam-os/loam/image/verify"
 )
 
 func verifyCommand() *cobra.Command {
-	var sumsKey string
+	var format, sumsKey string
 	var databases []string
 	cmd := &cobra.Command{
 		Use:               "verify DIR",
@@ -40,7 +42,8 @@ vulnerabilities, without a network: a ZIP archive of OSV, or a JSON file of its 
 a fix is an error; those without are counted.`,
 		Example: `  loamctl verify build/amd64-cloud
   loamctl verify build/amd64-cloud --sums-key release.pub
-  loamctl verify build/amd64-cloud --vulnerabilities debian.zip --vulnerabilities go.zip`,
+  loamctl verify build/amd64-cloud --vulnerabilities debian.zip --vulnerabilities go.zip
+  loamctl verify build/amd64-cloud -o json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if sumsKey != "" {
@@ -51,61 +54,34 @@ a fix is an error; those without are counted.`,
 
 			bar := progress.New(cmd.ErrOrStderr())
 			defer bar.Close()
-			m, err := verify.Build(cmd.Context(), args[0], bar.Update)
+			build, err := observeBuild(cmd.Context(), args[0], bar.Update)
 			bar.Close()
-			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
-				return hint.With(fault.With(err, fault.NotABuild),
-					"DIR is the directory of a build, such as build/amd64-cloud")
-			}
-
-			if fault.Of(err) == fault.Failed {
-				return fault.With(err, fault.BuildDamaged)
-			}
 			if err != nil {
-				return err
-			}
-
-			_, err = fmt.Fprintf(cmd.OutOrStdout(),
-				"%s %s, %s, %s: all %d files and %d partitions are as the manifest says\n",
-				m.ImageID, m.Version, m.Arch, m.Profile, len(m.Files), len(m.Partitions))
-			if err != nil {
-				return err
-			}
-
-			if !m.PackagesDate.IsZero() {
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "Debian packages of %s, %s old\n",
-					m.PackagesDate.UTC().Format(time.DateOnly), days(time.Since(m.PackagesDate)))
-			}
-			if err != nil {
-				return err
-			}
-
-			im, err := inspect.Open(cmd.Context(), args[0], bar.Update)
-			if err != nil {
-				return err
-			}
-			if err := showSigners(cmd.OutOrStdout(), im); err != nil {
 				return err
 			}
 
 			if sumsKey != "" {
-				by, err := verifySums(args[0], sumsKey)
+				build.SumsSigner, err = verifySums(args[0], sumsKey)
 				if err != nil {
 					return err
 				}
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: signed by %s\n", image.SumsName, by)
+			}
+			if len(databases) > 0 {
+				build.Vulnerabilities, err = findVulnerabilities(build.software, databases)
 				if err != nil {
 					return err
 				}
 			}
 
-			if len(databases) == 0 {
-				return nil
+			text := func() string { return build.Text(time.Now()) }
+			if err := outcome.Write(cmd.OutOrStdout(), format, build.Build, text); err != nil {
+				return err
 			}
-			return showVulnerabilities(cmd.OutOrStdout(), im, databases)
+			return refuseVulnerable(build.Vulnerabilities)
 		},
 	}
 
+	outcome.FormatFlag(cmd, &format, "text")
 	cmd.Flags().StringVar(&sumsKey, "sums-key", "",
 		"`FILE` with public OpenPGP keys, one of which must have signed SHA256SUMS")
 	cmd.Flags().StringArrayVar(&databases, "vulnerabilities", nil,
@@ -113,77 +89,66 @@ a fix is an error; those without are counted.`,
 	return cmd
 }
 
-// showVulnerabilities says which known vulnerabilities the software of an image
-// has. One that has a fix is an error.
-func showVulnerabilities(w io.Writer, im inspect.Image, databases []string) error {
-	db, err := osv.Open(databases...)
-	if err != nil {
-		return err
-	}
-
-	// Entries for the same system have the same software.
-	var software []manifest.Package
-	if len(im.UKIs) > 0 {
-		software = im.UKIs[0].Packages
-	}
-	if len(software) == 0 {
-		return fault.With(errors.New("the build has no SBOM"), fault.BuildDamaged)
-	}
-
-	all, err := db.Find(software)
-	if err != nil {
-		return err
-	}
-
-	fixable := 0
-	for _, f := range all {
-		if f.Fixed == "" {
-			continue
-		}
-		fixable++
-		if _, err := fmt.Fprintln(w, f); err != nil {
-			return err
-		}
-	}
-	_, err = fmt.Fprintf(w, "known vulnerabilities (database of %s): with a fix %d, without %d\n",
-		db.Newest.UTC().Format(time.DateOnly), fixable, len(all)-fixable)
-	if err != nil || fixable == 0 {
-		return err
-	}
-	return hint.With(fault.With(
-		fmt.Errorf("known vulnerabilities that have a fix: %d", fixable), fault.Vulnerable),
-		"`loamctl build --update-packages` takes today's packages")
+// verifiedBuild is a build that was verified, and the software in it.
+type verifiedBuild struct {
+	show.Build
+	software []manifest.Package
 }
 
-// showSigners says who has signed what firmware starts.
-func showSigners(w io.Writer, im inspect.Image) error {
-	say := func(what string, by []string) error {
-		text := "not signed"
-		if len(by) > 0 {
-			text = "signed by " + strings.Join(by, ", ")
-		}
-		_, err := fmt.Fprintf(w, "%s: %s\n", what, text)
-		return err
+// observeBuild verifies the build in a directory, and reads who has signed what
+// firmware starts.
+func observeBuild(ctx context.Context, dir string, report meter.Report) (verifiedBuild, error) {
+	m, err := verify.Build(ctx, dir, report)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR):
+		return verifiedBuild{}, hint.With(fault.With(err, fault.NotABuild),
+			"DIR is the directory of a build, such as build/amd64-cloud")
+	case fault.Of(err) == fault.Failed:
+		return verifiedBuild{}, fault.With(err, fault.BuildDamaged)
+	case err != nil:
+		return verifiedBuild{}, err
 	}
 
-	if im.Disk != nil {
-		if err := say("boot loader", im.Disk.LoaderSigners); err != nil {
-			return err
-		}
-	}
-	for _, u := range im.UKIs {
-		if err := say(u.Path, u.Signers); err != nil {
-			return err
-		}
-		if len(u.PCRKeys) == 0 {
-			continue
-		}
-		if err := say(u.Path+", PCR 11", u.PCRKeys); err != nil {
-			return err
-		}
+	im, err := inspect.Open(ctx, dir, report)
+	if err != nil {
+		return verifiedBuild{}, err
 	}
 
-	return nil
+	build := verifiedBuild{Build: show.NewBuild(m, im)}
+	if len(im.UKIs) > 0 { // Entries for the same system have the same software.
+		build.software = im.UKIs[0].Packages
+	}
+	return build, nil
+}
+
+// findVulnerabilities returns which vulnerabilities in databases software has.
+func findVulnerabilities(
+	software []manifest.Package, databases []string,
+) (*show.Vulnerabilities, error) {
+	db, err := osv.Open(databases...)
+	if err != nil {
+		return nil, err
+	}
+	if len(software) == 0 {
+		return nil, fault.With(errors.New("the build has no SBOM"), fault.BuildDamaged)
+	}
+
+	found, err := db.Find(software)
+	if err != nil {
+		return nil, err
+	}
+	return show.NewVulnerabilities(db.Newest, found), nil
+}
+
+// refuseVulnerable returns an error if a vulnerability has a fix. v is nil if
+// none was looked for.
+func refuseVulnerable(v *show.Vulnerabilities) error {
+	if v == nil || len(v.WithFix) == 0 {
+		return nil
+	}
+	return hint.With(fault.With(
+		fmt.Errorf("known vulnerabilities that have a fix: %d", len(v.WithFix)), fault.Vulnerable),
+		"`loamctl build --update-packages` takes today's packages")
 }
 
 // verifySums says who of those whose keys are in a file has signed the sums of

@@ -3,14 +3,13 @@ package main
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
-	"github.com/loam-os/loam/image/inspect"
 	"github.com/loam-os/loam/image/manifest"
 )
 
@@ -32,33 +31,42 @@ func TestKnownVulnerabilitiesOfABuild(t *testing.T) {
 	}
 	bash := manifest.Package{Name: "bash", Version: "5.2", Arch: "amd64"}
 	for _, test := range []struct {
-		name, want string
-		software   []manifest.Package
-		code       fault.Code
+		name     string
+		software []manifest.Package
+		want     []int // with a fix, and without
+		code     fault.Code
 	}{
 		{
 			name:     "one that has a fix",
 			software: []manifest.Package{bash, libc("2.41-12")},
-			want: "libc6 2.41-12: DEBIAN-CVE-2026-0001, fixed in 2.41-13\n" +
-				"known vulnerabilities (database of 2026-03-01): with a fix 1, without 1\n",
-			code: fault.Vulnerable,
+			want:     []int{1, 1},
+			code:     fault.Vulnerable,
 		},
 		{
 			name:     "with the fix",
 			software: []manifest.Package{bash, libc("2.41-13")},
-			want:     "known vulnerabilities (database of 2026-03-01): with a fix 0, without 1\n",
+			want:     []int{0, 1},
 		},
 		{name: "no SBOM", code: fault.BuildDamaged},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			var out strings.Builder
-			im := inspect.Image{UKIs: []inspect.UKI{{Packages: test.software}}}
-			err := showVulnerabilities(&out, im, []string{file})
+			found, err := findVulnerabilities(test.software, []string{file})
+			if err == nil {
+				err = refuseVulnerable(found)
+			}
 			if fault.Of(err) != test.code {
 				t.Errorf("error %v, want %s", hint.Line(err), test.code)
 			}
-			if diff := cmp.Diff(test.want, out.String()); diff != "" {
+			if test.want == nil {
+				return
+			}
+
+			counts := []int{len(found.WithFix), len(found.WithoutFix)}
+			if diff := cmp.Diff(test.want, counts); diff != "" {
 				t.Error(diff)
+			}
+			if want := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC); !found.Database.Equal(want) {
+				t.Errorf("database of %s, want %s", found.Database, want)
 			}
 		})
 	}

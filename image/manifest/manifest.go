@@ -89,9 +89,11 @@ func (m Manifest) Output(suffix string) (f File, ok bool) {
 
 // Package is a distribution package.
 type Package struct {
+	// Name, Version and Arch are as dpkg names them. A Go module has no Arch.
 	Name    string `json:"name"`
 	Version string `json:"version"`
 	Arch    string `json:"arch"`
+
 	// Source and SourceVersion are of the source package that it is made of, by
 	// which Debian names vulnerabilities; "" if they are Name and Version.
 	Source        string `json:"source,omitempty"`

@@ -189,12 +189,16 @@ func (db *Database) addRecord(r record) {
 
 // Finding is a vulnerability of an image.
 type Finding struct {
-	// ID is the database's name for it, CVE the one of the CVE list; "" if it has
-	// none.
-	ID, CVE string
-	Package manifest.Package
+	// ID is its name in the database, CVE the name in MITRE's list; "" if it has
+	// none there.
+	ID  string `json:"id"`
+	CVE string `json:"cve,omitempty"`
+
+	// Package is the software that has it.
+	Package manifest.Package `json:"package"`
+
 	// Fixed is the first version without it, "" if there is none yet.
-	Fixed string
+	Fixed string `json:"fixed,omitempty"`
 }
 
 // String returns a line.

@@ -6,13 +6,15 @@ import (
 	"testing"
 
 	"github.com/loam-os/loam/agent/control"
-	"github.com/loam-os/loam/agent/show"
+	nodeshow "github.com/loam-os/loam/agent/show"
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/cmd/loamctl/show"
 )
 
-const outputIntro = "What the commands of `loam` print with `-o json`. A field keeps its name and " +
-	"its meaning; later versions may add fields. A field without a value may be absent. Times are " +
-	"as in RFC 3339, in UTC. Durations are text such as `1m30s`; sizes are in bytes."
+const outputIntro = "What the commands of `loam` and `loamctl` print with `-o json`. A field keeps " +
+	"its name and its meaning; later versions may add fields. A field without a value may be " +
+	"absent. Times are as in RFC 3339, in UTC. Durations are text such as `1m30s`; sizes are in " +
+	"bytes. An error is an object, too, on standard error: [errors](errors.md)."
 
 // outputs are the types that commands print, with the packages that have their
 // comments: of two types of one name, the later package counts.
@@ -25,15 +27,19 @@ var outputs = []struct {
 		"loam status",
 		"The agent writes the same to `/run/loam/status.json` whenever something changes.",
 		reflect.TypeFor[status.Status](),
-		[]string{"config", "status"},
+		[]string{"agent/config", "agent/status"},
 	},
-	{"loam why", "", reflect.TypeFor[show.Why](), []string{"show"}},
-	{"loam history", "", reflect.TypeFor[show.History](), []string{"apply", "show"}},
-	{"loam diff", "", reflect.TypeFor[show.Difference](), []string{"plan", "show"}},
-	{"loam plan", "", reflect.TypeFor[show.Preview](), []string{"show", "plan"}},
-	{"loam disks", "", reflect.TypeFor[show.Disks](), []string{"show"}},
-	{"loam cluster status", "", reflect.TypeFor[show.OwnCluster](), []string{"show"}},
-	{"loam verify", "", reflect.TypeFor[control.VerifyReport](), []string{"control"}},
+	{"loam why", "", reflect.TypeFor[nodeshow.Why](), []string{"agent/show"}},
+	{"loam history", "", reflect.TypeFor[nodeshow.History](), []string{"agent/apply", "agent/show"}},
+	{"loam diff", "", reflect.TypeFor[nodeshow.Difference](), []string{"agent/plan", "agent/show"}},
+	{"loam plan", "", reflect.TypeFor[nodeshow.Preview](), []string{"agent/show", "agent/plan"}},
+	{"loam disks", "", reflect.TypeFor[nodeshow.Disks](), []string{"agent/show"}},
+	{"loam cluster status", "", reflect.TypeFor[nodeshow.OwnCluster](), []string{"agent/show"}},
+	{"loam verify", "", reflect.TypeFor[control.VerifyReport](), []string{"agent/control"}},
+	{
+		"loamctl verify", "", reflect.TypeFor[show.Build](),
+		[]string{"image/manifest", "image/osv", "cmd/loamctl/show"},
+	},
 }
 
 // TestOutputPageHasEveryField fails, without LOAM_DOCS, when a field of an output is
@@ -41,12 +47,12 @@ var outputs = []struct {
 func TestOutputPageHasEveryField(t *testing.T) {
 	var page strings.Builder
 	page.WriteString(generated("Output for programs",
-		"packages agent/status, agent/show and agent/control"))
+		"packages agent/status, agent/show, agent/control and cmd/loamctl/show"))
 	page.WriteString(outputIntro + "\n")
 	for _, output := range outputs {
 		var dirs []string
 		for _, name := range output.packages {
-			dirs = append(dirs, "../../agent/"+name)
+			dirs = append(dirs, "../../"+name)
 		}
 		fields, err := Fields(output.of, dirs...)
 		if err != nil {
