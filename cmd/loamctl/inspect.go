@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -13,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/loam-os/loam/agent/trust"
+	"github.com/loam-os/loam/cmd/outcome"
 	"github.com/loam-os/loam/cmd/progress"
 	"github.com/loam-os/loam/image"
 	"github.com/loam-os/loam/image/inspect"
@@ -20,6 +20,7 @@ import (
 )
 
 func inspectCommand() *cobra.Command {
+	var format string
 	var asJSON, packages bool
 	cmd := &cobra.Command{
 		Use:               "inspect IMAGE [OTHER]",
@@ -31,6 +32,7 @@ to go from one to the other. An image is a disk or a USB installer (raw, packed,
 device), a UKI, also of the PXE set, or the directory of a build. loamctl verify says whether it
 is undamaged.`,
 		Example: "  loamctl inspect build/amd64-cloud --packages\n" +
+			"  loamctl inspect build/amd64-cloud -o json\n" +
 			"  loamctl inspect old.qcow2 new.raw.zst",
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -61,18 +63,21 @@ is undamaged.`,
 			}
 
 			if asJSON {
-				enc := json.NewEncoder(cmd.OutOrStdout())
-				enc.SetIndent("", "  ")
-				return enc.Encode(what)
+				format = "json"
 			}
-
-			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-			show(w)
-			return w.Flush()
+			return outcome.Write(cmd.OutOrStdout(), format, what, func() string {
+				var text strings.Builder
+				w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+				show(w)
+				_ = w.Flush() // A builder takes everything.
+				return text.String()
+			})
 		},
 	}
 
+	outcome.FormatFlag(cmd, &format, "text")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	_ = cmd.Flags().MarkDeprecated("json", "use -o json") // The flag exists.
 	cmd.Flags().BoolVar(&packages, "packages", false, "list the packages, too")
 	return cmd
 }

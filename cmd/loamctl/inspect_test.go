@@ -2,11 +2,22 @@ package main
 
 import (
 	"crypto/ed25519"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
 	"github.com/loam-os/loam/agent/trust"
+	"github.com/loam-os/loam/image/esp"
 	"github.com/loam-os/loam/image/inspect"
+	"github.com/loam-os/loam/partitions"
+	"github.com/loam-os/loam/partitions/gpt"
 )
 
 func TestInspectShowsADisk(t *testing.T) {
@@ -54,5 +65,74 @@ func TestInspectShowsADisk(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestInspectPrintsJSON also with the flag of earlier versions.
+func TestInspectPrintsJSON(t *testing.T) {
+	part := gpt.Partition{
+		Index: 1,
+		Type:  partitions.TypeUUID(partitions.ESP, "amd64"),
+		UUID:  uuid.MustParse("11111111-1111-4111-8111-111111111111"),
+		Label: "esp",
+		Start: gpt.Alignment,
+		Size:  528 << 20,
+	}
+	table := gpt.Table{
+		DiskGUID:   uuid.MustParse("22222222-2222-4222-8222-222222222222"),
+		SectorSize: 512,
+		DiskSize:   part.End() + gpt.Alignment,
+		Partitions: []gpt.Partition{part},
+	}
+
+	file, err := os.Create(filepath.Join(t.TempDir(), "disk.raw"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = errors.Join(
+		file.Truncate(table.DiskSize),
+		table.Create(file),
+		esp.Write(io.NewOffsetWriter(file, part.Start), part.Size, 512, 1,
+			[]esp.File{{Path: partitions.MachineFile, Data: []byte("kind: Machine\n")}}),
+		file.Close(),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	want := inspect.Image{
+		File:   file.Name(),
+		Format: "raw",
+		Disk: &inspect.Disk{
+			GUID:       table.DiskGUID,
+			Size:       table.DiskSize,
+			DeviceSize: table.DiskSize,
+			SectorSize: 512,
+			Partitions: []inspect.Partition{{
+				Index: 1,
+				Role:  partitions.ESP,
+				Label: "esp",
+				UUID:  part.UUID,
+				Start: part.Start,
+				Size:  part.Size,
+			}},
+			Machine: "kind: Machine\n",
+		},
+	}
+	for _, flags := range [][]string{{"-o", "json"}, {"--json"}} {
+		out, err := loamctl(t, append([]string{"inspect", file.Name()}, flags...)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		// The warning of an old flag is not on standard output of the program.
+		_, object, _ := strings.Cut(out, "{")
+		var have inspect.Image
+		if err := json.Unmarshal([]byte("{"+object), &have); err != nil {
+			t.Fatalf("%q: %v", out, err)
+		}
+		if diff := cmp.Diff(want, have); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", flags, diff)
+		}
 	}
 }

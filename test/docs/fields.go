@@ -2,6 +2,7 @@ package docs
 
 import (
 	"cmp"
+	"encoding"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -144,6 +145,9 @@ func (w *walker) text(t reflect.Type, field reflect.StructField, inside reflect.
 	return word.ReplaceAllStringFunc(text, func(name string) string {
 		if other, is := t.FieldByName(name); is {
 			tag, _, _ := strings.Cut(other.Tag.Get("json"), ",")
+			if tag == "-" {
+				return name
+			}
 			return "`" + tag + "`"
 		}
 		if value, is := w.values[name]; is {
@@ -206,6 +210,8 @@ func describe(t reflect.Type) (name string, inside reflect.Type) {
 		return "duration", nil
 	case t == reflect.TypeFor[time.Time]():
 		return "time", nil
+	case t.Kind() != reflect.Pointer && t.Implements(reflect.TypeFor[encoding.TextMarshaler]()):
+		return "string", nil
 	}
 
 	switch t.Kind() {

@@ -9,6 +9,7 @@ import (
 	nodeshow "github.com/loam-os/loam/agent/show"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/cmd/loamctl/show"
+	"github.com/loam-os/loam/image/inspect"
 )
 
 const outputIntro = "What the commands of `loam` and `loamctl` print with `-o json`. A field keeps " +
@@ -40,6 +41,14 @@ var outputs = []struct {
 		"loamctl verify", "", reflect.TypeFor[show.Build](),
 		[]string{"image/manifest", "image/osv", "cmd/loamctl/show"},
 	},
+	{
+		"loamctl inspect", "", reflect.TypeFor[inspect.Image](),
+		[]string{"image/manifest", "image/inspect"},
+	},
+	{
+		"loamctl inspect of two images", "", reflect.TypeFor[inspect.Comparison](),
+		[]string{"image/inspect"},
+	},
 }
 
 // TestOutputPageHasEveryField fails, without LOAM_DOCS, when a field of an output is
@@ -47,7 +56,8 @@ var outputs = []struct {
 func TestOutputPageHasEveryField(t *testing.T) {
 	var page strings.Builder
 	page.WriteString(generated("Output for programs",
-		"packages agent/status, agent/show, agent/control and cmd/loamctl/show"))
+		"packages agent/status, agent/show, agent/control, cmd/loamctl/show and "+
+			"image/inspect"))
 	page.WriteString(outputIntro + "\n")
 	for _, output := range outputs {
 		var dirs []string
