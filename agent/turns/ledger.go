@@ -88,6 +88,7 @@ type Rollout struct {
 // without chunks. The hard limit of the policy, the limits of zones and racks,
 // and halts stay.
 type Hurry struct {
+	// Max is how many nodes may be away, Why the reason, Until the end.
 	Max   Amount    `json:"max"`
 	Why   string    `json:"why"`
 	Until time.Time `json:"until"`
@@ -113,6 +114,8 @@ type Holder struct {
 	Target  string `json:"target"`
 	Version string `json:"version,omitempty"`
 
+	// Class is what the change disturbs: "kubelet", "pods" or "reboot". Zone and
+	// Rack are of the Node. Since is when the turn began.
 	Class Class     `json:"class"`
 	Zone  string    `json:"zone,omitempty"`
 	Rack  string    `json:"rack,omitempty"`

@@ -8,6 +8,7 @@ import (
 	"github.com/loam-os/loam/agent/control"
 	nodeshow "github.com/loam-os/loam/agent/show"
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/cmd/loamctl/rollout"
 	"github.com/loam-os/loam/cmd/loamctl/show"
 	"github.com/loam-os/loam/image/inspect"
 )
@@ -49,6 +50,16 @@ var outputs = []struct {
 		"loamctl inspect of two images", "", reflect.TypeFor[inspect.Comparison](),
 		[]string{"image/inspect"},
 	},
+	{
+		"loamctl rollout status",
+		"The other verbs of `loamctl rollout` print the same, except for `plan`.",
+		reflect.TypeFor[rollout.Report](),
+		[]string{"agent/turns", "cmd/loamctl/rollout"},
+	},
+	{
+		"loamctl rollout plan", "", reflect.TypeFor[rollout.Plan](),
+		[]string{"cmd/loamctl/rollout"},
+	},
 }
 
 // TestOutputPageHasEveryField fails, without LOAM_DOCS, when a field of an output is
@@ -56,8 +67,8 @@ var outputs = []struct {
 func TestOutputPageHasEveryField(t *testing.T) {
 	var page strings.Builder
 	page.WriteString(generated("Output for programs",
-		"packages agent/status, agent/show, agent/control, cmd/loamctl/show and "+
-			"image/inspect"))
+		"packages agent/status, agent/show, agent/control, cmd/loamctl/show, "+
+			"cmd/loamctl/rollout and image/inspect"))
 	page.WriteString(outputIntro + "\n")
 	for _, output := range outputs {
 		var dirs []string
