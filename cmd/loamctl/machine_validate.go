@@ -1,13 +1,13 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/cmd/loamctl/inventory"
+	"github.com/loam-os/loam/cmd/loamctl/show"
+	"github.com/loam-os/loam/cmd/outcome"
 )
 
 func machineCommand() *cobra.Command {
@@ -26,33 +26,40 @@ where its configuration comes from.`,
 }
 
 func machineValidateCommand() *cobra.Command {
-	return &cobra.Command{
+	var format string
+	cmd := &cobra.Command{
 		Use:   "validate FILE...",
 		Short: "Check machine.yaml files and show everything that is wrong",
 		Long: `validate checks each file as a node does, strictly and without a node. It shows
 everything that is wrong, with line, field and a way out, and what a node with a
 valid file does. A file with ` + inventory.Placeholder + `, which 'loamctl serve'
 replaces by a join token, is checked as if it had one.`,
-		Example: "  loamctl machine validate examples/machine.yaml machines/*.yaml",
-		Args:    cobra.MinimumNArgs(1),
+		Example: `  loamctl machine validate examples/machine.yaml machines/*.yaml
+  loamctl machine validate machines/*.yaml -o json`,
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return checkAll(args, cmd.OutOrStdout(), cmd.ErrOrStderr(), validateMachine)
+			c := checker{format: format, check: validateMachine, text: show.Verdict.String}
+			return c.run(cmd, args)
 		},
 	}
+
+	outcome.FormatFlag(cmd, &format, "text")
+	return cmd
 }
 
-// validateMachine returns what a node with the file at path does.
-func validateMachine(path string) (string, error) {
+// validateMachine checks the file at path. The summary is what a node with it
+// does.
+func validateMachine(path string) finding {
 	text, err := document.ReadFile(path)
 	if err != nil {
-		return "", err
+		return findingOf(path, err)
 	}
 
 	m, err := machine.DecodeUnverified(path, inventory.Sample(text))
 	if err != nil {
-		return "", err
+		return findingOf(path, err)
 	}
 
 	summary := m.Summary()
-	return fmt.Sprintf("%s: valid\n  %s\n  %s\n", path, summary[0], summary[1]), nil
+	return findingOf(path, nil, summary[:]...)
 }

@@ -1,16 +1,16 @@
 package main
 
 import (
-	"fmt"
-	"io"
-
 	"github.com/spf13/cobra"
 
 	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/cmd/loamctl/compose"
+	"github.com/loam-os/loam/cmd/loamctl/show"
+	"github.com/loam-os/loam/cmd/outcome"
 )
 
 func oscValidateCommand() *cobra.Command {
+	var format string
 	var strict bool
 	cmd := &cobra.Command{
 		Use:   "validate PATH...",
@@ -22,42 +22,49 @@ directory of parts, or the Secret of a node as kubectl prints it.
 What nodes accept from a cluster all the same, such as an unknown field, is a
 warning. From a file, 'loam apply' and 'loamctl osc publish' refuse it, and so does
 --strict.`,
-		Example: "  loamctl osc validate examples/hello.yaml pools/*",
-		Args:    cobra.MinimumNArgs(1),
+		Example: `  loamctl osc validate examples/hello.yaml pools/*
+  loamctl osc validate pools/* -o json`,
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			out := cmd.OutOrStdout()
-			notes := cmd.ErrOrStderr()
-			return checkAll(args, out, notes, func(path string) (string, error) {
-				return validate(path, strict, notes)
-			})
+			c := checker{
+				format: format,
+				check:  func(path string) finding { return validate(path, strict) },
+				text:   show.Verdict.String,
+			}
+			return c.run(cmd, args)
 		},
 	}
 
+	outcome.FormatFlag(cmd, &format, "text")
 	cmd.Flags().BoolVar(&strict, "strict", false, "refuse what nodes accept from a cluster only")
 	return cmd
 }
 
-// validate returns that the configuration at path is valid, and writes to notes
-// what nodes accept of it although it is wrong.
-func validate(path string, strict bool, notes io.Writer) (string, error) {
+// validate checks the configuration at path. What nodes accept of it although it
+// is wrong is a warning, and a fault if strict.
+func validate(path string, strict bool) finding {
 	doc, err := compose.Read(path)
 	if err != nil {
-		return "", err
+		return findingOf(path, err)
 	}
 
 	wrong := doc.Check()
 	warnings, refusal := document.Lenient(wrong)
-	switch {
-	case refusal != nil, strict && len(warnings) > 0:
-		return "", explain(wrong)
-	case len(warnings) == 0:
-		return path + ": valid\n", nil
+	if strict && len(warnings) > 0 {
+		warnings, refusal = nil, wrong
 	}
 
-	if _, err := fmt.Fprintln(notes, explain(warnings)); err != nil {
-		return "", err
+	f := findingOf(path, refusal)
+	if len(warnings) > 0 {
+		f.Warnings = show.Faults(warnings)
 	}
-	return fmt.Sprintf("%s: valid from a cluster, warnings: %d\n", path, len(warnings)), nil
+	switch {
+	case refusal != nil: // Its text has the warnings, too, by line.
+		f.fault = explain(wrong)
+	case len(warnings) > 0:
+		f.warnings = explain(warnings)
+	}
+	return f
 }
 
 // explain says of each warning in err that it is one.

@@ -15,6 +15,7 @@ import (
 	"github.com/loam-os/loam/agent/turns"
 	"github.com/loam-os/loam/cmd/loamctl/kubeconfig"
 	"github.com/loam-os/loam/cmd/loamctl/rollout"
+	"github.com/loam-os/loam/cmd/loamctl/show"
 	"github.com/loam-os/loam/cmd/outcome"
 	"github.com/loam-os/loam/cmd/usage"
 	"github.com/loam-os/loam/hint"
@@ -324,6 +325,7 @@ or changes nothing any more: other nodes may begin at once. NODE is the machine 
 }
 
 func rolloutPolicyCommand() *cobra.Command {
+	var format string
 	var nodes int
 	cmd := &cobra.Command{
 		Use:   "policy PATH...",
@@ -338,20 +340,30 @@ of the Secret with the configuration of the pool.`,
 				return hint.With(usage.Errorf("--nodes %d: want 1 or more", nodes),
 					"give the size of the pool")
 			}
-			return checkAll(args, cmd.OutOrStdout(), cmd.ErrOrStderr(),
-				func(path string) (string, error) {
-					text, err := document.ReadFile(path)
-					if err != nil {
-						return "", err
-					}
-					p, err := turns.ParsePolicy(path, text)
-					if err != nil {
-						return "", err
-					}
-					return path + ": " + rollout.Describe(p, nodes, time.Now()) + "\n", nil
-				})
+			c := checker{
+				format: format,
+				check:  func(path string) finding { return checkPolicy(path, nodes) },
+				text:   func(v show.Verdict) string { return v.Path + ": " + v.Summary[0] + "\n" },
+			}
+			return c.run(cmd, args)
 		},
 	}
+	outcome.FormatFlag(cmd, &format, "text")
 	cmd.Flags().IntVar(&nodes, "nodes", 100, "`SIZE` of the pool")
 	return cmd
+}
+
+// checkPolicy checks the policy at path. The summary is what it allows in a pool
+// with that many nodes.
+func checkPolicy(path string, nodes int) finding {
+	text, err := document.ReadFile(path)
+	if err != nil {
+		return findingOf(path, err)
+	}
+
+	p, err := turns.ParsePolicy(path, text)
+	if err != nil {
+		return findingOf(path, err)
+	}
+	return findingOf(path, nil, rollout.Describe(p, nodes, time.Now()))
 }

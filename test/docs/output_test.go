@@ -51,8 +51,15 @@ var outputs = []struct {
 		[]string{"image/inspect"},
 	},
 	{
+		"loamctl osc validate",
+		"A list, with these fields for each file or directory. `loamctl machine validate` and " +
+			"`loamctl rollout policy` print the same.",
+		reflect.TypeFor[show.Verdict](),
+		[]string{"cmd/loamctl/show"},
+	},
+	{
 		"loamctl rollout status",
-		"The other verbs of `loamctl rollout` print the same, except for `plan`.",
+		"The other verbs of `loamctl rollout` print the same, except for `plan` and `policy`.",
 		reflect.TypeFor[rollout.Report](),
 		[]string{"agent/turns", "cmd/loamctl/rollout"},
 	},
