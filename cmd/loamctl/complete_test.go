@@ -102,6 +102,7 @@ func TestWhatIsTypedIsCompleted(t *testing.T) {
 		{[]string{"sign", "--enroll-when", ""}, "if-safe\nmanual\nforce\n:4\n"},
 		{[]string{"rollout", "status", "-o", ""}, "text\njson\n:4\n"},
 		{[]string{"osc", "validate", "-o", ""}, "text\njson\n:4\n"},
+		{[]string{"version", "-o", ""}, "text\njson\n:4\n"},
 		{[]string{"verify", "-o", ""}, "text\njson\n:4\n"},
 		{[]string{"schema", ""}, "machine\nosc\n:4\n"},
 	} {

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/loam-os/loam/cmd/outcome"
 )
 
 // Add gives the program of a root command a command version and a flag
@@ -21,41 +23,75 @@ func Add(root *cobra.Command, release string) {
 	if !ok {
 		info = &debug.BuildInfo{}
 	}
-	text := describe(root.Name(), release, info)
+	version := describe(root.Name(), release, info)
 
-	root.Version = text
+	root.Version = version.String()
 	root.SetVersionTemplate("{{.Version}}")
-	root.AddCommand(&cobra.Command{
+	var format string
+	cmd := &cobra.Command{
 		Use:     "version",
-		Example: "  " + root.Name() + " version",
+		Example: "  " + root.Name() + " version\n  " + root.Name() + " version -o json",
 		Short:   "Show the version, the commit and the Go version of this program",
 		Long: `version shows the version, the commit and the Go version of this program. The programs
 of an image carry no commit, since equal sources make equal images.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprint(cmd.OutOrStdout(), text)
-			return err
+			return outcome.Write(cmd.OutOrStdout(), format, version, version.String)
 		},
-	})
+	}
+	outcome.FormatFlag(cmd, &format, "text")
+	root.AddCommand(cmd)
 }
 
-// describe returns a line for each thing that is known.
-func describe(program, release string, info *debug.BuildInfo) string {
+// Version says which build of a program this is.
+type Version struct {
+	// Program is the name of the program.
+	Program string `json:"program"`
+
+	// Version is the version of its release, absent if it is not known.
+	Version string `json:"version,omitempty"`
+
+	// Commit is the commit that it was built from, CommitTime when that was made.
+	// The programs of an image have neither. Modified says that there were changes
+	// besides.
+	Commit     string `json:"commit,omitempty"`
+	CommitTime string `json:"commitTime,omitempty"`
+	Modified   bool   `json:"modified,omitempty"`
+
+	// Go is the version of Go that built it, Platform such as linux/amd64.
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
+
+// describe returns what is known of a program.
+func describe(program, release string, info *debug.BuildInfo) Version {
 	settings := map[string]string{}
 	for _, s := range info.Settings {
 		settings[s.Key] = s.Value
 	}
 
+	return Version{
+		Program:    program,
+		Version:    cmp.Or(release, info.Main.Version),
+		Commit:     settings["vcs.revision"],
+		CommitTime: settings["vcs.time"],
+		Modified:   settings["vcs.modified"] == "true",
+		Go:         strings.TrimPrefix(cmp.Or(info.GoVersion, runtime.Version()), "go"),
+		Platform:   runtime.GOOS + "/" + runtime.GOARCH,
+	}
+}
+
+// String returns a line for each thing that is known.
+func (v Version) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s\n", program, cmp.Or(release, info.Main.Version, "of unknown version"))
-	if commit := settings["vcs.revision"]; commit != "" {
-		fmt.Fprintf(&b, "commit  %s of %s", commit, cmp.Or(settings["vcs.time"], "unknown time"))
-		if settings["vcs.modified"] == "true" {
+	fmt.Fprintf(&b, "%s %s\n", v.Program, cmp.Or(v.Version, "of unknown version"))
+	if v.Commit != "" {
+		fmt.Fprintf(&b, "commit  %s of %s", v.Commit, cmp.Or(v.CommitTime, "unknown time"))
+		if v.Modified {
 			b.WriteString(", with changes")
 		}
 		b.WriteString("\n")
 	}
-	fmt.Fprintf(&b, "go      %s %s/%s\n", cmp.Or(strings.TrimPrefix(info.GoVersion, "go"),
-		strings.TrimPrefix(runtime.Version(), "go")), runtime.GOOS, runtime.GOARCH)
+	fmt.Fprintf(&b, "go      %s %s\n", v.Go, v.Platform)
 	return b.String()
 }

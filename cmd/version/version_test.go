@@ -2,8 +2,10 @@ package version
 
 import (
 	"bytes"
+	"encoding/json"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -57,7 +59,7 @@ func TestDescribe(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := describe("loam", test.release, &test.info); got != test.want {
+			if got := describe("loam", test.release, &test.info).String(); got != test.want {
 				t.Errorf("got\n%s\nwant\n%s", got, test.want)
 			}
 		})
@@ -81,5 +83,55 @@ func TestTheCommandAndTheFlagPrintTheSame(t *testing.T) {
 	command, flag := print("version"), print("--version")
 	if command != flag || !bytes.HasPrefix([]byte(command), []byte("loam 0.2.0\n")) {
 		t.Errorf("version: %q, --version: %q", command, flag)
+	}
+}
+
+func TestVersionForAProgram(t *testing.T) {
+	root := &cobra.Command{Use: "loam"}
+	Add(root, "0.2.0")
+	var out bytes.Buffer
+	root.SetOut(&out)
+	root.SetArgs([]string{"version", "-o", "json"})
+	if err := root.Execute(); err != nil {
+		t.Fatal(err)
+	}
+
+	var have map[string]any
+	if err := json.Unmarshal(out.Bytes(), &have); err != nil {
+		t.Fatalf("%q: %v", out.String(), err)
+	}
+	for name, want := range map[string]any{
+		"program":  "loam",
+		"version":  "0.2.0",
+		"go":       strings.TrimPrefix(runtime.Version(), "go"),
+		"platform": runtime.GOOS + "/" + runtime.GOARCH,
+	} {
+		if have[name] != want {
+			t.Errorf("%s: %v, want %v", name, have[name], want)
+		}
+	}
+}
+
+func TestVersionOfACheckoutForAProgram(t *testing.T) {
+	have := describe("loam", "", &debug.BuildInfo{
+		GoVersion: "go1.26.8",
+		Main:      debug.Module{Version: "(devel)"},
+		Settings: []debug.BuildSetting{
+			{Key: "vcs.revision", Value: "550fe35"},
+			{Key: "vcs.time", Value: "2026-11-23T15:29:00Z"},
+			{Key: "vcs.modified", Value: "true"},
+		},
+	})
+	want := Version{
+		Program:    "loam",
+		Version:    "(devel)",
+		Commit:     "550fe35",
+		CommitTime: "2026-11-23T15:29:00Z",
+		Modified:   true,
+		Go:         "1.26.8",
+		Platform:   runtime.GOOS + "/" + runtime.GOARCH,
+	}
+	if have != want {
+		t.Errorf("%+v, want %+v", have, want)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/cmd/loamctl/rollout"
 	"github.com/loam-os/loam/cmd/loamctl/show"
+	"github.com/loam-os/loam/cmd/version"
 	"github.com/loam-os/loam/image/inspect"
 )
 
@@ -38,6 +39,11 @@ var outputs = []struct {
 	{"loam disks", "", reflect.TypeFor[nodeshow.Disks](), []string{"agent/show"}},
 	{"loam cluster status", "", reflect.TypeFor[nodeshow.OwnCluster](), []string{"agent/show"}},
 	{"loam verify", "", reflect.TypeFor[control.VerifyReport](), []string{"agent/control"}},
+	{
+		"loam version", "`loamctl version` prints the same.",
+		reflect.TypeFor[version.Version](),
+		[]string{"cmd/version"},
+	},
 	{
 		"loamctl verify", "", reflect.TypeFor[show.Build](),
 		[]string{"image/manifest", "image/osv", "cmd/loamctl/show"},
@@ -75,7 +81,7 @@ func TestOutputPageHasEveryField(t *testing.T) {
 	var page strings.Builder
 	page.WriteString(generated("Output for programs",
 		"packages agent/status, agent/show, agent/control, cmd/loamctl/show, "+
-			"cmd/loamctl/rollout and image/inspect"))
+			"cmd/loamctl/rollout, cmd/version and image/inspect"))
 	page.WriteString(outputIntro + "\n")
 	for _, output := range outputs {
 		var dirs []string
