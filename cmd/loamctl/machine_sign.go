@@ -4,7 +4,6 @@ import (
 	"crypto"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,6 +11,8 @@ import (
 	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/trust"
+	"github.com/loam-os/loam/cmd/loamctl/show"
+	"github.com/loam-os/loam/cmd/outcome"
 	"github.com/loam-os/loam/cmd/usage"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
@@ -106,6 +107,7 @@ func (o machineSigning) sign(path string, external publish.External) ([]byte, er
 }
 
 func machineCheckCommand() *cobra.Command {
+	var format string
 	var files []string
 	cmd := &cobra.Command{
 		Use:   "check FILE",
@@ -120,16 +122,15 @@ them does, and shows its serial number, who has signed it, and what a node with 
 				return err
 			}
 
-			verdict, err := checkMachine(args[0], keys)
+			signed, err := checkMachine(args[0], keys)
 			if err != nil {
 				return err
 			}
-
-			_, err = fmt.Fprint(cmd.OutOrStdout(), verdict)
-			return err
+			return outcome.Write(cmd.OutOrStdout(), format, signed, signed.String)
 		},
 	}
 
+	outcome.FormatFlag(cmd, &format, "text")
 	cmd.Flags().StringArrayVar(&files, "trust", nil,
 		"`FILE` with a public key (PEM), as openssl pkey -pubout writes it; for several, repeat it")
 	_ = cmd.MarkFlagRequired("trust") // it is a flag, see above
@@ -138,20 +139,20 @@ them does, and shows its serial number, who has signed it, and what a node with 
 
 // checkMachine says who has signed the machine.yaml at path, and what a node
 // with it does.
-func checkMachine(path string, keys trust.Keys) (string, error) {
+func checkMachine(path string, keys trust.Keys) (show.SignedMachine, error) {
 	text, err := document.ReadFile(path)
 	if err != nil {
-		return "", err
+		return show.SignedMachine{}, err
 	}
 
 	opened, err := trust.Open(text)
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", path, err)
+		return show.SignedMachine{}, fmt.Errorf("%s: %w", path, err)
 	}
 
 	by := opened.Signers(keys)
 	if len(by) == 0 {
-		return "", hint.With(
+		return show.SignedMachine{}, hint.With(
 			fault.With(fmt.Errorf("%s: none of the keys has signed it, or it was changed since",
 				path), fault.MachineNotTrusted),
 			"loamctl machine sign %s --key KEY", path,
@@ -160,10 +161,13 @@ func checkMachine(path string, keys trust.Keys) (string, error) {
 
 	m, err := machine.Decode(path, opened.Text)
 	if err != nil {
-		return "", invalid(path, err)
+		return show.SignedMachine{}, invalid(path, err)
 	}
 
 	summary := m.Summary()
-	return fmt.Sprintf("%s: signed, serial %d, by %s\n  %s\n  %s\n", path, opened.Serial,
-		strings.ReplaceAll(by.String(), ",", " and "), summary[0], summary[1]), nil
+	signed := show.SignedMachine{Path: path, Serial: opened.Serial, Summary: summary[:]}
+	for _, key := range by {
+		signed.Signers = append(signed.Signers, trust.FormatKey(key))
+	}
+	return signed, nil
 }

@@ -64,6 +64,10 @@ var outputs = []struct {
 		[]string{"cmd/loamctl/show"},
 	},
 	{
+		"loamctl machine check", "", reflect.TypeFor[show.SignedMachine](),
+		[]string{"cmd/loamctl/show"},
+	},
+	{
 		"loamctl rollout status",
 		"The other verbs of `loamctl rollout` print the same, except for `plan` and `policy`.",
 		reflect.TypeFor[rollout.Report](),
