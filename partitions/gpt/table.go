@@ -2,6 +2,7 @@ package gpt
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/google/uuid"
 )
@@ -66,8 +67,18 @@ type Source struct {
 	MBR error `json:"-"`
 }
 
-// Fault returns all that is wrong, nil if nothing is.
-func (s Source) Fault() error { return errors.Join(s.MBR, s.Primary, s.Backup) }
+// Fault returns all that is wrong, and with which copy, nil if nothing is.
+func (s Source) Fault() error {
+	return errors.Join(s.MBR, of("primary", s.Primary), of("backup", s.Backup))
+}
+
+// of names the copy of the table with a fault.
+func of(copy string, fault error) error {
+	if fault == nil {
+		return nil
+	}
+	return fmt.Errorf("%s %w", copy, fault)
+}
 
 // Healthy reports whether both copies are valid and equal.
 func (s Source) Healthy() bool { return s.Primary == nil && s.Backup == nil }
