@@ -74,9 +74,15 @@ func ofNetwork(err error) Code {
 	if _, is := errors.AsType[*net.DNSError](err); is {
 		return NameNotFound
 	}
+	if errors.Is(err, syscall.ENETUNREACH) || errors.Is(err, syscall.EHOSTUNREACH) {
+		return NoRoute
+	}
 	if op, is := errors.AsType[*net.OpError](err); is && op.Net != "unix" {
-		if op.Op == "listen" {
+		switch op.Op {
+		case "listen":
 			return AddressNotFree
+		case "remote error": // An alert of TLS from the other end (crypto/tls).
+			return TLSFailed
 		}
 		return ServerUnreachable
 	}

@@ -100,6 +100,14 @@ const (
 	BatteryLow         Code = "battery-low"
 )
 
+// Codes of what an API server does not accept.
+const (
+	TokenMissing       Code = "token-missing"
+	TokenRefused       Code = "token-refused"
+	CertificateRefused Code = "certificate-refused"
+	ApprovalDenied     Code = "approval-denied"
+)
+
 // Codes of what does not answer.
 const (
 	AgentNotRunning       Code = "agent-not-running"
@@ -112,6 +120,9 @@ const (
 	NameNotFound          Code = "name-not-found"
 	ServerUnreachable     Code = "server-unreachable"
 	ClusterRefuses        Code = "cluster-refuses"
+	NoRoute               Code = "no-route"
+	TLSFailed             Code = "tls-failed"
+	ApprovalPending       Code = "approval-pending"
 	CertificateNotTrusted Code = "certificate-not-trusted"
 	CertificateExpired    Code = "certificate-expired"
 	TimedOut              Code = "timed-out"
@@ -119,6 +130,7 @@ const (
 
 // Codes of failures.
 const (
+	AgentEnded       Code = "agent-ended"
 	TakenBack        Code = "taken-back"
 	UnitFailed       Code = "unit-failed"
 	NotAsItShould    Code = "not-as-it-should-be"
@@ -417,6 +429,27 @@ func Table() []Fault {
 		{BatteryLow, ClassRefused, "The machine runs on a battery that is nearly empty.", ""},
 
 		{
+			TokenMissing, ClassRefused,
+			"A node has no certificate of its cluster, and no bootstrap token to get one.",
+			"`kubeadm token create` makes a token; give it to the node in machine.yaml",
+		},
+		{
+			TokenRefused, ClassRefused,
+			"The API server does not know the bootstrap token, or it has expired.",
+			"`kubeadm token create` makes a new one; give it to the node in machine.yaml",
+		},
+		{
+			CertificateRefused, ClassRefused,
+			"The API server does not accept the certificate of a node.",
+			"give the node a bootstrap token, with which it gets a new certificate",
+		},
+		{
+			ApprovalDenied, ClassRefused,
+			"The cluster has denied the request of a node for a certificate.",
+			"`kubectl describe csr` says who has denied it, and why",
+		},
+
+		{
 			AgentNotRunning, ClassUnreachable, "No agent answers on this machine.",
 			"systemctl status loam-agent",
 		},
@@ -458,6 +491,21 @@ func Table() []Fault {
 			"check that it runs, its port, and the firewalls on the way",
 		},
 		{
+			NoRoute, ClassUnreachable,
+			"No route leads to the address of a server, or this machine has no address itself.",
+			"`networkctl` shows cables and addresses; see network in machine.yaml, and DHCP",
+		},
+		{
+			TLSFailed, ClassUnreachable,
+			"What answers does not speak TLS, or no version that both sides know.",
+			"check the port, and whether something on the way answers in the server's place",
+		},
+		{
+			ApprovalPending, ClassUnreachable,
+			"The request of a node for a certificate is not approved yet.",
+			"`kubectl get csr` shows the request, `kubectl certificate approve NAME` approves it",
+		},
+		{
 			CertificateNotTrusted, ClassUnreachable,
 			"The certificate of a server is for another name, or of an unknown authority.",
 			"name the server as its certificate does, or add its authority to the trusted ones",
@@ -472,6 +520,11 @@ func Table() []Fault {
 			"repeat the command when what it waits for is there",
 		},
 
+		{
+			AgentEnded, ClassFailed,
+			"The node agent has ended without being told to; systemd starts it again.",
+			"`loam logs agent` shows its last lines; units and pods run on without it",
+		},
 		{
 			TakenBack, ClassFailed,
 			"The change made the node worse. The node runs what it ran before.",
