@@ -10,13 +10,16 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strings"
 
 	"go.uber.org/zap"
 
 	"github.com/loam-os/loam/agent/cluster"
 	"github.com/loam-os/loam/agent/cluster/credentials"
+	"github.com/loam-os/loam/agent/cluster/reach"
 	"github.com/loam-os/loam/agent/liveness"
 	"github.com/loam-os/loam/agent/machine"
+	"github.com/loam-os/loam/agent/networkd"
 	"github.com/loam-os/loam/hint"
 )
 
@@ -25,6 +28,10 @@ import (
 // authorities are rotated while a node is off, and an operator then brings a
 // new machine.yaml.
 const agentCA = "var/lib/gardener-node-agent/cluster-ca.crt"
+
+// resolvConf is where systemd-resolved writes the name servers of the network
+// (systemd-resolved.service(8)); /etc/resolv.conf is a link to it.
+const resolvConf = "run/systemd/resolve/resolv.conf"
 
 // clusterOf is the cluster that machine.yaml names; false if it names none.
 func clusterOf(
@@ -99,6 +106,7 @@ func (n *node) join(config cluster.Config, token string) {
 		},
 		BootID:    id,
 		Addresses: addresses,
+		Network:   n.reaching,
 		Now:       n.Now,
 		Uptime:    n.Uptime,
 		Part:      rand.Float64,
@@ -108,6 +116,26 @@ func (n *node) join(config cluster.Config, token string) {
 	n.tokens = config.Tokens
 	n.cluster.Env.Classify = n.classifier()
 	n.status.Warnings = append(n.status.Warnings, config.Warnings...)
+}
+
+// reaching returns the network from which the node makes requests now.
+func (n *node) reaching() reach.Network {
+	var now reach.Network
+	for _, l := range networkd.Observe(n.root.FS(), networkd.Addressed) {
+		now.Links = append(now.Links, reach.Link{
+			Name:      l.Name,
+			State:     l.Oper,
+			Addresses: l.Addresses,
+		})
+	}
+
+	text, _ := n.root.ReadFile(resolvConf) // Without it, no name server is known.
+	for line := range strings.Lines(string(text)) {
+		if server, is := strings.CutPrefix(line, "nameserver "); is {
+			now.DNS = append(now.DNS, strings.TrimSpace(server))
+		}
+	}
+	return now
 }
 
 // addresses returns the addresses of the node's interfaces.

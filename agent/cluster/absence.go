@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/loam-os/loam/agent/cluster/reach"
 	"github.com/loam-os/loam/agent/inplace"
 	"github.com/loam-os/loam/agent/status"
 )
@@ -64,7 +65,7 @@ type absenceController struct {
 
 func (c *absenceController) step(_ context.Context, w *world) (outcome, error) {
 	a := &w.absent
-	c.link.setProblem("absent", a.problem())
+	c.link.setProblem("absent", reach.Problem{Text: a.problem()})
 	if a.name == "" || !hasKubelet(w.status) || w.updating != inplace.Nothing {
 		return outcome{}, nil
 	}
@@ -73,7 +74,7 @@ func (c *absenceController) step(_ context.Context, w *world) (outcome, error) {
 		a.restarts++
 		a.last = w.uptime
 		c.restarts.run([]string{kubeletUnit})
-		c.link.setProblem("absent", a.problem())
+		c.link.setProblem("absent", reach.Problem{Text: a.problem()})
 	}
 
 	return outcome{wake: w.now.Add(a.due() - w.uptime)}, nil

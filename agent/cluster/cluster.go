@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -16,6 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/loam-os/loam/agent/cluster/credentials"
+	"github.com/loam-os/loam/agent/cluster/reach"
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/content"
 	"github.com/loam-os/loam/agent/durable"
@@ -56,6 +58,10 @@ type Env struct {
 
 	// Addresses returns the addresses of the node's interfaces.
 	Addresses func() ([]netip.Addr, error)
+
+	// Network observes the node's network, to say what a request has tried; nil
+	// if that is not known.
+	Network func() reach.Network
 
 	// Now is the wall clock, Uptime the time since kernel start, Part a random
 	// number in [0, 1).
@@ -134,13 +140,16 @@ func (c *Cluster) Run(ctx context.Context) {
 	var background sync.WaitGroup
 	defer background.Wait()
 
+	c.link.network = c.Env.Network
 	j := c.Env.joiner()
+	j.Waits = func(err error) { c.link.record("join", err, c.Env.Now()) }
 	m := newMemory(c.Config, c.Env)
 	refused := false
 	wait := time.Duration(0)
 
 	for ctx.Err() == nil {
 		token, _ := j.Token()
+		c.link.identify(credentials.Called(cmp.Or(token, c.Env.Token)))
 		updating := m.updates.record.Version != ""
 		who, err := j.Identify(ctx, m.world.config.target(), refused, updating)
 		if err == nil {

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
 	"maps"
 	"net/http"
@@ -14,9 +13,8 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/loam-os/loam/agent/cluster/credentials"
+	"github.com/loam-os/loam/agent/cluster/reach"
 	"github.com/loam-os/loam/agent/status"
-	"github.com/loam-os/loam/hint"
 )
 
 // link is the state of the connection to the API server.
@@ -29,9 +27,14 @@ type link struct {
 	mu    sync.Mutex
 	state status.Cluster
 
-	// problems are the errors with which a reachable API server rejects
-	// requests, by what the request was for.
-	problems map[string]string
+	// problems are what is wrong although the API server is reached, by what
+	// it is about.
+	problems map[string]reach.Problem
+
+	// network observes the node's network; nil if that is not known. as is as
+	// whom the node makes requests.
+	network func() reach.Network
+	as      string
 }
 
 func newLink(log *zap.Logger, state status.Cluster) *link {
@@ -39,7 +42,7 @@ func newLink(log *zap.Logger, state status.Cluster) *link {
 		log:      log,
 		changed:  make(chan struct{}, 1),
 		state:    state,
-		problems: map[string]string{},
+		problems: map[string]reach.Problem{},
 	}
 }
 
@@ -47,6 +50,13 @@ func (l *link) get() status.Cluster {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.state
+}
+
+// identify records as whom the node makes its next requests.
+func (l *link) identify(as string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.as = as
 }
 
 // record records at now whether a request reached the API server and how it
@@ -57,13 +67,14 @@ func (l *link) record(key string, err error, now time.Time) {
 		return
 	}
 
+	problem := l.explain(err, now)
 	l.edit(func(state *status.Cluster) {
 		if err != nil && !isRefusal(err) {
 			if state.Connected {
 				state.Connected = false
 				state.Since = now
 			}
-			state.Problem = hint.Line(adviseOnClock(err, now))
+			show(state, problem)
 			return
 		}
 
@@ -75,30 +86,53 @@ func (l *link) record(key string, err error, now time.Time) {
 
 		delete(l.problems, key)
 		if err != nil && !apierrors.IsConflict(err) {
-			l.problems[key] = hint.Line(err)
+			l.problems[key] = problem
 		}
 
-		state.Problem = l.firstProblem()
+		show(state, l.firstProblem())
 	})
+}
+
+// explain returns why a request at now has ended with err; zero for nil.
+func (l *link) explain(err error, now time.Time) reach.Problem {
+	if err == nil {
+		return reach.Problem{}
+	}
+
+	l.mu.Lock()
+	attempt := reach.Attempt{Server: l.state.Server, As: l.as, Now: now}
+	l.mu.Unlock()
+	if l.network != nil {
+		attempt.Network = l.network()
+	}
+	return reach.Explain(err, attempt)
 }
 
 // setProblem records a problem under key. An empty problem clears it.
-func (l *link) setProblem(key, problem string) {
+func (l *link) setProblem(key string, problem reach.Problem) {
 	l.edit(func(state *status.Cluster) {
 		delete(l.problems, key)
-		if problem != "" {
+		if problem.Text != "" {
 			l.problems[key] = problem
 		}
 		if state.Connected {
-			state.Problem = l.firstProblem()
+			show(state, l.firstProblem())
 		}
 	})
 }
 
-// firstProblem returns the first of problems, "" if none. mu must be held.
-func (l *link) firstProblem() string {
+// show puts a problem into the state.
+func show(state *status.Cluster, p reach.Problem) {
+	state.Problem = p.Text
+	state.Tried = p.Tried
+	state.Hint = p.Hint
+	state.Code = p.Code
+}
+
+// firstProblem returns the first of problems, zero if none. mu must be held.
+func (l *link) firstProblem() reach.Problem {
 	if len(l.problems) == 0 {
-		return ""
+		return reach.Problem{}
 	}
 	return l.problems[slices.Min(slices.Collect(maps.Keys(l.problems)))]
 }
@@ -119,7 +153,9 @@ func (l *link) edit(change func(state *status.Cluster)) {
 	if before.Connected != after.Connected || before.Problem == "" && after.Problem != "" {
 		l.log.Info("API server",
 			zap.Bool("connected", after.Connected),
-			zap.String("problem", after.Problem))
+			zap.String("problem", after.Problem),
+			zap.String("code", string(after.Code)),
+			zap.String("tried", after.Tried))
 	}
 }
 
@@ -132,14 +168,4 @@ func isRefusal(err error) bool {
 	code := answer.Status().Code
 	return code >= 400 && code < 500 && code != http.StatusUnauthorized &&
 		code != http.StatusTooManyRequests
-}
-
-// adviseOnClock adds a hint to an error that a wrong clock explains: a
-// certificate that has expired, or is not valid yet.
-func adviseOnClock(err error, now time.Time) error {
-	invalid, is := errors.AsType[x509.CertificateInvalidError](err)
-	if !is || invalid.Reason != x509.Expired {
-		return err
-	}
-	return hint.With(err, "%s", credentials.ClockHint(now))
 }

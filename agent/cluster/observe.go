@@ -12,6 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/agent/cluster/reach"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // watcher watches objects for one session.
@@ -50,7 +53,7 @@ func watchAll[T runtime.Object](
 ) {
 	w.group.Go(func() {
 		key := q.String()
-		defer w.link.setProblem(key, "")
+		defer w.link.setProblem(key, reach.Problem{})
 
 		first := true
 		begun := func() {
@@ -71,6 +74,7 @@ func watchAll[T runtime.Object](
 func watchSecret(conn connection, m *memory, env Env) {
 	name := m.world.secret
 	seen := func(secret *core.Secret, ok bool) {
+		conn.watcher.link.setProblem("configuration", absentSecret(name, ok))
 		if !ok {
 			env.Log.Warn("the Secret with the configuration does not exist",
 				zap.String("secret", name))
@@ -86,6 +90,19 @@ func watchSecret(conn connection, m *memory, env Env) {
 
 	q := byName(conn.api.core, "secrets", namespace, name)
 	watchOne(conn.watcher.ctx, conn.watcher, q, &core.Secret{}, seen)
+}
+
+// absentSecret is the problem of a node whose configuration does not exist; zero
+// if it is there.
+func absentSecret(name string, there bool) reach.Problem {
+	if there {
+		return reach.Problem{}
+	}
+	return reach.Problem{
+		Text: fmt.Sprintf("the cluster has no Secret %s/%s with a configuration", namespace, name),
+		Hint: "`secret` in machine.yaml names it, or the label " + secretLabel + " of the Node",
+		Code: fault.ContentMissing,
+	}
 }
 
 // nodeWatch watches the Node by its name or, until that is known, by its host
@@ -128,12 +145,12 @@ func (n *nodeWatch) watch(name string) {
 		case 0:
 			n.see(nil)
 		case 1:
-			n.conn.watcher.link.setProblem("node", "")
+			n.conn.watcher.link.setProblem("node", reach.Problem{})
 			n.see(nodes[0])
 		default:
 			problem := fmt.Sprintf("%d Nodes have the host name %s: %s, %s",
 				len(nodes), hostname, nodes[0].Name, nodes[1].Name)
-			n.conn.watcher.link.setProblem("node", problem)
+			n.conn.watcher.link.setProblem("node", reach.Problem{Text: problem})
 			n.see(nil)
 			n.memory.world.absent = absence{} // None of them was deleted.
 		}

@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/loam-os/loam/agent/cluster/credentials"
+	"github.com/loam-os/loam/agent/cluster/reach"
 	"github.com/loam-os/loam/agent/status"
 )
 
@@ -121,6 +122,7 @@ func (c *Cluster) runSession(
 	defer c.secrets.stopAll()
 
 	m.world.beginSession()
+	c.link.identify("the node's certificate")
 	c.link.edit(func(l *status.Cluster) { l.Expires = who.NotAfter })
 
 	s := c.newSession(m, connection{
@@ -229,7 +231,7 @@ func (s *session) step(ctx context.Context) {
 	}
 
 	if !failed {
-		s.link.setProblem("write", "") // Perhaps of a session before this one.
+		s.link.setProblem("write", reach.Problem{}) // Perhaps of a session before this one.
 	}
 	if s.failing && !failed {
 		s.link.record("write", nil, s.env.Now())

@@ -94,7 +94,22 @@ func Explain(s status.Status, history []apply.Record, held []apply.Held) Why {
 		}
 		why.Failures = slices.Insert(why.Failures, 0, now)
 	}
+	if c := s.Cluster; c != nil && c.Problem != "" {
+		why.Failures = slices.Insert(why.Failures, 0, ofCluster(*c))
+	}
 	return why
+}
+
+// ofCluster returns the failure of a node that does not get on with its cluster.
+func ofCluster(c status.Cluster) Failure {
+	f := Failure{Kind: OfNow, Problem: c.Problem, Hint: c.Hint}
+	if c.Code != "" {
+		f.Problem = string(c.Code) + ": " + c.Problem
+	}
+	if c.Tried != "" {
+		f.Evidence = []string{"tried " + c.Tried}
+	}
+	return f
 }
 
 // ofRecord returns the failure that a record of the history tells of.

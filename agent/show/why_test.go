@@ -10,6 +10,7 @@ import (
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/upgrade"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 func TestExplainHasTheNewestFirst(t *testing.T) {
@@ -44,6 +45,22 @@ func TestExplainHasTheNewestFirst(t *testing.T) {
 	want := []string{"now", "system 0.2.0", "configuration 000002-b", "system 0.1.0"}
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("failures (-want +got):\n%s", diff)
+	}
+}
+
+func TestExplainNamesWhatKeepsANodeFromItsCluster(t *testing.T) {
+	s := status.Status{Cluster: &status.Cluster{
+		Problem: "192.0.2.1:6443 does not answer",
+		Tried:   "192.0.2.1:6443, from enp1s0 192.0.2.10/24",
+		Hint:    "check that the machine is up",
+		Code:    fault.ServerUnreachable,
+	}}
+
+	want := "now: server-unreachable: 192.0.2.1:6443 does not answer\n" +
+		"  hint: check that the machine is up\n" +
+		"  | tried 192.0.2.1:6443, from enp1s0 192.0.2.10/24\n"
+	if diff := cmp.Diff(want, Explain(s, nil, nil).Text(false)); diff != "" {
+		t.Error(diff)
 	}
 }
 

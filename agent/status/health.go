@@ -44,6 +44,8 @@ func (s Status) Assess() (Health, string) {
 		return Changing, "a configuration is being applied"
 	case s.Phase == Failed && !s.isWellBefore():
 		return Unwell, s.fault(unsettled)
+	case s.Phase == Waiting && s.Cluster.cannotJoin():
+		return Unwell, "it cannot join its cluster"
 	case s.Phase == Waiting:
 		return Idle, "no configuration yet"
 	case s.Volume != nil && s.Volume.Problem != "":
@@ -62,6 +64,10 @@ func (s Status) Assess() (Health, string) {
 	return Well, "the node is as its configuration wants it"
 }
 
+// cannotJoin reports whether something keeps a node without a configuration from
+// its cluster.
+func (c *Cluster) cannotJoin() bool { return c != nil && c.Problem != "" }
+
 func (s Status) assessReset() (Health, string) {
 	switch {
 	case s.Reset.Done:
@@ -75,6 +81,8 @@ func (s Status) assessReset() (Health, string) {
 // fault says what keeps a node from being what it should be.
 func (s Status) fault(unsettled []string) string {
 	switch {
+	case s.Error != nil && s.Error.Code == fault.AgentEnded:
+		return "the node agent has ended"
 	case s.Volume != nil && s.Volume.Problem != "":
 		return "the data volume is missing"
 	case len(unsettled) > 0:

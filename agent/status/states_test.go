@@ -364,21 +364,52 @@ var states = []struct {
 	{"cluster-away", member, func(s *Status) {
 		s.Cluster.Connected = false
 		s.Cluster.Since = now.Add(-3 * time.Minute)
-		s.Cluster.Problem = "dial tcp 192.0.2.1:6443: connect: connection refused"
+		s.Cluster.Problem = "192.0.2.1:6443 refuses the connection: nothing listens there"
+		s.Cluster.Tried = "api.example.org:6443 with the node's certificate, " +
+			"from enp1s0 192.0.2.10/24, name server 192.0.2.53"
+		s.Cluster.Hint = "check that the API server runs, and its port"
+		s.Cluster.Code = fault.ServerUnreachable
 	}},
 	{"cluster-refused", firstBoot, func(s *Status) {
 		s.Cluster = &Cluster{
 			Server:  "https://api.example.org:6443",
 			Since:   now.Add(-3 * time.Minute),
 			Reached: true,
-			Problem: "401 Unauthorized; hint: the bootstrap token may have expired: bring a new one",
+			Problem: "the bootstrap token is unknown or has expired: Unauthorized",
+			Tried: "api.example.org:6443 with bootstrap token abcdef, from enp1s0 192.0.2.10/24, " +
+				"name server 192.0.2.53",
+			Hint: "`kubeadm token create` makes a new one; give it to the node in machine.yaml",
+			Code: fault.TokenRefused,
+		}
+	}},
+	{"cluster-not-approved", firstBoot, func(s *Status) {
+		s.Cluster = &Cluster{
+			Server: "https://api.example.org:6443",
+			Since:  now.Add(-time.Minute),
+			Problem: "the request for a certificate node-agent-csr-0123456789abcdef0123456789abcdef " +
+				"is not approved yet",
+			Tried: "api.example.org:6443 with bootstrap token abcdef, from enp1s0 192.0.2.10/24, " +
+				"name server 192.0.2.53",
+			Hint: "Gardener approves it if it knows the machine by this name; `kubectl certificate " +
+				"approve node-agent-csr-0123456789abcdef0123456789abcdef` does it by hand",
+			Code: fault.ApprovalPending,
+		}
+	}},
+	{"agent-ended", member, func(s *Status) {
+		s.Phase = Failed
+		s.Error = &Error{
+			Problem: "the node agent has ended: signal ABRT; systemd starts it again",
+			Hint:    "`loam logs agent` shows its last lines; units and pods run on without it",
+			Code:    fault.AgentEnded,
 		}
 	}},
 	{"certificate-expired", member, func(s *Status) {
 		s.Cluster.Connected = false
 		s.Cluster.Since = now.Add(-time.Hour)
 		s.Cluster.Expires = now.Add(-time.Hour)
-		s.Cluster.Problem = "401 Unauthorized"
+		s.Cluster.Problem = "the certificate expired at 2026-03-01 11:00:00, and there is no " +
+			"bootstrap token"
+		s.Cluster.Code = fault.CertificateExpired
 	}},
 	{"node-deleted", member, func(s *Status) {
 		s.Cluster.Ready = false

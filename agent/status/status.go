@@ -321,10 +321,16 @@ type Cluster struct {
 	Node string `json:"node,omitempty"`
 
 	// Connected says whether the API server answers, since the time Since.
-	// Problem is the last error from it or on the way to it.
 	Connected bool      `json:"connected"`
 	Since     time.Time `json:"since"`
-	Problem   string    `json:"problem,omitempty"`
+
+	// Problem is the last error from it or on the way to it, and Tried what the
+	// node has tried: which server, as whom, from which addresses. Hint is what
+	// to do about it, and Code names the problem for programs.
+	Problem string     `json:"problem,omitempty"`
+	Tried   string     `json:"tried,omitempty"`
+	Hint    string     `json:"hint,omitempty"`
+	Code    fault.Code `json:"code,omitempty"`
 
 	// Reached says that the API server has answered since the agent's start.
 	Reached bool `json:"reached"`

@@ -94,6 +94,11 @@ func (t *table) refused(s Status) {
 		t.problem("hint", e.Hint)
 	}
 	t.repair(s.Repair)
+	if c := s.Cluster; c != nil {
+		t.row("! cluster", before(string(c.Code), ": ")+c.Problem)
+		t.row("tried", c.Tried)
+		t.row("hint", c.Hint)
+	}
 	for _, f := range s.Storage {
 		t.row("! room", f.Problem)
 		t.row("hint", f.Hint)
@@ -365,12 +370,14 @@ func (t *table) cluster(c *Cluster) {
 	}
 
 	t.row("cluster", c.Server)
-	if c.Connected {
+	switch {
+	case c.Connected:
 		t.row("", "connected since "+t.date(c.Since))
-	} else {
+	case c.Expires.IsZero():
+		t.row("", "not joined, since "+t.date(c.Since))
+	default:
 		t.row("", "not reached since "+t.date(c.Since))
 	}
-	t.row("", c.Problem)
 
 	t.row("node", c.Node)
 	if !c.Expires.IsZero() {
@@ -481,4 +488,34 @@ func (s Status) phase() string {
 // applied.
 func (s Status) AppliedLine() string {
 	return fmt.Sprintf("loam: applied generation %s after %s", s.Generation, seconds(time.Duration(s.AppliedAt)))
+}
+
+// ProblemLines are the lines that a console prints about what is wrong, for a log
+// of a serial line in which somebody searches: one for each problem that has a
+// code, with the name of the node.
+func (s Status) ProblemLines() []string {
+	var lines []string
+	add := func(code fault.Code, text string) {
+		if code != "" {
+			lines = append(lines, fmt.Sprintf("loam%s: %s: %s", optional(" ", s.Hostname), code,
+				strings.Join(strings.Fields(text), " ")))
+		}
+	}
+
+	if e := s.Error; e != nil {
+		add(e.Code, e.place()+e.Problem)
+	}
+	if r := s.Repair; r != nil && r.State == RepairFailed {
+		add(r.Code, r.Problem)
+	}
+	if c := s.Cluster; c != nil {
+		add(c.Code, c.Problem+optional("; tried ", c.Tried))
+	}
+	for _, f := range s.Storage {
+		add(f.Code, f.Problem)
+	}
+	if s.Clock != nil {
+		add(s.Clock.Code, s.Clock.Problem)
+	}
+	return lines
 }

@@ -297,11 +297,13 @@ func TestRows(t *testing.T) {
 			Status{Cluster: &Cluster{
 				Server:  "https://api:6443",
 				Since:   time.Unix(0, 0),
-				Problem: "connection refused",
+				Expires: time.Unix(1, 0),
+				Problem: "api:6443 does not answer",
 			}},
-			"  cluster      https://api:6443\n" +
-				"               not reached since 1970-01-01 00:00:00 UTC\n" +
-				"               connection refused\n",
+			"  ! cluster    api:6443 does not answer\n" +
+				"\n" +
+				"  cluster      https://api:6443\n" +
+				"               not reached since 1970-01-01 00:00:00 UTC\n",
 		},
 		{
 			"a change",

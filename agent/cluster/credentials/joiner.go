@@ -5,14 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/loam-os/loam/agent/cluster/reach"
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // Gardener's approver refuses a bootstrap token while the machine has a Node,
@@ -23,8 +26,11 @@ const (
 		"it takes no bootstrap token of a machine that has one"
 )
 
-var errNoToken = hint.With(errors.New("no valid certificate and no bootstrap token"),
+var errNoToken = hint.With(
+	fault.With(errors.New("no valid certificate and no bootstrap token"), fault.TokenMissing),
 	"%s; %s", tokenHint, nodeHint)
+
+var errToken = errors.New("the bootstrap token is unknown or has expired")
 
 // joinHint adds a hint to an error from requesting a certificate with a
 // bootstrap token.
@@ -33,8 +39,8 @@ func joinHint(err error) error {
 	case errors.Is(err, ErrDenied):
 		return hint.With(err, "%s", nodeHint)
 	case apierrors.IsUnauthorized(err):
-		return hint.With(err, "the bootstrap token is unknown or has expired: %s; %s",
-			tokenHint, nodeHint)
+		return hint.With(fault.With(fmt.Errorf("%w: %w", errToken, err), fault.TokenRefused),
+			"%s; %s", tokenHint, nodeHint)
 	}
 	return err
 }
@@ -50,6 +56,10 @@ type Joiner struct {
 
 	// BootstrapToken is the token to use if the node's file has none.
 	BootstrapToken string
+
+	// Waits is called with an error each second while a request is not approved,
+	// once it has waited for a while; nil for nobody.
+	Waits func(error)
 
 	Now func() time.Time
 	Log *zap.Logger
@@ -88,19 +98,14 @@ func (j Joiner) Identify(
 	case token == "" && expired:
 		err := fmt.Errorf("the certificate expired at %s, and there is no bootstrap token",
 			who.NotAfter.UTC().Format(time.DateTime))
-		return who, hint.With(err, "%s; %s; %s", ClockHint(j.Now()), tokenHint, nodeHint)
+		return who, hint.With(fault.With(err, fault.CertificateExpired),
+			"%s; %s; %s", reach.ClockHint(j.Now()), tokenHint, nodeHint)
 	case token == "":
 		return who, errNoToken
 	}
 
 	who, err = j.Join(ctx, t, Credentials{}, token)
 	return who, joinHint(err)
-}
-
-// ClockHint is the hint for a certificate that is not valid at now.
-func ClockHint(now time.Time) string {
-	return fmt.Sprintf("this node's clock says %s; `timedatectl` shows whether it is set",
-		now.UTC().Format("2006-01-02 15:04 MST"))
 }
 
 // Join requests a certificate, as the holder of credentials or with the token,
@@ -119,6 +124,7 @@ func (j Joiner) Join(
 		return Credentials{}, err
 	}
 	defer c.close()
+	c.waits = j.Waits
 
 	j.Log.Info("requesting a certificate", zap.String("name", t.CommonName))
 	who, err := c.request(ctx, t.CommonName, key)
@@ -135,6 +141,18 @@ func (j Joiner) Join(
 
 // Token returns the bootstrap token in the node's file, "" if absent.
 func (j Joiner) Token() (string, error) { return Open(j.Root).Token() }
+
+// Called names a bootstrap token by its public half; "" for none.
+func Called(token string) string {
+	id, _, whole := strings.Cut(token, ".")
+	switch {
+	case token == "":
+		return ""
+	case !whole:
+		return "a bootstrap token"
+	}
+	return "bootstrap token " + id
+}
 
 // PauseFor waits for d and reports whether it ended early because the node's
 // bootstrap token is no longer token.

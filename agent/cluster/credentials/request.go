@@ -22,11 +22,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
+
+	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 const (
 	organization        = "gardener.cloud:node-agents"
 	certificateLifetime = 720 * time.Hour
+	// requestTimeout is how long one request may take.
+	requestTimeout = 20 * time.Second
 	// approvalPoll is how often the certificate request is read. A node agent
 	// may get its own request but not watch it (osc-contract,
 	// node-agent-authorizer).
@@ -35,6 +40,9 @@ const (
 	// read its own request before it gives up. Gardener's authorizer looks the
 	// request up in a cache, which may lag behind.
 	maxForbiddenReads = 10
+	// usualApprovals is how often a request is read before its waiting is worth
+	// saying: Gardener approves within seconds.
+	usualApprovals = 10
 )
 
 // ErrDenied is returned if the cluster denied the certificate request for good.
@@ -85,6 +93,9 @@ func signingRequest(
 type client struct {
 	certificates rest.Interface
 	http         *http.Client
+
+	// waits is called while a request is not approved; nil for nobody.
+	waits func(error)
 }
 
 // newClient does not connect yet.
@@ -101,6 +112,7 @@ func newClient(config *rest.Config) (*client, error) {
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	config.GroupVersion = &certificates.SchemeGroupVersion
 	config.APIPath = "/apis"
+	config.Timeout = requestTimeout
 
 	base, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -142,7 +154,8 @@ func (c *client) request(ctx context.Context, commonName string, key []byte) (Cr
 
 // await returns the certificate of a request once it is issued.
 func (c *client) await(ctx context.Context, name string) ([]byte, error) {
-	for refused := 0; ; {
+	refused := 0
+	for reads := 0; ; reads++ {
 		issued, err := c.issued(ctx, name)
 		switch {
 		case !apierrors.IsForbidden(err):
@@ -157,6 +170,9 @@ func (c *client) await(ctx context.Context, name string) ([]byte, error) {
 		if err != nil || issued != nil {
 			return issued, err
 		}
+		if reads >= usualApprovals && c.waits != nil {
+			c.waits(pending(name))
+		}
 
 		select {
 		case <-time.After(approvalPoll):
@@ -165,6 +181,14 @@ func (c *client) await(ctx context.Context, name string) ([]byte, error) {
 				name, ctx.Err())
 		}
 	}
+}
+
+// pending is the error of a request that nobody has approved.
+func pending(name string) error {
+	err := fmt.Errorf("the request for a certificate %s is not approved yet", name)
+	return hint.With(fault.With(err, fault.ApprovalPending),
+		"Gardener approves it if it knows the machine by this name; "+
+			"`kubectl certificate approve %s` does it by hand", name)
 }
 
 // issued returns the certificate of a request, nil until there is one.
@@ -182,8 +206,8 @@ func (c *client) issued(ctx context.Context, name string) ([]byte, error) {
 		case condition.Status == core.ConditionFalse:
 		case condition.Type == certificates.CertificateDenied,
 			condition.Type == certificates.CertificateFailed:
-			return nil, fmt.Errorf("%w: %s: %s: %s", ErrDenied, name,
-				condition.Reason, condition.Message)
+			err := fmt.Errorf("%w: %s: %s: %s", ErrDenied, name, condition.Reason, condition.Message)
+			return nil, fault.With(err, fault.ApprovalDenied)
 		case condition.Type == certificates.CertificateApproved:
 			approved = true
 		}

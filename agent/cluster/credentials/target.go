@@ -1,6 +1,9 @@
 package credentials
 
 import (
+	"net"
+	"time"
+
 	"k8s.io/client-go/rest"
 	kubeconfig "k8s.io/client-go/tools/clientcmd/api"
 )
@@ -32,6 +35,10 @@ func (t Target) kubeconfig(who *kubeconfig.AuthInfo) *kubeconfig.Config {
 	return config
 }
 
+// dialer gives up earlier than client-go would, so that a name server or an
+// address that is silent is named before an operator has gone.
+var dialer = &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}
+
 // REST returns the client configuration for the API server, with the
 // credentials or, without a certificate, the token.
 func (t Target) REST(who Credentials, token string) *rest.Config {
@@ -39,6 +46,7 @@ func (t Target) REST(who Credentials, token string) *rest.Config {
 		Host:        t.Server,
 		BearerToken: token,
 		UserAgent:   "loam",
+		Dial:        dialer.DialContext,
 		TLSClientConfig: rest.TLSClientConfig{
 			CAData:   t.CA,
 			CertData: who.Certificate,
