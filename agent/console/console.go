@@ -28,8 +28,10 @@ type Printer struct {
 	Now func() time.Time
 
 	consoles []console
-	// announced is the generation whose applied line has been printed.
+	// announced is the generation whose applied line has been printed, said are
+	// the lines about problems of the page before.
 	announced string
+	said      []string
 }
 
 // console is one of the kernel's consoles.
@@ -94,8 +96,8 @@ func open(dev, name string) (console, error) {
 func (p *Printer) Announced(generation string) { p.announced = generation }
 
 // Show draws the status on screens. If it is news, Show also prints it on all
-// other consoles, and once for each generation that is applied the line that
-// says so.
+// other consoles, then a line for each problem that the page before did not
+// have, and once for each generation that is applied the line that says so.
 func (p *Printer) Show(s status.Status, news bool) {
 	now := time.Now
 	if p.Now != nil {
@@ -105,6 +107,13 @@ func (p *Printer) Show(s status.Status, news bool) {
 	var printed string
 	if news {
 		printed = "\n" + s.Table(status.View{Width: width, Lines: lines, Now: now()})
+		problems := s.ProblemLines()
+		for _, line := range problems {
+			if !slices.Contains(p.said, line) {
+				printed += line + "\n"
+			}
+		}
+		p.said = problems
 		if s.IsApplied() && s.Generation != p.announced {
 			p.announced = s.Generation
 			printed += s.AppliedLine() + "\n"

@@ -9,9 +9,59 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/test/terminal"
 )
+
+// The lines are for whoever searches the log of a serial line for one node.
+func TestShowPrintsALineForEachNewProblem(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"active": "ttyS0\n", "ttyS0": ""} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p, err := Open(dir, filepath.Join(dir, "active"))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	away := status.Status{
+		Hostname: "node-1",
+		Cluster: &status.Cluster{
+			Problem: "192.0.2.1:6443 does not answer",
+			Tried:   "192.0.2.1:6443, from enp1s0 192.0.2.10/24",
+			Code:    fault.ServerUnreachable,
+		},
+	}
+	refused := away
+	refused.Error = &status.Error{Document: "machine.yaml", Problem: "empty", Code: fault.DocumentInvalid}
+	reached := status.Status{Hostname: "node-1"}
+	for _, s := range []status.Status{away, away, refused, reached, away} {
+		p.Show(s, true)
+	}
+
+	text, err := os.ReadFile(filepath.Join(dir, "ttyS0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "loam ") {
+			got = append(got, strings.TrimRight(line, "\r\n"))
+		}
+	}
+
+	const line = "loam node-1: server-unreachable: 192.0.2.1:6443 does not answer; " +
+		"tried 192.0.2.1:6443, from enp1s0 192.0.2.10/24"
+	want := []string{line, "loam node-1: document-invalid: machine.yaml: empty", line}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("lines (-want +got):\n%s", diff)
+	}
+}
 
 func TestShowPrintsTheAppliedLineOncePerGeneration(t *testing.T) {
 	applied := func(generation string) status.Status {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"time"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/loam-os/loam/agent"
+	"github.com/loam-os/loam/agent/console"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
 )
@@ -21,7 +23,8 @@ import (
 const memoryLimit = 192 << 20
 
 func agentCommand() *cobra.Command {
-	return &cobra.Command{
+	ended := false
+	cmd := &cobra.Command{
 		Use:   "agent",
 		Short: "Make the node equal to its configuration, and keep it so",
 		Long: `agent takes the node's configuration from its source, applies it, and keeps the node equal
@@ -38,6 +41,10 @@ to it, until it is told to stop. loam-agent.service runs it, as root, and no ope
 				)
 			}
 
+			if ended {
+				return sayEnded()
+			}
+
 			debug.SetMemoryLimit(memoryLimit)
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, unix.SIGTERM)
 			defer stop()
@@ -47,6 +54,24 @@ to it, until it is told to stop. loam-agent.service runs it, as root, and no ope
 			return agent.Run(ctx, agent.NodeEnv(log))
 		},
 	}
+
+	cmd.Flags().BoolVar(&ended, "ended", false, "say on the consoles how the agent has ended")
+	_ = cmd.Flags().MarkHidden("ended") // For ExecStopPost= of the agent's unit.
+	return cmd
+}
+
+// sayEnded says on the consoles how the agent has ended.
+func sayEnded() error {
+	consoles, err := console.Open("/dev", "/sys/class/tty/console/active")
+	if err != nil {
+		return err
+	}
+	end := agent.End{
+		Result: os.Getenv("SERVICE_RESULT"),
+		Code:   os.Getenv("EXIT_CODE"),
+		Status: os.Getenv("EXIT_STATUS"),
+	}
+	return agent.Ended("/", end, consoles, time.Now())
 }
 
 // logger writes for the journal, which adds the time.
