@@ -72,12 +72,17 @@ func (e *endpoint) createRBAC(body []byte) error {
 
 // ApproveAgent plays Gardener's approver: it waits for the request of a node
 // agent for a certificate and approves it.
-func (e *endpoint) ApproveAgent(ctx context.Context) error {
+func (e *endpoint) ApproveAgent(ctx context.Context) error { return e.decide(ctx, "Approved") }
+
+// DenyAgent waits for such a request and denies it.
+func (e *endpoint) DenyAgent(ctx context.Context) error { return e.decide(ctx, "Denied") }
+
+func (e *endpoint) decide(ctx context.Context, decision string) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 
 	for {
-		err := e.approveOne()
+		err := e.decideOne(decision)
 		if err == nil {
 			return nil
 		}
@@ -89,7 +94,7 @@ func (e *endpoint) ApproveAgent(ctx context.Context) error {
 	}
 }
 
-func (e *endpoint) approveOne() error {
+func (e *endpoint) decideOne(decision string) error {
 	text, err := e.Do(http.MethodGet, csrPath, "")
 	if err != nil {
 		return err
@@ -109,7 +114,7 @@ func (e *endpoint) approveOne() error {
 
 		csr["status"] = map[string]any{"conditions": []any{
 			map[string]any{
-				"type":    "Approved",
+				"type":    decision,
 				"status":  "True",
 				"reason":  "Test",
 				"message": "test",
@@ -124,5 +129,5 @@ func (e *endpoint) approveOne() error {
 		return err
 	}
 
-	return errors.New("none to approve")
+	return errors.New("there is none")
 }

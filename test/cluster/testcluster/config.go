@@ -8,8 +8,11 @@ import (
 )
 
 // Machine is the machine.yaml of a node that joins with a bootstrap token.
-func (f *Fixture) Machine(token string) string {
-	return machineText(f.Arch, f.GuestURL(), f.CA(), token)
+func (f *Fixture) Machine(token string) string { return f.MachineAt(f.GuestURL(), token) }
+
+// MachineAt is Machine for an API server that is reached at another URL.
+func (f *Fixture) MachineAt(server, token string) string {
+	return machineText(f.Arch, server, f.CA(), token)
 }
 
 func machineText(arch, server, ca, token string) string {
