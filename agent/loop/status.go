@@ -262,7 +262,7 @@ func stageOf(u *status.Upgrade) string {
 }
 
 // problemOf returns what is wrong between a node and its cluster, "" for
-// nothing. Of a cluster that is not reached, the texts vary from try to try.
+// nothing. Its text is the same for the same cause (cluster/reach).
 func problemOf(c *status.Cluster) string {
 	switch {
 	case c == nil:
@@ -270,7 +270,7 @@ func problemOf(c *status.Cluster) string {
 	case c.Connected:
 		return c.Problem
 	case c.Reached, c.Problem != "":
-		return "not reached: " + string(c.Code)
+		return "not reached: " + c.Problem
 	}
 	return ""
 }

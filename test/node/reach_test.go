@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -66,6 +67,7 @@ func (d *door) open() net.Listener {
 func (d *door) serve(begin func(*httptest.Server)) {
 	d.t.Helper()
 	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	server.Listener.Close()
 	server.Listener = d.open()
 	begin(server)
@@ -134,8 +136,6 @@ func TestANodeSaysWhyItHasNotJoined(t *testing.T) {
 	n := m.on(t, map[string]string{"loam.machine": w.MachineAt(server, token)})
 	n.shell()
 
-	// The name servers of this host are of no use to a test.
-	const nic = "$(ls /sys/class/net | grep -v '^lo$' | head -1)"
 	hosts := func(address string) {
 		n.sh(fmt.Sprintf("printf '127.0.0.1 localhost\\n%s %s\\n' >/run/hosts", address, name))
 	}
@@ -151,8 +151,8 @@ func TestANodeSaysWhyItHasNotJoined(t *testing.T) {
 	}{
 		{
 			"nobody knows the name",
-			func() { n.sh("resolvectl dns " + nic + " 10.0.2.2") },
-			fault.NameNotFound, "the name server 10.0.2.2 does not say the address of " + name,
+			func() {}, // QEMU's name server asks those of this host.
+			fault.NameNotFound, `the name server 10\.0\.2\.3 .* of ` + name,
 		},
 		{
 			"no route",
@@ -160,12 +160,12 @@ func TestANodeSaysWhyItHasNotJoined(t *testing.T) {
 				n.sh("ip route add unreachable 203.0.113.7")
 				hosts("203.0.113.7")
 			},
-			fault.NoRoute, `203\.0\.113\.7:\d+ cannot be reached: no route leads there`,
+			fault.NoRoute, `cannot be reached: no route leads there; tried .* at 203\.0\.113\.7:`,
 		},
 		{
 			"nothing listens",
 			func() { hosts("10.0.2.2") },
-			fault.ServerUnreachable, `10\.0\.2\.2:\d+ refuses the connection`,
+			fault.ServerUnreachable, `refuses the connection: nothing listens there; tried .* at 10\.0\.2\.2:`,
 		},
 		{
 			"no TLS",
@@ -173,9 +173,9 @@ func TestANodeSaysWhyItHasNotJoined(t *testing.T) {
 			fault.TLSFailed, "does not speak TLS",
 		},
 		{
-			"another authority",
+			"another server",
 			func() { d.serve((*httptest.Server).StartTLS) },
-			fault.CertificateNotTrusted, `is of an authority, "O=Acme Co", that this node does not trust`,
+			fault.CertificateNotTrusted, "is for another name",
 		},
 		{
 			"silence",
@@ -185,7 +185,7 @@ func TestANodeSaysWhyItHasNotJoined(t *testing.T) {
 		{
 			"a clock that is behind",
 			func() {
-				n.sh("date -s @0")
+				n.sh("date -s @86400")
 				d.lead(api.Host)
 			},
 			fault.ClockDoubtful, "is not yet valid",

@@ -69,14 +69,15 @@ type Problem struct {
 }
 
 // Explain returns why a request has ended with err. The text of an error that
-// has a code stays as it is.
+// has a code stays as it is. The text is the same for the same cause, so that
+// another one is news; what varies from try to try is in Tried.
 func Explain(err error, a Attempt) Problem {
 	if err == nil {
 		return Problem{}
 	}
 
 	p := a.problem(err)
-	p.Tried = a.tried()
+	p.Tried = a.tried(err)
 	p.Text = cmp.Or(p.Text, err.Error())
 	p.Code = cmp.Or(p.Code, fault.Of(err))
 	p.Hint = cmp.Or(hint.Of(err), p.Hint, p.Code.Hint())
@@ -86,21 +87,22 @@ func Explain(err error, a Attempt) Problem {
 // problem returns what is known of err; its fields are "" where the error itself
 // says it well.
 func (a Attempt) problem(err error) Problem {
-	answer := apierrors.APIStatus(nil)
-	dns, isDNS := errors.AsType[*net.DNSError](err)
-	op, isOp := errors.AsType[*net.OpError](err)
-
-	switch {
-	case errors.As(err, &answer):
-		return a.ofAnswer(answer)
-	case isDNS:
-		return a.ofName(dns)
+	coder := fault.Coder(nil)
+	if errors.As(err, &coder) {
+		return Problem{}
 	}
 
+	answer := apierrors.APIStatus(nil)
+	if errors.As(err, &answer) {
+		return a.ofAnswer(answer)
+	}
+	if dns, is := errors.AsType[*net.DNSError](err); is {
+		return a.ofName(dns)
+	}
 	if p, is := a.ofCertificate(err); is {
 		return p
 	}
-	if isOp && op.Op == "proxyconnect" {
+	if op, is := errors.AsType[*net.OpError](err); is && op.Op == "proxyconnect" {
 		return Problem{
 			Text: "the proxy does not connect: " + op.Err.Error(),
 			Hint: "see proxy in machine.yaml; noProxy leaves out servers of the own network",
@@ -108,11 +110,7 @@ func (a Attempt) problem(err error) Problem {
 		}
 	}
 
-	address := a.host()
-	if isOp && op.Addr != nil {
-		address = op.Addr.String()
-	}
-	return a.ofConnection(err, address)
+	return a.ofConnection(err)
 }
 
 // ofAnswer explains what the API server itself says.
@@ -222,9 +220,10 @@ func ClockHint(now time.Time) string {
 		now.UTC().Format("2006-01-02 15:04 MST"))
 }
 
-// ofConnection explains why there is no connection to an address, or none with
+// ofConnection explains why there is no connection to the server, or none with
 // TLS.
-func (a Attempt) ofConnection(err error, address string) Problem {
+func (a Attempt) ofConnection(err error) Problem {
+	address := a.host()
 	timeout := net.Error(nil)
 	code := fault.Of(err)
 	if isNotTLS(err) {
@@ -266,8 +265,12 @@ func isNotTLS(err error) bool {
 	return record || errors.Is(err, http.ErrSchemeMismatch)
 }
 
-// cause returns the text of an error without what made the request.
+// cause returns the text of an error without what made the request, and without
+// the port of the node, which is another one each time.
 func cause(err error) string {
+	if op, is := errors.AsType[*net.OpError](err); is {
+		return op.Err.Error()
+	}
 	if request, is := errors.AsType[*url.Error](err); is {
 		return request.Err.Error()
 	}
@@ -283,9 +286,12 @@ func (a Attempt) host() string {
 	return u.Host
 }
 
-// tried says what the node has tried.
-func (a Attempt) tried() string {
+// tried says what the node has tried. A name may have several addresses.
+func (a Attempt) tried(err error) string {
 	said := a.host()
+	if op, is := errors.AsType[*net.OpError](err); is && op.Addr != nil && op.Addr.String() != said {
+		said += " at " + op.Addr.String()
+	}
 	if a.As != "" {
 		said += " with " + a.As
 	}

@@ -102,31 +102,31 @@ func TestExplain(t *testing.T) {
 			"no route",
 			dialling(syscall.ENETUNREACH),
 			wired, fault.NoRoute,
-			"203.0.113.7:6443 cannot be reached: no route leads there",
+			"api.plant.example:6443 cannot be reached: no route leads there",
 		},
 		{
 			"no address",
 			dialling(syscall.ENETUNREACH),
 			Network{Links: []Link{{Name: "enp1s0", State: "no-carrier"}}}, fault.NoRoute,
-			"203.0.113.7:6443 cannot be reached: no interface has an address",
+			"api.plant.example:6443 cannot be reached: no interface has an address",
 		},
 		{
 			"a host that is not there",
 			dialling(syscall.EHOSTUNREACH),
 			wired, fault.NoRoute,
-			"203.0.113.7:6443 cannot be reached: no route leads there",
+			"api.plant.example:6443 cannot be reached: no route leads there",
 		},
 		{
 			"nothing listens",
 			dialling(syscall.ECONNREFUSED),
 			wired, fault.ServerUnreachable,
-			"203.0.113.7:6443 refuses the connection: nothing listens there",
+			"api.plant.example:6443 refuses the connection: nothing listens there",
 		},
 		{
 			"a firewall drops",
 			dialling(syscall.ETIMEDOUT),
 			wired, fault.ServerUnreachable,
-			"203.0.113.7:6443 does not answer",
+			"api.plant.example:6443 does not answer",
 		},
 		{
 			"a proxy is away",
@@ -159,6 +159,13 @@ func TestExplain(t *testing.T) {
 			fault.With(errors.New("not approved yet"), fault.ApprovalPending),
 			wired, fault.ApprovalPending,
 			"not approved yet",
+		},
+		{
+			"an answer with a code",
+			fault.With(fmt.Errorf("it has expired: %w", apierrors.NewUnauthorized("Unauthorized")),
+				fault.TokenRefused),
+			wired, fault.TokenRefused,
+			"it has expired: Unauthorized",
 		},
 		{
 			"anything else",
@@ -323,6 +330,31 @@ func TestTried(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+func TestTriedHasTheAddressOfAName(t *testing.T) {
+	got := Explain(dialling(syscall.ECONNREFUSED), attempt("https://api.plant.example:6443")).Tried
+	if !strings.HasPrefix(got, "api.plant.example:6443 at 203.0.113.7:6443 with ") {
+		t.Error(got)
+	}
+}
+
+// Each try has another port, and a log would fill with the same problem.
+func TestTheTextOfACauseIsTheSame(t *testing.T) {
+	reset := func(port int) error {
+		return &url.Error{Op: "Get", URL: "https://api:6443", Err: &net.OpError{
+			Op: "read", Net: "tcp",
+			Source: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 10), Port: port},
+			Addr:   &net.TCPAddr{IP: net.IPv4(203, 0, 113, 7), Port: 6443},
+			Err:    os.NewSyscallError("read", syscall.ECONNRESET),
+		}}
+	}
+
+	a := attempt("https://api:6443")
+	one := Explain(reset(40000), a).Text
+	if other := Explain(reset(40001), a).Text; one != other || !strings.Contains(one, "reset by peer") {
+		t.Errorf("%q, then %q", one, other)
 	}
 }
 
