@@ -96,10 +96,10 @@ func TestProgressOfAnUpgrade(t *testing.T) {
 		cancel()
 		<-done
 
-		const want = "0.2.0 root   0 %  0 MiB of 64 MiB\n" +
+		const want = "0.2.0 root   0 %   0.0 of 64.0 MiB\n" +
 			"0.2.0: the repository cannot be reached; the agent tries again by itself\n" +
-			"0.2.0 root  25 %  16 MiB of 64 MiB  2 MB/s  33s left\n" +
-			"0.2.0 root 100 %  64 MiB of 64 MiB  5 MB/s\n"
+			"0.2.0 root  25 %  16.0 of 64.0 MiB   1.4 MiB/s  34s left\n" +
+			"0.2.0 root 100 %  64.0 of 64.0 MiB   4.6 MiB/s  in 14s\n"
 		if diff := cmp.Diff(want, out.String()); diff != "" {
 			t.Errorf("printed (-want +have)\n%s", diff)
 		}

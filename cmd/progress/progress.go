@@ -27,6 +27,7 @@ type Bar struct {
 	part         string
 	first        int64
 	began, shown time.Time
+	rate         rate
 	// open says that the line of the part has no end yet.
 	open bool
 }
@@ -65,15 +66,18 @@ func (b *Bar) interval() time.Duration {
 // are the same.
 func (b *Bar) Update(part string, done, all int64) {
 	now := b.now()
+	done = min(done, all)
 	if part != b.part {
 		b.Close()
 		b.part = part
 		b.first = done
 		b.began = now
 		b.shown = time.Time{}
+		b.rate = begin(now, done)
 	}
+	b.rate.count(now, done)
 
-	ended := done >= all
+	ended := done == all
 	took := now.Sub(b.began)
 	stays := took >= patience
 	due := ended || now.Sub(b.shown) >= b.interval()
@@ -135,32 +139,33 @@ func (b *Bar) Close() {
 const width = 20
 
 // line returns the line of a part. Where a terminal has no room for all of it, the
-// bar is left out, and then what is at its end.
+// bar is left out, and then what is at its end. The last line of a part has the
+// rate and the time of all of it.
 func (b *Bar) line(done, all int64, took time.Duration) string {
-	done = min(done, all)
 	percent := fmt.Sprintf(" %3d %%", 100*done/max(all, 1))
-	left := ""
-	amount := fmt.Sprintf("  %s of %s", mebibytes(done), mebibytes(all))
-	if took > 0 && done > b.first {
-		rate := float64(done-b.first) / took.Seconds()
-		amount += "  " + formatRate(rate)
-		if rest := float64(all-done) / rate; rest > 0 {
-			left = "  " + time.Duration(rest*float64(time.Second)).Round(time.Second).String() + " left"
-		}
+	amount := "  " + formatAmount(done, all)
+	end := ""
+	switch perSecond, measured := b.rate.perSecond, took > 0 && done > b.first; {
+	case measured && done == all:
+		amount += "  " + formatRate(float64(done-b.first)/took.Seconds())
+		end = "  in " + formatTime(took)
+	case measured && perSecond > 0:
+		amount += "  " + formatRate(perSecond)
+		end = "  " + formatTime(b.rate.left(all-done)) + " left"
 	}
 
 	name := fmt.Sprintf("%-8s", b.part)
 	if !b.terminal {
-		return name + percent + amount + left
+		return name + percent + amount + end
 	}
 
 	room := b.columns() - 1 // A line that wraps cannot be drawn again in place.
 	filled := int(width * done / max(all, 1))
 	bar := " [" + strings.Repeat("#", filled) + strings.Repeat(" ", width-filled) + "]"
 	for _, line := range []string{
-		name + bar + percent + amount + left,
-		name + percent + amount + left,
-		name + percent + left,
+		name + bar + percent + amount + end,
+		name + percent + amount + end,
+		name + percent + end,
 		name + percent,
 		strings.TrimSpace(percent),
 	} {
@@ -171,17 +176,47 @@ func (b *Bar) line(done, all int64, took time.Duration) string {
 	return ""
 }
 
-// formatRate returns a rate in bytes a second as text.
-func formatRate(rate float64) string {
-	if rate < 1e6 {
-		return fmt.Sprintf("%.0f kB/s", rate/1e3)
+// formatAmount returns how much is done, in the unit of the total and with its
+// width, so that what follows on a line stays in its column.
+func formatAmount(done, all int64) string {
+	unit, size := "KiB", int64(1<<10)
+	switch {
+	case all >= 10<<30:
+		unit, size = "GiB", 1<<30
+	case all >= 1<<20:
+		unit, size = "MiB", 1<<20
 	}
-	return fmt.Sprintf("%.0f MB/s", rate/1e6)
+
+	decimals := 1
+	if all/size >= 100 {
+		decimals = 0
+	}
+	total := fmt.Sprintf("%.*f", decimals, float64(all)/float64(size))
+	return fmt.Sprintf("%*.*f of %s %s",
+		len(total), decimals, float64(done)/float64(size), total, unit)
 }
 
-func mebibytes(n int64) string {
-	if n%(1<<20) == 0 {
-		return fmt.Sprintf("%d MiB", n>>20)
+// formatRate returns a rate in bytes a second as text.
+func formatRate(rate float64) string {
+	switch mebi := rate / (1 << 20); {
+	case mebi < 1:
+		return fmt.Sprintf("%4.0f KiB/s", rate/(1<<10))
+	case mebi < 100:
+		return fmt.Sprintf("%4.1f MiB/s", mebi)
+	default:
+		return fmt.Sprintf("%4.0f MiB/s", mebi)
 	}
-	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+}
+
+// formatTime returns a time in two units at most.
+func formatTime(d time.Duration) string {
+	s := int64((d + time.Second/2) / time.Second)
+	switch {
+	case s < 60:
+		return fmt.Sprintf("%ds", s)
+	case s < 3600:
+		return fmt.Sprintf("%dm%02ds", s/60, s%60)
+	default:
+		return fmt.Sprintf("%dh%02dm", s/3600, s/60%60)
+	}
 }
