@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"path/filepath"
 	"strings"
 
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"oras.land/oras-go/v2"
+	"oras.land/oras-go/v2/content"
 	"oras.land/oras-go/v2/content/file"
 	"oras.land/oras-go/v2/registry/remote"
 	"oras.land/oras-go/v2/registry/remote/auth"
@@ -17,6 +20,7 @@ import (
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/hint/network"
+	"github.com/loam-os/loam/image/meter"
 	"github.com/loam-os/loam/image/repository"
 )
 
@@ -33,7 +37,7 @@ func (p Params) source(ctx context.Context) (string, error) {
 	}
 
 	dir := filepath.Join(p.Work, "source")
-	if err := pull(ctx, ref, dir); err != nil {
+	if err := pull(ctx, ref, dir, p.Report); err != nil {
 		return "", fmt.Errorf("fetch %s: %w", p.From, err)
 	}
 	return dir, nil
@@ -41,7 +45,9 @@ func (p Params) source(ctx context.Context) (string, error) {
 
 // pull fetches the files of an artifact whose layers have their names, as
 // `oras push` makes it.
-func pull(ctx context.Context, ref repository.OCIRef, dir string) (err error) {
+func pull(
+	ctx context.Context, ref repository.OCIRef, dir string, report meter.Report,
+) (err error) {
 	repo, err := remote.NewRepository(ref.Host + "/" + ref.Name)
 	if err != nil {
 		return err
@@ -60,9 +66,48 @@ func pull(ctx context.Context, ref repository.OCIRef, dir string) (err error) {
 	}
 	defer func() { err = errors.Join(err, files.Close()) }()
 
-	_, err = oras.Copy(ctx, repo, ref.Tag, files, ref.Tag, oras.DefaultCopyOptions)
+	all, err := size(ctx, repo, ref.Tag)
+	if err == nil {
+		from := metered{repo, meter.Begin(ctx, "fetch", all, report)}
+		_, err = oras.Copy(ctx, from, ref.Tag, files, ref.Tag, oras.DefaultCopyOptions)
+	}
 	if err != nil {
 		return hint.With(err, "`oras push HOST/NAME:TAG FILE...` pushes such an artifact")
 	}
 	return nil
+}
+
+// size returns how many bytes an artifact has with its manifest.
+func size(ctx context.Context, repo *remote.Repository, tag string) (int64, error) {
+	manifest, err := repo.Resolve(ctx, tag)
+	if err != nil {
+		return 0, err
+	}
+	layers, err := content.Successors(ctx, repo, manifest)
+	all := manifest.Size
+	for _, layer := range layers {
+		all += layer.Size
+	}
+	return all, err
+}
+
+// metered counts what is fetched.
+type metered struct {
+	oras.ReadOnlyTarget
+	part *meter.Part
+}
+
+// Fetch implements [content.Fetcher].
+func (m metered) Fetch(ctx context.Context, d ocispec.Descriptor) (io.ReadCloser, error) {
+	body, err := m.ReadOnlyTarget.Fetch(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	return counted{io.TeeReader(body, m.part), body}, nil
+}
+
+// counted reads from one reader, and closes another.
+type counted struct {
+	io.Reader
+	io.Closer
 }

@@ -59,8 +59,25 @@ func TestAnArtifactOfARegistryIsADirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	have, _ := mustMake(t, "oci+http://"+host+"/plant/kubernetes:1.37.2-amd64")
+	var fetched, all int64
+	have, err := Make(t.Context(), Params{
+		Version: "1.37.2",
+		Arch:    "amd64",
+		From:    "oci+http://" + host + "/plant/kubernetes:1.37.2-amd64",
+		Work:    t.TempDir(),
+		Report: func(part string, done, total int64) {
+			if part == "fetch" {
+				fetched, all = done, total
+			}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	if diff := cmp.Diff(want.Index, have.Index); diff != "" {
 		t.Error(diff)
+	}
+	if fetched != all || all == 0 {
+		t.Errorf("the last report is of %d bytes of %d", fetched, all)
 	}
 }
