@@ -55,7 +55,6 @@ a fix is an error; those without are counted.`,
 			bar := progress.New(cmd.ErrOrStderr())
 			defer bar.Close()
 			build, err := observeBuild(cmd.Context(), args[0], bar.Update)
-			bar.Close()
 			if err != nil {
 				return err
 			}
@@ -67,11 +66,13 @@ a fix is an error; those without are counted.`,
 				}
 			}
 			if len(databases) > 0 {
-				build.Vulnerabilities, err = findVulnerabilities(build.software, databases)
+				build.Vulnerabilities, err = findVulnerabilities(
+					cmd.Context(), build.software, databases, bar.Update)
 				if err != nil {
 					return err
 				}
 			}
+			bar.Close()
 
 			text := func() string { return build.Text(time.Now()) }
 			if err := outcome.Write(cmd.OutOrStdout(), format, build.Build, text); err != nil {
@@ -123,9 +124,9 @@ func observeBuild(ctx context.Context, dir string, report meter.Report) (verifie
 
 // findVulnerabilities returns which vulnerabilities in databases software has.
 func findVulnerabilities(
-	software []manifest.Package, databases []string,
+	ctx context.Context, software []manifest.Package, databases []string, report meter.Report,
 ) (*show.Vulnerabilities, error) {
-	db, err := osv.Open(databases...)
+	db, err := osv.Open(ctx, report, databases...)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/image/manifest"
+	"github.com/loam-os/loam/image/meter"
 )
 
 func TestKnownVulnerabilitiesOfABuild(t *testing.T) {
@@ -50,7 +51,8 @@ func TestKnownVulnerabilitiesOfABuild(t *testing.T) {
 		{name: "no SBOM", code: fault.BuildDamaged},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			found, err := findVulnerabilities(test.software, []string{file})
+			found, err := findVulnerabilities(
+				t.Context(), test.software, []string{file}, meter.None)
 			if err == nil {
 				err = refuseVulnerable(found)
 			}

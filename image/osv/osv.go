@@ -12,6 +12,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,6 +26,7 @@ import (
 	"golang.org/x/mod/semver"
 
 	"github.com/loam-os/loam/image/manifest"
+	"github.com/loam-os/loam/image/meter"
 )
 
 // Ecosystems of the software of an image. Debian's has the number of the
@@ -79,11 +81,11 @@ type event struct {
 // maxRecord bounds the size of one file of a database.
 const maxRecord = 64 << 20
 
-// Open reads databases.
-func Open(files ...string) (Database, error) {
+// Open reads databases. report is told how far that is.
+func Open(ctx context.Context, report meter.Report, files ...string) (Database, error) {
 	db := Database{entries: map[product][]entry{}}
 	for _, file := range files {
-		if err := db.read(file); err != nil {
+		if err := db.read(ctx, report, file); err != nil {
 			return Database{}, fmt.Errorf("database of vulnerabilities %s: %w", file, err)
 		}
 	}
@@ -94,7 +96,7 @@ func Open(files ...string) (Database, error) {
 	return db, nil
 }
 
-func (db *Database) read(file string) error {
+func (db *Database) read(ctx context.Context, report meter.Report, file string) error {
 	archive, err := zip.OpenReader(file)
 	if errors.Is(err, zip.ErrFormat) {
 		text, err := os.ReadFile(file)
@@ -108,16 +110,25 @@ func (db *Database) read(file string) error {
 	}
 	defer archive.Close()
 
-	for _, f := range archive.File {
-		if !strings.HasSuffix(f.Name, ".json") {
-			continue
-		}
+	records := slices.DeleteFunc(archive.File, func(f *zip.File) bool {
+		return !strings.HasSuffix(f.Name, ".json")
+	})
+	all := int64(0)
+	for _, f := range records {
+		all += int64(f.CompressedSize64)
+	}
+
+	part := meter.Begin(ctx, "read", all, report)
+	for _, f := range records {
 		text, err := readMember(f)
 		if err == nil {
 			err = db.add(text)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", f.Name, err)
+		}
+		if err := part.Add(int64(f.CompressedSize64)); err != nil {
+			return err
 		}
 	}
 	return nil

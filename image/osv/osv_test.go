@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/loam-os/loam/image/manifest"
+	"github.com/loam-os/loam/image/meter"
 )
 
 // debianText and the others are of the form that OSV publishes.
@@ -65,9 +66,13 @@ func database(t *testing.T, texts ...string) Database {
 	if err := os.WriteFile(file, b.Bytes(), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	db, err := Open(file)
+	var read, all int64
+	db, err := Open(t.Context(), func(_ string, done, total int64) { read, all = done, total }, file)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if read != all || all == 0 {
+		t.Fatalf("the last report is of %d bytes of %d", read, all)
 	}
 	return db
 }
@@ -176,7 +181,7 @@ func TestDatabases(t *testing.T) {
 		{name: "something else", file: write("hello"), err: "invalid character"},
 		{name: "nothing of ours", file: write("{}"), err: "nothing about Debian:13 or Go in it"},
 	} {
-		db, err := Open(test.file)
+		db, err := Open(t.Context(), meter.None, test.file)
 		if test.err == "" && (err != nil || len(db.entries) != test.entries) ||
 			test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err)) {
 			t.Errorf("%s: %d entries, %v", test.name, len(db.entries), err)
