@@ -93,7 +93,7 @@ func (b *Build) Run(ctx context.Context) (manifest.Manifest, error) {
 	defer os.RemoveAll(signed)
 
 	err = b.Steps.Do("sign", "", func(w io.Writer) error {
-		m, err = sign.Into(ctx, signed, dir, b.Keys, signLog{w})
+		m, err = sign.Into(ctx, signed, dir, b.Keys, signLog{w, b.Steps})
 		return err
 	})
 	if err != nil {
@@ -128,7 +128,7 @@ func (b *Build) build(
 		return manifest.Manifest{}, err
 	}
 
-	disk, err := b.writeDisks(dir, plan, diskParts{
+	disk, err := b.writeDisks(ctx, dir, plan, diskParts{
 		rootFS: rootFS,
 		verity: hashTree.file,
 		uki:    boot.uki,
@@ -183,10 +183,10 @@ func (b *Build) tool(dir string) runner {
 func (b *Build) Epoch() int64 { return epoch }
 
 // signLog implements [sign.Listener] for the log of a step.
-type signLog struct{ io.Writer }
+type signLog struct {
+	io.Writer
+	*step.Log
+}
 
 // Doing implements [sign.Listener].
-func (l signLog) Doing(what string) { fmt.Fprintln(l, what) }
-
-// Progress implements [sign.Listener]. The step shows how long it takes.
-func (l signLog) Progress(string, int64, int64) {}
+func (l signLog) Doing(what string) { fmt.Fprintln(l.Writer, what) }

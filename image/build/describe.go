@@ -7,7 +7,6 @@ import (
 
 	"github.com/loam-os/loam/image"
 	"github.com/loam-os/loam/image/manifest"
-	"github.com/loam-os/loam/image/meter"
 	"github.com/loam-os/loam/image/output"
 	"github.com/loam-os/loam/image/rootfs"
 	"github.com/loam-os/loam/image/verify"
@@ -40,7 +39,7 @@ func (b *Build) describe(
 		"reopen and check every claim",
 		"the builder has a bug, or the disk has an error",
 		func(io.Writer) error {
-			_, err := verify.Build(ctx, dir, meter.None)
+			_, err := verify.Build(ctx, dir, b.Steps.Progress)
 			return err
 		},
 	)

@@ -1,6 +1,7 @@
 package build
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"github.com/loam-os/loam/image"
 	"github.com/loam-os/loam/image/esp"
 	"github.com/loam-os/loam/image/manifest"
+	"github.com/loam-os/loam/image/meter"
 	"github.com/loam-os/loam/image/output"
 	"github.com/loam-os/loam/partitions"
 	"github.com/loam-os/loam/partitions/ext4"
@@ -26,7 +28,9 @@ type diskParts struct {
 }
 
 // writeDisks writes the disk image in every form, and describes the packed one.
-func (b *Build) writeDisks(dir string, plan image.Plan, parts diskParts) (manifest.File, error) {
+func (b *Build) writeDisks(
+	ctx context.Context, dir string, plan image.Plan, parts diskParts,
+) (manifest.File, error) {
 	raw := b.output(dir, ".raw")
 	const hint = "is there room on the disk?"
 	err := b.Steps.Do("disk image (raw)", hint, func(io.Writer) error {
@@ -45,7 +49,8 @@ func (b *Build) writeDisks(dir string, plan image.Plan, parts diskParts) (manife
 
 	packed := b.output(dir, ".raw.zst")
 	err = b.Steps.Do("disk image (raw.zst)", hint, func(io.Writer) error {
-		return output.Convert(packed, raw, output.Packed, io.Discard)
+		part := meter.Begin(ctx, "pack", plan.Table.DiskSize, b.Steps.Progress)
+		return output.Convert(packed, raw, output.Packed, part)
 	})
 	if err != nil {
 		return manifest.File{}, err

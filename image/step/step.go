@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -20,30 +21,39 @@ import (
 
 // Log runs steps one after another.
 type Log struct {
-	out      io.Writer
-	terminal bool
-	file     *os.File
+	out io.Writer
+	// columns is the width of the terminal, 0 where no line can be drawn again.
+	columns int
+	file    *os.File
+	// part is how far the running step is, as a text; nil if it does not say.
+	part atomic.Pointer[string]
 }
 
 // New writes the steps to out and their detail to the file named path, which
 // is emptied. On a terminal with room for it, the running step shows its elapsed
-// time.
+// time, and how far it is if it calls Progress.
 func New(out *os.File, path string) (*Log, error) {
 	file, err := os.Create(path)
 	if err != nil {
 		return nil, fmt.Errorf("log file: %w", err)
 	}
-	return &Log{out: out, terminal: canDraw(out), file: file}, nil
+	return &Log{out: out, columns: columns(out), file: file}, nil
 }
 
-// runningWidth is the width of the line of a running step.
-const runningWidth = 57
+// The widths of the line of a running step, and of one that says how far it is.
+const (
+	runningWidth = 57
+	partWidth    = 69
+)
 
-// canDraw reports whether a line can be drawn again and again on a terminal. A
-// line that wraps would be drawn below itself.
-func canDraw(terminal *os.File) bool {
+// columns returns the width of a terminal, 0 if a line cannot be drawn again and
+// again on it. A line that wraps would be drawn below itself.
+func columns(terminal *os.File) int {
 	columns, _, err := term.GetSize(int(terminal.Fd()))
-	return err == nil && columns > runningWidth && os.Getenv("TERM") != "dumb"
+	if err != nil || columns <= runningWidth || os.Getenv("TERM") == "dumb" {
+		return 0
+	}
+	return columns
 }
 
 // Close closes the log file.
@@ -54,6 +64,13 @@ func (l *Log) Note(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	fmt.Fprintln(l.out, text)
 	fmt.Fprintln(l.file, text)
+}
+
+// Progress shows how far a part of the running step is, such as "verify". It
+// follows the rules of a meter.Report. Several goroutines may call it.
+func (l *Log) Progress(part string, done, all int64) {
+	text := fmt.Sprintf("%s %d %%", part, 100*done/max(all, 1))
+	l.part.Store(&text)
 }
 
 // Do runs one step. work writes its detail to the log; a failure shows the
@@ -92,7 +109,8 @@ func (l *Log) Do(name, advice string, work func(detail io.Writer) error) error {
 
 // show keeps the elapsed time on a terminal's last line until stop.
 func (l *Log) show(name string, start time.Time) (stop func()) {
-	if !l.terminal {
+	l.part.Store(nil)
+	if l.columns == 0 {
 		return func() {}
 	}
 
@@ -103,7 +121,7 @@ func (l *Log) show(name string, start time.Time) (stop func()) {
 		tick := time.NewTicker(200 * time.Millisecond)
 		defer tick.Stop()
 		for {
-			fmt.Fprintf(l.out, "\r\x1b[K%-44s %6.0f s ...", name, time.Since(start).Seconds())
+			fmt.Fprint(l.out, "\r\x1b[K", l.running(name, time.Since(start)))
 			select {
 			case <-tick.C:
 			case <-done:
@@ -117,6 +135,15 @@ func (l *Log) show(name string, start time.Time) (stop func()) {
 		close(done)
 		<-ended
 	}
+}
+
+// running returns the line of the running step.
+func (l *Log) running(name string, took time.Duration) string {
+	line := fmt.Sprintf("%-44s %6.0f s", name, took.Seconds())
+	if part := l.part.Load(); part != nil && l.columns > partWidth {
+		return line + "  " + *part
+	}
+	return line + " ..."
 }
 
 // full is the hint for any step that fills a disk, itself or by a tool.

@@ -9,6 +9,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/test/terminal"
@@ -115,9 +118,29 @@ func TestARunningStepIsShownOnlyWhereItFits(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(tt.columns, tt.term), func(t *testing.T) {
 			t.Setenv("TERM", tt.term)
-			if got := canDraw(terminal.Open(t, tt.columns, 25).Program); got != tt.want {
+			if got := columns(terminal.Open(t, tt.columns, 25).Program) > 0; got != tt.want {
 				t.Errorf("%v, want %v", got, tt.want)
 			}
 		})
+	}
+}
+
+func TestARunningStepSaysHowFarItIs(t *testing.T) {
+	const name = "reopen and check every claim"
+	l := Log{columns: 80}
+	without := l.running(name, 3*time.Second)
+	l.Progress("verify", 1, 4)
+	l.Progress("verify", 3, 4)
+	with := l.running(name, 4*time.Second)
+	l.columns = partWidth
+	narrow := l.running(name, 4*time.Second)
+
+	want := []string{
+		"reopen and check every claim                      3 s ...",
+		"reopen and check every claim                      4 s  verify 75 %",
+		"reopen and check every claim                      4 s ...",
+	}
+	if diff := cmp.Diff(want, []string{without, with, narrow}); diff != "" {
+		t.Errorf("lines (-want +got):\n%s", diff)
 	}
 }
