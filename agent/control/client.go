@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 
 	"golang.org/x/sys/unix"
 
@@ -22,6 +23,9 @@ import (
 type Client struct {
 	// Socket is the path of the socket; if empty, it is the constant Socket.
 	Socket string
+	// Asked, if set, is called when the agent has been reached. It is called again
+	// when a request is repeated.
+	Asked func()
 }
 
 var _ Node = Client{}
@@ -66,6 +70,11 @@ func send[A any](ctx context.Context, c Client, path string, request any) (A, er
 		return done, fmt.Errorf("write request %s: %w", path, err)
 	}
 
+	if c.Asked != nil {
+		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+			GotConn: func(httptrace.GotConnInfo) { c.Asked() },
+		})
+	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://agent"+path,
 		bytes.NewReader(body))
 	if err != nil {

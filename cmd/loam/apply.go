@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -113,7 +114,9 @@ func (a applying) plan(cmd *cobra.Command, doc source.Document) error {
 }
 
 func (a applying) ask(ctx context.Context, out, progress io.Writer, doc source.Document) error {
-	fmt.Fprintln(progress, "asked the agent, which applies it and then watches the units...")
+	a.client.Asked = sync.OnceFunc(func() {
+		fmt.Fprintln(progress, "asked the agent, which applies it and then watches the units...")
+	})
 	stop := watching(ctx, progress, status.Path, agent.Uptime)
 	o, err := a.client.Apply(ctx,
 		control.ApplyRequest{Name: doc.Name, Document: string(doc.Text), Try: a.try})

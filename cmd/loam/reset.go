@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -57,9 +58,10 @@ node with an encrypted state drops the key, and restarts with a new one.`,
 func reset(cmd *cobra.Command, client control.Client) error {
 	ctx, stop := interruptible(cmd)
 	defer stop()
-	fmt.Fprintln(cmd.ErrOrStderr(),
-		"asked the agent: it stops pods and units and removes their data...")
-
+	client.Asked = sync.OnceFunc(func() {
+		fmt.Fprintln(cmd.ErrOrStderr(),
+			"asked the agent: it stops pods and units and removes their data...")
+	})
 	_, err := client.Reset(ctx)
 	if errors.Is(err, control.ErrNoAgent) {
 		return hint.With(fault.With(errors.New("no agent runs, and it is what resets the node"),
