@@ -57,6 +57,7 @@ func (o operator) Upgrade(ctx context.Context, r control.UpgradeRequest) (contro
 	if r.Plan {
 		var p upgrade.Planned
 		p, err = o.upgrades.Foresee(ctx, request)
+		outcome.Result = control.Planned
 		outcome.From = p.From
 		outcome.Version = p.To
 		outcome.Size = p.Size

@@ -103,12 +103,16 @@ const (
 	Reset     Result = "reset"
 	// Armed means that the machine boots the release next.
 	Armed Result = "armed"
+	// Planned means that nothing was done.
+	Planned Result = "planned"
 	// Canceled means that no upgrade is under way any more.
 	Canceled Result = "canceled"
 )
 
 // Outcome is the state of the node after a change.
 type Outcome struct {
+	// Result is what became of the change: "applied", "unchanged", "trying", "reverted",
+	// "confirmed", "reset", "armed", "canceled", or "planned" if there is none yet.
 	Result Result `json:"result"`
 	// Generation is the current generation, From the one before the change.
 	Generation string `json:"generation,omitempty"`

@@ -29,14 +29,23 @@ type Query struct {
 	Since, Until time.Time
 	// Lines is how many entries to read at most, the newest ones; 0 for all.
 	Lines int
+	// JSON has an entry be one object with all of its fields (journalctl(1)), on a
+	// line of its own.
+	JSON bool
 	// Follow also reads entries that are yet to come, until the context ends.
 	Follow bool
 }
 
 // arguments returns the arguments of journalctl.
 func (q Query) arguments() []string {
-	args := []string{"--quiet", "--no-pager", "--no-hostname", "--output=short-iso",
-		"--unit=" + q.Unit}
+	format := "--output=short-iso"
+	if q.JSON {
+		format = "--output=json"
+	}
+	args := []string{"--quiet", "--no-pager", "--no-hostname", format, "--unit=" + q.Unit}
+	if q.JSON {
+		args = append(args, "--all") // A long field would be null.
+	}
 	if q.Root != "" && q.Root != "/" {
 		args = append(args, "--root="+q.Root)
 	}

@@ -42,6 +42,12 @@ func TestCopyAsksJournalctl(t *testing.T) {
 			[]string{"--since=@1000", "--until=@1061"},
 			[]string{"--boot"},
 		},
+		{
+			"for a program",
+			Query{Unit: "a.service", JSON: true},
+			[]string{"--output=json", "--all"},
+			[]string{"--output=short-iso"},
+		},
 		{"another node", Query{Root: "/mnt"}, []string{"--root=/mnt"}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"github.com/loam-os/loam/agent/offline"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/cmd/outcome"
 	"github.com/loam-os/loam/cmd/usage"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
@@ -28,6 +29,7 @@ type applying struct {
 	client control.Client
 	try    time.Duration
 	dryRun bool
+	format string
 	// file is "" for the node's own source.
 	file string
 }
@@ -58,6 +60,7 @@ back by itself unless 'loam confirm' comes in time, also after a power cut.`,
 	cmd.ValidArgsFunction = completeYAML
 	offlineFlags(cmd, &a.env)
 	socketFlag(cmd, &a.client)
+	outcome.FormatFlag(cmd, &a.format, "text")
 	cmd.Flags().DurationVar(&a.try, "try", 0,
 		"take the change back after that `TIME`, such as 5m, unless it is confirmed")
 	cmd.Flags().BoolVar(&a.dryRun, "dry-run", false, "only show the plan, as 'loam plan' does")
@@ -92,24 +95,25 @@ func (a applying) run(cmd *cobra.Command) error {
 
 	ctx, stop := interruptible(cmd)
 	defer stop()
-	return a.ask(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), doc)
+	return a.ask(ctx, cmd.OutOrStdout(), progressTo(cmd, a.format), doc)
 }
 
-// plan prints the expected changes. A mistake in the document ends the command
+// plan prints the expected changes; as JSON only if they are all that is asked for. A mistake in the document ends the command
 // here; after any other error the agent still acts.
 func (a applying) plan(cmd *cobra.Command, doc source.Document) error {
 	p, err := foresee(cmd.Context(), a.env, doc)
 	_, wrong := errors.AsType[document.Errors](err)
 	_, cannot := errors.AsType[*generation.Error](err)
 	switch {
+	case err == nil && !a.dryRun && outcome.IsJSON(a.format):
+		return nil
 	case err == nil:
-		_, err = io.WriteString(cmd.OutOrStdout(), p.String())
-		return err
+		return outcome.Write(cmd.OutOrStdout(), a.format, p, p.String)
 	case wrong || cannot || a.dryRun:
 		return err
 	}
 
-	fmt.Fprintln(cmd.ErrOrStderr(), hint.Sprintf("loam: no plan: %v", err))
+	fmt.Fprintln(progressTo(cmd, a.format), hint.Sprintf("loam: no plan: %v", err))
 	return nil
 }
 
@@ -124,32 +128,37 @@ func (a applying) ask(ctx context.Context, out, progress io.Writer, doc source.D
 	if err != nil {
 		return err
 	}
-	return showOutcome(out, o)
+	return showOutcome(out, a.format, o)
 }
 
 // showOutcome says what became of a change that was watched.
-func showOutcome(out io.Writer, o control.Outcome) error {
-	switch o.Result {
-	case control.Unchanged:
-		fmt.Fprintf(out, "unchanged: the node runs %s already\n", o.Generation)
-	case control.Trying:
-		fmt.Fprintf(out, "on trial until %s: %s\n"+
-			"  `loam confirm` keeps it, `loam rollback` ends it\n", localTime(o.Until), o.Generation)
-	case control.Reverted:
+func showOutcome(out io.Writer, format string, o control.Outcome) error {
+	if o.Result == control.Reverted {
 		err := fault.With(fmt.Errorf("%s was taken back: %s\nthe node runs %s again",
 			o.From, o.Reason, o.Generation), fault.TakenBack)
 		if o.Unit != "" {
 			err = hint.With(err, "`loam logs %s`", o.Unit)
 		}
 		return hint.With(err, "correct it, or try it again with `loam apply`")
-	default:
-		fmt.Fprintf(out, "%s %s\n", o.Result, o.Generation)
-		if o.Reason != "" {
-			fmt.Fprintf(out, "warning: %s\n", o.Reason)
-		}
+	}
+	return outcome.Write(out, format, o, func() string { return outcomeText(o) })
+}
+
+// outcomeText says for people what became of a change that stays.
+func outcomeText(o control.Outcome) string {
+	switch o.Result {
+	case control.Unchanged:
+		return fmt.Sprintf("unchanged: the node runs %s already\n", o.Generation)
+	case control.Trying:
+		return fmt.Sprintf("on trial until %s: %s\n"+
+			"  `loam confirm` keeps it, `loam rollback` ends it\n", localTime(o.Until), o.Generation)
 	}
 
-	return nil
+	text := fmt.Sprintf("%s %s\n", o.Result, o.Generation)
+	if o.Reason != "" {
+		text += "warning: " + o.Reason + "\n"
+	}
+	return text
 }
 
 // localTime is a time of day of this machine, with its date.

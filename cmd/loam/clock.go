@@ -10,10 +10,13 @@ import (
 
 	"github.com/loam-os/loam/agent/clock"
 	"github.com/loam-os/loam/agent/clock/rtc"
+	"github.com/loam-os/loam/agent/show"
+	"github.com/loam-os/loam/cmd/outcome"
 )
 
 func clockCommand() *cobra.Command {
 	var reset bool
+	var format string
 	cmd := &cobra.Command{
 		Use:   "clock",
 		Short: "Compare the clock with the hardware's, or set it from there",
@@ -23,8 +26,10 @@ the clock to the hardware's, and takes the recorded time back: a node that was
 started once with a clock in the future stays there until a time server answers.
 A restart of the machine afterwards renews what was issued at the later time, such as
 the tokens of pods.`,
-		Example: "  loam clock\n  loam clock --from-hardware",
-		Args:    cobra.NoArgs,
+		Example: `  loam clock
+  loam clock -o json
+  loam clock --from-hardware`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			root, err := os.OpenRoot("/")
 			if err != nil {
@@ -37,20 +42,22 @@ the tokens of pods.`,
 			}
 
 			facts := rtc.Observe(root, time.Now(), built)
-			if !reset {
-				return writeClock(cmd.OutOrStdout(), facts)
+			if reset {
+				return resetClock(cmd.OutOrStdout(), format, root, facts, clock.Set)
 			}
-			return resetClock(cmd.OutOrStdout(), root, facts, clock.Set)
+			return writeClock(cmd.OutOrStdout(), format, facts)
 		},
 	}
 
+	outcome.FormatFlag(cmd, &format, "text")
 	cmd.Flags().BoolVar(&reset, "from-hardware", false, "set the clock to the hardware's")
 	return cmd
 }
 
-// resetClock sets the clock to the hardware's, with setClock.
+// resetClock sets the clock to the hardware's, with setClock, and shows the times
+// of the node afterwards.
 func resetClock(
-	out io.Writer, root *os.Root, facts rtc.Facts, setClock func(time.Time) error,
+	out io.Writer, format string, root *os.Root, facts rtc.Facts, setClock func(time.Time) error,
 ) error {
 	to, err := rtc.Reset(facts)
 	if err != nil {
@@ -59,14 +66,34 @@ func resetClock(
 	if err := rtc.Set(root, to, setClock); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "the clock was %s and is %s\n"+
-		"`systemctl reboot` renews what was issued meanwhile, such as the tokens of pods\n",
-		moment(facts.Now), moment(to))
-	return err
+
+	after := facts
+	after.Now, after.Recorded = to, to
+	return outcome.Write(out, format, times(after), func() string {
+		return fmt.Sprintf("the clock was %s and is %s\n"+
+			"`systemctl reboot` renews what was issued meanwhile, such as the tokens of pods\n",
+			moment(facts.Now), moment(to))
+	})
 }
 
 // writeClock shows the times of a node.
-func writeClock(out io.Writer, f rtc.Facts) error {
+func writeClock(out io.Writer, format string, f rtc.Facts) error {
+	return outcome.Write(out, format, times(f), func() string { return clockText(f) })
+}
+
+// times are the times of a node for programs.
+func times(f rtc.Facts) show.Clock {
+	return show.Clock{
+		Now:          f.Now.UTC(),
+		Synchronized: f.Synchronized,
+		Hardware:     f.Hardware.UTC(),
+		Recorded:     f.Recorded.UTC(),
+		Doubt:        rtc.Doubt(f),
+	}
+}
+
+// clockText are the times of a node for people.
+func clockText(f rtc.Facts) string {
 	how := ", not set by a time server in this boot"
 	if f.Synchronized {
 		how = ", set by a time server"
@@ -77,8 +104,7 @@ func writeClock(out io.Writer, f rtc.Facts) error {
 	if d := rtc.Doubt(f); d != nil {
 		text += "problem   " + d.Problem + "\nhint      " + d.Hint + "\n"
 	}
-	_, err := io.WriteString(out, text)
-	return err
+	return text
 }
 
 // moment formats a time.

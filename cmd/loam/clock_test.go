@@ -25,7 +25,7 @@ func wrongClock() rtc.Facts {
 
 func TestClockShowsWhatIsWrong(t *testing.T) {
 	var out bytes.Buffer
-	if err := writeClock(&out, wrongClock()); err != nil {
+	if err := writeClock(&out, "text", wrongClock()); err != nil {
 		t.Fatal(err)
 	}
 	want := `clock     2038-01-19 03:14:08 UTC, not set by a time server in this boot
@@ -39,10 +39,30 @@ hint      if the hardware's clock is right: ` + "`loam clock --from-hardware`\n"
 
 	out.Reset()
 	right := rtc.Facts{Now: wrongClock().Hardware, Synchronized: true}
-	if err := writeClock(&out, right); err != nil {
+	if err := writeClock(&out, "text", right); err != nil {
 		t.Fatal(err)
 	}
 	want = "clock     2026-11-26 06:00:00 UTC, set by a time server\nhardware  none\nrecorded  none\n"
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestClockForPrograms(t *testing.T) {
+	facts := wrongClock()
+	facts.Recorded = time.Time{}
+	facts.Synchronized = true
+	facts.Now = facts.Now.In(time.FixedZone("", 3600))
+	var out bytes.Buffer
+	if err := writeClock(&out, "json", facts); err != nil {
+		t.Fatal(err)
+	}
+	want := `{
+  "now": "2038-01-19T03:14:08Z",
+  "synchronized": true,
+  "hardware": "2026-11-26T06:00:00Z"
+}
+`
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -67,7 +87,7 @@ func TestClockIsTakenBack(t *testing.T) {
 		return nil
 	}
 	var out bytes.Buffer
-	if err := resetClock(&out, root, facts, setClock); err != nil {
+	if err := resetClock(&out, "text", root, facts, setClock); err != nil {
 		t.Fatal(err)
 	}
 	info, err := root.Stat(rtc.Recorded)
@@ -81,7 +101,7 @@ func TestClockIsTakenBack(t *testing.T) {
 	}
 
 	facts.Synchronized = true
-	if err := resetClock(&out, root, facts, setClock); fault.Of(err) != fault.ClockUnfit {
+	if err := resetClock(&out, "text", root, facts, setClock); fault.Of(err) != fault.ClockUnfit {
 		t.Errorf("a clock that a time server has set: %v", err)
 	}
 }

@@ -6,10 +6,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/loam-os/loam/agent/control"
+	"github.com/loam-os/loam/cmd/outcome"
 )
 
 func confirmCommand() *cobra.Command {
 	var client control.Client
+	var format string
 	cmd := &cobra.Command{
 		Use:   "confirm",
 		Short: "Keep the change that is on trial",
@@ -26,11 +28,13 @@ proven themselves, the agent still takes it back if they do not.`,
 				return err
 			}
 
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "confirmed %s\n", o.Generation)
-			return err
+			return outcome.Write(cmd.OutOrStdout(), format, o, func() string {
+				return fmt.Sprintf("confirmed %s\n", o.Generation)
+			})
 		},
 	}
 
 	socketFlag(cmd, &client)
+	outcome.FormatFlag(cmd, &format, "text")
 	return cmd
 }

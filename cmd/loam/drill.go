@@ -1,18 +1,18 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/agent/upgrade"
+	"github.com/loam-os/loam/cmd/outcome"
 	"github.com/loam-os/loam/cmd/usage"
 )
 
 func drillCommand() *cobra.Command {
 	var client control.Client
 	var request control.UpgradeRequest
+	var format string
 	cmd := &cobra.Command{
 		Use:   "drill",
 		Short: "Prove on this machine that a bad upgrade falls back",
@@ -35,20 +35,21 @@ systems are not touched.`,
 
 			ctx, stop := interruptible(cmd)
 			defer stop()
-			_, err := client.Upgrade(ctx, request)
+			o, err := client.Upgrade(ctx, request)
+			if err != nil {
+				return err
+			}
 			words := "the machine restarts to fail; `loam status` tells how it went"
 			if request.Plan {
 				words = "would restart the machine to fail"
 			}
 
-			if err == nil {
-				_, err = fmt.Fprintln(cmd.OutOrStdout(), words)
-			}
-
-			return err
+			return outcome.Write(cmd.OutOrStdout(), format, o,
+				func() string { return words + "\n" })
 		},
 	}
 
+	outcome.FormatFlag(cmd, &format, "text")
 	f := cmd.Flags()
 	f.StringVar(&request.Drill, "by", upgrade.DrillCheck,
 		"`WHAT` fails: "+upgrade.DrillCheck+" or "+upgrade.DrillPanic)

@@ -13,6 +13,7 @@ import (
 	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/journal"
+	"github.com/loam-os/loam/cmd/outcome"
 	"github.com/loam-os/loam/cmd/usage"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
@@ -23,15 +24,18 @@ const agentUnit = "loam-agent.service"
 
 func logsCommand() *cobra.Command {
 	query := journal.Query{Unit: agentUnit}
+	var format string
 	cmd := &cobra.Command{
 		Use:   "logs [UNIT]",
 		Short: "Show the log of a unit",
 		Long: `logs shows what a unit has logged in this boot, and what systemd has logged about
-it. Without UNIT, it is the agent. A name without a dot is a service.`,
+it. Without UNIT, it is the agent. A name without a dot is a service. With -o json,
+each entry of the journal is an object on a line of its own, with all of its fields.`,
 		Example: `  loam logs
   loam logs kubelet --lines 20
   loam logs hello.service --boot -1
-  loam logs hello --follow`,
+  loam logs hello --follow
+  loam logs kubelet -o json`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -44,12 +48,14 @@ it. Without UNIT, it is the agent. A name without a dot is a service.`,
 			if err := checkRoot(query.Root); err != nil {
 				return err
 			}
+			query.JSON = outcome.IsJSON(format)
 			ctx, stop := interruptible(cmd)
 			defer stop()
 			return showLog(ctx, cmd.OutOrStdout(), query)
 		},
 	}
 
+	outcome.FormatFlag(cmd, &format, "text")
 	f := cmd.Flags()
 	f.StringVar(&query.Root, "root", "/", "`DIR` in place of the root directory of the node")
 	f.IntVarP(&query.Boot, "boot", "b", 0, "boot number `N`: 0 is this boot, -1 the one before")

@@ -6,11 +6,23 @@ import (
 	"io"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/cmd/outcome"
 )
 
 // pollInterval is how often the status is read while a command waits.
 const pollInterval = 500 * time.Millisecond
+
+// progressTo returns where a command says what it waits for. A program that asks
+// for JSON reads nothing but an error on standard error.
+func progressTo(cmd *cobra.Command, format string) io.Writer {
+	if outcome.IsJSON(format) {
+		return io.Discard
+	}
+	return cmd.ErrOrStderr()
+}
 
 // meanwhile runs show until stop is called, which waits for its end.
 func meanwhile(ctx context.Context, show func(ctx context.Context)) (stop func()) {

@@ -15,6 +15,8 @@ import (
 
 	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/agent/offline"
+	"github.com/loam-os/loam/cmd/outcome"
+	"github.com/loam-os/loam/cmd/usage"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
 )
@@ -23,6 +25,7 @@ func resetCommand() *cobra.Command {
 	var env offline.Env
 	var client control.Client
 	var yes bool
+	var format string
 	cmd := &cobra.Command{
 		Use:   "reset",
 		Short: "Take the node's configuration and identity away",
@@ -39,30 +42,35 @@ node with an encrypted state drops the key, and restarts with a new one.`,
   loam reset --yes`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !yes && outcome.IsJSON(format) {
+				return hint.With(usage.Errorf("-o json without --yes: a program is not asked"),
+					"loam reset --yes -o json")
+			}
 			if !yes {
 				if err := agree(cmd, env); err != nil {
 					return err
 				}
 			}
-			return reset(cmd, client)
+			return reset(cmd, format, client)
 		},
 	}
 
 	rootFlag(cmd, &env)
 	socketFlag(cmd, &client)
+	outcome.FormatFlag(cmd, &format, "text")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 
 	return cmd
 }
 
-func reset(cmd *cobra.Command, client control.Client) error {
+func reset(cmd *cobra.Command, format string, client control.Client) error {
 	ctx, stop := interruptible(cmd)
 	defer stop()
 	client.Asked = sync.OnceFunc(func() {
-		fmt.Fprintln(cmd.ErrOrStderr(),
+		fmt.Fprintln(progressTo(cmd, format),
 			"asked the agent: it stops pods and units and removes their data...")
 	})
-	_, err := client.Reset(ctx)
+	o, err := client.Reset(ctx)
 	if errors.Is(err, control.ErrNoAgent) {
 		return hint.With(fault.With(errors.New("no agent runs, and it is what resets the node"),
 			fault.AgentNotRunning),
@@ -73,9 +81,9 @@ func reset(cmd *cobra.Command, client control.Client) error {
 		return err
 	}
 
-	_, err = fmt.Fprintln(cmd.OutOrStdout(),
-		"reset: the node follows no configuration until `loam apply`, or another machine.yaml")
-	return err
+	return outcome.Write(cmd.OutOrStdout(), format, o, func() string {
+		return "reset: the node follows no configuration until `loam apply`, or another machine.yaml\n"
+	})
 }
 
 // agree shows what will be lost, and asks the operator on a terminal to type

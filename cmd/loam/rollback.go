@@ -9,6 +9,7 @@ import (
 	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/agent/offline"
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/cmd/outcome"
 	"github.com/loam-os/loam/cmd/usage"
 	"github.com/loam-os/loam/hint"
 )
@@ -18,6 +19,7 @@ func rollbackCommand() *cobra.Command {
 	var request control.RollbackRequest
 	back := control.UpgradeRequest{Back: true}
 	var system bool
+	var format string
 	cmd := &cobra.Command{
 		Use:   "rollback [GENERATION]",
 		Short: "Go back to an earlier generation, or to the other system",
@@ -52,7 +54,7 @@ than now, it comes back to the running system by itself.`,
 				return hint.With(usage.Errorf("a generation and --os: which of both?"),
 					"the other system starts with the configuration that it ran with")
 			case system:
-				return runUpgrade(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), client, back)
+				return runUpgrade(ctx, cmd, format, client, back)
 			case back.Plan || back.Stay:
 				return usage.Errorf("--plan and --stay go with --os")
 			case request.Held && request.Generation == "":
@@ -60,22 +62,24 @@ than now, it comes back to the running system by itself.`,
 					"`loam history` lists them")
 			}
 
-			stopWatching := watching(ctx, cmd.ErrOrStderr(), status.Path, agent.Uptime)
+			stopWatching := watching(ctx, progressTo(cmd, format), status.Path, agent.Uptime)
 			o, err := client.Rollback(ctx, request)
 			stopWatching()
 			switch {
 			case err != nil:
 				return err
 			case request.Held:
-				return showOutcome(cmd.OutOrStdout(), o)
+				return showOutcome(cmd.OutOrStdout(), format, o)
 			}
 
-			_, err = fmt.Fprintf(cmd.OutOrStdout(),
-				"back at %s; %s is held until `loam apply` asks for it\n", o.Generation, o.From)
-			return err
+			return outcome.Write(cmd.OutOrStdout(), format, o, func() string {
+				return fmt.Sprintf("back at %s; %s is held until `loam apply` asks for it\n",
+					o.Generation, o.From)
+			})
 		},
 	}
 
+	outcome.FormatFlag(cmd, &format, "text")
 	f := cmd.Flags()
 	f.BoolVar(&system, "os", false, "the system in the other slot, in place of a generation")
 	f.BoolVar(&request.Held, "held", false,

@@ -15,6 +15,7 @@ import (
 	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/upgrade"
+	"github.com/loam-os/loam/cmd/outcome"
 	"github.com/loam-os/loam/cmd/progress"
 	"github.com/loam-os/loam/cmd/usage"
 	"github.com/loam-os/loam/hint"
@@ -24,7 +25,7 @@ import (
 func upgradeCommand() *cobra.Command {
 	var client control.Client
 	var request control.UpgradeRequest
-	var permit string
+	var permit, format string
 	cmd := &cobra.Command{
 		Use:   "upgrade",
 		Short: "Bring another version of the system, and restart with it",
@@ -50,7 +51,7 @@ system that runs already is left with 'loam rollback --os'.`,
 			ctx, stop := interruptible(cmd)
 			defer stop()
 			if request.Cancel {
-				return cancelUpgrade(ctx, cmd, client)
+				return cancelUpgrade(ctx, cmd, format, client)
 			}
 			if err := checkRelease(request); err != nil {
 				return err
@@ -62,10 +63,11 @@ system that runs already is left with 'loam rollback --os'.`,
 					return err
 				}
 			}
-			return runUpgrade(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), client, request)
+			return runUpgrade(ctx, cmd, format, client, request)
 		},
 	}
 
+	outcome.FormatFlag(cmd, &format, "text")
 	f := cmd.Flags()
 	f.StringVar(&request.Version, "to", "", "`VERSION` to bring (default: the newest)")
 	f.StringVar(&request.From, "from", "",
@@ -112,7 +114,9 @@ func readPermit(file string) ([]byte, error) {
 }
 
 // cancelUpgrade ends the upgrade under way.
-func cancelUpgrade(ctx context.Context, cmd *cobra.Command, client control.Client) error {
+func cancelUpgrade(
+	ctx context.Context, cmd *cobra.Command, format string, client control.Client,
+) error {
 	o, err := client.Upgrade(ctx, control.UpgradeRequest{Cancel: true})
 	if err != nil {
 		return err
@@ -121,36 +125,39 @@ func cancelUpgrade(ctx context.Context, cmd *cobra.Command, client control.Clien
 	if o.Version != "" { // It is "" if the repository has not named the newest one yet.
 		what += " to " + o.Version
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is canceled; the running system stays\n", what)
-	return err
+	return outcome.Write(cmd.OutOrStdout(), format, o,
+		func() string { return what + " is canceled; the running system stays\n" })
 }
 
 // runUpgrade asks the agent and shows how far it is meanwhile.
 func runUpgrade(
 	ctx context.Context,
-	out, stderr io.Writer,
+	cmd *cobra.Command,
+	format string,
 	client control.Client,
 	request control.UpgradeRequest,
 ) error {
-	stop := meanwhile(ctx, func(ctx context.Context) { showProgress(ctx, stderr, status.Path) })
+	progress := progressTo(cmd, format)
+	stop := meanwhile(ctx, func(ctx context.Context) { showProgress(ctx, progress, status.Path) })
 	o, err := client.Upgrade(ctx, request)
 	stop()
 
+	var text string
 	switch {
 	case fault.Of(err) == fault.AlreadyRunning:
-		_, err = fmt.Fprintln(out, hint.Text(err))
+		text = hint.Text(err) + "\n"
+		o = control.Outcome{Result: control.Unchanged, Reason: err.Error()}
 	case err != nil:
 		return networkProblem(err)
 	case request.Plan:
-		_, err = io.WriteString(out, plannedText(o))
+		text = plannedText(o)
 	case request.Stay:
-		_, err = fmt.Fprintf(out, "%s is ready: the next restart tries it\n", o.Version)
+		text = fmt.Sprintf("%s is ready: the next restart tries it\n", o.Version)
 	default:
-		_, err = fmt.Fprintf(out, "%s is ready: the machine restarts to try it%s\n",
-			o.Version, o.Reason)
+		text = fmt.Sprintf("%s is ready: the machine restarts to try it%s\n", o.Version, o.Reason)
 	}
 
-	return err
+	return outcome.Write(cmd.OutOrStdout(), format, o, func() string { return text })
 }
 
 // plannedText says what an upgrade would do, and when.

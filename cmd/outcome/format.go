@@ -28,10 +28,13 @@ func FormatFlag(cmd *cobra.Command, value *string, text string) {
 		[]string{text, jsonFormat}, cobra.ShellCompDirectiveNoFileComp)) // The flag exists.
 }
 
+// IsJSON reports whether [FormatFlag] chose JSON.
+func IsJSON(format string) bool { return format == jsonFormat }
+
 // Write prints value in the format that [FormatFlag] chose: JSON, or what text
 // returns.
 func Write(out io.Writer, format string, value any, text func() string) error {
-	if format == jsonFormat {
+	if IsJSON(format) {
 		enc := json.NewEncoder(out)
 		enc.SetEscapeHTML(false)
 		enc.SetIndent("", "  ")
