@@ -83,3 +83,13 @@ func TestDocumentationShowsWhatIsPrinted(t *testing.T) {
 func TestManPagesOfEveryCommand(t *testing.T) { docs.Man(t, root(), "8", "../..") }
 
 func TestHelpOfEveryCommand(t *testing.T) { docs.Help(t, root()) }
+
+func TestEveryCommandPrintsJSON(t *testing.T) {
+	docs.Formats(t, root(), map[string]string{
+		"agent":              "it runs until it is stopped, and logs",
+		"boot":               "it prints nothing but JSON",
+		"cluster kubeconfig": "it prints a kubeconfig",
+		"repair":             "systemd runs it; loam status -o json has the result",
+		"volume":             "systemd runs it; loam status -o json has the result",
+	})
+}

@@ -35,3 +35,23 @@ func TestCommandLinesInTheDocumentationExist(t *testing.T) {
 func TestManPagesOfEveryCommand(t *testing.T) { docs.Man(t, root(), "1", "../..") }
 
 func TestHelpOfEveryCommand(t *testing.T) { docs.Help(t, root()) }
+
+func TestEveryCommandPrintsJSON(t *testing.T) {
+	docs.Formats(t, root(), map[string]string{
+		"build":             "it makes files, of which manifest.json has the facts",
+		"bundle":            "it makes a repository, of which metadata/ has the facts",
+		"flash":             "it asks a person; inspect -o json says what is in an image",
+		"judges":            "it makes files",
+		"keys":              "it makes files",
+		"kubernetes bundle": "it makes a repository, of which metadata/ has the facts",
+		"machine sign":      "it prints a machine.yaml; machine check -o json has its facts",
+		"osc render":        "it prints a Secret, as YAML",
+		"permit":            "it makes a file, which is JSON",
+		"pubkey":            "it prints a key, as PEM",
+		"publish":           "it copies files",
+		"run":               "it shows the console of a machine",
+		"schema":            "it prints nothing but JSON",
+		"serve":             "it runs until it is stopped, and logs",
+		"sign":              "it makes files; verify -o json says who has signed them",
+	})
+}

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"cmp"
-	"fmt"
-
 	"github.com/spf13/cobra"
 
-	"github.com/loam-os/loam/cmd/loamctl/secret"
+	"github.com/loam-os/loam/cmd/loamctl/show"
+	"github.com/loam-os/loam/cmd/outcome"
 )
 
 func oscPublishCommand() *cobra.Command {
@@ -36,16 +34,13 @@ yet is refused where nodes read others, because its name is probably misspelt: -
 			}
 			defer server.Close()
 
-			outcome, err := s.Publish(cmd.Context(), server)
+			result, err := s.Publish(cmd.Context(), server)
 			if err != nil {
 				return err
 			}
 
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s %s/%s\nwas  %s\nis   %s\n",
-				outcome.Result, secret.Namespace, s.Name, cmp.Or(outcome.Before,
-					"none"), s.Checksum())
-
-			return err
+			p := show.NewPublished(s, result)
+			return outcome.Write(cmd.OutOrStdout(), from.format, p, p.Text)
 		},
 	}
 

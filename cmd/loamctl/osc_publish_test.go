@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -127,6 +128,19 @@ func TestPublishToARealAPIServer(t *testing.T) {
 	}
 	if result, was, is := publish(one); result != "unchanged" || was != first || is != first {
 		t.Errorf("the same again: %s, was %s, is %s", result, was, is)
+	}
+
+	out, err := loamctl(t, "osc", "publish", one, "--name", "edge-1", "--pool", "edge", "-o", "json")
+	wantJSON := fmt.Sprintf(`{
+  "result": "unchanged",
+  "namespace": "kube-system",
+  "name": "edge-1",
+  "before": %q,
+  "checksum": %q
+}
+`, first, first)
+	if err != nil || out != wantJSON {
+		t.Errorf("as JSON: %s, %v, want %s", out, err, wantJSON)
 	}
 
 	if _, err := c.Do(http.MethodPatch, edgePath,

@@ -2,6 +2,7 @@ package docs
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"strings"
 	"testing"
@@ -73,6 +74,30 @@ func Help(t *testing.T, root *cobra.Command) {
 					cmd.CommandPath(), flag.Name, value)
 			}
 		})
+	}
+}
+
+// Formats checks that each command of a program prints JSON with -o json, or
+// stands in without, with the reason.
+func Formats(t *testing.T, root *cobra.Command, without map[string]string) {
+	t.Helper()
+	unused := maps.Clone(without)
+	for _, cmd := range runnable(root) {
+		name := strings.TrimPrefix(cmd.CommandPath(), root.Name()+" ")
+		flag := cmd.Flags().Lookup("output")
+		has := flag != nil && strings.HasSuffix(flag.Usage, " or json")
+		_, excused := without[name]
+		delete(unused, name)
+
+		switch {
+		case !has && !excused:
+			t.Errorf("%s: it has no -o json; why?", cmd.CommandPath())
+		case has && excused:
+			t.Errorf("%s has -o json", cmd.CommandPath())
+		}
+	}
+	for name := range unused {
+		t.Errorf("%s has no command %s", root.Name(), name)
 	}
 }
 

@@ -91,6 +91,10 @@ var outputs = []struct {
 		[]string{"cmd/loamctl/show"},
 	},
 	{
+		"loamctl osc publish", "", reflect.TypeFor[show.Published](),
+		[]string{"cmd/loamctl/show"},
+	},
+	{
 		"loamctl rollout status",
 		"The other verbs of `loamctl rollout` print the same, except for `plan` and `policy`.",
 		reflect.TypeFor[rollout.Report](),
