@@ -17,8 +17,9 @@ import (
 func bootCommand() *cobra.Command {
 	var facts string
 	cmd := &cobra.Command{
-		Use:   "boot --facts FILE",
-		Short: "Print what /init would decide about a machine",
+		Use:               "boot --facts FILE",
+		ValidArgsFunction: cobra.NoFileCompletions,
+		Short:             "Print what /init would decide about a machine",
 		Long: `boot prints, as JSON, the decision that /init would take on a machine with the
 facts in FILE ("-": standard input). It touches nothing. Each boot of a node leaves
 its facts in /run/loam/facts.json.`,

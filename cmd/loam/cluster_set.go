@@ -13,6 +13,7 @@ import (
 	"github.com/loam-os/loam/agent/plan"
 	"github.com/loam-os/loam/agent/plane"
 	"github.com/loam-os/loam/agent/plane/local"
+	"github.com/loam-os/loam/cmd/complete"
 	"github.com/loam-os/loam/cmd/outcome"
 	"github.com/loam-os/loam/hint"
 )
@@ -65,7 +66,7 @@ be fetched.`,
 		},
 	}
 
-	cmd.ValidArgsFunction = completeYAML
+	cmd.ValidArgsFunction = complete.Files("json", "yaml", "yml")
 	cmd.Flags().BoolVar(&plans, "plan", false, "change nothing, and show what would change")
 	outcome.FormatFlag(cmd, &format, "text")
 	cmd.Flags().StringVar(&root, "root", "/", "`DIR` in place of the root directory of the node")

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/test/docs"
 )
 
@@ -93,3 +94,5 @@ func TestEveryCommandPrintsJSON(t *testing.T) {
 		"volume":             "systemd runs it; loam status -o json has the result",
 	})
 }
+
+func TestEveryFlagIsCompleted(t *testing.T) { docs.Completion(t, root(), flags(status.Path)) }

@@ -62,6 +62,7 @@ each entry of the journal is an object on a line of its own, with all of its fie
 	f.IntVarP(&query.Lines, "lines", "n", 0, "only the last `N` lines (default: all)")
 	f.BoolVarP(&query.Follow, "follow", "f", false, "also what it logs from now on, until Ctrl-C")
 	cmd.ValidArgsFunction = completeUnits(&query.Root, 1)
+	_ = cmd.RegisterFlagCompletionFunc("boot", completeBoots(&query.Root)) // The flag exists.
 	return cmd
 }
 

@@ -39,8 +39,8 @@ The other commands are for a person on the node.
 	group(cmd, "Look at the clock, or set it:", clockCommand())
 	group(cmd, "What the node itself runs:", agentCommand(), volumeCommand(),
 		repairCommand(), bootCommand())
-	completeFlags(cmd, status.Path)
 	version.Add(cmd, imageVersion())
+	flags(status.Path).Add(cmd)
 	usage.Explain(cmd)
 
 	return cmd

@@ -10,38 +10,69 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/loam-os/loam/agent/volume"
+	"github.com/loam-os/loam/cmd/complete"
+	"github.com/loam-os/loam/cmd/loamctl/kubeconfig"
 	"github.com/loam-os/loam/image"
 	"github.com/loam-os/loam/image/sign"
 )
 
-// completeFlags has a shell complete the values of the flags of all commands.
-func completeFlags(cmd *cobra.Command) {
-	const noFiles = cobra.ShellCompDirectiveNoFileComp
-	when := []string{string(sign.IfSafe), string(sign.Manual), string(sign.Force)}
-	values := map[string]cobra.CompletionFunc{
-		"arch":        cobra.FixedCompletions(image.Architectures(), noFiles),
-		"boot":        offerBuilds,
-		"enroll-when": cobra.FixedCompletions(when, noFiles),
-		"machine":     completeYAML,
-		"profile":     cobra.FixedCompletions(image.Profiles(), noFiles),
-		"sector-size": cobra.FixedCompletions([]string{"512", "4096"}, noFiles),
-		"version":     completeVersions,
-		"yes-wipe":    completeSerials,
-	}
-
-	for _, sub := range cmd.Commands() {
-		completeFlags(sub)
-		for name, complete := range values {
-			if sub.Flags().Lookup(name) != nil {
-				_ = sub.RegisterFlagCompletionFunc(name, complete)
-			}
-		}
+// flags has a shell complete the values of the flags of all commands.
+func flags() complete.Flags {
+	certificates := complete.Files("pem", "crt", "cer", "der")
+	return complete.Flags{
+		Values: map[string]cobra.CompletionFunc{
+			"arch":        complete.Words(image.Architectures()...),
+			"boot":        offerBuilds,
+			"certificate": certificates,
+			"context":     completeContexts,
+			"db":          certificates,
+			"enroll-when": complete.Words(
+				string(sign.IfSafe), string(sign.Manual), string(sign.Force)),
+			"kek-certificate":  certificates,
+			"kek-key":          complete.Files(),
+			"key":              complete.Files(),
+			"machine":          completeYAML,
+			"more-kek":         certificates,
+			"pk-certificate":   certificates,
+			"pk-key":           complete.Files(),
+			"profile":          complete.Words(image.Profiles()...),
+			"sector-size":      complete.Words("512", "4096"),
+			"sign-certificate": certificates,
+			"sign-key":         complete.Files(),
+			"signer":           complete.Files(), // A command may be one.
+			"update-packages":  complete.Words(updateNever, updateMissing, updateAlways),
+			"version":          completeVersions,
+			"vulnerabilities":  complete.Files("zip", "json"),
+			"yes-wipe":         completeSerials,
+		},
+		Free: map[string]string{
+			"go-flag":      "a flag of go build",
+			"listen":       "an address",
+			"max":          "a number, or a share",
+			"mirror":       "a URL",
+			"name":         "the name of a Secret",
+			"node":         "the name of a node",
+			"nodes":        "a number, or several",
+			"pool":         "the name of a pool",
+			"reason":       "a sentence",
+			"tokens-group": "the name of a group",
+		},
 	}
 }
 
-// completeYAML offers files that may be a machine.yaml.
-func completeYAML(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
+// completeYAML offers files that may be a machine.yaml, or a configuration.
+var completeYAML = complete.Files("yaml", "yml")
+
+// completeContexts offers the contexts of the kubeconfig that the command would use.
+func completeContexts(
+	cmd *cobra.Command, _ []string, _ string,
+) ([]string, cobra.ShellCompDirective) {
+	file, _ := cmd.Flags().GetString("kubeconfig")
+	path, err := kubeconfig.Path(file, os.Getenv)
+	if err != nil {
+		return nil, complete.NoFiles
+	}
+	return kubeconfig.Contexts(path), complete.NoFiles
 }
 
 // completeBuilds offers the directories of builds, in this directory and in
@@ -83,7 +114,7 @@ func completeFlash(
 	cmd *cobra.Command, args []string, typed string,
 ) ([]string, cobra.ShellCompDirective) {
 	if len(args) == 1 {
-		return devices(disks(os.DirFS("/"))), cobra.ShellCompDirectiveNoFileComp
+		return devices(disks(os.DirFS("/"))), complete.NoFiles
 	}
 	return completeBuilds(0)(cmd, args, typed)
 }
@@ -92,7 +123,7 @@ func completeFlash(
 func completeSerials(
 	*cobra.Command, []string, string,
 ) ([]string, cobra.ShellCompDirective) {
-	return serials(disks(os.DirFS("/"))), cobra.ShellCompDirectiveNoFileComp
+	return serials(disks(os.DirFS("/"))), complete.NoFiles
 }
 
 // disks returns the disks of the machine with that root directory. It opens none of
@@ -127,7 +158,7 @@ func completeVersions(
 	cmd *cobra.Command, _ []string, _ string,
 ) ([]string, cobra.ShellCompDirective) {
 	repository, _ := cmd.Flags().GetString("repository")
-	return versions(repository), cobra.ShellCompDirectiveNoFileComp
+	return versions(repository), complete.NoFiles
 }
 
 // versions returns the versions of the releases in a repository. They are only

@@ -83,7 +83,9 @@ func TestWhatIsTypedIsCompleted(t *testing.T) {
 	t.Chdir(tree(t, map[string]string{
 		"build/amd64-cloud/manifest.json":             "{}",
 		"updates/targets/1.a_0.2.0_x86-64.index.json": `{"version": "0.2.0"}`,
+		"admin.conf": "contexts: [{name: plant}, {name: office}]",
 	}))
+	t.Setenv("KUBECONFIG", "admin.conf")
 
 	for _, test := range []struct {
 		args []string
@@ -104,6 +106,18 @@ func TestWhatIsTypedIsCompleted(t *testing.T) {
 		{[]string{"osc", "validate", "-o", ""}, "text\njson\n:4\n"},
 		{[]string{"version", "-o", ""}, "text\njson\n:4\n"},
 		{[]string{"verify", "-o", ""}, "text\njson\n:4\n"},
+		{[]string{"rollout", "status", "--context", ""}, "plant\noffice\n:4\n"},
+		{[]string{"rollout", "status", "--kubeconfig", "none", "--context", ""}, ":4\n"},
+		{[]string{"rollout", "pause", "--reason", ""}, ":4\n"},
+		{[]string{"rollout", "pause", ""}, ":4\n"},
+		{[]string{"build", "--update-packages="}, "never\nmissing\nalways\n:4\n"},
+		{[]string{"build", "--out", ""}, ":16\n"},
+		{[]string{"build", "--sums-key", ""}, ":0\n"},
+		{[]string{"build", ""}, ":4\n"},
+		{[]string{"keys", "--db", ""}, "pem\ncrt\ncer\nder\n:8\n"},
+		{[]string{"publish", ""}, ":16\n"},
+		{[]string{"machine", "validate", ""}, "yaml\nyml\n:8\n"},
+		{[]string{"verify", "build/amd64-cloud", "--vulnerabilities", ""}, "zip\njson\n:8\n"},
 		{[]string{"schema", ""}, "machine\nosc\n:4\n"},
 	} {
 		out, err := loamctl(t, append([]string{"__complete"}, test.args...)...)

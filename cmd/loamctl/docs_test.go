@@ -55,3 +55,5 @@ func TestEveryCommandPrintsJSON(t *testing.T) {
 		"sign":              "it makes files; verify -o json says who has signed them",
 	})
 }
+
+func TestEveryFlagIsCompleted(t *testing.T) { docs.Completion(t, root(), flags()) }

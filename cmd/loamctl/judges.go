@@ -8,13 +8,16 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/loam-os/loam/cmd/complete"
 )
 
 func judgesCommand() *cobra.Command {
 	var o buildOptions
 	cmd := &cobra.Command{
-		Use:   "judges DIR",
-		Short: "Put what the tests need into DIR",
+		Use:               "judges DIR",
+		ValidArgsFunction: complete.Directories,
+		Short:             "Put what the tests need into DIR",
 		Long: `judges puts a script for each tool that tests use into DIR/bin, which runs it
 from the tools tree, and into DIR/env what a shell needs to know:
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/loam-os/loam/cmd/complete"
 	"github.com/loam-os/loam/image/sign/ownerkey"
 	"github.com/loam-os/loam/image/tools"
 )
@@ -24,8 +25,9 @@ type keysOptions struct {
 func keysCommand() *cobra.Command {
 	var o keysOptions
 	cmd := &cobra.Command{
-		Use:   "keys DIR",
-		Short: "Make what enrolls own keys in firmware, for Secure Boot",
+		Use:               "keys DIR",
+		ValidArgsFunction: complete.Directories,
+		Short:             "Make what enrolls own keys in firmware, for Secure Boot",
 		Long: `keys writes PK.auth, KEK.auth and db.auth into DIR: signed variables, by which firmware in setup mode
 learns whose programs it is to start. loamctl sign --enroll DIR puts them on the ESP of an image, where the boot
 loader takes them; the setup of most firmware reads them from a USB drive, too. No private key is in them.

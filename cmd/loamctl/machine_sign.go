@@ -30,8 +30,9 @@ type machineSigning struct {
 func machineSignCommand() *cobra.Command {
 	var o machineSigning
 	cmd := &cobra.Command{
-		Use:   "sign FILE",
-		Short: "Sign a machine.yaml for nodes that take only signed ones",
+		Use:               "sign FILE",
+		ValidArgsFunction: completeYAML,
+		Short:             "Sign a machine.yaml for nodes that take only signed ones",
 		Long: `sign checks a machine.yaml and writes its signed form, which a node reads wherever it reads
 a machine.yaml. A node with trusted keys (trust in machine.yaml, or --machine-trust of the
 image) takes it if one of them has signed it, and if its serial number is higher than the one
@@ -110,8 +111,9 @@ func machineCheckCommand() *cobra.Command {
 	var format string
 	var files []string
 	cmd := &cobra.Command{
-		Use:   "check FILE",
-		Short: "Check who has signed a machine.yaml",
+		Use:               "check FILE",
+		ValidArgsFunction: completeYAML,
+		Short:             "Check who has signed a machine.yaml",
 		Long: `check verifies that a signed machine.yaml is signed by one of the keys, as a node that trusts
 them does, and shows its serial number, who has signed it, and what a node with it does.`,
 		Example: "  loamctl machine check signed.yaml --trust machine.pem",

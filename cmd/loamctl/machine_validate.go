@@ -28,8 +28,9 @@ where its configuration comes from.`,
 func machineValidateCommand() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
-		Use:   "validate FILE...",
-		Short: "Check machine.yaml files and show everything that is wrong",
+		Use:               "validate FILE...",
+		ValidArgsFunction: completeYAML,
+		Short:             "Check machine.yaml files and show everything that is wrong",
 		Long: `validate checks each file as a node does, strictly and without a node. It shows
 everything that is wrong, with line, field and a way out, and what a node with a
 valid file does. A file with ` + inventory.Placeholder + `, which 'loamctl serve'

@@ -39,8 +39,8 @@ func root() *cobra.Command {
 		verifyCommand(), bundleCommand(), serveCommand(), publishCommand(), permitCommand(), inspectCommand(), flashCommand(),
 		runCommand(), judgesCommand(), machineCommand(),
 		kubernetesCommand(), oscCommand(), rolloutCommand(), schemaCommand())
-	completeFlags(cmd)
 	version.Add(cmd, "")
+	flags().Add(cmd)
 	usage.Explain(cmd)
 
 	return cmd

@@ -12,8 +12,9 @@ func oscPublishCommand() *cobra.Command {
 	var from clusterOptions
 	var create bool
 	cmd := &cobra.Command{
-		Use:   "publish PATH",
-		Short: "Give a configuration to the nodes of a cluster",
+		Use:               "publish PATH",
+		ValidArgsFunction: completeYAML,
+		Short:             "Give a configuration to the nodes of a cluster",
 		Long: `publish puts the Secret that render prints into the cluster of a kubeconfig. Labels,
 annotations and data that others put there stay. It prints the checksum that was there and the
 one that is there now, which each Node shows once it has applied it. A Secret that is not there

@@ -5,8 +5,9 @@ import "github.com/spf13/cobra"
 func oscRenderCommand() *cobra.Command {
 	var o secretOptions
 	cmd := &cobra.Command{
-		Use:   "render PATH",
-		Short: "Print a configuration as the Secret that nodes read",
+		Use:               "render PATH",
+		ValidArgsFunction: completeYAML,
+		Short:             "Print a configuration as the Secret that nodes read",
 		Long: `render prints the Secret of a configuration as YAML. Where it is long, kubectl
 needs --server-side to take it.`,
 		Example: "  loamctl osc render pools/edge --name edge-1 --pool edge | kubectl apply " +

@@ -13,8 +13,9 @@ func oscValidateCommand() *cobra.Command {
 	var format string
 	var strict bool
 	cmd := &cobra.Command{
-		Use:   "validate PATH...",
-		Short: "Check configurations and show everything that is wrong",
+		Use:               "validate PATH...",
+		ValidArgsFunction: completeYAML,
+		Short:             "Check configurations and show everything that is wrong",
 		Long: `validate checks each configuration as a node does, without a node and without
 a network: what secretRef and imageRef name is not looked for. It takes a file, a
 directory of parts, or the Secret of a node as kubectl prints it.

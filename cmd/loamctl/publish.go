@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/loam-os/loam/cmd/complete"
 	"github.com/loam-os/loam/cmd/progress"
 	"github.com/loam-os/loam/image/publish/distribute"
 )
@@ -18,8 +19,9 @@ func publishCommand() *cobra.Command {
 	}
 
 	return &cobra.Command{
-		Use:   "publish REPOSITORY DESTINATION",
-		Short: "Copy a repository of updates to a directory, a USB drive or a registry",
+		Use:               "publish REPOSITORY DESTINATION",
+		ValidArgsFunction: complete.Directories,
+		Short:             "Copy a repository of updates to a directory, a USB drive or a registry",
 		Long: `publish brings a repository that 'loamctl bundle' has made to where nodes find it, which name
 the same DESTINATION in machine.yaml: a directory, or an OCI registry. What is there already
 is not copied again, and nodes see the state before or the one after.

@@ -109,8 +109,9 @@ func rolloutStatusCommand() *cobra.Command {
 	var o clusterOptions
 	var watch bool
 	cmd := &cobra.Command{
-		Use:   "status POOL",
-		Short: "Show how far the rollouts of a pool are",
+		Use:               "status POOL",
+		ValidArgsFunction: cobra.NoFileCompletions,
+		Short:             "Show how far the rollouts of a pool are",
 		Long: `status prints how many nodes are done and have failed since the last configuration
 was published, at which rate, and when they end at that rate; the same for systems; which nodes have
 a turn and for how long; and which others are away. A node that needed no turn is not counted as
@@ -185,8 +186,9 @@ func watchPage(ctx context.Context, out io.Writer, print func(w io.Writer) error
 func rolloutPlanCommand() *cobra.Command {
 	var o clusterOptions
 	cmd := &cobra.Command{
-		Use:   "plan POOL",
-		Short: "Show what the policy of a pool lets its nodes do now",
+		Use:               "plan POOL",
+		ValidArgsFunction: cobra.NoFileCompletions,
+		Short:             "Show what the policy of a pool lets its nodes do now",
 		Long: `plan reads the policy from the annotation of the pool's Secret as the nodes do, and
 lists the Nodes. It prints how many of them may be away, which are, which go first or are pinned, and
 what keeps nodes from changing: a policy that selects no Node, Nodes without a zone, too many that
@@ -212,8 +214,9 @@ func rolloutNowCommand() *cobra.Command {
 	var most, reason string
 	var lasts time.Duration
 	cmd := &cobra.Command{
-		Use:   "now POOL",
-		Short: "Let more nodes of a pool change at once, for a time",
+		Use:               "now POOL",
+		ValidArgsFunction: cobra.NoFileCompletions,
+		Short:             "Let more nodes of a pool change at once, for a time",
 		Long: `now takes the place of maxUnavailable, chunks and windows of the policy for a time, such
 as for a fix that cannot wait. hardMax limits it: without hardMax in the policy, that is
 maxUnavailable. The limits of zones and racks stay, and a rollout that is paused or halted stays so.
@@ -261,8 +264,9 @@ func rolloutPauseCommand() *cobra.Command {
 	var o clusterOptions
 	var reason string
 	cmd := &cobra.Command{
-		Use:   "pause POOL",
-		Short: "Let no further node of a pool begin",
+		Use:               "pause POOL",
+		ValidArgsFunction: cobra.NoFileCompletions,
+		Short:             "Let no further node of a pool begin",
 		Long: `pause lets no node begin until resume, also for another configuration. A node that has
 its turn goes on, and a change that restarts nothing does not wait.`,
 		Example: "  loamctl rollout pause edge --reason \"the weekend\"",
@@ -286,8 +290,9 @@ its turn goes on, and a change that restarts nothing does not wait.`,
 func rolloutResumeCommand() *cobra.Command {
 	var o clusterOptions
 	cmd := &cobra.Command{
-		Use:   "resume POOL",
-		Short: "Let the nodes of a pool begin again",
+		Use:               "resume POOL",
+		ValidArgsFunction: cobra.NoFileCompletions,
+		Short:             "Let the nodes of a pool begin again",
 		Long: `resume ends a pause, a halt and a time in which more nodes may change. The failures before it count no longer, so as many more
 nodes may fail as the policy allows. A corrected configuration ends a halt, too.`,
 		Example: "  loamctl rollout resume edge",
@@ -306,8 +311,9 @@ nodes may fail as the policy allows. A corrected configuration ends a halt, too.
 func rolloutForgetCommand() *cobra.Command {
 	var o clusterOptions
 	cmd := &cobra.Command{
-		Use:   "forget POOL NODE",
-		Short: "Take the turn of a machine away that is gone for ever",
+		Use:               "forget POOL NODE",
+		ValidArgsFunction: cobra.NoFileCompletions,
+		Short:             "Take the turn of a machine away that is gone for ever",
 		Long: `forget removes the turn of a machine from the ledger, and the mark from its Node. A turn
 does not expire, because a machine that died while it changed is away. Forget it only if it is gone,
 or changes nothing any more: other nodes may begin at once. NODE is the machine as status names it.`,
@@ -328,8 +334,9 @@ func rolloutPolicyCommand() *cobra.Command {
 	var format string
 	var nodes int
 	cmd := &cobra.Command{
-		Use:   "policy PATH...",
-		Short: "Check policies and show what they allow",
+		Use:               "policy PATH...",
+		ValidArgsFunction: completeYAML,
+		Short:             "Check policies and show what they allow",
 		Long: `policy checks policies as nodes do, without a cluster, and prints how many nodes of a pool
 may be away at once. A policy is JSON or YAML, and becomes the annotation rollout.loam.dev/policy
 of the Secret with the configuration of the pool.`,

@@ -41,8 +41,9 @@ type runOptions struct {
 func runCommand() *cobra.Command {
 	var o runOptions
 	cmd := &cobra.Command{
-		Use:   "run [CONFIG]",
-		Short: "Build the image, boot it in QEMU and apply a configuration",
+		Use:               "run [CONFIG]",
+		ValidArgsFunction: completeYAML,
+		Short:             "Build the image, boot it in QEMU and apply a configuration",
 		Long: `run checks CONFIG (a file or directory as 'loamctl osc validate' takes it, by default
 examples/hello.yaml), builds the image, boots it in QEMU with firmware, hands it
 CONFIG by SMBIOS, waits until its units have proven themselves or the node has

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/loam-os/loam/agent/listen"
+	"github.com/loam-os/loam/cmd/complete"
 	"github.com/loam-os/loam/cmd/loamctl/fleetlock"
 	"github.com/loam-os/loam/cmd/progress"
 	"github.com/loam-os/loam/hint"
@@ -29,8 +30,9 @@ func serveCommand() *cobra.Command {
 	var slots int
 	var o bootOptions
 	cmd := &cobra.Command{
-		Use:   "serve [DIR] [--boot BUILD_DIR --state DIR] [--turns N --state DIR]",
-		Short: "Serve updates, machines that boot from the network, and turns, until Ctrl-C",
+		Use:               "serve [DIR] [--boot BUILD_DIR --state DIR] [--turns N --state DIR]",
+		ValidArgsFunction: complete.Directories,
+		Short:             "Serve updates, machines that boot from the network, and turns, until Ctrl-C",
 		Long: `serve is a web server for one directory, which is enough for nodes to take updates from:
 plain files, with ranges. It needs no trust; what nodes take is signed. It prints each request.
 A repository with a damaged file is not served.

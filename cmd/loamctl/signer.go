@@ -50,8 +50,9 @@ func (o signerOptions) reach(ctx context.Context) *ownerkey.External {
 func publicKeyCommand() *cobra.Command {
 	var o signerOptions
 	cmd := &cobra.Command{
-		Use:   "pubkey NAME",
-		Short: "Print the public key of a key in a token",
+		Use:               "pubkey NAME",
+		ValidArgsFunction: cobra.NoFileCompletions,
+		Short:             "Print the public key of a key in a token",
 		Long: `pubkey prints the public key of that name as PEM. In a file NAME.pem it stands for the private key,
 which does not leave its token, wherever releases or machine.yaml are signed with --signer.`,
 		Example: `  loamctl pubkey targets --signer 'pkcs11:token=plant?module-path=/usr/lib/softhsm/libsofthsm2.so'`,

@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/loam-os/loam/cmd/complete"
 )
 
 // Reference is the page of a program: the help of each of its commands.
@@ -98,6 +100,35 @@ func Formats(t *testing.T, root *cobra.Command, without map[string]string) {
 	}
 	for name := range unused {
 		t.Errorf("%s has no command %s", root.Name(), name)
+	}
+}
+
+// Completion checks that a shell completes each flag of a program that takes a value,
+// and that each flag in f is one of the program.
+func Completion(t *testing.T, root *cobra.Command, f complete.Flags) {
+	t.Helper()
+	unused := map[string]bool{}
+	for name := range f.Values {
+		unused[name] = true
+	}
+	for name := range f.Free {
+		unused[name] = true
+	}
+
+	for _, cmd := range runnable(root) {
+		if cmd.ValidArgsFunction == nil && len(cmd.ValidArgs) == 0 {
+			t.Errorf("%s: how does a shell complete its arguments?", cmd.CommandPath())
+		}
+		cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
+			delete(unused, flag.Name)
+			_, completes := cmd.GetFlagCompletionFunc(flag.Name)
+			if !completes && flag.Value.Type() != "bool" {
+				t.Errorf("%s --%s: how does a shell complete it?", cmd.CommandPath(), flag.Name)
+			}
+		})
+	}
+	for name := range unused {
+		t.Errorf("%s has no flag --%s to complete", root.Name(), name)
 	}
 }
 

@@ -32,7 +32,7 @@ var walls = map[string][]string{
 	"github.com/diskfs/go-diskfs":    {"image/esp"},
 	"github.com/insomniacslk/dhcp":   {"image/pxe", "agent/link"},
 	"github.com/spf13/cobra": {
-		"cmd/loam", "cmd/loamctl", "cmd/outcome", "cmd/usage", "cmd/version", "test/docs",
+		"cmd/complete", "cmd/loam", "cmd/loamctl", "cmd/outcome", "cmd/usage", "cmd/version", "test/docs",
 	},
 	"github.com/pelletier/go-toml":       {"agent/cri"},
 	"github.com/u-root/u-root/pkg/mount": {"agent/boot"},

@@ -86,6 +86,20 @@ func Path(flag string, getenv func(string) string) (string, error) {
 	)
 }
 
+// Contexts returns the names of the contexts of the kubeconfig at path, none if it
+// cannot be read.
+func Contexts(path string) []string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil
+	}
+	var f file
+	if err := yaml.Unmarshal(text, &f); err != nil {
+		return nil
+	}
+	return f.contexts()
+}
+
 // Open reads the kubeconfig at path and returns the server of a context, "" for
 // the current one. Nothing is sent yet.
 func Open(path, context string) (*Server, error) {
