@@ -134,9 +134,10 @@ func (u Upgrade) summary() string {
 		return "no upgrades"
 	}
 
-	what := "upgrades from " + u.Repository
+	from := RedactText(u.Repository)
+	what := "upgrades from " + from
 	if u.Version != "" {
-		what = "upgrades to " + u.Version + " from " + u.Repository
+		what = "upgrades to " + u.Version + " from " + from
 	}
 	if u.Window != "" {
 		what += " at " + u.Window + " UTC"

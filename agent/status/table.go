@@ -3,6 +3,7 @@ package status
 import (
 	"cmp"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -338,11 +339,21 @@ func (s Status) wanted() string {
 		", ")
 }
 
+// withoutPassword returns a reference to a repository for a page that consoles
+// show, too.
+func withoutPassword(ref string) string {
+	u, err := url.Parse(ref)
+	if err != nil || u.User == nil {
+		return ref
+	}
+	return u.Redacted()
+}
+
 // orders says where the node gets its orders.
 func (t *table) orders(s Status) {
 	t.group()
 	t.row("source", s.Source)
-	t.row("repository", s.Repository)
+	t.row("repository", withoutPassword(s.Repository))
 	t.cluster(s.Cluster)
 	t.ownCluster(s.OwnCluster)
 	t.detail("machine.yaml", s.Machine)

@@ -127,6 +127,11 @@ func TestRows(t *testing.T) {
 		want   string
 	}{
 		{
+			"a repository with a password",
+			Status{Repository: "https://ada:s3cret@192.0.2.1/updates"},
+			"  repository   https://ada:xxxxx@192.0.2.1/updates\n",
+		},
+		{
 			"a network",
 			Status{Network: &Network{
 				From: NetworkKept,

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/trust"
 	"github.com/loam-os/loam/cmd/outcome"
 	"github.com/loam-os/loam/cmd/progress"
@@ -30,7 +31,7 @@ func inspectCommand() *cobra.Command {
 packages, and who has signed it; or what differs in another, and whether a node has to restart
 to go from one to the other. An image is a disk or a USB installer (raw, packed, qcow2, a block
 device), a UKI, also of the PXE set, or the directory of a build. loamctl verify says whether it
-is undamaged.`,
+is undamaged. Passwords, tokens and private files of a machine.yaml are not shown.`,
 		Example: "  loamctl inspect build/amd64-cloud --packages\n" +
 			"  loamctl inspect build/amd64-cloud -o json\n" +
 			"  loamctl inspect old.qcow2 new.raw.zst",
@@ -44,6 +45,7 @@ is undamaged.`,
 				if err != nil {
 					return err
 				}
+				hideSecrets(&im)
 				images = append(images, im)
 			}
 
@@ -80,6 +82,26 @@ is undamaged.`,
 	_ = cmd.Flags().MarkDeprecated("json", "use -o json") // The flag exists.
 	cmd.Flags().BoolVar(&packages, "packages", false, "list the packages, too")
 	return cmd
+}
+
+// hideSecrets takes the secrets out of the machine.yaml of an image. A document
+// without secrets stays as it is, with its signatures.
+func hideSecrets(im *inspect.Image) {
+	if im.Disk == nil {
+		return
+	}
+
+	text := []byte(im.Disk.Machine)
+	shown, err := machine.Redact(text)
+	opened, _ := trust.Open(text) // Redact returns its error.
+	switch {
+	case err != nil:
+		im.Disk.Machine = fmt.Sprintf("# not shown, as it may have secrets: %v\n", err)
+	case shown != string(opened.Text) && opened.Serial > 0:
+		im.Disk.Machine = fmt.Sprintf("# signed, serial %d\n%s", opened.Serial, shown)
+	case shown != string(opened.Text):
+		im.Disk.Machine = shown
+	}
 }
 
 func showImage(w io.Writer, im inspect.Image, packages bool) {

@@ -68,6 +68,41 @@ func TestInspectShowsADisk(t *testing.T) {
 	}
 }
 
+func TestInspectHidesSecrets(t *testing.T) {
+	const text = "kind: Machine\nproxy: {url: 'http://ada:s3cret@192.0.2.1:3128'}\n"
+	const shown = "kind: Machine\nproxy: {url: 'http://ada:xxxxx@192.0.2.1:3128'}\n"
+	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
+	sign := func(text string) string {
+		signed, err := trust.Sign([]byte(text), 7, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(signed)
+	}
+	harmless := sign("kind: Machine\n")
+
+	for _, row := range []struct{ name, machine, want string }{
+		{"none", "", ""},
+		{"without secrets", "kind:  Machine\n", "kind:  Machine\n"},
+		{"signed, without secrets", harmless, harmless},
+		{"with a password", text, shown},
+		{"signed, with a password", sign(text), "# signed, serial 7\n" + shown},
+		{
+			"damaged", "proxy: {url: http://ada:s3cret@a",
+			"# not shown, as it may have secrets: machine.yaml: yaml: line 1: did not find expected " +
+				"',' or '}'\n",
+		},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			im := inspect.Image{Disk: &inspect.Disk{Machine: row.machine}}
+			hideSecrets(&im)
+			if diff := cmp.Diff(row.want, im.Disk.Machine); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // TestInspectPrintsJSON also with the flag of earlier versions.
 func TestInspectPrintsJSON(t *testing.T) {
 	part := gpt.Partition{

@@ -1,0 +1,78 @@
+package machine
+
+import (
+	"crypto/ed25519"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/loam-os/loam/agent/trust"
+	"github.com/loam-os/loam/hint/fault"
+)
+
+const secrets = `# of the plant
+proxy:
+  url: http://ada:s3cret:w@rd@192.0.2.1:3128 # was http://bob:0ld@192.0.2.9
+source:
+  cluster:
+    server: https://192.0.2.2
+    bootstrapToken: "abcdef.0123456789abcdef"
+upgrade:
+  mirrors: ["https://192.0.2.3/updates", "https://c:mirr0r@192.0.2.3/updates"]
+files:
+  - path: /a/key
+    content: |
+      -----BEGIN
+      private
+  - {path: /a/b, mode: 0640, base64: c2VjcmV0}
+  - {path: /a/c, mode: 0o644, content: for all}
+`
+
+const redacted = `# of the plant
+proxy:
+  url: http://ada:xxxxx@192.0.2.1:3128 # was http://bob:xxxxx@192.0.2.9
+source:
+  cluster:
+    server: https://192.0.2.2
+    bootstrapToken: "abcdef.xxxxx"
+upgrade:
+  mirrors: ["https://192.0.2.3/updates", "https://c:xxxxx@192.0.2.3/updates"]
+files:
+  - path: /a/key
+    content: xxxxx
+  - {path: /a/b, mode: 0640, base64: xxxxx}
+  - {path: /a/c, mode: 0o644, content: for all}
+`
+
+func TestRedact(t *testing.T) {
+	signed, err := trust.Sign([]byte(secrets), 7, ed25519.NewKeyFromSeed(make([]byte, 32)))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	const harmless = "kind:   Machine # as it is\nhostname: a"
+	for _, row := range []struct{ name, text, want string }{
+		{"without secrets it stays as it is", harmless, harmless},
+		{"with secrets", secrets, redacted},
+		{"signed", string(signed), redacted},
+		{"empty", "", ""},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			have, err := Redact([]byte(row.text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(row.want, have); diff != "" {
+				t.Errorf("(-want +have)\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestWhatCannotBeReadIsNotShown(t *testing.T) {
+	have, err := Redact([]byte("proxy: {url: http://ada:s3cret@192.0.2.1\n"))
+	if have != "" || fault.Of(err) != fault.DocumentInvalid || strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("%q, %v", have, err)
+	}
+}
