@@ -2,19 +2,14 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"github.com/loam-os/loam/cmd/progress"
 	"github.com/loam-os/loam/cmd/usage"
-	"github.com/loam-os/loam/hint"
-	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/image/meter"
 	"github.com/loam-os/loam/image/publish"
 	"github.com/loam-os/loam/image/update"
@@ -76,7 +71,9 @@ repository with a damaged file is not signed; the same build again repairs its r
 			if err != nil {
 				return err
 			}
-			return o.publish(cmd.Context(), cmd.OutOrStdout(), b, time.Now(), bar.Update)
+			return o.add(cmd.Context(), cmd.OutOrStdout(), func() error {
+				return o.publish(cmd.Context(), cmd.OutOrStdout(), b, time.Now(), bar.Update)
+			})
 		},
 	}
 
@@ -113,13 +110,8 @@ func (o bundleOptions) read(
 	}
 
 	b, err := update.Read(ctx, dir, report)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
-		return update.Bundle{}, hint.With(fault.With(err, fault.NotABuild),
-			"BUILD_DIR is the directory of a build, such as build/amd64-cloud")
-	}
-
 	if err != nil {
-		return update.Bundle{}, err
+		return update.Bundle{}, explainBuild(err, "BUILD_DIR", dir)
 	}
 
 	if o.epoch != 0 && o.epoch < b.Index.Epoch {
@@ -153,7 +145,6 @@ func (o bundleOptions) publish(
 	_, err = fmt.Fprintf(out, "%s %s, %s, %s, epoch %d: index %d KiB, pack %d KiB of %d KiB\n",
 		r.ImageID, r.Version, r.Arch, r.Profile, r.Epoch, r.IndexSize>>10, ix.Pack.Size>>10,
 		(ix.Root.Size+ix.Verity.Size+ix.UKI.Size)>>10)
-
 	return err
 }
 

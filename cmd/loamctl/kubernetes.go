@@ -64,7 +64,9 @@ repository in which it is damaged.
 			}
 			bar := progress.New(cmd.ErrOrStderr())
 			defer bar.Close()
-			return o.publish(cmd.Context(), cmd.OutOrStdout(), args[0], time.Now(), bar.Update)
+			return o.add(cmd.Context(), cmd.OutOrStdout(), func() error {
+				return o.publish(cmd.Context(), cmd.OutOrStdout(), args[0], time.Now(), bar.Update)
+			})
 		},
 	}
 

@@ -105,6 +105,27 @@ func (o repositoryOptions) exists() error {
 	return nil
 }
 
+// add calls do, which adds something to the repository. It says so if that was
+// there already, as nothing is signed then.
+func (o repositoryOptions) add(ctx context.Context, out io.Writer, do func() error) error {
+	before, err := publish.LastSignature(ctx, o.repository)
+	if err != nil {
+		return err
+	}
+	if err := do(); err != nil {
+		return err
+	}
+	after, err := publish.LastSignature(ctx, o.repository)
+	if err != nil || after.Version != before.Version {
+		return err
+	}
+
+	_, err = fmt.Fprintf(out, "%s: it was published before, and nothing was signed: nodes take "+
+		"updates from it until %s\n`loamctl bundle --refresh` signs it for longer\n",
+		o.repository, after.Until.UTC().Format(time.RFC3339))
+	return err
+}
+
 // open reads the keys. With --init, a repository that is not there is made.
 func (o repositoryOptions) open(
 	ctx context.Context, out io.Writer, now time.Time,

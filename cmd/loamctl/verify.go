@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"github.com/loam-os/loam/cmd/loamctl/show"
 	"github.com/loam-os/loam/cmd/outcome"
@@ -100,14 +98,8 @@ type verifiedBuild struct {
 // firmware starts.
 func observeBuild(ctx context.Context, dir string, report meter.Report) (verifiedBuild, error) {
 	m, err := verify.Build(ctx, dir, report)
-	switch {
-	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR):
-		return verifiedBuild{}, hint.With(fault.With(err, fault.NotABuild),
-			"DIR is the directory of a build, such as build/amd64-cloud")
-	case fault.Of(err) == fault.Failed:
-		return verifiedBuild{}, fault.With(err, fault.BuildDamaged)
-	case err != nil:
-		return verifiedBuild{}, err
+	if err != nil {
+		return verifiedBuild{}, explainBuild(err, "DIR", dir)
 	}
 
 	im, err := inspect.Open(ctx, dir, report)
@@ -120,6 +112,21 @@ func observeBuild(ctx context.Context, dir string, report meter.Report) (verifie
 		build.software = im.UKIs[0].Packages
 	}
 	return build, nil
+}
+
+// explainBuild adds the code to an error from the build in a directory, which the
+// command line calls name.
+func explainBuild(err error, name, dir string) error {
+	code := fault.Of(err)
+	_, noManifest := os.Stat(filepath.Join(dir, image.ManifestName))
+	switch {
+	case noManifest != nil && (code == fault.FileMissing || code == fault.WrongFileType):
+		return hint.With(fault.With(err, fault.NotABuild),
+			"%s is the directory of a build, such as build/amd64-cloud", name)
+	case code == fault.FileMissing || code == fault.Failed:
+		return fault.With(err, fault.BuildDamaged)
+	}
+	return err
 }
 
 // findVulnerabilities returns which vulnerabilities in databases software has.

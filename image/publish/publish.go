@@ -28,6 +28,7 @@ import (
 	"time"
 
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/image/meter"
 	"github.com/loam-os/loam/image/repository"
 	"github.com/loam-os/loam/image/update"
@@ -91,6 +92,28 @@ func Refresh(
 	}
 
 	return nil
+}
+
+// Signature is the newest signature of a repository.
+type Signature struct {
+	// Version counts the signatures, from 1.
+	Version int64
+	// Until is when nodes take updates from the repository no longer.
+	Until time.Time
+}
+
+// LastSignature returns the newest signature of the repository in dir, the zero
+// value if there is no repository yet.
+func LastSignature(ctx context.Context, dir string) (Signature, error) {
+	_, news, err := read(ctx, dir)
+	if fault.Of(err) == fault.NotARepository {
+		return Signature{}, nil
+	}
+	if err != nil {
+		return Signature{}, err
+	}
+	last := news.Metadata.Timestamp.Signed
+	return Signature{Version: last.Version, Until: last.Expires}, nil
 }
 
 // sumsName is the list of digests that systemd-sysupdate reads, sumsSignature
