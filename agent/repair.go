@@ -183,6 +183,6 @@ func (n *node) repairNow() *status.Repair {
 		At:      n.Now(),
 		Device:  n.record.State,
 		Damage:  n.record.Damage.Reason,
-		Problem: "its repair has failed: `journalctl -u loam-repair`",
+		Problem: "its repair has failed: `loam logs loam-repair`",
 	}
 }

@@ -48,7 +48,7 @@ func called(l Link) string {
 func (l Link) problem() string {
 	switch {
 	case l.Admin == "failed":
-		return "systemd-networkd could not set it up (journalctl -u systemd-networkd)"
+		return "systemd-networkd could not set it up (`loam logs systemd-networkd`)"
 	case l.Carrier == "no-carrier":
 		return "no carrier: nothing is at the other end, or it is off"
 	case l.Carrier == "degraded-carrier":
@@ -65,7 +65,7 @@ func (l Link) problem() string {
 func missing(f network.Files, name string) string {
 	as := network.NameOf(name)
 	if _, made := f[strings.TrimSuffix(name, ".network")+".netdev"]; made {
-		return as + ": it could not be made (journalctl -u systemd-networkd)"
+		return as + ": it could not be made (`loam logs systemd-networkd`)"
 	}
 	return fmt.Sprintf("%s: this machine has no such NIC, or another entry means it: %s",
 		as, network.MatchOf(f[name]))

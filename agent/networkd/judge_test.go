@@ -60,8 +60,8 @@ func TestJudge(t *testing.T) {
 			"networkd gave up",
 			lan,
 			link("failed", "off", "off"),
-			[]string{"enp3s0 (lan): systemd-networkd could not set it up (journalctl -u " +
-				"systemd-networkd)"},
+			[]string{"enp3s0 (lan): systemd-networkd could not set it up (`loam logs " +
+				"systemd-networkd`)"},
 		},
 		{"it is down", lan, link("configured", "off", "off"), []string{"enp3s0 (lan): it is down"}},
 		{
@@ -77,7 +77,7 @@ func TestJudge(t *testing.T) {
 				"10-loam-b.netdev":  "[NetDev]\n",
 			},
 			nil,
-			[]string{"b: it could not be made (journalctl -u systemd-networkd)"},
+			[]string{"b: it could not be made (`loam logs systemd-networkd`)"},
 		},
 		{
 			"the image's own file",

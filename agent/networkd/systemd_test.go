@@ -143,7 +143,7 @@ var situations = []situation{
 		problems: []string{
 			"lan: this machine has no such NIC, or another entry means it: " +
 				"PermanentMACAddress=52:54:00:12:34:56, Kind=!*, Type=ether",
-			"storage: it could not be made (journalctl -u systemd-networkd)",
+			"storage: it could not be made (`loam logs systemd-networkd`)",
 		},
 	},
 	{

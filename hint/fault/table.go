@@ -388,7 +388,7 @@ func Table() []Fault {
 		{
 			RepositoryDamaged, ClassRefused,
 			"A file of the repository is not the file that its signed metadata names.",
-			"`loamctl verify DIR` names every such file; publish from an intact copy",
+			"`loamctl publish` of an intact copy repairs it",
 		},
 		{AlreadyRunning, ClassRefused, "The node runs this version.", ""},
 		{
