@@ -4,12 +4,9 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/loam-os/loam/cmd/loamctl/compose"
 	"github.com/loam-os/loam/cmd/loamctl/secret"
-	"github.com/loam-os/loam/cmd/usage"
-	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
 )
 
@@ -45,20 +42,19 @@ type secretOptions struct {
 	serial     bool
 }
 
-func (o *secretOptions) flags(f *pflag.FlagSet) {
+func (o *secretOptions) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
 	f.StringVar(&o.name, "name", "",
 		"`NAME` of the Secret, which machine.yaml gives to the nodes (required)")
 	f.StringVar(&o.pool, "pool", "", "`NAME` of the pool that the nodes are in (required)")
 	f.BoolVar(&o.serial, "serial", false, "have the nodes apply it one after the other")
+	for _, name := range []string{"name", "pool"} {
+		_ = cmd.MarkFlagRequired(name) // They are flags, see above.
+	}
 }
 
 // secret is the Secret of the configuration at path, with nothing wrong in it.
 func (o secretOptions) secret(path string) (secret.Secret, error) {
-	if o.name == "" || o.pool == "" {
-		return secret.Secret{}, hint.With(usage.Errorf("--name and --pool are required"),
-			"a node's machine.yaml has the name of its Secret")
-	}
-
 	doc, err := compose.Read(path)
 	if err != nil {
 		return secret.Secret{}, err

@@ -45,7 +45,7 @@ yet is refused where nodes read others, because its name is probably misspelt: -
 		},
 	}
 
-	o.flags(cmd.Flags())
+	o.flags(cmd)
 	from.flags(cmd)
 	cmd.Flags().BoolVar(&create, "new", false,
 		"create the Secret although the nodes of the cluster read others")

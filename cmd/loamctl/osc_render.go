@@ -22,6 +22,6 @@ needs --server-side to take it.`,
 		},
 	}
 
-	o.flags(cmd.Flags())
+	o.flags(cmd)
 	return cmd
 }
