@@ -28,8 +28,10 @@ const (
 // Machine is the content of machine.yaml. All fields but the first two are
 // optional.
 type Machine struct {
+	// APIVersion is "loam.dev/v1alpha1".
 	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
+	// Kind is "Machine".
+	Kind string `json:"kind"`
 
 	// Hostname is a DNS name in lower case (RFC 1123); "" leaves the image's.
 	Hostname string `json:"hostname"`
