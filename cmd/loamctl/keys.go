@@ -35,8 +35,8 @@ loader takes them; the setup of most firmware reads them from a USB drive, too. 
 PK owns the machine, KEK may change db and dbx, db names the signers of programs: give it the certificate that
 signs images, and the keys of option ROMs that a machine needs to start, which most graphics and network cards
 have from Microsoft. Without them such a machine may show nothing any more.`,
-		Example: `  loamctl keys enroll --pk-key pk.key --pk-certificate pk.pem --db db.pem
-  loamctl keys enroll --pk-key pk.key --pk-certificate pk.pem --kek-key kek.key --kek-certificate kek.pem \
+		Example: `  loamctl keys ./enroll --pk-key pk.key --pk-certificate pk.pem --db db.pem
+  loamctl keys ./enroll --pk-key pk.key --pk-certificate pk.pem --kek-key kek.key --kek-certificate kek.pem \
     --db db.pem --db MicCorUEFCA2011.crt --more-kek MicCorKEKCA2011.crt`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -183,7 +183,7 @@ without it, such a signature is removed. New states are sealed for the first of 
 The key is a file, or a pkcs11: URI (RFC 7512) with module-path, the token's library. Its PIN is in
 the file that pin-source names, or in the environment as LOAM_PIN, or asked for.`,
 		Example: `  loamctl sign build/amd64-cloud --key db.key --certificate db.pem
-  loamctl sign build/amd64-cloud --key db.key --certificate db.pem --enroll enroll
+  loamctl sign build/amd64-cloud --key db.key --certificate db.pem --enroll ./enroll
   loamctl sign build/amd64-cloud --key db.key --certificate db.pem --machine-trust machine.pem
   loamctl sign build/amd64-cloud --key db.key --certificate db.pem --pcr-key pcr.key
   loamctl sign build/amd64-cloud --certificate db.pem \
