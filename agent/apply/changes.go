@@ -390,6 +390,7 @@ func (cs changes) record(j generation.Journal, outcome Outcome, reason string) e
 		Generation: j.To,
 		OSVersion:  cs.osVersion,
 		Outcome:    outcome,
+		Operator:   j.Operator && outcome == Reverted,
 		Reason:     reason,
 	}
 	if m, err := cs.store.Load(j.To); err == nil {

@@ -31,6 +31,8 @@ type Record struct {
 	OSVersion  string        `json:"osVersion"`
 	Source     string        `json:"source,omitempty"`
 	Outcome    Outcome       `json:"outcome"`
+	// Operator says that an operator asked for the way back.
+	Operator bool `json:"operator,omitempty"`
 	// Reason is set for every outcome but Applied.
 	Reason string `json:"reason,omitempty"`
 }

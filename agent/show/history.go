@@ -86,7 +86,7 @@ func (h History) Text(zone *time.Location) string {
 	}
 
 	for i, r := range h.Records {
-		t.row(t.mark(r.Generation, i == marked), r.Generation, t.time(r.At), string(r.Outcome),
+		t.row(t.mark(r.Generation, i == marked), r.Generation, t.time(r.At), outcome(r),
 			took(r), r.Source)
 		t.note(reason(r))
 	}
@@ -144,6 +144,15 @@ func (t *historyTable) mark(name string, current bool) string {
 	}
 	t.gone = true
 	return "-"
+}
+
+// outcome says in one word what became of a change: an operator has asked for a
+// rollback, and a node reverts a bad change by itself.
+func outcome(r apply.Record) string {
+	if r.Operator {
+		return "rollback"
+	}
+	return string(r.Outcome)
 }
 
 func reason(r apply.Record) string {
