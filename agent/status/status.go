@@ -230,7 +230,7 @@ func (v *Volume) Fault() *Error {
 	hint := v.Hint
 	problem, more, _ := strings.Cut(v.Problem, "\n")
 	if more != "" {
-		hint = "loam disks machine.yaml shows each disk, and the line of machine.yaml that would take it"
+		hint = "`loam disks` shows each disk, and the line of machine.yaml that would take it"
 	}
 	return &Error{Problem: problem, Hint: hint}
 }

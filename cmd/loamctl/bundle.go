@@ -111,7 +111,7 @@ func (o bundleOptions) read(
 
 	b, err := update.Read(ctx, dir, report)
 	if err != nil {
-		return update.Bundle{}, explainBuild(err, "BUILD_DIR", dir)
+		return update.Bundle{}, explainBuild(err, "BUILD_DIR")
 	}
 
 	if o.epoch != 0 && o.epoch < b.Index.Epoch {

@@ -222,7 +222,7 @@ the file that pin-source names, or in the environment as LOAM_PIN, or asked for.
 			m, err := sign.Build(cmd.Context(), args[0], k, signing{bar, out})
 			bar.Close()
 			if err != nil {
-				return err
+				return explainBuild(err, "BUILD_DIR")
 			}
 
 			_, err = fmt.Fprintf(out, "%s %s, %s, %s: signed by %s\n",

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/loam-os/loam/cmd/loamctl/show"
 	"github.com/loam-os/loam/cmd/outcome"
@@ -99,7 +101,7 @@ type verifiedBuild struct {
 func observeBuild(ctx context.Context, dir string, report meter.Report) (verifiedBuild, error) {
 	m, err := verify.Build(ctx, dir, report)
 	if err != nil {
-		return verifiedBuild{}, explainBuild(err, "DIR", dir)
+		return verifiedBuild{}, explainBuild(err, "DIR")
 	}
 
 	im, err := inspect.Open(ctx, dir, report)
@@ -114,17 +116,12 @@ func observeBuild(ctx context.Context, dir string, report meter.Report) (verifie
 	return build, nil
 }
 
-// explainBuild adds the code to an error from the build in a directory, which the
-// command line calls name.
-func explainBuild(err error, name, dir string) error {
-	code := fault.Of(err)
-	_, noManifest := os.Stat(filepath.Join(dir, image.ManifestName))
-	switch {
-	case noManifest != nil && (code == fault.FileMissing || code == fault.WrongFileType):
-		return hint.With(fault.With(err, fault.NotABuild),
-			"%s is the directory of a build, such as build/amd64-cloud", name)
-	case code == fault.FileMissing || code == fault.Failed:
-		return fault.With(err, fault.BuildDamaged)
+// explainBuild adds to the error of a directory without a manifest how the command
+// line calls it.
+func explainBuild(err error, name string) error {
+	missing := errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR)
+	if missing && fault.Of(err) == fault.NotABuild {
+		return hint.With(err, "%s is the directory of a build, such as build/amd64-cloud", name)
 	}
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // Signer signs with one key, RSA. Its signatures carry no time, so that signing
@@ -36,8 +37,10 @@ func NewSigner(certificate *x509.Certificate, key crypto.Signer) (Signer, error)
 		)
 	}
 	if !public.Equal(key.Public()) {
-		return Signer{}, fmt.Errorf("certificate %q: it belongs to another key",
-			certificate.Subject)
+		return Signer{}, hint.With(
+			fault.With(fmt.Errorf("certificate %q: it belongs to another key", certificate.Subject),
+				fault.KeyUnfit),
+			"name the certificate of the key, or the key of the certificate")
 	}
 	return Signer{certificate, key}, nil
 }

@@ -338,7 +338,7 @@ func Table() []Fault {
 		},
 		{
 			NoDisk, ClassRefused, "No disk of the machine is claimed, free and empty.",
-			"`loam disks machine.yaml` shows each disk, and the line that would take it",
+			"`loam disks` shows each disk, and the line of machine.yaml that would take it",
 		},
 		{
 			WipeNotAuthenticated, ClassRefused,

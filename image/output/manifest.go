@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/image"
 	"github.com/loam-os/loam/image/manifest"
 	"github.com/loam-os/loam/partitions/gpt"
@@ -13,12 +14,26 @@ import (
 // too.
 func ReadManifest(dir string) (m manifest.Manifest, text []byte, err error) {
 	text, err = os.ReadFile(filepath.Join(dir, image.ManifestName))
+	switch fault.Of(err) {
+	case fault.FileMissing, fault.WrongFileType:
+		return manifest.Manifest{}, nil, fault.With(err, fault.NotABuild)
+	}
 	if err != nil {
 		return manifest.Manifest{}, nil, err
 	}
 
 	m, err = manifest.Decode(text)
 	return m, text, err
+}
+
+// Damaged adds a code to an error about a file of a build, unless it has one that
+// says more.
+func Damaged(err error) error {
+	switch fault.Of(err) {
+	case fault.Failed, fault.FileMissing:
+		return fault.With(err, fault.BuildDamaged)
+	}
+	return err
 }
 
 // WriteManifest writes the manifest of a build into dir, and SHA256SUMS.

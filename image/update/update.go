@@ -81,7 +81,7 @@ func Read(ctx context.Context, dir string, report meter.Report) (Bundle, error) 
 
 	b, claims, err := read(dir, m)
 	if err != nil {
-		return b, err
+		return b, output.Damaged(err)
 	}
 
 	all := int64(0)
@@ -90,7 +90,7 @@ func Read(ctx context.Context, dir string, report meter.Report) (Bundle, error) 
 	}
 	part := meter.Begin(ctx, "verify", all, report)
 	if err := output.Check(dir, claims, part); err != nil {
-		return b, hint.With(err, "loamctl verify %s checks the whole build", dir)
+		return b, hint.With(output.Damaged(err), "loamctl verify %s checks the whole build", dir)
 	}
 
 	return b, nil

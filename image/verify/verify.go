@@ -34,16 +34,25 @@ func Build(
 	if err != nil {
 		return manifest.Manifest{}, err
 	}
+	if err := check(ctx, dir, m, text, report); err != nil {
+		return m, output.Damaged(err)
+	}
+	return m, nil
+}
 
+// check checks the claims of a manifest, whose text is text.
+func check(
+	ctx context.Context, dir string, m manifest.Manifest, text []byte, report meter.Report,
+) error {
 	out, err := openOutputs(dir, m)
 	defer out.close()
 	if err != nil {
-		return manifest.Manifest{}, err
+		return err
 	}
 
 	signature, err := readSignature(dir, m)
 	if err != nil {
-		return m, err
+		return err
 	}
 
 	part := meter.Begin(ctx, "verify", amount(m), report)
@@ -53,14 +62,14 @@ func Build(
 		update.Check(dir, m, signature),
 	)
 	if err != nil {
-		return m, err
+		return err
 	}
 
 	if err := verifyLive(dir, out, m, part); err != nil {
-		return m, err
+		return err
 	}
 
-	return m, output.Check(dir, m.Files, part)
+	return output.Check(dir, m.Files, part)
 }
 
 // amount returns how many bytes Build reads: each file, and before that the root
