@@ -52,7 +52,6 @@ func flags() complete.Flags {
 			"mirror":       "a URL",
 			"name":         "the name of a Secret",
 			"node":         "the name of a node",
-			"nodes":        "a number, or several",
 			"pool":         "the name of a pool",
 			"reason":       "a sentence",
 			"tokens-group": "the name of a group",

@@ -105,38 +105,15 @@ func TestInspectHidesSecrets(t *testing.T) {
 
 // TestInspectPrintsJSON also with the flag of earlier versions.
 func TestInspectPrintsJSON(t *testing.T) {
-	part := gpt.Partition{
-		Index: 1,
-		Type:  partitions.TypeUUID(partitions.ESP, "amd64"),
-		UUID:  uuid.MustParse("11111111-1111-4111-8111-111111111111"),
-		Label: "esp",
-		Start: gpt.Alignment,
-		Size:  528 << 20,
-	}
-	table := gpt.Table{
-		DiskGUID:   uuid.MustParse("22222222-2222-4222-8222-222222222222"),
-		SectorSize: 512,
-		DiskSize:   part.End() + gpt.Alignment,
-		Partitions: []gpt.Partition{part},
-	}
-
-	file, err := os.Create(filepath.Join(t.TempDir(), "disk.raw"))
+	file := filepath.Join(t.TempDir(), "disk.raw")
+	table, err := writeDisk(file, "kind: Machine\n")
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = errors.Join(
-		file.Truncate(table.DiskSize),
-		table.Create(file),
-		esp.Write(io.NewOffsetWriter(file, part.Start), part.Size, 512, 1,
-			[]esp.File{{Path: partitions.MachineFile, Data: []byte("kind: Machine\n")}}),
-		file.Close(),
-	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	part := table.Partitions[0]
 
 	want := inspect.Image{
-		File:   file.Name(),
+		File:   file,
 		Format: "raw",
 		Disk: &inspect.Disk{
 			GUID:       table.DiskGUID,
@@ -155,7 +132,7 @@ func TestInspectPrintsJSON(t *testing.T) {
 		},
 	}
 	for _, flags := range [][]string{{"-o", "json"}, {"--json"}} {
-		out, err := loamctl(t, append([]string{"inspect", file.Name()}, flags...)...)
+		out, err := loamctl(t, append([]string{"inspect", file}, flags...)...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -170,4 +147,34 @@ func TestInspectPrintsJSON(t *testing.T) {
 			t.Errorf("%q (-want +got):\n%s", flags, diff)
 		}
 	}
+}
+
+// writeDisk writes a disk image that has nothing but an ESP with a machine.yaml.
+func writeDisk(file, machine string) (gpt.Table, error) {
+	part := gpt.Partition{
+		Index: 1,
+		Type:  partitions.TypeUUID(partitions.ESP, "amd64"),
+		UUID:  uuid.MustParse("11111111-1111-4111-8111-111111111111"),
+		Label: "esp",
+		Start: gpt.Alignment,
+		Size:  528 << 20,
+	}
+	table := gpt.Table{
+		DiskGUID:   uuid.MustParse("22222222-2222-4222-8222-222222222222"),
+		SectorSize: 512,
+		DiskSize:   part.End() + gpt.Alignment,
+		Partitions: []gpt.Partition{part},
+	}
+
+	f, err := os.Create(file)
+	if err != nil {
+		return table, err
+	}
+	return table, errors.Join(
+		f.Truncate(table.DiskSize),
+		table.Create(f),
+		esp.Write(io.NewOffsetWriter(f, part.Start), part.Size, 512, 1,
+			[]esp.File{{Path: partitions.MachineFile, Data: []byte(machine)}}),
+		f.Close(),
+	)
 }

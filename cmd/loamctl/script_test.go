@@ -1,9 +1,13 @@
 package main
 
 import (
+	"crypto/ed25519"
 	"crypto/sha256"
+	"crypto/x509"
 	"debug/elf"
+	"encoding/pem"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -15,9 +19,12 @@ import (
 	"github.com/loam-os/loam/image/manifest"
 	"github.com/loam-os/loam/image/update"
 	"github.com/loam-os/loam/test/cluster/upstream"
+	"github.com/loam-os/loam/test/keys"
 )
 
-func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"loamctl": main}) }
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"loamctl": main, "sign-with": signWith})
+}
 
 // TestScripts runs commands as an operator would type them, and compares their
 // output. `make golden` writes the output into the scripts.
@@ -33,6 +40,9 @@ func TestScripts(t *testing.T) {
 			return err
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"disk-image":          diskImage,
+			"certificate":         func(ts *testscript.TestScript, _ bool, a []string) { certificate(t, ts, a) },
+			"public-only":         publicOnly,
 			"update-bundle":       updateBundle,
 			"kubernetes-upstream": kubernetesUpstream,
 		},
@@ -43,6 +53,76 @@ func TestScripts(t *testing.T) {
 			return os.Geteuid() == 0, nil
 		},
 	})
+}
+
+// diskImage writes a disk image, the first argument, whose ESP has the machine.yaml
+// that is the second.
+func diskImage(ts *testscript.TestScript, _ bool, args []string) {
+	_, err := writeDisk(ts.MkAbs(args[0]), ts.ReadFile(args[1]))
+	ts.Check(err)
+}
+
+// certificate makes a key and its certificate, NAME.key and NAME.pem.
+func certificate(t *testing.T, ts *testscript.TestScript, args []string) {
+	pair := keys.New(t, args[0])
+	ts.Check(os.Rename(pair.KeyFile, ts.MkAbs(args[0]+".key")))
+	ts.Check(os.Rename(pair.CertificateFile, ts.MkAbs(args[0]+".pem")))
+}
+
+// publicOnly moves the keys of a directory, the first argument, to the second, and
+// leaves the public ones.
+func publicOnly(ts *testscript.TestScript, _ bool, args []string) {
+	public, private := ts.MkAbs(args[0]), ts.MkAbs(args[1])
+	ts.Check(os.Rename(public, private))
+	ts.Check(os.Mkdir(public, 0o755))
+	files, err := filepath.Glob(filepath.Join(private, "*.pem"))
+	ts.Check(err)
+	for _, file := range files {
+		key, err := readKey(file)
+		ts.Check(err)
+		der, err := x509.MarshalPKIXPublicKey(key.Public())
+		ts.Check(err)
+		text := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
+		ts.Check(os.WriteFile(filepath.Join(public, filepath.Base(file)), text, 0o644))
+	}
+}
+
+// signWith is the command of --signer: it signs its standard input with the key of
+// that name in a directory, its argument.
+func signWith() {
+	key, err := readKey(filepath.Join(os.Args[1], os.Getenv("LOAM_KEY")+".pem"))
+	var message []byte
+	if err == nil {
+		message, err = io.ReadAll(os.Stdin)
+	}
+	if err == nil {
+		_, err = os.Stdout.Write(ed25519.Sign(key, message))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// readKey reads a private key.
+func readKey(file string) (ed25519.PrivateKey, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return nil, fmt.Errorf("%s: not PEM", file)
+	}
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	private, is := key.(ed25519.PrivateKey)
+	if !is {
+		return nil, fmt.Errorf("%s: not ed25519", file)
+	}
+	return private, nil
 }
 
 // updateBundle gives the build in a directory its update bundle, as loamctl

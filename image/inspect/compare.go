@@ -2,13 +2,14 @@ package inspect
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/loam-os/loam/firmware/uki"
+	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/image/manifest"
 )
 
@@ -32,8 +33,12 @@ type Comparison struct {
 
 // Compare compares the systems that two images start.
 func Compare(a, b Image) (Comparison, error) {
-	if len(a.UKIs) == 0 || len(b.UKIs) == 0 {
-		return Comparison{}, errors.New("an image without a system")
+	for _, im := range []Image{a, b} {
+		if len(im.UKIs) == 0 {
+			return Comparison{}, hint.With(
+				fault.With(fmt.Errorf("%s: no system on it", im.File), fault.NotAnImage),
+				"`loamctl inspect %s` shows what is on it", im.File)
+		}
 	}
 
 	from := a.UKIs[0]
