@@ -29,8 +29,8 @@ var elsewhere = map[string]string{
 	"rollout status": "TestRolloutAtARealAPIServer, and TestAPageIsPrintedWhenItChanges",
 	"run":            "make run, and TestRunWaitsForTheVerdict: it needs root and QEMU",
 	"serve":          "TestServe, TestSite, TestServeTurns and TestFiftyMachines: it does not end",
-	"sign":           "test/image: TestSignedBuild, TestSignedSums and TestASignedBuildTrustsKeys",
-	"verify":         "test/image: TestVerifyFindsEveryChange, and TestKnownVulnerabilitiesOfABuild",
+	"sign":           "test/image: TestCommandsOnABuild",
+	"verify":         "test/image: TestCommandsOnABuild",
 }
 
 // typed is a command of a script that has to succeed.

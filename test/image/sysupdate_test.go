@@ -177,6 +177,9 @@ func openPGPKey(t *testing.T) (key openpgp.Key, keyring string) {
 	return key, keyring
 }
 
+// privateKey is the file of the private key beside the keyring of [openPGPKey].
+func privateKey(keyring string) string { return filepath.Join(filepath.Dir(keyring), "private") }
+
 // sameFile fails unless what a file has from an offset on begins with another.
 func sameFile(t *testing.T, file string, off int64, want string) {
 	t.Helper()
