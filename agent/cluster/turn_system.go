@@ -33,7 +33,7 @@ func newSystemTurn(free bool) *systemTurn {
 }
 
 // await records the system that the node is to restart with. It reports whether
-// the node may, and whether the wish is new.
+// the node may, and whether the request is new.
 func (s *systemTurn) await(wanted system) (may, isNew bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
