@@ -140,7 +140,7 @@ func TestTheStatusSaysWhatIsWrongWithAVolume(t *testing.T) {
 		Hint:    "write it",
 	}).Fault()
 	if got.Problem != `no data volume: why (claimed: serial "S1")` ||
-		!strings.HasPrefix(got.Hint, "loam disks") {
+		!strings.HasPrefix(got.Hint, "`loam disks`") {
 		t.Errorf("%+v", got)
 	}
 	if (*status.Volume)(nil).Fault() != nil || (&status.Volume{Device: "/dev/sdb"}).Fault() != nil {
