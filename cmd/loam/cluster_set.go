@@ -13,6 +13,7 @@ import (
 	"github.com/loam-os/loam/agent/plan"
 	"github.com/loam-os/loam/agent/plane"
 	"github.com/loam-os/loam/agent/plane/local"
+	"github.com/loam-os/loam/agent/show"
 	"github.com/loam-os/loam/cmd/complete"
 	"github.com/loam-os/loam/cmd/outcome"
 	"github.com/loam-os/loam/hint"
@@ -59,9 +60,15 @@ be fetched.`,
 				if err != nil {
 					return err
 				}
-				_, err = fmt.Fprintf(cmd.OutOrStdout(),
-					"changed the record of cluster %s: `loam status` shows how it is applied\n", after.Name)
-				return err
+				changed := show.ChangedRecord{
+					Cluster:       after.Name,
+					Kubernetes:    before.Kubernetes,
+					KubernetesNow: after.Kubernetes,
+				}
+				return outcome.Write(cmd.OutOrStdout(), format, changed, func() string {
+					return fmt.Sprintf("changed the record of cluster %s: "+
+						"`loam status` shows how it is applied\n", after.Name)
+				})
 			})
 		},
 	}

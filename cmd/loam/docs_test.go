@@ -86,7 +86,7 @@ func TestManPagesOfEveryCommand(t *testing.T) { docs.Man(t, root(), "8", "../.."
 func TestHelpOfEveryCommand(t *testing.T) { docs.Help(t, root()) }
 
 func TestEveryCommandPrintsJSON(t *testing.T) {
-	docs.Formats(t, root(), map[string]string{
+	docs.Formats(t, root(), "../..", map[string]string{
 		"agent":              "it runs until it is stopped, and logs",
 		"boot":               "it prints nothing but JSON",
 		"cluster kubeconfig": "it prints a kubeconfig",

@@ -37,7 +37,7 @@ func TestManPagesOfEveryCommand(t *testing.T) { docs.Man(t, root(), "1", "../.."
 func TestHelpOfEveryCommand(t *testing.T) { docs.Help(t, root()) }
 
 func TestEveryCommandPrintsJSON(t *testing.T) {
-	docs.Formats(t, root(), map[string]string{
+	docs.Formats(t, root(), "../..", map[string]string{
 		"build":             "it makes files, of which manifest.json has the facts",
 		"bundle":            "it makes a repository, of which metadata/ has the facts",
 		"flash":             "it asks a person; inspect -o json says what is in an image",

@@ -3,6 +3,8 @@ package docs
 import (
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -79,10 +81,15 @@ func Help(t *testing.T, root *cobra.Command) {
 	}
 }
 
-// Formats checks that each command of a program prints JSON with -o json, or
-// stands in without, with the reason.
-func Formats(t *testing.T, root *cobra.Command, without map[string]string) {
+// Formats checks that each command of a program prints JSON with -o json, which
+// the page about output documents, or stands in without, with the reason. top is
+// the top of the repository.
+func Formats(t *testing.T, root *cobra.Command, top string, without map[string]string) {
 	t.Helper()
+	page, err := os.ReadFile(filepath.Join(top, "docs/reference/output.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	unused := maps.Clone(without)
 	for _, cmd := range runnable(root) {
 		name := strings.TrimPrefix(cmd.CommandPath(), root.Name()+" ")
@@ -96,11 +103,19 @@ func Formats(t *testing.T, root *cobra.Command, without map[string]string) {
 			t.Errorf("%s: it has no -o json; why?", cmd.CommandPath())
 		case has && excused:
 			t.Errorf("%s has -o json", cmd.CommandPath())
+		case has && !documents(string(page), cmd.CommandPath()):
+			t.Errorf("%s: docs/reference/output.md does not say what it prints with -o json",
+				cmd.CommandPath())
 		}
 	}
 	for name := range unused {
 		t.Errorf("%s has no command %s", root.Name(), name)
 	}
+}
+
+// documents reports whether a page has a command in a title, or in code.
+func documents(page, command string) bool {
+	return strings.Contains(page, "\n## "+command+"\n") || strings.Contains(page, "`"+command+"`")
 }
 
 // Completion checks that a shell completes each flag of a program that takes a value,

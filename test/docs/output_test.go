@@ -40,6 +40,11 @@ var outputs = []struct {
 	{"loam disks", "", reflect.TypeFor[nodeshow.Disks](), []string{"agent/show"}},
 	{"loam cluster status", "", reflect.TypeFor[nodeshow.OwnCluster](), []string{"agent/show"}},
 	{
+		"loam cluster set", "With `--plan`, it prints what `loam plan` does.",
+		reflect.TypeFor[nodeshow.ChangedRecord](),
+		[]string{"agent/show"},
+	},
+	{
 		"loam logs",
 		"Not one object but one for each entry, on a line of its own, as `journalctl --output=json` " +
 			"prints it: `MESSAGE`, `PRIORITY`, `_SYSTEMD_UNIT` and all other fields of " +
@@ -96,7 +101,8 @@ var outputs = []struct {
 	},
 	{
 		"loamctl rollout status",
-		"The other verbs of `loamctl rollout` print the same, except for `plan` and `policy`.",
+		"`loamctl rollout now`, `loamctl rollout pause`, `loamctl rollout resume` and " +
+			"`loamctl rollout forget` print the same.",
 		reflect.TypeFor[rollout.Report](),
 		[]string{"agent/turns", "cmd/loamctl/rollout"},
 	},

@@ -1,0 +1,11 @@
+package show
+
+// ChangedRecord is a cluster record that was replaced; the agent applies it next.
+type ChangedRecord struct {
+	// Cluster is the name of the cluster.
+	Cluster string `json:"cluster"`
+	// Kubernetes is the version in the record before, KubernetesNow the one in the
+	// new record.
+	Kubernetes    string `json:"kubernetes"`
+	KubernetesNow string `json:"kubernetesNow"`
+}
