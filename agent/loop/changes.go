@@ -82,6 +82,7 @@ func (c *changes) concluded(ctx context.Context, step Step, r Result) {
 	}
 	if r.Err == nil {
 		outcome := outcomeOf(v, before, c.node.state.Current.Generation)
+		c.node.state = c.node.state.concluded(outcome, before, v)
 		c.counters.Applied(string(outcome), c.node.host.Uptime()-c.node.state.Change.Began)
 	}
 	c.node.caller.answer(c.node.state, v, before)

@@ -173,11 +173,21 @@ func (s State) observed(current generation.Manifest, pending *apply.Pending, owe
 	}
 
 	s.Current.Observed = false
+	s.Facts.TakenBack = nil
 	if before != "" {
 		s.Facts.AppliedAt = 0
 	}
 	if held := s.Facts.Held; held != nil && strings.HasPrefix(current.Digest, held.Digest) {
 		s.Facts.Held = nil // An operator has asked for it.
+	}
+	return s
+}
+
+// concluded returns the state after the outcome of the change to before, for which v
+// is the reason.
+func (s State) concluded(o apply.Outcome, before generation.Manifest, v health.Verdict) State {
+	if o == apply.Reverted {
+		s.Facts.TakenBack = &status.TakenBack{Generation: before.Name(), Why: v.Reason}
 	}
 	return s
 }

@@ -47,6 +47,10 @@ func TestBadChangeIsTakenBackAndNotTriedAgain(t *testing.T) {
 			s.RevertedFrom != bad {
 			t.Errorf("after it was taken back: %+v, error %+v", s, s.Error)
 		}
+		want := status.TakenBack{Generation: bad, Why: "unit a.service failed"}
+		if s.TakenBack == nil || *s.TakenBack != want {
+			t.Errorf("taken back: %+v, want %+v", s.TakenBack, want)
+		}
 
 		w.source <- struct{}{}
 		wait()
@@ -75,7 +79,7 @@ func TestBadChangeIsTakenBackAndNotTriedAgain(t *testing.T) {
 		}
 
 		wait()
-		if s := w.last(); s.Phase != status.Applied || s.Error != nil {
+		if s := w.last(); s.Phase != status.Applied || s.Error != nil || s.TakenBack != nil {
 			t.Errorf("in the end: %+v, error %+v", s, s.Error)
 		}
 

@@ -124,6 +124,10 @@ type Status struct {
 	Change *Change `json:"change,omitempty"`
 	Held   *Held   `json:"held,omitempty"`
 
+	// TakenBack is the last change if the node took it back by itself, until the
+	// next change or the next start of the agent; nil if it did not.
+	TakenBack *TakenBack `json:"takenBack,omitempty"`
+
 	// Awaited is the unit that a change waits for; nil if none.
 	Awaited *Awaited `json:"awaited,omitempty"`
 
@@ -451,6 +455,13 @@ func (a Awaited) Text(now time.Duration) string {
 		text += fmt.Sprintf("; taken back in %s if it is not up", left)
 	}
 	return text
+}
+
+// TakenBack is a change that the node took back because it made the node worse.
+type TakenBack struct {
+	// Generation is the generation that the node left, Why the reason.
+	Generation string `json:"generation"`
+	Why        string `json:"why"`
 }
 
 // Held is a configuration that is not applied automatically.

@@ -109,6 +109,9 @@ func (t *table) refused(s Status) {
 		t.row("hint", s.Clock.Hint)
 	}
 
+	if b := s.TakenBack; b != nil && b.Generation != s.RevertedFrom { // That is the error.
+		t.row("taken back", b.Generation+": "+b.Why+" (`loam why`)")
+	}
 	if s.Held != nil {
 		t.row("held", s.Held.Digest+" of the source: "+s.Held.Why)
 	}

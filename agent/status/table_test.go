@@ -132,6 +132,16 @@ func TestRows(t *testing.T) {
 			"  repository   https://ada:xxxxx@192.0.2.1/updates\n",
 		},
 		{
+			"a change that was taken back",
+			Status{TakenBack: &TakenBack{
+				Generation: "000003-012345678901",
+				Why: "unit hello.service failed: exit-code, exit code 3; its log ends: the greeting " +
+					"is broken",
+			}},
+			"  taken back   000003-012345678901: unit hello.service failed: exit-code, exit\n" +
+				"               code 3; its log ends: the greeting is broken (`loam why`)\n",
+		},
+		{
 			"a network",
 			Status{Network: &Network{
 				From: NetworkKept,
