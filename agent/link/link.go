@@ -50,28 +50,27 @@ func Connect(ctx context.Context, c Client, say func(format string, args ...any)
 	defer wg.Wait()
 
 	defer stop()
-	updates := make(chan netlink.LinkUpdate)
 	found := make(chan Network)
 
-	err := netlink.LinkSubscribeWithOptions(updates, ctx.Done(),
-		netlink.LinkSubscribeOptions{ListExisting: true})
+	updates, err := subscribe(ctx, &wg)
 	if err != nil {
-		return Network{}, fmt.Errorf("listen to network interfaces: %w", err)
+		return Network{}, err
 	}
-
-	wg.Go(func() { // The subscription ends when it sends something, or when ctx ends.
-		<-ctx.Done()
-		for range updates {
-		}
-	})
 
 	asked := map[int]bool{}
 	for {
 		select {
 		case u, ok := <-updates:
+			if !ok && ctx.Err() == nil {
+				// More has changed than the socket holds (ENOBUFS): all is listed again.
+				if updates, err = subscribe(ctx, &wg); err != nil {
+					return Network{}, err
+				}
+				continue
+			}
 			if !ok {
-				return Network{}, errors.New("listen to network interfaces: " +
-					"the kernel has ended it")
+				updates = nil // ctx has ended.
+				continue
 			}
 			if a := u.Link.Attrs(); !asked[a.Index] && usable(*a) {
 				asked[a.Index] = true
@@ -85,6 +84,24 @@ func Connect(ctx context.Context, c Client, say func(format string, args ...any)
 				len(asked), ctx.Err())
 		}
 	}
+}
+
+// subscribe receives the network interfaces, first those that there are, until ctx
+// ends or an event is lost. wg waits for it.
+func subscribe(ctx context.Context, wg *sync.WaitGroup) (<-chan netlink.LinkUpdate, error) {
+	updates := make(chan netlink.LinkUpdate)
+	err := netlink.LinkSubscribeWithOptions(updates, ctx.Done(),
+		netlink.LinkSubscribeOptions{ListExisting: true})
+	if err != nil {
+		return nil, fmt.Errorf("listen to network interfaces: %w", err)
+	}
+
+	wg.Go(func() { // The subscription ends when it sends something, or when ctx ends.
+		<-ctx.Done()
+		for range updates {
+		}
+	})
+	return updates, nil
 }
 
 // usable reports whether an interface is Ethernet hardware of this machine.
