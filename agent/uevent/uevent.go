@@ -84,8 +84,26 @@ func (e *Events) Wait(deadline time.Time, others ...unix.PollFd) bool {
 	}
 }
 
-// Next is Wait without a deadline. It returns false when ctx has ended.
+// pause is how long Next waits when the kernel cannot tell it of events.
+const pause = 10 * time.Second
+
+// Next is Wait without a deadline. It returns false only when ctx has ended. While
+// the kernel has no file or memory for it, it returns true after a pause: the
+// caller observes the machine again.
 func (e *Events) Next(ctx context.Context, others ...unix.PollFd) bool {
+	if e.next(ctx, others) {
+		return ctx.Err() == nil
+	}
+
+	select {
+	case <-ctx.Done():
+	case <-time.After(pause):
+	}
+	return ctx.Err() == nil
+}
+
+// next is Next, but returns false at once if it cannot wait.
+func (e *Events) next(ctx context.Context, others []unix.PollFd) bool {
 	end, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
 	if err != nil {
 		return false
@@ -105,7 +123,7 @@ func (e *Events) Next(ctx context.Context, others ...unix.PollFd) bool {
 		<-woken
 	}
 
-	return happened && ctx.Err() == nil
+	return happened
 }
 
 // drain empties the socket. An overrun (ENOBUFS) is an event like any other:
