@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"go.uber.org/zap"
-
 	"github.com/loam-os/loam/agent/drive"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/uevent"
@@ -96,11 +94,14 @@ func (env Env) watchDrives(ctx context.Context, end context.CancelCauseFunc) {
 	if !env.Drives.watched() {
 		return
 	}
-	if err := awaitDrives(ctx, env.Drives); errors.Is(err, ErrDrives) {
-		end(err)
-	} else if err != nil {
-		env.Log.Error("drives are not watched", zap.Error(err))
-	}
+	env.persist(ctx, "drives are not watched", func() error {
+		err := awaitDrives(ctx, env.Drives)
+		if errors.Is(err, ErrDrives) {
+			end(err)
+			return nil
+		}
+		return err
+	})
 }
 
 // awaitDrives returns ErrDrives as soon as there are others, and nil when ctx

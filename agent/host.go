@@ -13,6 +13,7 @@ import (
 	"github.com/loam-os/loam/agent/decode"
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/journal"
+	"github.com/loam-os/loam/agent/limits"
 	"github.com/loam-os/loam/agent/metrics"
 	"github.com/loam-os/loam/agent/probe"
 	"github.com/loam-os/loam/agent/status"
@@ -39,6 +40,11 @@ func (h host) Uptime() time.Duration { return h.node.Uptime() }
 // Storage implements [loop.Host].
 func (h host) Storage() []storage.Usage { return storage.Observe(h.node.root) }
 
+// Limits implements [loop.Host].
+func (h host) Limits() []limits.Usage {
+	return limits.Observe(h.node.root.FS(), h.node.managed.Err(), h.node.contents.Err())
+}
+
 // DoubtClock implements [loop.Host].
 func (h host) DoubtClock() *status.WrongClock {
 	built, err := h.node.Built()
@@ -51,7 +57,7 @@ func (h host) DoubtClock() *status.WrongClock {
 // Publish writes the status for `loam status` and shows it on the consoles.
 func (h host) Publish(s status.Status, news bool) error {
 	s.AgentRSS = metrics.Resident()
-	err := status.Write(durable.New(h.node.root, nil), s)
+	err := h.node.files.Do(func() error { return status.Write(durable.New(h.node.root, nil), s) })
 	if err != nil {
 		h.node.Log.Error("write the status", zap.Error(err))
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/generation"
+	"github.com/loam-os/loam/agent/limits"
 	"github.com/loam-os/loam/agent/loop"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/status"
@@ -73,6 +74,8 @@ func (testHost) LastLine(context.Context, string, time.Duration) string { return
 func (h testHost) Uptime() time.Duration { return time.Since(h.start) + time.Second }
 
 func (testHost) DoubtClock() *status.WrongClock { return nil }
+
+func (testHost) Limits() []limits.Usage { return nil }
 
 func (testHost) Storage() []storage.Usage { return nil }
 

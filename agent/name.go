@@ -95,14 +95,16 @@ func (n *node) awaitName(ctx context.Context) {
 // that node.
 func (env Env) watchHostname(ctx context.Context, end context.CancelCauseFunc) {
 	name, err := os.Hostname()
-	if err == nil {
-		err = nodename.AwaitChange(ctx, name)
-	}
-	if errors.Is(err, nodename.ErrChanged) {
-		end(err)
-		return
-	}
 	if err != nil {
 		env.Log.Error("the host name is not watched", zap.Error(err))
+		return
 	}
+	env.persist(ctx, "the host name is not watched", func() error {
+		err := nodename.AwaitChange(ctx, name)
+		if errors.Is(err, nodename.ErrChanged) {
+			end(err)
+			return nil
+		}
+		return err
+	})
 }

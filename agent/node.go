@@ -14,6 +14,7 @@ import (
 	"github.com/loam-os/loam/agent/decode"
 	"github.com/loam-os/loam/agent/drift"
 	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/limits"
 	"github.com/loam-os/loam/agent/loop"
 	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/network"
@@ -45,6 +46,8 @@ type node struct {
 	jobs   *loop.Jobs
 	// spare keeps room for what is recorded.
 	spare *durable.Spare
+	// files keeps room for the files of the status.
+	files limits.Spare
 	// managed watches the managed paths, contents what a document refers to.
 	managed, contents *drift.Watcher
 	requests          loop.Requests

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -15,6 +14,7 @@ import (
 	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/agent/crypt"
 	"github.com/loam-os/loam/agent/drift"
+	"github.com/loam-os/loam/agent/limits"
 	"github.com/loam-os/loam/agent/liveness"
 	"github.com/loam-os/loam/agent/loop"
 	"github.com/loam-os/loam/agent/metrics"
@@ -79,6 +79,12 @@ func (n *node) own(ctx context.Context) (err error) {
 	}
 	defer locked.Close()
 
+	limits.KeepThreads(limits.SpareThreads)
+	if err := n.files.Keep(); err != nil {
+		return err
+	}
+	defer n.files.Close()
+
 	n.managed = drift.New()
 	defer n.managed.Close()
 
@@ -113,7 +119,7 @@ func (n *node) live(ctx context.Context) error {
 	n.reportDamage()
 	op := operator{Requests: n.requests, reset: n.reset, upgrades: n.upgrades}
 	n.startOthers(life, end, op)
-	err := serve(life, n.agent(end), filepath.Join(n.Root, control.Socket), op)
+	err := n.serve(life, n.agent(end), filepath.Join(n.Root, control.Socket), op)
 	if cause := context.Cause(life); cause != nil && ctx.Err() == nil {
 		return cause
 	}
@@ -124,7 +130,9 @@ func (n *node) live(ctx context.Context) error {
 // startOthers starts what goes on beside the loop until ctx ends.
 func (n *node) startOthers(ctx context.Context, end context.CancelCauseFunc, op operator) {
 	n.others.Go(func() { n.watchHostname(ctx, end) })
-	n.others.Go(func() { n.data.Watch(ctx, end) })
+	n.others.Go(func() {
+		n.persist(ctx, "disks are not watched", func() error { return n.data.Watch(ctx, end) })
+	})
 	n.others.Go(func() { n.watchDrives(ctx, end) })
 	n.others.Go(func() { n.network.Run(ctx, n.Root, n.Log) })
 	if n.nameless {
@@ -151,19 +159,54 @@ func (n *node) startOthers(ctx context.Context, end context.CancelCauseFunc, op 
 
 // serve runs the agent and answers operators' requests. Without the socket the
 // loop runs all the same.
-func serve(ctx context.Context, agent *loop.Loop, socket string, node control.Node) error {
+func (env Env) serve(
+	ctx context.Context, agent *loop.Loop, socket string, node control.Node,
+) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	listener, err := control.Listen(socket)
-	if err != nil {
-		agent.Log.Error("listen on the control socket", zap.Error(err))
-		return agent.Run(ctx)
-	}
-	served := make(chan error)
-	go func() { served <- control.Serve(ctx, listener, node) }()
-	err = agent.Run(ctx)
+
+	// The first try is over before the agent is up.
+	listener, listenErr := control.Listen(socket)
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		env.persist(ctx, "serve the control socket", func() error {
+			if listener == nil {
+				listener, listenErr = control.Listen(socket)
+			}
+			if listenErr != nil {
+				return listenErr
+			}
+			defer func() { listener = nil }() // Serve closes it.
+			return control.Serve(ctx, listener, node)
+		})
+	}()
+
+	err := agent.Run(ctx)
 	cancel()
-	return errors.Join(err, <-served)
+	<-served
+	return err
+}
+
+// retryDelay is when to try again what the kernel had no room for.
+const retryDelay = 30 * time.Second
+
+// persist runs something beside the loop. What ends with an error, for lack of files
+// or memory, begins again after a while, until ctx ends.
+func (env Env) persist(ctx context.Context, problem string, run func() error) {
+	for {
+		err := run()
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		env.Log.Error(problem, zap.Error(err))
+
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(retryDelay):
+		}
+	}
 }
 
 // serveHTTP lets a monitoring system look, unless address is "". Without it the
@@ -172,13 +215,13 @@ func (env Env) serveHTTP(ctx context.Context, address string, handler http.Handl
 	if address == "" {
 		return
 	}
-	listener, err := net.Listen("tcp", address)
-	if err == nil {
-		err = metrics.Serve(ctx, listener, handler)
-	}
-	if err != nil {
-		env.Log.Error("serve by HTTP", zap.String("address", address), zap.Error(err))
-	}
+	env.persist(ctx, "serve by HTTP", func() error {
+		listener, err := net.Listen("tcp", address)
+		if err != nil {
+			return err
+		}
+		return metrics.Serve(ctx, listener, handler)
+	})
 }
 
 // probes ask the units that systemd cannot judge whether they answer.

@@ -391,8 +391,11 @@ func stopOf(j generation.Journal) func(error) bool {
 }
 
 // Transient reports whether err comes from the file system as a whole, such as
-// a lack of space, so that a retry may succeed.
+// a lack of space, or from a limit of the kernel, so that a retry may succeed.
 func Transient(err error) bool {
-	return slices.ContainsFunc([]error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO},
-		func(e error) bool { return errors.Is(err, e) })
+	transient := []error{
+		syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO,
+		syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM,
+	}
+	return slices.ContainsFunc(transient, func(e error) bool { return errors.Is(err, e) })
 }

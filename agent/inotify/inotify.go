@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // Open returns an instance without watches. Reading it waits for events, until it is
@@ -26,6 +27,10 @@ func Open() (*os.File, error) {
 // Limit returns the kernel's limit, for all programs together, that err is of; nil
 // if it is of none. It may pass.
 func Limit(err error) error {
+	return fault.With(limit(err), fault.LimitReached)
+}
+
+func limit(err error) error {
 	switch {
 	case errors.Is(err, unix.EMFILE):
 		return hint.With(fmt.Errorf("no more instances of inotify: %w", unix.EMFILE),

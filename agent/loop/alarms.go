@@ -26,7 +26,7 @@ const (
 	// idleAlarm gives memory back.
 	idleAlarm
 	// aliveAlarm notifies the watchdog, and observes what nothing reports: the
-	// room on the file systems and the clocks.
+	// room on the file systems, the limits of the kernel and the clocks.
 	aliveAlarm
 )
 
@@ -48,6 +48,9 @@ const (
 	// aliveInterval is how often the watchdog hears of the loop, which ends the
 	// agent after three (WatchdogSec= of its unit).
 	aliveInterval = time.Minute
+	// limitInterval is how often it looks again at a limit that is used up, or at a
+	// file system that is full.
+	limitInterval = 10 * time.Second
 	// clockDelay is when the clocks are compared first, as time from kernel
 	// start: a time server has answered by then, or there is none.
 	clockDelay = 2 * time.Minute

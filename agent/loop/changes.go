@@ -151,6 +151,7 @@ func (c *changes) refused(ctx context.Context, step Step, err error) {
 	}
 	if step.Request != nil || apply.Transient(err) {
 		c.node.alarms.soon(resumeAlarm, retryDelay)
+		c.node.alarms.soon(aliveAlarm, 0) // The status says what the kernel lacks.
 	}
 	c.node.observeGeneration()
 	c.node.observeUnits(ctx)

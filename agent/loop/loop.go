@@ -77,6 +77,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	}
 	r.node.alarms.soon(aliveAlarm, aliveInterval)
 	r.storages.observe(ctx)
+	r.observeLimits(ctx)
 
 	for ctx.Err() == nil {
 		if step := Next(r.node.state); step.Kind != Wait {

@@ -18,6 +18,7 @@ import (
 	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/health"
+	"github.com/loam-os/loam/agent/limits"
 	"github.com/loam-os/loam/agent/metrics"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/status"
@@ -120,6 +121,8 @@ type fakeNode struct {
 	// usage is what Storage returns, unwritable what Publish does.
 	usage      []storage.Usage
 	unwritable error
+	// limits is what Limits returns.
+	limits []limits.Usage
 	// doubt is what DoubtClock returns.
 	doubt *status.WrongClock
 }
@@ -499,6 +502,14 @@ func (w *fakeNode) Storage() []storage.Usage {
 	defer w.mu.Unlock()
 
 	return w.usage
+}
+
+// Limits returns what limits says.
+func (w *fakeNode) Limits() []limits.Usage {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	return w.limits
 }
 
 // DoubtClock returns what doubt says.

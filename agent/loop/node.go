@@ -12,6 +12,7 @@ import (
 	"github.com/loam-os/loam/agent/health"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // node is the node as the loop knows it: its state, and what observes and
@@ -122,6 +123,9 @@ func (n *node) guard() {
 // are watched again, each change looks at all of them.
 func (n *node) checkWatches() {
 	err := n.paths.drift.Err()
+	if len(n.state.Facts.Limits) > 0 {
+		n.alarms.soon(aliveAlarm, 0)
+	}
 	if err == nil || !n.state.Drift.Guarded {
 		return
 	}
@@ -213,6 +217,7 @@ func (n *node) judge(ctx context.Context) {
 	v, err := n.engine.Judge(ctx)
 	if err != nil {
 		n.warn("judge the change", err)
+		n.observeIn(readDelay)
 		return
 	}
 	n.state.Change.Shown = changeOf(*pending, v)
@@ -252,9 +257,14 @@ func (n *node) show(ctx context.Context) {
 	n.published.publish(n.state.Status())
 }
 
-// warn logs an error that the node lives with, and has the status show it.
+// warn logs an error that the node lives with, and has the status show it. A limit
+// of the kernel is in the status for as long as it is used up.
 func (n *node) warn(what string, err error) {
 	n.log.Warn(what, zap.Error(err))
+	if fault.Of(err) == fault.LimitReached {
+		n.alarms.soon(aliveAlarm, 0)
+		return
+	}
 	n.state = n.state.warn(what + ": " + hint.Line(err))
 }
 

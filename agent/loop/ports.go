@@ -8,6 +8,7 @@ import (
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/health"
+	"github.com/loam-os/loam/agent/limits"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/storage"
@@ -79,6 +80,8 @@ type Host interface {
 	Uptime() time.Duration
 	// Storage returns the usage of the node's file systems.
 	Storage() []storage.Usage
+	// Limits returns the usage of the kernel's limits.
+	Limits() []limits.Usage
 	// DoubtClock returns why the clock may be wrong, nil if nothing says so.
 	DoubtClock() *status.WrongClock
 	// Publish shows a status. news says that an operator cares about what changed.

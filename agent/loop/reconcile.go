@@ -10,7 +10,9 @@ import (
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/agent/document"
+	"github.com/loam-os/loam/agent/limits"
 	"github.com/loam-os/loam/agent/source"
+	"github.com/loam-os/loam/agent/status"
 )
 
 // reconciler makes the node what its source says, or what a caller asks for.
@@ -48,6 +50,9 @@ func (c reconciler) reconcile(ctx context.Context, before State, r Result) Step 
 		held, err := heldOf(c.node.engine, c.node.state.Desired)
 		var applies bool
 		c.node.state, applies = c.node.state.applies(held, err)
+		if applies && c.waitsForThreads() {
+			applies = false
+		}
 		if applies {
 			return Step{
 				Kind: Apply,
@@ -62,6 +67,21 @@ func (c reconciler) reconcile(ctx context.Context, before State, r Result) Step 
 
 	c.node.show(ctx)
 	return Step{}
+}
+
+// waitsForThreads reports whether a change has to wait, as the kernel gives no more
+// processes: the change would stop units that cannot be started again, and count
+// as bad. The end of that reads the source again.
+func (c reconciler) waitsForThreads() bool {
+	err := limits.NoThreads(c.node.host.Limits())
+	if err == nil {
+		return false
+	}
+	c.node.log.Error("not applied yet", zap.Error(err))
+	c.node.state.Faults = c.node.state.Faults.refused(status.NotApplied, Describe(err))
+	c.node.alarms.soon(resumeAlarm, retryDelay)
+	c.node.alarms.soon(aliveAlarm, 0)
+	return true
 }
 
 // reportUnreadable logs once why a configuration cannot be read. What it refers

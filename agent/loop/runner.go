@@ -219,6 +219,7 @@ func (r *runner) ring(ctx context.Context, which alarm) {
 		}
 		r.node.alarms.soon(aliveAlarm, aliveInterval)
 		r.storages.observe(ctx)
+		r.observeLimits(ctx)
 		r.observeClock(ctx)
 	}
 }

@@ -243,6 +243,7 @@ func isNews(s, before status.Status) bool {
 		!s.Network.Alike(before.Network) ||
 		len(s.DebugShells) != len(before.DebugShells) ||
 		!slices.EqualFunc(s.Storage, before.Storage, isSameLevel) ||
+		!slices.Equal(s.Limits, before.Limits) ||
 		(s.Clock == nil) != (before.Clock == nil)
 }
 

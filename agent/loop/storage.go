@@ -23,6 +23,9 @@ func (c storages) observe(ctx context.Context) {
 	now := storage.Decide(before, c.node.host.Storage())
 	c.node.state.Facts.Storage = now
 	c.announce(before, now)
+	if slices.ContainsFunc(now, func(f status.FileSystem) bool { return f.Full }) {
+		c.node.alarms.soon(aliveAlarm, limitInterval)
+	}
 
 	changed := !slices.Equal(before, now)
 	if c.node.published.any && (changed || c.node.published.unwritten) {
@@ -45,6 +48,7 @@ func (c storages) announce(before, now []status.FileSystem) {
 		same := func(f status.FileSystem) bool { return b.Path == f.Path }
 		if !slices.ContainsFunc(now, same) {
 			c.report.log.Info("enough room again", zap.String("path", b.Path))
+			c.node.alarms.soon(resumeAlarm, 0) // What there was no room for.
 		}
 	}
 }

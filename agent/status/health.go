@@ -98,12 +98,14 @@ func (s Status) fault(unsettled []string) string {
 }
 
 // beside returns what is wrong beside the units, "" if nothing is. A full file
-// system comes first, as other problems may follow from it.
+// system or a limit that is used up comes first, as other problems may follow from it.
 func (s Status) beside() string {
 	room := s.room()
 	switch {
 	case room != "" && s.isFull():
 		return room
+	case len(s.Limits) > 0:
+		return "a limit of the kernel is used up: " + s.Limits[0].Name
 	case s.Cluster != nil && !s.Cluster.Connected &&
 		(s.Cluster.Problem != "" || s.Cluster.Reached):
 		return "the cluster is not reached"

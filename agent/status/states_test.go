@@ -605,6 +605,23 @@ var states = []struct {
 	{"storage-full", running, func(s *Status) {
 		s.Storage = []FileSystem{lowState, fullRun}
 	}},
+	{"limits-used-up", running, func(s *Status) {
+		s.Limits = []Limit{
+			{
+				Name:    "threads",
+				Problem: "31130 of 32768 threads are in use",
+				Hint: "`ps -eLo cgroup= | sort | uniq -c | sort -n | tail` shows which pods have " +
+					"most; limit them by podPidsLimit of the kubelet",
+				Code: fault.LimitReached,
+			},
+			{
+				Name:    "watches of inotify",
+				Problem: "the kernel gives no more watches of inotify",
+				Hint:    "raise the limit, sysctl fs.inotify.max_user_watches",
+				Code:    fault.LimitReached,
+			},
+		}
+	}},
 	{"esp-damaged", running, func(s *Status) {
 		s.Upgrade.Damage = []string{"the boot entry of 1.0.0, to which the machine would fall " +
 			"back, is damaged; the next upgrade replaces it"}

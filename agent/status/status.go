@@ -172,6 +172,10 @@ type Status struct {
 	// Clock is why the clock may be wrong; nil if nothing says so.
 	Clock *WrongClock `json:"clock,omitempty"`
 
+	// Limits are the limits of the kernel, shared with pods, that are used up; none
+	// if none is.
+	Limits []Limit `json:"limits,omitempty"`
+
 	// DebugShells are terminals on which a root shell is open.
 	DebugShells []string `json:"debugShells,omitempty"`
 
@@ -309,6 +313,19 @@ type FileSystem struct {
 type WrongClock struct {
 	// Problem is why, with the times of the node and of the hardware. Hint is
 	// what to do about it, and Code names the problem for programs.
+	Problem string     `json:"problem"`
+	Hint    string     `json:"hint"`
+	Code    fault.Code `json:"code"`
+}
+
+// Limit is a limit of the kernel that is used up.
+type Limit struct {
+	// Name is "threads", "open files", "open files of the agent", "instances of
+	// inotify" or "watches of inotify".
+	Name string `json:"name"`
+
+	// Problem says so in a sentence. Hint is what to do about it, and Code names
+	// the problem for programs.
 	Problem string     `json:"problem"`
 	Hint    string     `json:"hint"`
 	Code    fault.Code `json:"code"`

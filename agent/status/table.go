@@ -104,6 +104,10 @@ func (t *table) refused(s Status) {
 		t.row("! room", f.Problem)
 		t.row("hint", f.Hint)
 	}
+	for _, l := range s.Limits {
+		t.row("! limit", l.Problem)
+		t.row("hint", l.Hint)
+	}
 	if s.Clock != nil {
 		t.row("! clock", s.Clock.Problem)
 		t.row("hint", s.Clock.Hint)

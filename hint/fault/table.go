@@ -140,6 +140,7 @@ const (
 	DiskFull         Code = "disk-full"
 	DiskNearlyFull   Code = "disk-nearly-full"
 	DiskError        Code = "disk-error"
+	LimitReached     Code = "limit-reached"
 	ReadOnly         Code = "read-only"
 	ClockDoubtful    Code = "clock-doubtful"
 	StateDamaged     Code = "state-damaged"
@@ -552,6 +553,11 @@ func Table() []Fault {
 			"`df -h` and `df -i` show which one",
 		},
 		{DiskNearlyFull, ClassFailed, "A file system has little room left.", ""},
+		{
+			LimitReached, ClassFailed,
+			"A limit of the kernel is used up: of threads, of open files, or of inotify.",
+			"`loam status` names the limit; end what uses it up, or raise it",
+		},
 		{
 			ClockDoubtful, ClassFailed,
 			"The clock of the node and the hardware's are days apart, and no time server has answered.",

@@ -18,6 +18,7 @@ import (
 	"github.com/loam-os/loam/agent/decode"
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/generation"
+	"github.com/loam-os/loam/agent/limits"
 	"github.com/loam-os/loam/agent/loop"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/storage"
@@ -157,6 +158,9 @@ func (h host) Publish(s status.Status, _ bool) error { return status.Write(h.pub
 
 // DoubtClock implements [loop.Host].
 func (host) DoubtClock() *status.WrongClock { return nil }
+
+// Limits implements [loop.Host].
+func (host) Limits() []limits.Usage { return nil }
 
 // Storage implements [loop.Host].
 func (host) Storage() []storage.Usage { return nil }

@@ -205,18 +205,17 @@ func (m *Manager) publish(state volume.State, err error) {
 
 // Watch observes the volume when disks come, go and grow, and when something is
 // mounted, until ctx ends. It calls end if the agent must start again: with
-// [ErrAvailable], or because the mounts cannot be read.
-func (m *Manager) Watch(ctx context.Context, end context.CancelCauseFunc) {
+// [ErrAvailable], or because the mounts cannot be read. The error says why it
+// cannot watch.
+func (m *Manager) Watch(ctx context.Context, end context.CancelCauseFunc) error {
 	events, err := uevent.Open(uevent.Udev, "block")
 	if err != nil {
-		m.log.Error("disks are not watched", zap.Error(err))
-		return
+		return err
 	}
 	defer events.Close()
 	mounts, err := volume.OpenMounts()
 	if err != nil {
-		m.log.Error("disks are not watched", zap.Error(err))
-		return
+		return err
 	}
 	defer mounts.Close()
 
@@ -225,7 +224,7 @@ func (m *Manager) Watch(ctx context.Context, end context.CancelCauseFunc) {
 			end(err)
 		}
 		if !events.Next(ctx, mounts.Poll()) {
-			return
+			return nil
 		}
 	}
 }

@@ -1,0 +1,255 @@
+package limits_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/loam-os/loam/agent/drift"
+	"github.com/loam-os/loam/agent/limits"
+	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
+)
+
+func names(used []status.Limit) []string {
+	var all []string
+	for _, l := range used {
+		all = append(all, l.Name)
+	}
+	return all
+}
+
+func TestDecide(t *testing.T) {
+	var last []status.Limit
+	for _, step := range []struct {
+		name string
+		now  limits.Usage
+		want bool
+	}{
+		{"nothing is known", limits.Usage{}, false},
+		{"nearly used up", limits.Usage{Used: 949, Max: 1000}, false},
+		{"used up", limits.Usage{Used: 950, Max: 1000}, true},
+		{"a little less", limits.Usage{Used: 900, Max: 1000}, true},
+		{"room again", limits.Usage{Used: 899, Max: 1000}, false},
+		{"a little more", limits.Usage{Used: 900, Max: 1000}, false},
+		{"refused", limits.Usage{Refused: true}, true},
+		{"not refused", limits.Usage{}, false},
+		{"no limit", limits.Usage{Used: 1 << 40, Max: 1<<63 - 1}, false},
+	} {
+		step.now.Name = limits.Threads
+		last = limits.Decide(last, []limits.Usage{step.now})
+		if got := len(last) > 0; got != step.want {
+			t.Errorf("%s: %+v", step.name, last)
+		}
+		if len(last) > 0 && (last[0].Hint == "" || last[0].Code != fault.LimitReached) {
+			t.Errorf("%s: %+v", step.name, last)
+		}
+	}
+}
+
+func TestALimitThatIsUsedUpIsOneNews(t *testing.T) {
+	usage := func(used int64) []limits.Usage {
+		return []limits.Usage{{Name: limits.Threads, Used: used, Max: 100}}
+	}
+	first := limits.Decide(nil, usage(98))
+	if first[0].Problem != "98 of 100 threads are in use" {
+		t.Errorf("%+v", first)
+	}
+	if again := limits.Decide(first, usage(99)); !slices.Equal(first, again) {
+		t.Errorf("%+v became %+v", first, again)
+	}
+}
+
+func TestObserveReadsWhatTheKernelCounts(t *testing.T) {
+	root := fstest.MapFS{
+		"proc/self/fd/0":               {},
+		"proc/sys/fs/file-nr":          {Data: []byte("960\t10\t1000\n")},
+		"proc/sys/kernel/threads-max":  {Data: []byte("5000\n")},
+		"proc/sys/kernel/pid_max":      {Data: []byte("4194304\n")},
+		"proc/sys/kernel/random/boot_": {},
+	}
+	for _, u := range limits.Observe(root) {
+		switch u.Name {
+		case limits.Files:
+			if u.Used != 950 || u.Max != 1000 {
+				t.Errorf("%+v", u)
+			}
+		case limits.Threads:
+			if u.Used == 0 || u.Max != 5000 || u.Refused {
+				t.Errorf("%+v", u)
+			}
+		case limits.OwnFiles:
+			if u.Used != 1 || u.Max == 0 {
+				t.Errorf("%+v", u)
+			}
+		}
+	}
+
+	used := limits.Decide(nil, limits.Observe(fstest.MapFS{},
+		fmt.Errorf("not all are watched: %w", unix.ENOSPC), nil))
+	if got := names(used); !slices.Contains(got, string(limits.Watches)) {
+		t.Errorf("used up %q, while a watcher lacks watches", got)
+	}
+}
+
+// ownVariable is set in the part of a test that has limits of its own.
+const ownVariable = "LOAM_TEST_LIMITS"
+
+// own runs the test in a process with a user namespace, and reports whether this is
+// that process.
+func own(t *testing.T) bool {
+	t.Helper()
+	if os.Getenv(ownVariable) != "" {
+		return true
+	}
+	cmd := exec.Command("unshare", "--user", "--map-root-user", os.Args[0],
+		"-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), ownVariable+"=1")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	return false
+}
+
+// TestInotifyUsedUp has the kernel refuse instances and watches to a watcher of
+// managed paths, before it starts and later, and then give them.
+func TestInotifyUsedUp(t *testing.T) {
+	if !own(t) {
+		return
+	}
+	set := func(t *testing.T, of limits.Name, value string) {
+		t.Helper()
+		name, _, _ := strings.Cut(string(of), " ")
+		path := "/proc/sys/user/max_inotify_" + name
+		if err := os.WriteFile(path, []byte(value), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	for _, of := range []limits.Name{limits.Instances, limits.Watches} {
+		t.Run(string(of), func(t *testing.T) {
+			root := t.TempDir()
+			for _, dir := range []string{"a", "b"} {
+				if err := os.Mkdir(filepath.Join(root, dir), 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+
+			w := drift.New()
+			defer w.Close()
+			set(t, of, "0")
+			if err := w.Set(root, []string{"/a/x"}); fault.Of(err) != fault.LimitReached ||
+				!strings.Contains(hint.Line(err), "sysctl fs.inotify.max_user_") {
+				t.Errorf("at the start: %s", hint.Line(err))
+			}
+			saysSo(t, of, w.Err())
+
+			set(t, of, "1000")
+			passes(t, w)
+			saysNothing(t, w.Err())
+
+			set(t, limits.Watches, "0")
+			if err := w.Set(root, []string{"/a/x", "/b/y"}); !errors.Is(err, unix.ENOSPC) {
+				t.Errorf("later: %v", err)
+			}
+			saysSo(t, limits.Watches, w.Err())
+
+			set(t, limits.Watches, "1000")
+			passes(t, w)
+			saysNothing(t, w.Err())
+
+			if err := os.WriteFile(filepath.Join(root, "b/y"), nil, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			for !slices.Contains(<-w.Events(), "/b/y") {
+			}
+		})
+	}
+}
+
+// passes waits until a watcher lacks nothing. It reports all paths at each attempt.
+func passes(t *testing.T, w *drift.Watcher) {
+	t.Helper()
+	for w.Err() != nil {
+		if _, open := <-w.Events(); !open {
+			t.Fatal("the watcher has ended")
+		}
+	}
+}
+
+func saysSo(t *testing.T, of limits.Name, lack error) {
+	t.Helper()
+	used := limits.Decide(nil, limits.Observe(os.DirFS("/"), lack))
+	if got := names(used); !slices.Equal(got, []string{string(of)}) {
+		t.Errorf("used up %q, want %s", got, of)
+	}
+}
+
+func saysNothing(t *testing.T, lack error) {
+	t.Helper()
+	if used := limits.Decide(nil, limits.Observe(os.DirFS("/"), lack)); len(used) > 0 {
+		t.Errorf("used up %+v", used)
+	}
+}
+
+// TestSpareFilesAreForWhatIsWritten has no room for another open file.
+func TestSpareFilesAreForWhatIsWritten(t *testing.T) {
+	if !own(t) {
+		return
+	}
+	var spare limits.Spare
+	if err := spare.Keep(); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "status")
+	few := unix.Rlimit{Cur: 64, Max: 4096}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		f, err := os.Open(os.DevNull)
+		if errors.Is(err, unix.EMFILE) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+	}
+
+	write := func() error { return os.WriteFile(file, nil, 0o644) }
+	for range 2 {
+		if err := write(); !errors.Is(err, unix.EMFILE) {
+			t.Errorf("without the spare room: %v", err)
+		}
+		if err := spare.Do(write); err != nil {
+			t.Errorf("with it: %v", err)
+		}
+	}
+	used := limits.Decide(nil, limits.Observe(os.DirFS("/")))
+	if got := names(used); !slices.Contains(got, string(limits.OwnFiles)) {
+		t.Errorf("used up %q", got)
+	}
+	spare.Close()
+}
+
+func TestNoThreads(t *testing.T) {
+	used := []limits.Usage{{Name: limits.Threads, Used: 98, Max: 100}}
+	if err := limits.NoThreads(used); err != nil {
+		t.Errorf("while the kernel gives them: %v", err)
+	}
+	used[0].Refused = true
+	err := limits.NoThreads(used)
+	if fault.Of(err) != fault.LimitReached || hint.Of(err) == "" {
+		t.Errorf("%v", err)
+	}
+}
