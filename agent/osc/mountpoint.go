@@ -135,6 +135,8 @@ func (s settings) mountFault(name string) (problem, hint string) {
 		return where + " is a file system of the kernel", "leave the unit out"
 	case where == "/":
 		return "it would be mounted over the whole system", "choose another directory"
+	case strings.HasPrefix(s.last("Mount.What"), "/") && hasPart(s.last("Mount.What"), ".."):
+		return "What=" + s.last("Mount.What") + " has .. in it", "write the path without it"
 	}
 	if problem, hint := nameFault(name, where, "Where"); problem != "" {
 		return problem, hint
@@ -167,6 +169,9 @@ func (s settings) swapFault(name string) (problem, hint string) {
 	}
 	if directive.HasSpecifier(what) {
 		return "", ""
+	}
+	if what != "" && !strings.HasPrefix(what, "/") {
+		return "What=" + what + " is not absolute", "write a path, such as /dev/sda2, or UUID="
 	}
 	if problem, hint := nameFault(name, what, "What"); problem != "" {
 		return problem, hint

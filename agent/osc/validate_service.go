@@ -142,7 +142,7 @@ func (s settings) serviceFault() (problem, hint string) {
 	switch {
 	case none && len(s["Service.ExecStop"]) == 0:
 		return "it has no ExecStart=", "write ExecStart= in [Service]"
-	case none && !oneshot:
+	case starts == 0 && !oneshot:
 		return "it has no ExecStart=, and is not of Type=oneshot", "write ExecStart= in [Service]"
 	case none && !isTrue(s.last("Service.RemainAfterExit")):
 		return "it has no ExecStart=, and no RemainAfterExit=yes",
@@ -175,6 +175,11 @@ func (s settings) execFault(section string) (problem, hint string) {
 	kill := s.last(section + ".KillMode")
 	if s.has(section, "PAMName") && kill != "" && kill != "control-group" && kill != "mixed" {
 		return "it has PAMName= and KillMode=" + kill, "write KillMode=control-group or mixed"
+	}
+	if isTrue(s.last(section+".DynamicUser")) &&
+		strings.TrimPrefix(s.last(section+".WorkingDirectory"), "-") == "~" {
+		return "it has DynamicUser=yes and WorkingDirectory=~, and such a user has no home",
+			"write StateDirectory=NAME and WorkingDirectory=/var/lib/NAME"
 	}
 	return "", ""
 }

@@ -11,7 +11,7 @@ import (
 func Checked() [][2]string {
 	var all [][2]string
 	seen := map[string]bool{}
-	order := []string{"Unit", "Service", "Socket", "Mount", "Automount", "Timer", "Path"}
+	order := []string{"Unit", "Service", "Socket", "Mount", "Automount", "Timer", "Path", "Swap"}
 	for _, section := range order {
 		for _, name := range table()[section] {
 			own := section + "." + name

@@ -2,6 +2,7 @@ package directive
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -141,6 +142,10 @@ var kinds = []kind{
 	{
 		names: "IOSchedulingPriority",
 		ok:    unsigned(0, 7), want: "a number from 0 to 7", empty: true,
+	},
+	{
+		names: "Swap.Priority",
+		ok:    signed(-1, 32767), want: "a number from -1 to 32767", empty: true,
 	},
 	{names: "CPUSchedulingPriority", ok: unsigned(0, 99), want: "a number from 1 to 99"},
 	{
@@ -442,6 +447,11 @@ func Fault(section, name, value string) (problem, hint string) {
 			return problem, "begin it with an absolute path, and close each quote"
 		}
 		return "", ""
+	}
+
+	if strings.HasPrefix(name, "Delegate") &&
+		slices.Contains([]string{"Slice", "Socket", "Mount", "Swap"}, section) {
+		return "has an effect in [Service] only", "leave it out"
 	}
 
 	kind, ok := byName()[section+"."+name]
