@@ -150,10 +150,11 @@ func network(name string, ack *dhcpv4.DHCPv4, url string) (Network, error) {
 		return Network{}, fmt.Errorf("DHCP: address %v with mask %v", ack.YourIPAddr, mask)
 	}
 
+	address := net.IPNet{IP: ack.YourIPAddr, Mask: mask}
 	n := Network{
 		Interface: name,
-		Address:   net.IPNet{IP: ack.YourIPAddr, Mask: mask},
-		Routes:    routes(ack),
+		Address:   address,
+		Routes:    withRouters(address, routes(ack)),
 		MTU:       mtu(ack),
 		DNS:       ack.DNS(),
 		URL:       url,
@@ -185,13 +186,28 @@ func routes(ack *dhcpv4.DHCPv4) []Route {
 	return all
 }
 
-// mtu returns 0 if the server does not say, or says what no host may have (RFC
-// 2132, section 5.1).
+// withRouters adds a route on the link to each router that no network on the link has,
+// as of an address alone (/32).
+func withRouters(address net.IPNet, all []Route) []Route {
+	var ways []Route
+	for _, r := range all {
+		isOnLink := func(other Route) bool { return other.Via == nil && other.To.Contains(r.Via) }
+		if r.Via == nil || address.Contains(r.Via) || slices.ContainsFunc(all, isOnLink) ||
+			slices.ContainsFunc(ways, isOnLink) {
+			continue
+		}
+		ways = append(ways, Route{To: net.IPNet{IP: r.Via.To4(), Mask: net.CIDRMask(32, 32)}})
+	}
+	return append(ways, all...)
+}
+
+// mtu returns 0 if the server does not say. A lower one than IPv6 needs (RFC 8200,
+// section 5) would take IPv6 from the interface: networkd raises it, too.
 func mtu(ack *dhcpv4.DHCPv4) int {
-	const least = 68
+	const least = 1280
 	value, err := dhcpv4.GetUint16(dhcpv4.OptionInterfaceMTU, ack.Options)
-	if err != nil || value < least {
+	if err != nil {
 		return 0
 	}
-	return int(value)
+	return max(least, int(value))
 }

@@ -192,12 +192,19 @@ func TestRoutesOfAnAcknowledgement(t *testing.T) {
 }
 
 func TestMTUOfAnAcknowledgement(t *testing.T) {
-	for want, value := range map[int][]byte{
-		1400: {0x05, 0x78}, 68: {0, 68}, 0: {0, 67}, -1: {5},
+	for _, test := range []struct {
+		value []byte
+		want  int
+	}{
+		{[]byte{0x05, 0x78}, 1400},
+		{[]byte{0x05, 0x00}, 1280},
+		{[]byte{0x04, 0xff}, 1280},
+		{[]byte{0, 67}, 1280},
+		{[]byte{5}, 0},
 	} {
-		ack := offer(t, "192.0.2.7", dhcpv4.WithGeneric(dhcpv4.OptionInterfaceMTU, value))
-		if got := mtu(ack); got != max(0, want) {
-			t.Errorf("%v: %d, want %d", value, got, want)
+		ack := offer(t, "192.0.2.7", dhcpv4.WithGeneric(dhcpv4.OptionInterfaceMTU, test.value))
+		if got := mtu(ack); got != test.want {
+			t.Errorf("%v: %d, want %d", test.value, got, test.want)
 		}
 	}
 }

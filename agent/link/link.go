@@ -225,6 +225,15 @@ func (n *Network) applyTo(l netlink.Link) error {
 	}
 
 	a := netlink.Addr{IPNet: &n.Address}
+	present, err := netlink.AddrList(l, netlink.FAMILY_ALL)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(present, a.Equal) {
+		// The kernel has made it of what a router announces, which says whether its
+		// network is on the link.
+		return nil
+	}
 	if n.Address.IP.To4() == nil {
 		// The server has checked that no other machine has the address: it can be
 		// used at once.
