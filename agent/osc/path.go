@@ -292,6 +292,166 @@ var unread = []struct{ pattern, reader, hint string }{
 	{"/etc/ssh/sshd_config", "/usr/sbin/sshd", "leave it out: the image has no SSH server"},
 	{"/etc/ssh/sshd_config.d", "/usr/sbin/sshd", "leave it out: the image has no SSH server"},
 	{"/root/.ssh/authorized_keys", "/usr/sbin/sshd", "leave it out: the image has no SSH server"},
+	{
+		"/etc/udev/hwdb.d",
+		"/usr/lib/systemd/system/systemd-hwdb-update.service",
+		"write a rule in /etc/udev/rules.d",
+	},
+	{
+		"/etc/repart.d",
+		"/usr/bin/systemd-repart",
+		"let machine.yaml claim disks",
+	},
+	{
+		"/etc/sysupdate.d",
+		"/usr/lib/systemd/systemd-sysupdate",
+		"leave it out: upgrades are in machine.yaml",
+	},
+	{
+		"/etc/systemd/coredump.conf",
+		"/usr/lib/systemd/systemd-coredump",
+		"leave it out: the image keeps no core dumps",
+	},
+	{
+		"/etc/systemd/coredump.conf.d",
+		"/usr/lib/systemd/systemd-coredump",
+		"leave it out: the image keeps no core dumps",
+	},
+	{
+		"/etc/systemd/oomd.conf",
+		"/usr/lib/systemd/systemd-oomd",
+		"set MemoryMax= in units",
+	},
+	{
+		"/etc/systemd/oomd.conf.d",
+		"/usr/lib/systemd/systemd-oomd",
+		"set MemoryMax= in units",
+	},
+	{
+		"/etc/systemd/homed.conf",
+		"/usr/lib/systemd/systemd-homed",
+		"leave it out",
+	},
+	{
+		"/etc/systemd/homed.conf.d",
+		"/usr/lib/systemd/systemd-homed",
+		"leave it out",
+	},
+	{
+		"/etc/systemd/journal-remote.conf",
+		"/usr/lib/systemd/systemd-journal-remote",
+		"list a service in units that sends the journal",
+	},
+	{
+		"/etc/systemd/journal-remote.conf.d",
+		"/usr/lib/systemd/systemd-journal-remote",
+		"list a service in units that sends the journal",
+	},
+	{
+		"/etc/systemd/journal-upload.conf",
+		"/usr/lib/systemd/systemd-journal-upload",
+		"list a service in units that sends the journal",
+	},
+	{
+		"/etc/systemd/journal-upload.conf.d",
+		"/usr/lib/systemd/systemd-journal-upload",
+		"list a service in units that sends the journal",
+	},
+	{
+		"/etc/systemd/nspawn",
+		"/usr/bin/systemd-nspawn",
+		"run a pod",
+	},
+	{
+		"/etc/iptables",
+		"/usr/sbin/netfilter-persistent",
+		"write /etc/nftables.conf, and enable nftables.service",
+	},
+	{
+		"/etc/sysconfig/iptables",
+		"/usr/lib/systemd/system/iptables.service",
+		"write /etc/nftables.conf, and enable nftables.service",
+	},
+	{
+		"/etc/audit",
+		"/usr/sbin/auditd",
+		"list a service in units that reads the journal",
+	},
+	{
+		"/etc/lvm",
+		"/usr/sbin/lvm",
+		"let machine.yaml claim disks",
+	},
+	{
+		"/etc/mdadm",
+		"/usr/sbin/mdadm",
+		"let machine.yaml claim disks",
+	},
+	{
+		"/etc/mdadm.conf",
+		"/usr/sbin/mdadm",
+		"let machine.yaml claim disks",
+	},
+	{
+		"/etc/multipath",
+		"/usr/sbin/multipathd",
+		"leave it out: the image has no multipath",
+	},
+	{
+		"/etc/multipath.conf",
+		"/usr/sbin/multipathd",
+		"leave it out: the image has no multipath",
+	},
+	{
+		"/etc/exports",
+		"/usr/sbin/exportfs",
+		"serve files from a pod",
+	},
+	{
+		"/etc/exports.d",
+		"/usr/sbin/exportfs",
+		"serve files from a pod",
+	},
+	{
+		"/etc/hosts.allow",
+		"/usr/sbin/tcpd",
+		"set IPAddressAllow= in units",
+	},
+	{
+		"/etc/hosts.deny",
+		"/usr/sbin/tcpd",
+		"set IPAddressDeny= in units",
+	},
+	{
+		"/etc/vconsole.conf",
+		"/usr/lib/systemd/systemd-vconsole-setup",
+		"leave it out",
+	},
+	{
+		"/etc/default/keyboard",
+		"/usr/bin/setupcon",
+		"leave it out",
+	},
+	{
+		"/etc/default/console-setup",
+		"/usr/bin/setupcon",
+		"leave it out",
+	},
+	{
+		"/etc/polkit-1",
+		"/usr/lib/polkit-1/polkitd",
+		"leave it out",
+	},
+	{
+		"/etc/ssh/ssh_config",
+		"/usr/bin/ssh",
+		"leave it out: the image has no SSH client",
+	},
+	{
+		"/etc/ssh/ssh_config.d",
+		"/usr/bin/ssh",
+		"leave it out: the image has no SSH client",
+	},
 	{"/etc/cloud", "/usr/bin/cloud-init", "write it into machine.yaml or this configuration"},
 }
 

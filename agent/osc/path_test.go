@@ -120,6 +120,52 @@ func TestPathsThatNothingReads(t *testing.T) {
 	}
 }
 
+// Each configuration file that systemd's manuals name is read by a program of the image,
+// or reported. The names are those of systemd.directives(7).
+func TestConfigurationOfSystemdIsRead(t *testing.T) {
+	tree := judge.Dir(t, "LOAM_ROOT_TREE")
+	const programs, units = "/usr/lib/systemd/systemd-", "/usr/lib/systemd/system/"
+	for path, reader := range map[string]string{
+		"/etc/systemd/coredump.conf":         programs + "coredump",
+		"/etc/systemd/homed.conf":            programs + "homed",
+		"/etc/systemd/journal-remote.conf":   programs + "journal-remote",
+		"/etc/systemd/journal-upload.conf":   programs + "journal-upload",
+		"/etc/systemd/journald.conf":         programs + "journald",
+		"/etc/systemd/logind.conf":           programs + "logind",
+		"/etc/systemd/networkd.conf":         programs + "networkd",
+		"/etc/systemd/oomd.conf":             programs + "oomd",
+		"/etc/systemd/pstore.conf":           programs + "pstore",
+		"/etc/systemd/resolved.conf":         programs + "resolved",
+		"/etc/systemd/sleep.conf":            programs + "sleep",
+		"/etc/systemd/timesyncd.conf":        programs + "timesyncd",
+		"/etc/binfmt.d/x.conf":               programs + "binfmt",
+		"/etc/modules-load.d/x.conf":         programs + "modules-load",
+		"/etc/sysctl.d/x.conf":               programs + "sysctl",
+		"/etc/vconsole.conf":                 programs + "vconsole-setup",
+		"/etc/sysusers.d/x.conf":             units + "systemd-sysusers.service",
+		"/etc/tmpfiles.d/x.conf":             units + "systemd-tmpfiles-setup.service",
+		"/etc/udev/hwdb.d/x.hwdb":            units + "systemd-hwdb-update.service",
+		"/etc/udev/rules.d/x.rules":          units + "systemd-udevd.service",
+		"/etc/repart.d/x.conf":               "/usr/bin/systemd-repart",
+		"/etc/sysupdate.d/x.conf":            programs + "sysupdate",
+		"/etc/systemd/nspawn/x.nspawn":       "/usr/bin/systemd-nspawn",
+		"/etc/fstab":                         "/usr/lib/systemd/system-generators/systemd-fstab-generator",
+		"/etc/crypttab":                      "/usr/lib/systemd/system-generators/systemd-cryptsetup-generator",
+		"/etc/veritytab":                     "/usr/lib/systemd/system-generators/systemd-veritysetup-generator",
+		"/etc/integritytab":                  "/usr/lib/systemd/system-generators/systemd-integritysetup-generator",
+		"/etc/systemd/oomd.conf.d/x.conf":    programs + "oomd",
+		"/etc/systemd/pstore.conf.d/x.conf":  programs + "pstore",
+		"/etc/systemd/logind.conf.d/x.conf":  programs + "logind",
+		"/etc/systemd/journald.conf.d/x.cnf": programs + "journald",
+	} {
+		_, missing := os.Lstat(filepath.Join(tree, reader))
+		err := mergeText(file(path), osc.Env{})
+		if (err != nil) != os.IsNotExist(missing) {
+			t.Errorf("%s: %v, and the reader: %v", path, err, missing)
+		}
+	}
+}
+
 // The hints for other places name paths that are read.
 func TestPathsThatAreRead(t *testing.T) {
 	tree := judge.Dir(t, "LOAM_ROOT_TREE")
@@ -131,7 +177,6 @@ func TestPathsThatAreRead(t *testing.T) {
 		"/etc/systemd/journald.conf.d/x":   "sysinit.target.wants/systemd-journald.service",
 		"/etc/systemd/network/x.network":   "systemd-networkd.service",
 		"/etc/systemd/resolved.conf.d/x":   "systemd-resolved.service",
-		"/etc/logrotate.d/x":               "logrotate.service",
 		"/etc/sysctl.d/90-loamy.conf":      "sysinit.target.wants/systemd-sysctl.service",
 		"/etc/containerd/conf.d/x.toml":    "containerd.service",
 		"/etc/systemd/timesyncd.conf.d/xx": "systemd-timesyncd.service",

@@ -23,7 +23,7 @@ func (p Plan) String() string {
 	}
 
 	for _, f := range p.Files {
-		fmt.Fprintf(&out, "  %-8s %s%s\n", f.Change, f.Path, readAtBoot(f.Path))
+		fmt.Fprintf(&out, "  %-8s %s%s\n", f.Change, f.Path, readLater(f.Path))
 	}
 
 	writeUnits(&out, p.Reload, slices.Concat(p.Units, p.Kept))
@@ -37,12 +37,26 @@ var bootDirs = []struct{ dir, unit string }{
 	{"/etc/tmpfiles.d", "systemd-tmpfiles-setup.service"},
 }
 
-// readAtBoot says of a file that it has no effect before the next boot, unless
-// the configuration restarts the unit that reads it.
-func readAtBoot(file string) string {
+// idle are the places that a unit reads which the image has and does not start.
+var idle = []struct{ place, unit string }{
+	{"/etc/binfmt.d", "systemd-binfmt.service"},
+	{"/etc/logrotate.conf", "logrotate.timer"},
+	{"/etc/logrotate.d", "logrotate.timer"},
+	{"/etc/nftables.conf", "nftables.service"},
+}
+
+// readLater says of a file that it has no effect before the next boot, unless
+// the configuration restarts the unit that reads it, or that it has none at all,
+// unless the configuration enables that unit.
+func readLater(file string) string {
 	for _, place := range bootDirs {
 		if path.Dir(file) == place.dir {
 			return ", read at boot by " + place.unit
+		}
+	}
+	for _, i := range idle {
+		if file == i.place || path.Dir(file) == i.place {
+			return ", read by " + i.unit + ", which the image does not enable"
 		}
 	}
 	return ""
