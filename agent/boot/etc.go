@@ -203,10 +203,14 @@ const HostnameFile = "var/lib/loam/hostname"
 
 func setHostname(root *os.Root) error {
 	text, err := root.ReadFile(HostnameFile)
-	if err != nil || strings.TrimSpace(string(text)) == "" {
+	if err != nil {
 		return nil // It has the image's.
 	}
-	if err := root.WriteFile("etc/hostname", text, 0o644); err != nil {
+	name, err := hostname.Parse(string(text))
+	if err != nil {
+		return nil // The file is damaged: the agent names the node.
+	}
+	if err := root.WriteFile("etc/hostname", []byte(name+"\n"), 0o644); err != nil {
 		return fmt.Errorf("host name: %w", err)
 	}
 
@@ -214,7 +218,7 @@ func setHostname(root *os.Root) error {
 	if err != nil {
 		return nil // An image without it.
 	}
-	named := hostname.Hosts(string(hosts), strings.TrimSpace(string(text)))
+	named := hostname.Hosts(string(hosts), name)
 	if err := root.WriteFile(hostname.HostsFile, []byte(named), 0o644); err != nil {
 		return fmt.Errorf("host name: %w", err)
 	}

@@ -99,3 +99,25 @@ func TestANodeFindsItsOwnName(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestARecordedNameThatIsNone: a file that a power cut or an older version left.
+func TestARecordedNameThatIsNone(t *testing.T) {
+	for text, want := range map[string]string{
+		"node-1\n":    "node-1\n",
+		"Node-1.\n":   "node-1\n",
+		"localhost\n": "",
+		"10.0.0.7":    "",
+		"\x00\x00\n":  "",
+		"":            "",
+	} {
+		root := files.Root(t)
+		files.Write(t, filepath.Join(root.Name(), HostnameFile), text)
+		files.Write(t, filepath.Join(root.Name(), "etc/hosts"), "")
+		if err := setHostname(root); err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := root.ReadFile("etc/hostname"); string(got) != want {
+			t.Errorf("recorded %q: /etc/hostname is %q, want %q", text, got, want)
+		}
+	}
+}
