@@ -16,6 +16,7 @@ import (
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/test/container"
+	"github.com/loam-os/loam/test/judge"
 )
 
 // TestAgentAtLimitsOfTheKernel uses up each limit that the agent shares with pods
@@ -193,6 +194,9 @@ func (n *limited) fillInodes(t *testing.T) {
 // fillThreads leaves no process ID in the container, whose limit it lowers. Linux
 // has one for each PID namespace since 6.14 (kernel/pid_namespace.c).
 func (n *limited) fillThreads(t *testing.T) {
+	if major, minor := kernelVersion(t); major < 6 || major == 6 && minor < 14 {
+		judge.Lacking(t, "needs Linux 6.14: the limit would be the whole machine's")
+	}
 	limits.KeepThreads(limits.SpareThreads) // The test is in the container's namespace, too.
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {
@@ -204,6 +208,18 @@ func (n *limited) fillThreads(t *testing.T) {
 	eventually(t, "no more processes", func() bool {
 		return errors.Is(exec.Command("true").Run(), unix.EAGAIN)
 	})
+}
+
+func kernelVersion(t *testing.T) (major, minor int) {
+	t.Helper()
+	text, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Sscanf(string(text), "%d.%d", &major, &minor); err != nil {
+		t.Fatal(err)
+	}
+	return major, minor
 }
 
 // pid returns the agent's process.
