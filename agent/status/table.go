@@ -532,6 +532,9 @@ func (s Status) ProblemLines() []string {
 	for _, f := range s.Storage {
 		add(f.Code, f.Problem)
 	}
+	for _, l := range s.Limits {
+		add(l.Code, l.Problem)
+	}
 	if s.Clock != nil {
 		add(s.Clock.Code, s.Clock.Problem)
 	}

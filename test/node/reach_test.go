@@ -216,8 +216,8 @@ func TestANodeSaysWhyItHasNotJoined(t *testing.T) {
 		},
 		{
 			"the agent crashes",
-			func() { n.sh("systemctl kill --signal=ABRT loam-agent") },
-			fault.AgentEnded, "the node agent has ended: signal ABRT",
+			func() { n.sh("systemctl kill --signal=SEGV loam-agent") },
+			fault.AgentEnded, "the node agent has ended: exit status 2",
 		},
 	} {
 		began := time.Now()
