@@ -60,7 +60,7 @@ func (s *server) changed(edit func(body []byte) []byte) http.Handler {
 
 // TestABadServer has a node upgrade itself from a server that fails in every
 // way there is: nothing wrong is written, and it finishes when the server is
-// well.
+// well. What it has armed can be canceled, and a crash of the agent ends nothing.
 func TestABadServer(t *testing.T) {
 	judge.Long(t, "agent/registry and image/repository")
 	parallel(t, 3*time.Minute)
@@ -116,11 +116,7 @@ func TestABadServer(t *testing.T) {
 			"416",
 		},
 		{
-			"it stalls",
-			http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-				<-r.Context().Done()
-			}),
-			"no byte for 15 s",
+			"it stalls", stalls, "no byte for 15 s",
 		},
 	} {
 		t.Log(bad.name)
@@ -138,14 +134,41 @@ func TestABadServer(t *testing.T) {
 
 	s.answer("", nil)
 	n.want("loam upgrade --stay --now 2>/dev/null", second+" is ready: the next restart tries it")
+	n.holds(v2)
 
-	for index, file := range map[int]string{rootB: v2.file(".root"), verityB: v2.file(".verity")} {
+	// It is canceled: the next restart starts the system that runs.
+	n.want("loam upgrade --cancel", "the upgrade to "+second+" is canceled; the running system stays")
+	n.want("loam upgrade --cancel -o json 2>/dev/null; echo $?", "3")
+	n.reboot()
+	n.boots(n.build.manifest.Version, "a")
+	n.up()
+	n.says(func(s status.Status) bool { return s.Upgrade != nil && s.Upgrade.Phase == "" })
+
+	// The agent is killed while it fetches, and goes on by itself.
+	s.answer(".pack", stalls)
+	n.sh("(loam upgrade --stay --now >/dev/null 2>&1 &)")
+	n.says(func(s status.Status) bool { return s.Upgrade.Phase == "staging" })
+	n.sh("systemctl kill --signal=KILL loam-agent")
+	s.answer("", nil)
+	n.says(func(s status.Status) bool { return s.Upgrade != nil && s.Upgrade.Phase == "armed" })
+	n.holds(v2)
+	n.reboot()
+	n.boots(second, "b")
+	n.up()
+	n.off()
+}
+
+// stalls says nothing until the client goes.
+var stalls = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+
+// holds fails unless the second slot holds the system of a build.
+func (n *upgradable) holds(b build) {
+	n.node.t.Helper()
+	for index, file := range map[int]string{rootB: b.file(".root"), verityB: b.file(".verity")} {
 		if right, wrong := n.chunks(index, file); wrong > 0 || right == 0 {
-			t.Errorf("partition %d: %d wrong chunks, %d right ones", index, wrong, right)
+			n.node.t.Errorf("partition %d: %d wrong chunks, %d right ones", index, wrong, right)
 		}
 	}
-
-	n.off()
 }
 
 // inverted changes every byte: the client asked for none of the range.
