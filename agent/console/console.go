@@ -57,18 +57,28 @@ const (
 // screen is the name of a virtual terminal of the kernel (vt(4)).
 var screen = regexp.MustCompile(`^tty[0-9]+$`)
 
+// hypervisor is the console that a hypervisor may give a machine instead of a
+// serial port (drivers/tty/hvc in the kernel). The images do not name it on the
+// kernel's command line, where it would take the place of the serial port.
+const hypervisor = "hvc0"
+
 // Open opens the consoles in the directory dev that the file active names,
-// which is /sys/class/tty/console/active on a node. It leaves out a console
-// that cannot be opened. The Printer is usable even with an error, and then
-// prints nowhere.
+// which is /sys/class/tty/console/active on a node, and that of the hypervisor.
+// It leaves out a console that cannot be opened. The Printer is usable even with
+// an error, and then prints nowhere.
 func Open(dev, active string) (*Printer, error) {
 	text, err := os.ReadFile(active)
 	if err != nil {
 		return &Printer{}, fmt.Errorf("find the consoles: %w", err)
 	}
 
+	names := strings.Fields(string(text))
+	if !slices.Contains(names, hypervisor) {
+		names = append(names, hypervisor)
+	}
+
 	p := &Printer{}
-	for name := range strings.FieldsSeq(string(text)) {
+	for _, name := range names {
 		if c, err := open(dev, name); err == nil {
 			p.consoles = append(p.consoles, c)
 		}

@@ -19,7 +19,7 @@ import (
 // The lines are for whoever searches the log of a serial line for one node.
 func TestShowPrintsALineForEachNewProblem(t *testing.T) {
 	dir := t.TempDir()
-	for name, text := range map[string]string{"active": "ttyS0\n", "ttyS0": ""} {
+	for name, text := range map[string]string{"active": "ttyS0\n", "ttyS0": "", "hvc0": ""} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -44,22 +44,23 @@ func TestShowPrintsALineForEachNewProblem(t *testing.T) {
 		p.Show(s, true)
 	}
 
-	text, err := os.ReadFile(filepath.Join(dir, "ttyS0"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for line := range strings.Lines(string(text)) {
-		if strings.HasPrefix(line, "loam ") {
-			got = append(got, strings.TrimRight(line, "\r\n"))
-		}
-	}
-
 	const line = "loam node-1: server-unreachable: 192.0.2.1:6443 does not answer; " +
 		"tried 192.0.2.1:6443, from enp1s0 192.0.2.10/24"
 	want := []string{line, "loam node-1: document-invalid: machine.yaml: empty", line}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("lines (-want +got):\n%s", diff)
+	for _, terminal := range []string{"ttyS0", "hvc0"} {
+		text, err := os.ReadFile(filepath.Join(dir, terminal))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for line := range strings.Lines(string(text)) {
+			if strings.HasPrefix(line, "loam ") {
+				got = append(got, strings.TrimRight(line, "\r\n"))
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("lines of %s (-want +got):\n%s", terminal, diff)
+		}
 	}
 }
 

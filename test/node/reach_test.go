@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"regexp"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -125,6 +126,11 @@ func TestANodeSaysWhyItHasNotJoined(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	// The hypervisor has a log of its own, beside that of the serial line.
+	hypervisor := m.file("hypervisor.log", "")
+	m.arguments("-chardev", "file,id=hypervisor,path="+hypervisor,
+		"-device", "virtio-serial-pci", "-device", "virtconsole,chardev=hypervisor")
+
 	d := newDoor(t)
 	const name = "kubernetes.default" // It is in the certificate of the API server.
 	api, err := url.Parse(w.URL())
@@ -143,7 +149,7 @@ func TestANodeSaysWhyItHasNotJoined(t *testing.T) {
 	const tokenFile = "/var/lib/gardener-node-agent/credentials/bootstrap-token"
 	day := fmt.Sprintf("date -s @%d", time.Now().Unix())
 
-	for _, step := range []struct {
+	steps := []struct {
 		name string
 		does func()
 		code fault.Code
@@ -219,7 +225,8 @@ func TestANodeSaysWhyItHasNotJoined(t *testing.T) {
 			func() { n.sh("systemctl kill --signal=SEGV loam-agent") },
 			fault.AgentEnded, "the node agent has ended: exit status 2",
 		},
-	} {
+	}
+	for _, step := range steps {
 		began := time.Now()
 		step.does()
 		n.t = t
@@ -232,4 +239,11 @@ func TestANodeSaysWhyItHasNotJoined(t *testing.T) {
 	n.expect(regexp.MustCompile("the cluster has no Secret kube-system/"))
 	w.publish(20, "", "")
 	n.expect(appliedLine)
+
+	said := string(readFile(t, hypervisor))
+	for _, step := range steps {
+		if !strings.Contains(said, fmt.Sprintf("loam %s: %s: ", testcluster.Node, step.code)) {
+			t.Errorf("the hypervisor's log does not say %s", step.code)
+		}
+	}
 }
