@@ -157,10 +157,10 @@ func TestADeniedRequestSaysWhatToDo(t *testing.T) {
 	w.must("PATCH", signings+"/"+name+"/approval",
 		`{"status": {"conditions": [{"type": "Denied", "status": "True", "reason": "RequestDenied"}]}}`)
 	w.await("the status", func() error {
-		problem := w.node.Cluster.Link().Problem
-		if !strings.Contains(problem, "hint: ") ||
-			!strings.Contains(problem, "delete the Node object first") {
-			return fmt.Errorf("%q", problem)
+		link := w.node.Cluster.Link()
+		if link.Code != "approval-denied" ||
+			!strings.Contains(link.Hint, "delete the Node object first") {
+			return fmt.Errorf("%s: %s; hint: %s", link.Code, link.Problem, link.Hint)
 		}
 		return nil
 	})
