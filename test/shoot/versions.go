@@ -19,8 +19,9 @@ type version struct {
 // A new version is one line here, and `sh version.sh VERSION` in test/gardener,
 // which writes the go.mod of it; `make gardener-diff` shows what it changes.
 var versions = []version{
-	{name: "v1.149.0"},
-	{name: "v1.148.3", tags: "before_gardener_1_149"},
+	{name: "v1.150.0"},
+	{name: "v1.149.0", tags: "before_gardener_1_150"},
+	{name: "v1.148.3", tags: "before_gardener_1_149,before_gardener_1_150"},
 }
 
 // Versions are the versions of Gardener that are tested, newest first.
