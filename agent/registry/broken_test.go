@@ -9,11 +9,12 @@ import (
 
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/test/cluster"
+	"github.com/loam-os/loam/test/containerd"
 )
 
 // Wrong bytes from a registry are detected, and a later pull succeeds.
 func TestWrongBytesAreRefused(t *testing.T) {
-	c := startContainerd(t)
+	c := containerd.Start(t)
 	r := cluster.StartRegistry(t, cluster.RegistryOptions{})
 	f := newFront(t, r)
 	manifest := r.Push(t, "a/two:v1", two)
@@ -27,7 +28,7 @@ func TestWrongBytesAreRefused(t *testing.T) {
 			_, _ = w.Write(body)
 			return true
 		})
-		provider := New(c.socket())
+		provider := New(c.Socket())
 		_, err := get(t, provider, f.host()+"/a/two@"+manifest, "/bin/new")
 		if err == nil || !strings.Contains(err.Error(), "unexpected commit digest") {
 			t.Errorf("%s: error %v", kind, err)
@@ -35,36 +36,36 @@ func TestWrongBytesAreRefused(t *testing.T) {
 	}
 
 	f.spoilWith(nil)
-	if _, err := get(t, New(c.socket()), f.host()+"/a/two@"+manifest, "/bin/new"); err != nil {
+	if _, err := get(t, New(c.Socket()), f.host()+"/a/two@"+manifest, "/bin/new"); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestContainerdIsAbsent(t *testing.T) {
-	c := newContainerd(t)
+	c := containerd.New(t)
 	r := cluster.StartRegistry(t, cluster.RegistryOptions{})
 	r.Push(t, "a/two:v1", two)
-	provider := New(c.socket())
+	provider := New(c.Socket())
 	ref := r.Address() + "/a/two:v1"
 	_, err := get(t, provider, ref, "/bin/new")
-	want := "containerd does not answer: dial unix " + c.socket() +
+	want := "containerd does not answer: dial unix " + c.Socket() +
 		": connect: no such file or directory; hint: the agent retries; systemctl status containerd"
 	if !errors.Is(err, ErrNotRunning) || hint.Line(err) != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
 
-	c.start(t)
+	c.Run(t)
 	file, err := provider.Image(t.Context(), ref, "/bin/new")
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	c.stop()
+	c.Stop()
 	if _, err := file.Open(); !errors.Is(err, ErrNotRunning) {
 		t.Errorf("open without containerd: %v", err)
 	}
 
-	c.start(t) // The pulled image is still there without its registry.
+	c.Run(t) // The pulled image is still there without its registry.
 	r.Stop(t)
 
 	if got, err := get(t, provider, ref, "/bin/new"); err != nil || got != "new" {
@@ -73,7 +74,7 @@ func TestContainerdIsAbsent(t *testing.T) {
 }
 
 func TestInterruptedPullResumes(t *testing.T) {
-	c := startContainerd(t)
+	c := containerd.Start(t)
 	r := cluster.StartRegistry(t, cluster.RegistryOptions{})
 	f := newFront(t, r)
 	r.Push(t, "a/kubelet:v1",
@@ -84,7 +85,7 @@ func TestInterruptedPullResumes(t *testing.T) {
 
 	ref := f.host() + "/a/kubelet:v1"
 	f.stopInTheMiddle(t, r)
-	provider := New(c.socket())
+	provider := New(c.Socket())
 	_, err := provider.Image(t.Context(), ref, "/kubelet")
 	if err == nil {
 		t.Fatal("half an image was pulled")
@@ -97,8 +98,8 @@ func TestInterruptedPullResumes(t *testing.T) {
 		t.Fatal("half an image was used")
 	}
 
-	c.stop() // A power cut does not restart the pull from the beginning either.
-	c.start(t)
+	c.Stop() // A power cut does not restart the pull from the beginning either.
+	c.Run(t)
 	r.Start(t)
 	f.asked("")
 
@@ -118,14 +119,14 @@ func TestInterruptedPullResumes(t *testing.T) {
 
 // Keep removes what an unfinished pull left, once no reference needs it.
 func TestKeepRemovesAnUnfinishedPull(t *testing.T) {
-	c := startContainerd(t)
+	c := containerd.Start(t)
 	r := cluster.StartRegistry(t, cluster.RegistryOptions{})
 	f := newFront(t, r)
 	r.Push(t, "a/kubelet:v1",
 		cluster.Image{Layers: []cluster.Layer{{"kubelet": {Content: large(8 << 20)}}}})
 	f.stopInTheMiddle(t, r)
 
-	provider := New(c.socket())
+	provider := New(c.Socket())
 	if _, err := provider.Image(t.Context(), f.host()+"/a/kubelet:v1", "/kubelet"); err == nil {
 		t.Fatal("half an image was pulled")
 	}

@@ -11,10 +11,11 @@ import (
 
 	"github.com/loam-os/loam/agent/osc"
 	"github.com/loam-os/loam/test/cluster"
+	"github.com/loam-os/loam/test/containerd"
 )
 
 func TestHosts(t *testing.T) {
-	c := startContainerd(t)
+	c := containerd.Start(t)
 	secure := cluster.StartRegistry(t, cluster.RegistryOptions{TLS: true})
 	secure.Push(t, "a/two:v1", two)
 	plain := cluster.StartRegistry(t, cluster.RegistryOptions{})
@@ -49,7 +50,7 @@ func TestHosts(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			dir := t.TempDir()
 			write(t, filepath.Join(dir, row.ref, "hosts.toml"), row.hosts)
-			provider := New(c.socket(), t.TempDir(), dir)
+			provider := New(c.Socket(), t.TempDir(), dir)
 			got, err := get(t, provider, row.ref+"/a/two:v1", "/bin/new")
 			if row.err == "" && (err != nil || got != "new") {
 				t.Errorf("%q, %v", got, err)
@@ -68,14 +69,14 @@ func TestHosts(t *testing.T) {
 // A configuration may bring the authority of the registry that its own images
 // are in.
 func TestAuthoritiesOfANewConfiguration(t *testing.T) {
-	c := startContainerd(t)
+	c := containerd.Start(t)
 	secure := cluster.StartRegistry(t, cluster.RegistryOptions{TLS: true})
 	secure.Push(t, "a/two:v1", two)
 	dir := t.TempDir() // Without a hosts.toml, every authority that this host trusts is accepted.
 	write(t, filepath.Join(dir, secure.Address(), "hosts.toml"),
 		fmt.Sprintf("server = %q\n", secure.URL()))
 
-	provider := New(c.socket(), dir)
+	provider := New(c.Socket(), dir)
 	if _, err := get(t, provider, secure.Address()+"/a/two:v1", "/bin/new"); err == nil ||
 		!strings.Contains(err.Error(), "is not trusted") {
 		t.Errorf("without them: %v", err)

@@ -10,6 +10,7 @@ import (
 	"github.com/loam-os/loam/agent/osc"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/test/cluster"
+	"github.com/loam-os/loam/test/containerd"
 )
 
 // two is an image whose layers interact in every way.
@@ -32,7 +33,7 @@ var two = cluster.Image{Layers: []cluster.Layer{
 }}
 
 func TestImage(t *testing.T) {
-	c := startContainerd(t)
+	c := containerd.Start(t)
 	r := cluster.StartRegistry(t, cluster.RegistryOptions{})
 	host := r.Address()
 	other := map[string]string{"amd64": "arm64", "arm64": "amd64"}[runtime.GOARCH]
@@ -43,7 +44,7 @@ func TestImage(t *testing.T) {
 	r.Push(t, "a/other:v1", cluster.Image{Arch: other, Layers: one.Layers})
 	r.PushIndex(t, "a/others:v1", cluster.Image{Arch: other, Layers: one.Layers})
 
-	provider := New(c.socket())
+	provider := New(c.Socket())
 	for _, row := range []struct{ name, ref, path, want, err string }{
 		{
 			name: "by tag",
@@ -160,11 +161,11 @@ func TestImage(t *testing.T) {
 
 // Errors name the image, the path and the cause.
 func TestErrorsNameImageAndPath(t *testing.T) {
-	c := startContainerd(t)
+	c := containerd.Start(t)
 	r := cluster.StartRegistry(t, cluster.RegistryOptions{})
 	r.Push(t, "a/two:v1", two)
 	reference := osc.Reference{Image: r.Address() + "/a/two:v1", Path: "/tool"}
-	_, err := content.Resolve(t.Context(), imagesOnly{New(c.socket())}, []osc.Reference{reference})
+	_, err := content.Resolve(t.Context(), imagesOnly{New(c.Socket())}, []osc.Reference{reference})
 	want := "find /tool of the image " + reference.Image + ": not found; hint: " +
 		"the image has /usr/bin/tool"
 	if err == nil || hint.Line(err) != want || !errors.Is(err, content.ErrAbsent) {

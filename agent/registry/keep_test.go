@@ -11,14 +11,15 @@ import (
 	images "github.com/containerd/containerd/api/services/images/v1"
 
 	"github.com/loam-os/loam/test/cluster"
+	"github.com/loam-os/loam/test/containerd"
 )
 
 // Images without a reference are removed with their content; images of other
 // namespaces stay, even the same image.
 func TestKeep(t *testing.T) {
-	c := startContainerd(t)
+	c := containerd.Start(t)
 	r := cluster.StartRegistry(t, cluster.RegistryOptions{})
-	provider := New(c.socket())
+	provider := New(c.Socket())
 	host := r.Address()
 	for _, name := range []string{"a:v1", "b:v1", "c:v1"} {
 		r.Push(t, name, cluster.Image{Layers: []cluster.Layer{{"f": text(name)}}})
@@ -94,16 +95,16 @@ func lend(t *testing.T, r *Registry, name, namespace string) {
 
 // A layer that is damaged on the disk is detected and pulled again.
 func TestDamagedLayerIsPulledAgain(t *testing.T) {
-	c := startContainerd(t)
+	c := containerd.Start(t)
 	r := cluster.StartRegistry(t, cluster.RegistryOptions{})
 	r.Push(t, "a:v1", cluster.Image{Layers: []cluster.Layer{{"f": text("1")}}})
 
 	ref := r.Address() + "/a:v1"
-	if _, err := get(t, New(c.socket()), ref, "/f"); err != nil {
+	if _, err := get(t, New(c.Socket()), ref, "/f"); err != nil {
 		t.Fatal(err)
 	}
 
-	layers, err := filepath.Glob(c.dir + "/root/io.containerd.content.v1.content/blobs/sha256/*")
+	layers, err := filepath.Glob(c.Dir + "/root/io.containerd.content.v1.content/blobs/sha256/*")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +126,7 @@ func TestDamagedLayerIsPulledAgain(t *testing.T) {
 		write(t, name, string(blob))
 	}
 
-	provider := New(c.socket())
+	provider := New(c.Socket())
 	if _, err := get(t, provider, ref, "/f"); err == nil ||
 		!strings.Contains(err.Error(), errDamaged.Error()) {
 		t.Errorf("error %v, want %v", err, errDamaged)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/loam-os/loam/test/cluster"
+	"github.com/loam-os/loam/test/containerd"
 )
 
 // large is an incompressible kubelet of n bytes.
@@ -28,12 +29,12 @@ func large(n int) []byte {
 // A kubelet is never read into memory: not when it is pulled, found or read.
 func TestLargeFileIsStreamed(t *testing.T) {
 	const size, most = 80 << 20, 32 << 20
-	c := startContainerd(t)
+	c := containerd.Start(t)
 	r := cluster.StartRegistry(t, cluster.RegistryOptions{})
 	want := pushLarge(t, r, size)
 	before := startPeak(t)
 
-	file, err := New(c.socket()).Image(t.Context(), r.Address()+"/a/kubelet:v1", "/kubelet")
+	file, err := New(c.Socket()).Image(t.Context(), r.Address()+"/a/kubelet:v1", "/kubelet")
 	if err != nil {
 		t.Fatal(err)
 	}

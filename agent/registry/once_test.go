@@ -8,14 +8,15 @@ import (
 
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/test/cluster"
+	"github.com/loam-os/loam/test/containerd"
 )
 
 func TestImageIsPulledOnce(t *testing.T) {
-	c := startContainerd(t)
+	c := containerd.Start(t)
 	r := cluster.StartRegistry(t, cluster.RegistryOptions{})
 	f := newFront(t, r)
 	manifest := r.Push(t, "a/two:v1", two)
-	provider := New(c.socket())
+	provider := New(c.Socket())
 	ref := f.host() + "/a/two:v1"
 	var group sync.WaitGroup
 	for _, path := range []string{"/bin/new", "/bin/old", "/etc/conf/a", "/sbin/tool"} {
@@ -46,7 +47,7 @@ func TestImageIsPulledOnce(t *testing.T) {
 		t.Errorf("a new look asked %d times for the tag, want once and nothing else", n)
 	}
 
-	for _, again := range []*Registry{provider, New(c.socket())} {
+	for _, again := range []*Registry{provider, New(c.Socket())} {
 		if _, err := get(t, again, f.host()+"/a/two@"+manifest, "/bin/new"); err != nil {
 			t.Error(err)
 		}
@@ -58,9 +59,9 @@ func TestImageIsPulledOnce(t *testing.T) {
 
 // A tag is resolved once between two calls of Follow.
 func TestMovedTag(t *testing.T) {
-	c := startContainerd(t)
+	c := containerd.Start(t)
 	r := cluster.StartRegistry(t, cluster.RegistryOptions{})
-	provider := New(c.socket())
+	provider := New(c.Socket())
 	ref := r.Address() + "/a/b:v1"
 	push := func(s string) {
 		r.Push(t, "a/b:v1", cluster.Image{Layers: []cluster.Layer{{"f": text(s), "g": text(s)}}})
@@ -84,7 +85,7 @@ func TestMovedTag(t *testing.T) {
 	r.Stop(t)
 	provider.Follow(nil)
 	expect("2") // The tag's latest image.
-	provider = New(c.socket())
+	provider = New(c.Socket())
 	expect("2")
 
 	_, err := get(t, provider, r.Address()+"/a/b:v2", "/f")
@@ -98,11 +99,11 @@ func TestMovedTag(t *testing.T) {
 
 // The registry's answer counts; without one the tag stays as it was.
 func TestAnswersOfARegistry(t *testing.T) {
-	c := startContainerd(t)
+	c := containerd.Start(t)
 	r := cluster.StartRegistry(t, cluster.RegistryOptions{})
 	f := newFront(t, r)
 	r.Push(t, "a/b:v1", cluster.Image{Layers: []cluster.Layer{{"f": text("1")}}})
-	provider := New(c.socket())
+	provider := New(c.Socket())
 	ref := f.host() + "/a/b:v1"
 	if _, err := get(t, provider, ref, "/f"); err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/test/cluster"
+	"github.com/loam-os/loam/test/containerd"
 )
 
 func image1(content string) cluster.Image {
@@ -22,7 +23,7 @@ func image1(content string) cluster.Image {
 func TestOnlySignedImagesArePulled(t *testing.T) { eachSigner(t, onlySignedImagesArePulled) }
 
 func onlySignedImagesArePulled(t *testing.T, newSigner func(*testing.T) signer) {
-	c := startContainerd(t)
+	c := containerd.Start(t)
 	r := cluster.StartRegistry(t, cluster.RegistryOptions{})
 	ours := newSigner(t)
 	theirs := newSigner(t)
@@ -73,7 +74,7 @@ func onlySignedImagesArePulled(t *testing.T, newSigner func(*testing.T) signer) 
 		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			provider := New(c.socket())
+			provider := New(c.Socket())
 			provider.Require(ours.keys())
 			got, err := get(t, provider, host+row.ref, "/f")
 			if row.err == "" {
@@ -111,18 +112,18 @@ func TestOtherReferrersDoNotCount(t *testing.T) {
 func TestSignaturesAreKeptWithTheImage(t *testing.T) { eachSigner(t, signaturesAreKept) }
 
 func signaturesAreKept(t *testing.T, newSigner func(*testing.T) signer) {
-	c := startContainerd(t)
+	c := containerd.Start(t)
 	r := cluster.StartRegistry(t, cluster.RegistryOptions{})
 	ours := newSigner(t)
 	digest := r.Push(t, "a/b:v1", image1("1"))
 	ref := r.Address() + "/a/b@" + digest
 
-	before := New(c.socket()) // It has the image before the keys count.
+	before := New(c.Socket()) // It has the image before the keys count.
 	if _, err := get(t, before, ref, "/f"); err != nil {
 		t.Fatal(err)
 	}
 
-	provider := New(c.socket())
+	provider := New(c.Socket())
 	provider.Require(ours.keys())
 	if _, err := get(t, provider, ref, "/f"); fault.Of(err) != fault.ImageNotSigned {
 		t.Fatalf("an image that was there before: %v", err)
@@ -136,13 +137,13 @@ func signaturesAreKept(t *testing.T, newSigner func(*testing.T) signer) {
 	if err := provider.Keep(context.WithoutCancel(t.Context()), []string{ref}); err != nil {
 		t.Fatal(err)
 	}
-	again := New(c.socket())
+	again := New(c.Socket())
 	again.Require(ours.keys())
 	if got, err := get(t, again, ref, "/f"); err != nil || got != "1" {
 		t.Errorf("without the registry: %q, %v", got, err)
 	}
 
-	other := New(c.socket())
+	other := New(c.Socket())
 	other.Require(newSigner(t).keys())
 	if _, err := get(t, other, ref, "/f"); fault.Of(err) != fault.RegistryUnreachable {
 		t.Errorf("another key, without the registry: %v", err)
@@ -165,7 +166,7 @@ func signaturesAreKept(t *testing.T, newSigner func(*testing.T) signer) {
 func TestSignaturesComeFromMirrors(t *testing.T) { eachSigner(t, signaturesComeFromMirrors) }
 
 func signaturesComeFromMirrors(t *testing.T, newSigner func(*testing.T) signer) {
-	c := startContainerd(t)
+	c := containerd.Start(t)
 	mirror := cluster.StartRegistry(t, cluster.RegistryOptions{})
 	ours := newSigner(t)
 	digest := mirror.Push(t, "a/b:v1", image1("1"))
@@ -175,7 +176,7 @@ func signaturesComeFromMirrors(t *testing.T, newSigner func(*testing.T) signer) 
 	write(t, filepath.Join(dir, "registry.example", "hosts.toml"), hosts)
 
 	ours.sign(t, mirror, false, "a/b", digest)
-	provider := New(c.socket(), dir)
+	provider := New(c.Socket(), dir)
 	provider.Require(ours.keys())
 	got, err := get(t, provider, "registry.example/a/b@"+digest, "/f")
 	if err != nil || got != "1" {

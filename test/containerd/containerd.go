@@ -1,4 +1,6 @@
-package registry
+// Package containerd runs the real containerd of the image on this host, with its
+// content store and no more, for tests of what is pulled through it.
+package containerd
 
 import (
 	"context"
@@ -15,14 +17,15 @@ import (
 	"github.com/loam-os/loam/test/judge"
 )
 
-// containerd is the real containerd of the image, run on this host.
-type containerd struct {
-	dir    string // short, since socket paths are limited
+// Containerd is the real containerd of the image, run on this host.
+type Containerd struct {
+	Dir    string // short, since socket paths are limited
 	cmd    *exec.Cmd
 	exited chan struct{}
 }
 
-func (c *containerd) socket() string { return filepath.Join(c.dir, "c.sock") }
+// Socket is the path of its socket.
+func (c *Containerd) Socket() string { return filepath.Join(c.Dir, "c.sock") }
 
 // minimalConfig is a configuration with only the content store of containerd:
 // nothing that mounts, runs or writes elsewhere.
@@ -41,9 +44,9 @@ address = "%[1]s/d.sock"
 level = "warn"
 `
 
-// newContainerd returns a containerd that does not run yet. Its files are
+// New returns a containerd that does not run yet. Its files are
 // removed with t.
-func newContainerd(t testing.TB) *containerd {
+func New(t testing.TB) *Containerd {
 	t.Helper()
 	judge.Dir(t, "LOAM_ROOT_TREE")
 
@@ -59,28 +62,28 @@ func newContainerd(t testing.TB) *containerd {
 		t.Fatal(err)
 	}
 
-	return &containerd{dir: dir}
+	return &Containerd{Dir: dir}
 }
 
-// startContainerd is newContainerd, running.
-func startContainerd(t testing.TB) *containerd {
+// Start is [New], running.
+func Start(t testing.TB) *Containerd {
 	t.Helper()
-	c := newContainerd(t)
-	c.start(t)
+	c := New(t)
+	c.Run(t)
 	return c
 }
 
-// start runs it with the C library of its own tree, which may differ from the
+// Run runs it with the C library of its own tree, which may differ from the
 // host's.
-func (c *containerd) start(t testing.TB) {
+func (c *Containerd) Run(t testing.TB) {
 	t.Helper()
 	tree := judge.Dir(t, "LOAM_ROOT_TREE")
 	loader := one(t, tree+"/lib*/ld-linux-*.so.*")
 	library := one(t, tree+"/lib/*-linux-gnu")
 	c.cmd = exec.Command(loader, "--library-path", library, tree+"/usr/bin/containerd", "--config",
-		filepath.Join(c.dir, "config.toml"))
+		filepath.Join(c.Dir, "config.toml"))
 
-	log, err := os.OpenFile(filepath.Join(c.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	log, err := os.OpenFile(filepath.Join(c.Dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +102,7 @@ func (c *containerd) start(t testing.TB) {
 		_ = wait()
 	}(c.exited)
 
-	t.Cleanup(func() { c.stop(); c.show(t) })
+	t.Cleanup(func() { c.Stop(); c.show(t) })
 	c.await(t)
 }
 
@@ -112,23 +115,23 @@ func one(t testing.TB, pattern string) string {
 	return found[0]
 }
 
-// stop kills it, as a power cut would. It may have ended already.
-func (c *containerd) stop() {
+// Stop kills it, as a power cut would. It may have ended already.
+func (c *Containerd) Stop() {
 	_ = c.cmd.Process.Kill()
 	<-c.exited
 }
 
-func (c *containerd) show(t testing.TB) {
+func (c *Containerd) show(t testing.TB) {
 	if !t.Failed() {
 		return
 	}
-	if text, err := os.ReadFile(filepath.Join(c.dir, "log")); err == nil {
+	if text, err := os.ReadFile(filepath.Join(c.Dir, "log")); err == nil {
 		t.Logf("containerd, the end of its log:\n%s", text[max(0, len(text)-4000):])
 	}
 }
 
 // await polls until it answers; there is no notification.
-func (c *containerd) await(t testing.TB) {
+func (c *Containerd) await(t testing.TB) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()
@@ -137,7 +140,7 @@ func (c *containerd) await(t testing.TB) {
 	defer tick.Stop()
 
 	for {
-		if conn, err := net.Dial("unix", c.socket()); err == nil {
+		if conn, err := net.Dial("unix", c.Socket()); err == nil {
 			conn.Close()
 			return
 		}
