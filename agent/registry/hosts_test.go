@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/loam-os/loam/agent/osc"
@@ -90,6 +91,31 @@ func TestAuthoritiesOfANewConfiguration(t *testing.T) {
 
 	if err := provider.Keep(context.WithoutCancel(t.Context()), nil); err != nil {
 		t.Error(err)
+	}
+}
+
+// What is in place for one registry comes before what the next configuration has
+// for all others, and that before what is in place for all others.
+func TestTheNearestHosts(t *testing.T) {
+	next, placed := t.TempDir(), t.TempDir()
+	for _, name := range []string{
+		next + "/a.b", next + "/_default", placed + "/a.b", placed + "/c.d_5000_", placed + "/_default",
+	} {
+		write(t, name+"/hosts.toml", "")
+	}
+
+	for host, want := range map[string]string{
+		"a.b":      next + "/a.b",
+		"c.d:5000": placed + "/c.d_5000_",
+		"e.f":      next + "/_default",
+	} {
+		if got, err := New("/c.sock", next, placed).hostDir(host); got != want {
+			t.Errorf("%s: %s, %v, want %s", host, got, err, want)
+		}
+	}
+
+	if got, err := New("/c.sock", t.TempDir()).hostDir("a.b"); !errdefs.IsNotFound(err) {
+		t.Errorf("none: %s, %v", got, err)
 	}
 }
 

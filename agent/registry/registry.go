@@ -117,7 +117,7 @@ func (r *Registry) Files(references []osc.Reference) []string {
 		files[r.socket] = true
 		for _, dir := range r.hosts {
 			for _, host := range []string{
-				directoryOf(spec.Hostname()), spec.Hostname(), "_default",
+				directoryOf(spec.Hostname()), spec.Hostname(), everyHost,
 			} {
 				files[filepath.Join(dir, host, "hosts.toml")] = true
 			}

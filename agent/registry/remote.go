@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"time"
 
 	"github.com/containerd/containerd/v2/core/remotes"
@@ -17,6 +18,9 @@ import (
 	"github.com/loam-os/loam/agent/content"
 	"github.com/loam-os/loam/hint"
 )
+
+// everyHost is the directory that counts for registries without their own.
+const everyHost = "_default"
 
 // silenceTimeout is how long a registry may send nothing.
 const silenceTimeout = time.Minute
@@ -50,15 +54,27 @@ func (r *Registry) remote(ctx context.Context, spec reference.Spec) *remote {
 }
 
 // hostDir returns the directory with the hosts.toml or the authorities of a
-// registry.
+// registry. What a later directory has of the registry itself comes before what
+// an earlier one has for all registries.
 func (r *Registry) hostDir(host string) (string, error) {
+	all := ""
 	for _, dir := range r.hosts {
 		found, err := config.HostDirFromRoot(dir)(host)
-		if !errdefs.IsNotFound(err) {
-			return found, err
+		switch {
+		case errdefs.IsNotFound(err):
+		case err != nil:
+			return "", err
+		case filepath.Base(found) != everyHost:
+			return found, nil
+		case all == "":
+			all = found
 		}
 	}
-	return "", errdefs.ErrNotFound
+
+	if all == "" {
+		return "", errdefs.ErrNotFound
+	}
+	return all, nil
 }
 
 func (m *remote) name() string { return m.String() }
