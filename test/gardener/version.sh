@@ -17,6 +17,9 @@ go 1.26.0
 
 require github.com/gardener/gardener $version
 
+// Built from this module, too.
+tool github.com/gardener/gardener/cmd/gardener-node-agent
+
 // Gardener's own go.mod has a directory here.
 replace github.com/gardener/gardener/pkg/apis => github.com/gardener/gardener/pkg/apis $version
 
