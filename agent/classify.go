@@ -42,7 +42,7 @@ var errContainerdDown = errors.New("containerd does not run")
 // classifier returns [Classify] for this node. It pulls the images of the
 // configuration, which the node needs next, and starts nothing.
 func (n *node) classifier() func(ctx context.Context, text []byte) (turns.Class, error) {
-	pulled := decode.NewImages(durable.New(n.root, nil), n.imagePolicy(),
+	pulled := decode.NewImages(durable.New(n.root, nil), decode.PendingHosts, n.imagePolicy(),
 		func(context.Context, string) error { return errContainerdDown })
 	d := decode.Decoder{
 		Hostname: n.status.Hostname,

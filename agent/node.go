@@ -86,7 +86,8 @@ func (n *node) warn(err error) {
 // agent is the loop of the node. end ends it.
 func (n *node) agent(end context.CancelCauseFunc) *loop.Loop {
 	n.status.DigestsOnly = n.machine.DigestsOnly()
-	pulled := decode.NewImages(durable.New(n.root, nil), n.imagePolicy(), n.systemd.Start)
+	pulled := decode.NewImages(durable.New(n.root, nil), decode.PreparedHosts, n.imagePolicy(),
+		n.systemd.Start)
 	a := &loop.Loop{
 		Engine:      claimingEngine{n.engine, n.data},
 		Units:       n.systemd,

@@ -430,7 +430,8 @@ func TestAClusterGoesOnAfterATrial(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pulled := decode.NewImages(durable.New(n.root, nil), n.imagePolicy(), n.systemd.Start)
+	pulled := decode.NewImages(durable.New(n.root, nil), decode.PreparedHosts, n.imagePolicy(),
+		n.systemd.Start)
 	host{node: n, pulled: pulled}.Proven(t.Context())
 	<-changes
 }

@@ -22,9 +22,9 @@ type Decoder struct {
 	// Follow is called with the references of a document before they are
 	// resolved. It may be nil.
 	Follow func(references []osc.Reference)
-	// Prepare is called with the mirrors of a document and the authorities that
-	// it makes the machine trust, before images are pulled. It may be nil.
-	Prepare func(mirrors, authorities []config.File) error
+	// Prepare is called with a document that refers to contents, before they are
+	// resolved. It may be nil.
+	Prepare func(ctx context.Context, parsed osc.OperatingSystemConfig, env osc.Env) error
 	// Tokens are synced in addition to the document's.
 	Tokens []cluster.Token
 	// Image is the image's root directory, without anything mounted over it.
@@ -92,15 +92,7 @@ func (d Decoder) resolve(
 ) (map[osc.Reference]config.Content, error) {
 	references := osc.References(parsed, env)
 	if d.Prepare != nil && len(references) > 0 {
-		mirrors, err := osc.Mirrors(parsed, env, PreparedHosts)
-		if err != nil {
-			return nil, err
-		}
-		authorities, err := osc.Authorities(parsed, env)
-		if err != nil {
-			return nil, err
-		}
-		if err := d.Prepare(mirrors, authorities); err != nil {
+		if err := d.Prepare(ctx, parsed, env); err != nil {
 			return nil, err
 		}
 	}

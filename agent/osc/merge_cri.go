@@ -62,13 +62,18 @@ func mergeCRI(desired *config.Desired, c *CRIConfig, env Env) error {
 				Mode:    0o644,
 				Content: config.Text(cri.Hosts(registry)),
 			})
-		probe := c.Containerd.Registries[i].ReadinessProbe
-		if probe != nil && *probe && len(registry.Hosts) > 0 {
+		if c.probes(i) {
 			desired.Probes = append(desired.Probes, probeOf(registry))
 		}
 	}
 
 	return nil
+}
+
+// probes reports whether the i-th registry counts only if its mirrors answer.
+func (c *CRIConfig) probes(i int) bool {
+	registry := c.Containerd.Registries[i]
+	return registry.ReadinessProbe != nil && *registry.ReadinessProbe && len(registry.Hosts) > 0
 }
 
 func probeOf(registry cri.Registry) config.Probe {

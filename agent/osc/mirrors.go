@@ -11,9 +11,12 @@ import (
 
 // Mirrors returns the hosts.toml files of the document as they would be beneath
 // dir instead of cri.HostsDir, together with the certificates that the document
-// has for them. An image that the document refers to is pulled before any of
-// its files is in place. The document must have passed Validate.
-func Mirrors(osc OperatingSystemConfig, env Env, dir string) ([]config.File, error) {
+// has for them, and the probes of those files that count only if their mirrors
+// answer. An image that the document refers to is pulled before any of its
+// files is in place. The document must have passed Validate.
+func Mirrors(osc OperatingSystemConfig, env Env, dir string) (
+	[]config.File, []config.Probe, error,
+) {
 	inline := map[string]File{}
 	for _, file := range osc.files() {
 		_, refers := file.value.Content.reference()
@@ -22,12 +25,15 @@ func Mirrors(osc OperatingSystemConfig, env Env, dir string) ([]config.File, err
 		}
 	}
 
-	var files []config.File
 	if !osc.Spec.CRIConfig.writesFiles() {
-		return nil, nil
+		return nil, nil, nil
 	}
 
-	for _, registry := range osc.Spec.CRIConfig.registries() {
+	var (
+		files  []config.File
+		probes []config.Probe
+	)
+	for i, registry := range osc.Spec.CRIConfig.registries() {
 		for h := range registry.Hosts {
 			registry.Hosts[h].CACerts = slices.Clone(registry.Hosts[h].CACerts)
 			for c, name := range (cri.Registry{
@@ -42,7 +48,7 @@ func Mirrors(osc OperatingSystemConfig, env Env, dir string) ([]config.File, err
 
 				desired, err := file.desired(env)
 				if err != nil {
-					return nil, err
+					return nil, nil, err
 				}
 
 				desired.Path = path.Join(dir, registry.Upstream, fmt.Sprintf("ca-%d-%d.crt", h, c))
@@ -51,13 +57,15 @@ func Mirrors(osc OperatingSystemConfig, env Env, dir string) ([]config.File, err
 			}
 		}
 
+		name := path.Join(dir, registry.Upstream, "hosts.toml")
 		files = append(files,
-			config.File{
-				Path:    path.Join(dir, registry.Upstream, "hosts.toml"),
-				Mode:    0o644,
-				Content: config.Text(cri.Hosts(registry)),
-			})
+			config.File{Path: name, Mode: 0o644, Content: config.Text(cri.Hosts(registry))})
+		if osc.Spec.CRIConfig.probes(i) {
+			probe := probeOf(registry)
+			probe.Path = name
+			probes = append(probes, probe)
+		}
 	}
 
-	return files, nil
+	return files, probes, nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/osc"
 )
 
@@ -46,6 +47,7 @@ spec:
         hosts:
         - {url: "https://mirror.site.local", caCerts: [/etc/ssl/site.crt, /etc/ssl/there.crt]}
       - upstream: plain.local
+        readinessProbe: true
         hosts:
         - {url: "http://10.0.0.1:5000"}
   files:
@@ -56,7 +58,7 @@ spec:
 		t.Fatal(err)
 	}
 
-	files, err := osc.Mirrors(asked, osc.Env{}, "/run/certs.d")
+	files, probes, err := osc.Mirrors(asked, osc.Env{}, "/run/certs.d")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,5 +86,13 @@ spec:
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("mirrors (-want +got):\n%s", diff)
+	}
+
+	waits := []config.Probe{{
+		Path: "/run/certs.d/plain.local/hosts.toml",
+		URLs: []string{"http://10.0.0.1:5000"},
+	}}
+	if diff := cmp.Diff(waits, probes); diff != "" {
+		t.Errorf("probes (-want +got):\n%s", diff)
 	}
 }

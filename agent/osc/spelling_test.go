@@ -42,7 +42,7 @@ func TestContainerdReadsMirrors(t *testing.T) {
 		}
 
 		dir := t.TempDir()
-		files, err := osc.Mirrors(decoded, osc.Env{}, dir)
+		files, _, err := osc.Mirrors(decoded, osc.Env{}, dir)
 		if err != nil || len(files) != 1 {
 			t.Fatalf("%s: %v, %v", test.url, files, err)
 		}

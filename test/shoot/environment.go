@@ -19,6 +19,9 @@ type Environment struct {
 	// Registry is the URL of the registry that has all images, under the
 	// repositories that the documents name. Empty leaves them where they are.
 	Registry string
+	// RegistryCA is the certificate of the authority that documents trust for the
+	// landscape's own registry, PEM. Empty leaves it as it is.
+	RegistryCA string
 }
 
 // upstreams are the registries of the images that Gardener names.
@@ -42,6 +45,13 @@ var authorities = map[string]bool{
 	"/var/lib/kubelet/ca.crt":                     true,
 }
 
+// registryAuthorities are where Gardener writes the authority of the landscape's
+// registry, for each kind of operating system.
+var registryAuthorities = map[string]bool{
+	"/var/lib/ca-certificates-local/registry-ca.crt": true,
+	"/etc/pki/trust/anchors/registry-ca.pem":         true,
+}
+
 func (e Environment) replace(text []byte) ([]byte, error) {
 	var osc map[string]any
 	err := yaml.Unmarshal(text, &osc)
@@ -63,6 +73,8 @@ func (e Environment) replace(text []byte) ([]byte, error) {
 		switch {
 		case authorities[path]:
 			set(inline, e.CA)
+		case registryAuthorities[path] && e.RegistryCA != "":
+			set(inline, e.RegistryCA)
 		case strings.HasPrefix(path, "/var/lib/gardener-node-agent/config-"):
 			config, err := e.config(inline)
 			if err != nil {
