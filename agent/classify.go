@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/content"
@@ -49,6 +50,8 @@ func (n *node) classifier() func(ctx context.Context, text []byte) (turns.Class,
 		Image:    n.image,
 		Node:     n.root,
 		Contents: decode.Fallback{First: n.cluster, Second: pulled},
+		Follow:   pulled.Follow,
+		Prepare:  pulled.Prepare,
 		Cache:    &decode.Cache{},
 	}
 	if dir := (content.Directory{Path: n.status.Contents}); dir.Path != "" {
@@ -64,7 +67,12 @@ func (n *node) classifier() func(ctx context.Context, text []byte) (turns.Class,
 		OSVersion: n.status.ImageVersion,
 	}
 	d.Tokens = n.tokens
+
+	// A configuration can replace another one that is still looked at.
+	var one sync.Mutex
 	return func(ctx context.Context, text []byte) (turns.Class, error) {
+		one.Lock()
+		defer one.Unlock()
 		return Classify(ctx, d, p, text)
 	}
 }
