@@ -3,6 +3,7 @@ package shoot
 import (
 	"context"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/loam-os/loam/agent/config"
@@ -45,6 +46,42 @@ func TestNodesAcceptDocuments(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// Once a self-hosted Shoot is connected, the node writes the tokens of its static
+// pods, where earlier documents have files. A path that is synced is not taken
+// away with such a file (test/recorded).
+func TestTokensOfStaticPodsAreSynced(t *testing.T) {
+	image, err := os.OpenRoot(judge.Dir(t, "LOAM_ROOT_TREE"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer image.Close()
+
+	documents := Documents(t)
+	i := slices.IndexFunc(documents, func(d Document) bool {
+		return d.Kind == Reconcile && d.Name == "control-plane-tokens"
+	})
+	if i < 0 {
+		t.Fatal("there is no such document")
+	}
+
+	decoder := decode.Decoder{Hostname: "node-1", Contents: anything{}, Image: image}
+	desired, err := decoder.Decode(t.Context(),
+		source.Document{Name: "osc.yaml", Text: documents[i].OSC, FromCluster: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	earlier := 0
+	for _, file := range documents[i].Base.Files {
+		if slices.Contains(desired.Synced, file.Path) {
+			earlier++
+		}
+	}
+	if earlier != 2 {
+		t.Errorf("%d files become tokens, of the synced paths %q", earlier, desired.Synced)
 	}
 }
 

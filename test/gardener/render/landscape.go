@@ -37,6 +37,9 @@ type landscape struct {
 	// gardenadm as its gardenlet. There is no seed then.
 	selfHosted bool
 
+	// connected says that the self-hosted Shoot has a gardenlet by now.
+	connected bool
+
 	// reordered lists the files of static pods from last to first.
 	reordered bool
 

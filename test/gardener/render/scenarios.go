@@ -479,6 +479,13 @@ var scenarios = []scenario{
 		change: func(l *landscape) { l.shoot.Spec.Kubernetes.Version = "1.36.4" },
 	},
 	{
+		name: "control-plane-tokens",
+		base: "control-plane",
+		varies: "it is connected to a garden: the node agent writes the tokens of static " +
+			"pods, which the document had",
+		change: func(l *landscape) { l.connected = true },
+	},
+	{
 		name:   "control-plane-apiserver",
 		base:   "control-plane",
 		varies: "a setting of kube-apiserver: one static pod",

@@ -49,7 +49,7 @@ func (l *landscape) renderSelfHosted(
 	if err := b.InitializeSecretsManagement(ctx); err != nil {
 		return nil, nil, err
 	}
-	if err := deploySelfHosted(ctx, b); err != nil {
+	if err := deploySelfHosted(ctx, b, l.connected); err != nil {
 		return nil, nil, err
 	}
 
