@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path"
 	"strings"
 	"testing"
 
@@ -70,7 +71,8 @@ func TestAMirrorWithAProbeIsKnownFromWhenItAnswers(t *testing.T) {
 		cached = PreparedHosts + "/a.b/hosts.toml"
 		plain  = PreparedHosts + "/c.d/hosts.toml"
 	)
-	both := mirrored(t, `{upstream: a.b, readinessProbe: true, hosts: [{url: "http://cache.b"}]}`,
+	both := mirrored(t, `{upstream: a.b, readinessProbe: true,
+		hosts: [{url: "https://cache.b", caCerts: [/etc/ca.crt]}]}`,
 		`{upstream: c.d, hosts: [{url: "http://mirror.d"}]}`)
 	for _, step := range []struct {
 		name string
@@ -92,8 +94,11 @@ func TestAMirrorWithAProbeIsKnownFromWhenItAnswers(t *testing.T) {
 		if diff := cmp.Diff(step.want, asked); diff != "" {
 			t.Errorf("%s: probes (-want +got):\n%s", step.name, diff)
 		}
-		if _, err := root.Stat(cached[1:]); (err == nil) != step.has {
-			t.Errorf("%s: hosts.toml of the cache: %v", step.name, err)
+		// A directory alone would hide the hosts.toml that is in place.
+		for _, name := range []string{cached, path.Dir(cached)} {
+			if _, err := root.Stat(name[1:]); (err == nil) != step.has {
+				t.Errorf("%s: %s of the cache: %v", step.name, name, err)
+			}
 		}
 		if _, err := root.Stat(plain[1:]); err != nil {
 			t.Errorf("%s: %v", step.name, err)
@@ -110,6 +115,9 @@ spec:
   criConfig:
     name: containerd
     containerd: {sandboxImage: "a/pause:1", registries: [`+strings.Join(registries, ", ")+`]}
+  files:
+  - path: /etc/ca.crt
+    content: {inline: {data: CA}}
 `))
 	if err != nil {
 		t.Fatal(err)

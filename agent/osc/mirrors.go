@@ -51,7 +51,10 @@ func Mirrors(osc OperatingSystemConfig, env Env, dir string) (
 					return nil, nil, err
 				}
 
-				desired.Path = path.Join(dir, registry.Upstream, fmt.Sprintf("ca-%d-%d.crt", h, c))
+				// A directory of a registry counts for containerd even without
+				// a hosts.toml.
+				desired.Path = path.Join(dir, "_authorities",
+					fmt.Sprintf("%s-%d-%d.crt", registry.Upstream, h, c))
 				registry.Hosts[h].CACerts[c] = desired.Path
 				files = append(files, desired)
 			}

@@ -77,10 +77,10 @@ spec:
 	}
 
 	want := map[string]string{
-		"/run/certs.d/docker.io/ca-0-0.crt": "CA",
+		"/run/certs.d/_authorities/docker.io-0-0.crt": "CA",
 		"/run/certs.d/docker.io/hosts.toml": "# Written by Loam.\n\n" +
 			"[host.\"https://mirror.site.local\"]\ncapabilities = [\"pull\", \"resolve\"]\n" +
-			"ca = [\"/run/certs.d/docker.io/ca-0-0.crt\", \"/etc/ssl/there.crt\"]\n",
+			"ca = [\"/run/certs.d/_authorities/docker.io-0-0.crt\", \"/etc/ssl/there.crt\"]\n",
 		"/run/certs.d/plain.local/hosts.toml": "# Written by Loam.\n\n" +
 			"[host.\"http://10.0.0.1:5000\"]\ncapabilities = [\"pull\", \"resolve\"]\n",
 	}

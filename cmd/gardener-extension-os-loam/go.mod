@@ -11,8 +11,8 @@ exclude github.com/gardener/terminal-controller-manager v0.39.0
 replace github.com/loam-os/loam => ../..
 
 // Gardener is built with the versions that it was tested with. Loam's go.mod asks for later
-// ones, which nothing of Loam that is used here needs. test/gardener has the same versions as
-// these, so that one build cache serves both.
+// ones, which nothing of Loam that is used here needs. test/gardener/go-v1.149.0.mod has the
+// same versions as these, so that one build cache serves both.
 replace (
 	github.com/fxamacker/cbor/v2 => github.com/fxamacker/cbor/v2 v2.9.2
 	github.com/go-logr/logr => github.com/go-logr/logr v1.4.3
