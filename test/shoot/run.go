@@ -72,7 +72,7 @@ func authorizerProgram(t testing.TB) string {
 }
 
 // instead is what short mode has in place of a real Gardener, whose programs
-// take ten minutes to build.
+// take a quarter of an hour to build.
 const instead = "test/recorded at a real API server, and agent/osc"
 
 // built returns the path of a program of a module.
