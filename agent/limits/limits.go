@@ -139,13 +139,7 @@ func observeFiles(root fs.FS) Usage {
 
 // observeThreads counts the threads, and tries to have one more process.
 func observeThreads(root fs.FS) Usage {
-	u := Usage{Name: Threads, Refused: !canFork()}
-	var info unix.Sysinfo_t
-	if err := unix.Sysinfo(&info); err != nil {
-		return u // Every kernel has the call.
-	}
-
-	u.Used = int64(info.Procs)
+	u := Usage{Name: Threads, Refused: !canFork(), Used: threads(root)}
 	for _, name := range []string{"threads-max", "pid_max"} {
 		text, err := fs.ReadFile(root, "proc/sys/kernel/"+name)
 		most := number(strings.TrimSpace(string(text)))
@@ -154,6 +148,18 @@ func observeThreads(root fs.FS) Usage {
 		}
 	}
 	return u
+}
+
+// threads reads how many processes and threads there are (proc_loadavg(5)), 0 if
+// that is not known. sysinfo(2) counts them in 16 bits.
+func threads(root fs.FS) int64 {
+	text, _ := fs.ReadFile(root, "proc/loadavg")
+	for field := range strings.FieldsSeq(string(text)) {
+		if _, all, is := strings.Cut(field, "/"); is {
+			return number(all)
+		}
+	}
+	return 0
 }
 
 // canFork reports whether the kernel gives this process a child. The child ends at

@@ -73,7 +73,8 @@ func TestObserveReadsWhatTheKernelCounts(t *testing.T) {
 	root := fstest.MapFS{
 		"proc/self/fd/0":               {},
 		"proc/sys/fs/file-nr":          {Data: []byte("960\t10\t1000\n")},
-		"proc/sys/kernel/threads-max":  {Data: []byte("5000\n")},
+		"proc/loadavg":                 {Data: []byte("0.20 0.18 0.12 1/70123 11206\n")},
+		"proc/sys/kernel/threads-max":  {Data: []byte("100000\n")},
 		"proc/sys/kernel/pid_max":      {Data: []byte("4194304\n")},
 		"proc/sys/kernel/random/boot_": {},
 	}
@@ -84,7 +85,7 @@ func TestObserveReadsWhatTheKernelCounts(t *testing.T) {
 				t.Errorf("%+v", u)
 			}
 		case limits.Threads:
-			if u.Used == 0 || u.Max != 5000 || u.Refused {
+			if u.Used != 70123 || u.Max != 100000 || u.Refused {
 				t.Errorf("%+v", u)
 			}
 		case limits.OwnFiles:
