@@ -399,7 +399,7 @@ var states = []struct {
 		s.Phase = Failed
 		s.Error = &Error{
 			Problem: "the node agent has ended: signal ABRT; systemd starts it again",
-			Hint:    "`loam logs agent` shows its last lines; units and pods run on without it",
+			Hint:    "`loam logs` shows its last lines; units and pods run on without it",
 			Code:    fault.AgentEnded,
 		}
 	}},

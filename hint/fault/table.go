@@ -524,7 +524,7 @@ func Table() []Fault {
 		{
 			AgentEnded, ClassFailed,
 			"The node agent has ended without being told to; systemd starts it again.",
-			"`loam logs agent` shows its last lines; units and pods run on without it",
+			"`loam logs` shows its last lines; units and pods run on without it",
 		},
 		{
 			TakenBack, ClassFailed,
