@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,7 +10,10 @@ import (
 
 	"github.com/loam-os/loam/agent/console"
 	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/hostname/nodename"
+	"github.com/loam-os/loam/agent/loop"
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/agent/volume/manager"
 	"github.com/loam-os/loam/hint/fault"
 )
 
@@ -110,6 +114,27 @@ func TestEnded(t *testing.T) {
 					ends, reasons, len(tt.want), text)
 			}
 		})
+	}
+}
+
+// An agent that starts again by itself ends with status 0, so that no console calls
+// that a crash.
+func TestRestarts(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		want bool
+	}{
+		{fmt.Errorf("%w from a to b", nodename.ErrChanged), true},
+		{fmt.Errorf("%w: 2, not 1", ErrDrives), true},
+		{loop.ErrReset, true},
+		{loop.ErrFollows, true},
+		{manager.ErrAvailable, true},
+		{os.ErrNotExist, false},
+		{nil, false},
+	} {
+		if got := Restarts(tt.err); got != tt.want {
+			t.Errorf("%v: %t", tt.err, got)
+		}
 	}
 }
 

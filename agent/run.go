@@ -2,11 +2,13 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -14,6 +16,7 @@ import (
 	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/agent/crypt"
 	"github.com/loam-os/loam/agent/drift"
+	"github.com/loam-os/loam/agent/hostname/nodename"
 	"github.com/loam-os/loam/agent/limits"
 	"github.com/loam-os/loam/agent/liveness"
 	"github.com/loam-os/loam/agent/loop"
@@ -63,6 +66,15 @@ func Run(ctx context.Context, env Env) error {
 		data:     manager.New(data, env.Log),
 	}
 	return n.own(ctx)
+}
+
+// Restarts reports whether an error of Run says only that the agent is to start
+// again, and nothing that is wrong.
+func Restarts(err error) bool {
+	reasons := []error{
+		loop.ErrReset, loop.ErrFollows, manager.ErrAvailable, nodename.ErrChanged, ErrDrives,
+	}
+	return slices.ContainsFunc(reasons, func(r error) bool { return errors.Is(err, r) })
 }
 
 // own takes the lock, so that no other agent changes the node, and then runs.

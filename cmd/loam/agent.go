@@ -51,7 +51,12 @@ to it, until it is told to stop. loam-agent.service runs it, as root, and no ope
 			log := logger()
 			defer log.Sync()
 
-			return agent.Run(ctx, agent.NodeEnv(log))
+			err := agent.Run(ctx, agent.NodeEnv(log))
+			if agent.Restarts(err) {
+				log.Info("the agent starts again", zap.Error(err))
+				return nil // Else systemd would take it for a crash.
+			}
+			return err
 		},
 	}
 
