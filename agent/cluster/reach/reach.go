@@ -24,6 +24,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -77,11 +78,25 @@ func Explain(err error, a Attempt) Problem {
 	}
 
 	p := a.problem(err)
-	p.Tried = a.tried(err)
-	p.Text = cmp.Or(p.Text, err.Error())
+	p.Tried = line(a.tried(err))
+	p.Text = line(cmp.Or(p.Text, err.Error()))
 	p.Code = cmp.Or(p.Code, fault.Of(err))
 	p.Hint = cmp.Or(hint.Of(err), p.Hint, p.Code.Hint())
 	return p
+}
+
+// maxText is how long a text is at most, in bytes. An answer may be of any length.
+const maxText = 500
+
+// line returns a text on one line, without what a terminal may take for a command.
+// The text may be a server's.
+func line(text string) string {
+	breaks := func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }
+	text = strings.Join(strings.FieldsFunc(text, breaks), " ")
+	if len(text) > maxText {
+		text = strings.ToValidUTF8(text[:maxText], "") + " ..."
+	}
+	return text
 }
 
 // problem returns what is known of err; its fields are "" where the error itself
@@ -94,29 +109,37 @@ func (a Attempt) problem(err error) Problem {
 
 	answer := apierrors.APIStatus(nil)
 	if errors.As(err, &answer) {
-		return a.ofAnswer(answer)
+		return a.ofAnswer(answer, apierrors.IsUnexpectedServerError(err))
 	}
 	if dns, is := errors.AsType[*net.DNSError](err); is {
 		return a.ofName(dns)
 	}
-	if p, is := a.ofCertificate(err); is {
-		return p
-	}
 	if op, is := errors.AsType[*net.OpError](err); is && op.Op == "proxyconnect" {
 		return Problem{
-			Text: "the proxy does not connect: " + op.Err.Error(),
+			Text: "the proxy does not connect: " + cause(op.Err),
 			Hint: "see proxy in machine.yaml; noProxy leaves out servers of the own network",
 			Code: fault.ServerUnreachable,
 		}
 	}
-
+	if p, is := a.ofCertificate(err); is {
+		return p
+	}
 	return a.ofConnection(err)
 }
 
-// ofAnswer explains what the API server itself says.
-func (a Attempt) ofAnswer(answer apierrors.APIStatus) Problem {
+// ofAnswer explains what the API server itself says, or something before it: that
+// has a page in place of a Status, which may be another one each time.
+func (a Attempt) ofAnswer(answer apierrors.APIStatus, isPage bool) Problem {
 	s := answer.Status()
+	said := fmt.Sprintf("%d %s", s.Code, http.StatusText(int(s.Code)))
 	switch {
+	case s.Code == http.StatusForbidden && isPage:
+		return Problem{
+			Text: fmt.Sprintf("%s answers %s, but not as an API server does", a.host(), said),
+			Hint: "check the server in machine.yaml, and what is on the way to it: a load " +
+				"balancer, or a proxy",
+			Code: fault.ClusterRefuses,
+		}
 	case s.Code == http.StatusForbidden:
 		return Problem{
 			Hint: "give the node that right: the roles of the cluster, or of bootstrap tokens, " +
@@ -124,9 +147,11 @@ func (a Attempt) ofAnswer(answer apierrors.APIStatus) Problem {
 			Code: fault.ClusterRefuses,
 		}
 	case s.Code == http.StatusTooManyRequests, s.Code >= http.StatusInternalServerError:
+		if !isPage {
+			said += ": " + s.Message
+		}
 		return Problem{
-			Text: fmt.Sprintf("the API server answers %d %s: %s",
-				s.Code, http.StatusText(int(s.Code)), s.Message),
+			Text: "the API server answers " + said,
 			Hint: "the log of the API server says more; the node tries again by itself",
 			Code: fault.ServerUnreachable,
 		}

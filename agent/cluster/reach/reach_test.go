@@ -21,6 +21,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -135,6 +136,14 @@ func TestExplain(t *testing.T) {
 			}},
 			wired, fault.ServerUnreachable,
 			"the proxy does not connect: connection refused",
+		},
+		{
+			"a proxy with another certificate",
+			&url.Error{Op: "Post", URL: "https://api:6443", Err: &net.OpError{
+				Op: "proxyconnect", Net: "tcp", Err: x509.UnknownAuthorityError{},
+			}},
+			wired, fault.ServerUnreachable,
+			"the proxy does not connect: x509: certificate signed by unknown authority",
 		},
 		{
 			"a right that is missing",
@@ -340,6 +349,41 @@ func TestTriedHasTheAddressOfAName(t *testing.T) {
 	}
 }
 
+// What a server, its certificate or who approves says may be anything, and goes to
+// the consoles of the node.
+func TestWhatAServerSaysIsALine(t *testing.T) {
+	certificate := &x509.Certificate{DNSNames: []string{"a\x1b[2J\nloam b: applied"}}
+	err := x509.HostnameError{Certificate: certificate, Host: "api"}
+	got := Explain(err, attempt("https://api:6443")).Text
+	if strings.ContainsAny(got, "\x1b\n") || !strings.Contains(got, "loam b: applied") {
+		t.Errorf("%q", got)
+	}
+
+	long := fault.With(errors.New(strings.Repeat("é", 1<<20)), fault.ApprovalDenied)
+	got = Explain(long, attempt("https://api:6443")).Text
+	if len(got) > 600 || !utf8.ValidString(got) {
+		t.Errorf("%d bytes: %q", len(got), got)
+	}
+}
+
+// A load balancer has another page each time, with the number of the request.
+func TestTheTextHasNoPageOfALoadBalancer(t *testing.T) {
+	for _, tt := range []struct {
+		code int
+		want string
+	}{
+		{http.StatusServiceUnavailable, "the API server answers 503 Service Unavailable"},
+		{http.StatusForbidden, "api:6443 answers 403 Forbidden, but not as an API server does"},
+	} {
+		err := apierrors.NewGenericServerResponse(tt.code, "post", schema.GroupResource{}, "",
+			"<html>\nrequest 1234", 0, true)
+		got := Explain(fmt.Errorf("request: %w", err), attempt("https://api:6443"))
+		if got.Text != tt.want || got.Hint == "" {
+			t.Errorf("%+v", got)
+		}
+	}
+}
+
 // Each try has another port, and a log would fill with the same problem.
 func TestTheTextOfACauseIsTheSame(t *testing.T) {
 	reset := func(port int) error {
@@ -351,10 +395,19 @@ func TestTheTextOfACauseIsTheSame(t *testing.T) {
 		}}
 	}
 
+	proxied := func(port int) error {
+		return &url.Error{Op: "Get", URL: "https://api:6443", Err: &net.OpError{
+			Op: "proxyconnect", Net: "tcp", Err: reset(port),
+		}}
+	}
+
 	a := attempt("https://api:6443")
-	one := Explain(reset(40000), a).Text
-	if other := Explain(reset(40001), a).Text; one != other || !strings.Contains(one, "reset by peer") {
-		t.Errorf("%q, then %q", one, other)
+	for _, failed := range []func(port int) error{reset, proxied} {
+		one := Explain(failed(40000), a).Text
+		other := Explain(failed(40001), a).Text
+		if one != other || !strings.Contains(one, "reset by peer") {
+			t.Errorf("%q, then %q", one, other)
+		}
 	}
 }
 
