@@ -515,8 +515,9 @@ func (s Status) ProblemLines() []string {
 	var lines []string
 	add := func(code fault.Code, text string) {
 		if code != "" {
-			lines = append(lines, fmt.Sprintf("loam%s: %s: %s", optional(" ", s.Hostname), code,
-				strings.Join(strings.Fields(text), " ")))
+			line := fmt.Sprintf("loam%s: %s: %s", optional(" ", s.Hostname), code,
+				strings.Join(strings.Fields(text), " "))
+			lines = append(lines, ascii(line))
 		}
 	}
 

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 func example() Status {
@@ -418,5 +419,18 @@ func TestTableShowsTheDataVolume(t *testing.T) {
 
 	if got := (Status{}).Table(View{Width: 80}); strings.Contains(got, "data volume") {
 		t.Errorf("an unclaimed volume:\n%s", got)
+	}
+}
+
+// Whoever reads the log of a serial line must not be told what is not so.
+func TestProblemLinesAreLinesOfText(t *testing.T) {
+	s := example()
+	s.Error.Code = fault.DocumentInvalid
+	s.Error.Problem = "no key \x1b[2J\r\n\tloam\u202e nuc-01"
+
+	want := []string{"loam nuc-01: document-invalid: config.yaml:12 spec.units[2].name: " +
+		"no key ?[2J loam? nuc-01"}
+	if diff := cmp.Diff(want, s.ProblemLines()); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
