@@ -153,6 +153,7 @@ func (c *Cluster) Run(ctx context.Context) {
 		updating := m.updates.record.Version != ""
 		who, err := j.Identify(ctx, m.world.config.target(), refused, updating)
 		if err == nil {
+			c.link.setProblem("join", reach.Problem{}) // It was refused before.
 			refused = c.runSession(ctx, m, who, &background)
 			token, _ = j.Token() // After joining, the token is not needed.
 		} else {
