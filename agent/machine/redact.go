@@ -2,9 +2,12 @@ package machine
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"strconv"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -25,15 +28,16 @@ var (
 // Redact returns a machine.yaml to be shown: without passwords in URLs, the
 // secrets of bootstrap tokens, and the content of files that only their owner may
 // read. Of a signed document it returns what was signed. A document that cannot be
-// read is an error, as nothing says what in it is secret.
+// read is an error, as nothing says what in it is secret; so is one with a field
+// twice, merged fields or a second document, which no node takes.
 func Redact(text []byte) (string, error) {
 	opened, err := trust.Open(text)
 	if err != nil {
 		return "", err
 	}
 
-	var root yaml.Node
-	if err := yaml.Unmarshal(opened.Text, &root); err != nil {
+	root, err := parse(opened.Text)
+	if err != nil {
 		return "", fault.With(fmt.Errorf("machine.yaml: %w", err), fault.DocumentInvalid)
 	}
 	if !redactNode(&root) {
@@ -47,10 +51,44 @@ func Redact(text []byte) (string, error) {
 	return out.String(), err
 }
 
+// parse reads a single document in which each field is written out once.
+func parse(text []byte) (yaml.Node, error) {
+	var root, second yaml.Node
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	if err := decoder.Decode(&root); err != nil && !errors.Is(err, io.EOF) {
+		return root, err
+	}
+	if err := decoder.Decode(&second); !errors.Is(err, io.EOF) {
+		return root, errors.New("there is more than one document in it")
+	}
+	return root, checkFields(&root)
+}
+
+// checkFields returns an error if a field is given twice, or merged.
+func checkFields(n *yaml.Node) error {
+	names := map[string]bool{}
+	for i, child := range n.Content {
+		if n.Kind == yaml.MappingNode && i%2 == 0 {
+			name := strings.ToLower(child.Value)
+			if names[name] || name == "<<" {
+				return fmt.Errorf("line %d: a field is given twice, or merged", child.Line)
+			}
+			names[name] = true
+		}
+		if err := checkFields(child); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // redactNode takes the secrets out of a node and all below it, and reports whether
 // it had any.
 func redactNode(n *yaml.Node) bool {
-	changed := isPrivateFile(n) && hideContent(n)
+	changed := isPrivateFile(n) && hide(n, "content", "base64")
+	if token := field(n, "bootstrapToken"); token != nil && !bootstrapToken.MatchString(token.Value) {
+		changed = hide(n, "bootstrapToken") || changed // What is wrong is no less a secret.
+	}
 	for _, text := range []*string{&n.Value, &n.HeadComment, &n.LineComment, &n.FootComment} {
 		redacted := RedactText(*text)
 		if redacted != *text {
@@ -88,12 +126,12 @@ func isPrivateFile(n *yaml.Node) bool {
 	return err != nil || bits&readByOthers == 0
 }
 
-// hideContent hides the content of a file, and reports whether it has any.
-func hideContent(file *yaml.Node) bool {
+// hide hides fields of a mapping, and reports whether it has any of them.
+func hide(n *yaml.Node, names ...string) bool {
 	hidden := false
-	for _, name := range []string{"content", "base64"} {
-		if content := field(file, name); content != nil {
-			*content = yaml.Node{
+	for _, name := range names {
+		if value := field(n, name); value != nil {
+			*value = yaml.Node{
 				Kind:  yaml.ScalarNode,
 				Tag:   "!!str",
 				Value: mask,
@@ -104,13 +142,14 @@ func hideContent(file *yaml.Node) bool {
 	return hidden
 }
 
-// field returns the value of a field of a mapping, nil if it has none.
+// field returns the value of a field of a mapping, also one whose name has other
+// capital letters; nil if it has none.
 func field(n *yaml.Node, name string) *yaml.Node {
 	if n.Kind != yaml.MappingNode {
 		return nil
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
-		if n.Content[i].Value == name {
+		if strings.EqualFold(n.Content[i].Value, name) {
 			return n.Content[i+1]
 		}
 	}

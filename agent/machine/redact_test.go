@@ -71,8 +71,29 @@ func TestRedact(t *testing.T) {
 }
 
 func TestWhatCannotBeReadIsNotShown(t *testing.T) {
-	have, err := Redact([]byte("proxy: {url: http://ada:s3cret@192.0.2.1\n"))
-	if have != "" || fault.Of(err) != fault.DocumentInvalid || strings.Contains(err.Error(), "s3cret") {
-		t.Errorf("%q, %v", have, err)
+	for _, text := range []string{
+		"proxy: {url: http://ada:s3cret@192.0.2.1\n",
+		"files:\n  - path: /a\n    content: a\n    content: s3cret\n",
+		"files:\n  - path: /a\n    mode: 0644\n    mode: 0600\n    content: s3cret\n",
+		"x: &x {path: /a}\nfiles:\n  - <<: *x\n    content: s3cret\n",
+		"hostname: a\n---\nproxy: {url: http://ada:s3cret@192.0.2.1}\n",
+	} {
+		have, err := Redact([]byte(text))
+		if have != "" || fault.Of(err) != fault.DocumentInvalid || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%q: %q, %v", text, have, err)
+		}
+	}
+}
+
+func TestAMistakeHasItsSecretsTakenOut(t *testing.T) {
+	for _, text := range []string{
+		"source: {cluster: {bootstrapToken: s3cret}}\n",
+		"source: {cluster: {bootstrapToken: ABCDEF.s3cret}}\n",
+		"files:\n  - path: /a\n    Content: s3cret\n",
+	} {
+		have, err := Redact([]byte(text))
+		if err != nil || !strings.Contains(have, mask) || strings.Contains(have, "s3cret") {
+			t.Errorf("%q: %q, %v", text, have, err)
+		}
 	}
 }
