@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"time"
@@ -640,7 +641,8 @@ type Unit struct {
 }
 
 // Write writes s atomically to Path beneath node, the running root directory.
-// Another boot has another.
+// Another boot has another. Who may not know the password of the repository cannot
+// read it.
 func Write(node *durable.Dir, s Status) error {
 	text, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
@@ -649,7 +651,11 @@ func Write(node *durable.Dir, s Status) error {
 	if err := node.MkdirAll("run/loam"); err != nil {
 		return fmt.Errorf("write %s: %w", Path, err)
 	}
-	return node.WriteVolatile(Path[1:], append(text, '\n'), 0o644)
+	mode := fs.FileMode(0o644)
+	if WithoutPassword(s.Repository) != s.Repository {
+		mode = 0o600
+	}
+	return node.WriteVolatile(Path[1:], append(text, '\n'), mode)
 }
 
 // Parse decodes what Write has written.

@@ -346,9 +346,8 @@ func (s Status) wanted() string {
 		", ")
 }
 
-// withoutPassword returns a reference to a repository for a page that consoles
-// show, too.
-func withoutPassword(ref string) string {
+// WithoutPassword returns a reference to a repository to be shown.
+func WithoutPassword(ref string) string {
 	u, err := url.Parse(ref)
 	if err != nil || u.User == nil {
 		return ref
@@ -360,7 +359,7 @@ func withoutPassword(ref string) string {
 func (t *table) orders(s Status) {
 	t.group()
 	t.row("source", s.Source)
-	t.row("repository", withoutPassword(s.Repository))
+	t.row("repository", WithoutPassword(s.Repository))
 	t.cluster(s.Cluster)
 	t.ownCluster(s.OwnCluster)
 	t.detail("machine.yaml", s.Machine)

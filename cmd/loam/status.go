@@ -120,8 +120,8 @@ func observeStorage() []storage.Usage {
 	return storage.Observe(root)
 }
 
-// read returns the status as it is now. The room is observed again: where there
-// is none, the agent cannot write its status.
+// read returns the status as it is now, to be shown: without a password. The room is
+// observed again: where there is none, the agent cannot write its status.
 func (p statusPrinter) read() (status.Status, error) {
 	s, err := readStatus(p.file)
 	if p.storage != nil {
@@ -130,6 +130,7 @@ func (p statusPrinter) read() (status.Status, error) {
 	if err != nil {
 		return s, withRoom(err, s.Storage)
 	}
+	s.Repository = status.WithoutPassword(s.Repository)
 
 	if p.uptime != nil {
 		s.Uptime = status.Duration(p.uptime())

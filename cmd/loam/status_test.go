@@ -14,9 +14,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/storage"
 	"github.com/loam-os/loam/hint/fault"
+	"github.com/loam-os/loam/test/files"
 )
 
 func TestStatusOfThisNodeHasTheUptimeOfNow(t *testing.T) {
@@ -152,6 +154,34 @@ func TestWatchPrintsEachStatusAsJSON(t *testing.T) {
 		s, err := status.Parse([]byte(got[i]))
 		if err != nil || s.Phase != want {
 			t.Errorf("%q, want %s", got[i], want)
+		}
+	}
+}
+
+func TestNoFormatShowsThePasswordOfTheRepository(t *testing.T) {
+	root := files.Root(t)
+	s := status.Status{Phase: status.Applied, Repository: "https://ada:s3cret@192.0.2.1/loam"}
+	if err := status.Write(durable.New(root, nil), s); err != nil {
+		t.Fatal(err)
+	}
+	info, err := root.Stat(status.Path[1:])
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+
+	for _, format := range []string{"table", "json"} {
+		var out strings.Builder
+		p := statusPrinter{
+			out:    &out,
+			file:   root.Name() + status.Path,
+			format: format,
+			size:   noTerminal,
+		}
+		if err := p.print(); err != nil {
+			t.Fatal(err)
+		}
+		if text := out.String(); strings.Contains(text, "s3cret") || !strings.Contains(text, "ada:xxxxx@") {
+			t.Errorf("%s:\n%s", format, text)
 		}
 	}
 }
