@@ -56,7 +56,9 @@ func ParseOCI(ref string) (r OCIRef, ok bool, err error) {
 	u, parseErr := url.Parse("https://" + r.Host)
 	if parseErr != nil || u.Host == "" || u.Host != r.Host || r.Name == "" || r.Tag == "" ||
 		strings.ContainsAny(r.Name+r.Tag, "@:?#% ") {
-		return r, true, fmt.Errorf("repository %s: want oci://HOST/NAME:TAG", ref)
+		host := r.Host[strings.LastIndex(r.Host, "@")+1:] // Without a password.
+		return r, true, fmt.Errorf("repository %s://%s/%s: want oci://HOST/NAME:TAG",
+			scheme, host, rest)
 	}
 
 	return r, true, nil

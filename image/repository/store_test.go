@@ -135,6 +135,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"store_test.go", "not a directory"},
 		{"ftp://host/dir", "want a directory"},
 		{"oci://host", "want oci://HOST/NAME:TAG"},
+		{"oci://ada:s3cret@host/a:1", "repository oci://host/a:1: want oci://HOST/NAME:TAG"},
 		{"http:///dir", "want a directory"},
 		{"file://host/dir", "want a directory"},
 		{"https://host/dir?token=secret", "want a directory"},
