@@ -29,6 +29,7 @@ func TestEnded(t *testing.T) {
 		want  []string
 	}{
 		{"it was told to", []End{{Result: "success", Code: "exited", Status: "0"}}, []time.Duration{0}, nil},
+		{"nothing says that it has", []End{{}}, []time.Duration{0}, nil},
 		{
 			"a signal", []End{killed}, []time.Duration{0},
 			[]string{"signal ABRT"},
