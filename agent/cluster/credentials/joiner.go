@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"time"
 
@@ -142,13 +143,17 @@ func (j Joiner) Join(
 // Token returns the bootstrap token in the node's file, "" if absent.
 func (j Joiner) Token() (string, error) { return Open(j.Root).Token() }
 
-// Called names a bootstrap token by its public half; "" for none.
+// tokenID is the public half of a bootstrap token.
+var tokenID = regexp.MustCompile(`^[a-z0-9]{6}$`)
+
+// Called names a bootstrap token by its public half; "" for none. Of a token of
+// another form, nothing says which half is public.
 func Called(token string) string {
 	id, _, whole := strings.Cut(token, ".")
 	switch {
 	case token == "":
 		return ""
-	case !whole:
+	case !whole || !tokenID.MatchString(id):
 		return "a bootstrap token"
 	}
 	return "bootstrap token " + id

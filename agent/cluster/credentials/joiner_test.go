@@ -41,3 +41,18 @@ func TestNewTokenIsTriedAtOnce(t *testing.T) {
 		})
 	}
 }
+
+// What a token is called is in the status, and on the consoles.
+func TestCalledHasNoSecret(t *testing.T) {
+	for token, want := range map[string]string{
+		"":                         "",
+		"abcdef.0123456789abcdef":  "bootstrap token abcdef",
+		"0123456789abcdef.abcdef":  "a bootstrap token",
+		"0123456789abcdef":         "a bootstrap token",
+		"abc\x1b[.0123456789abcde": "a bootstrap token",
+	} {
+		if got := Called(token); got != want {
+			t.Errorf("%q is called %q, want %q", token, got, want)
+		}
+	}
+}
