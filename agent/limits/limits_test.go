@@ -216,16 +216,7 @@ func TestSpareFilesAreForWhatIsWritten(t *testing.T) {
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
 		t.Fatal(err)
 	}
-	for {
-		f, err := os.Open(os.DevNull)
-		if errors.Is(err, unix.EMFILE) {
-			break
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-	}
+	defer takeFiles(t)()
 
 	write := func() error { return os.WriteFile(file, nil, 0o644) }
 	for range 2 {
@@ -241,6 +232,68 @@ func TestSpareFilesAreForWhatIsWritten(t *testing.T) {
 		t.Errorf("used up %q", got)
 	}
 	spare.Close()
+}
+
+// takeFiles leaves no room for another open file until its result is called.
+func takeFiles(t *testing.T) (giveBack func()) {
+	t.Helper()
+	var taken []*os.File
+	for {
+		f, err := os.Open(os.DevNull)
+		if errors.Is(err, unix.EMFILE) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		taken = append(taken, f)
+	}
+	return func() {
+		for _, f := range taken {
+			f.Close()
+		}
+	}
+}
+
+func TestSpareFilesThatOthersTookAreKeptAgain(t *testing.T) {
+	if !own(t) {
+		return
+	}
+	var spare limits.Spare
+	if err := spare.Keep(); err != nil {
+		t.Fatal(err)
+	}
+	defer spare.Close()
+	file := filepath.Join(t.TempDir(), "status")
+	write := func() error { return os.WriteFile(file, nil, 0o644) }
+	few := unix.Rlimit{Cur: 64, Max: 4096}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
+		t.Fatal(err)
+	}
+
+	// Others take the spare room while it is free.
+	giveBack := takeFiles(t)
+	giveBackSpare := func() {}
+	err := spare.Do(func() error {
+		err := write()
+		if err == nil {
+			giveBackSpare = takeFiles(t)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	giveBack()
+	giveBackSpare()
+	if err := spare.Do(write); err != nil {
+		t.Fatal(err)
+	}
+	defer takeFiles(t)()
+	if err := spare.Do(write); err != nil {
+		t.Errorf("when there is no room again: %v", err)
+	}
 }
 
 func TestNoThreads(t *testing.T) {
