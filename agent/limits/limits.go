@@ -208,13 +208,27 @@ func (u Usage) isUsedUp(before bool) bool {
 	if before {
 		percent = 90
 	}
-	return u.Refused || u.Max > 0 && u.Used >= u.Max/100*percent+u.Max%100*percent/100
+	return u.Refused || u.is(percent)
+}
+
+// isCounted reports whether the count alone says that a limit is used up.
+func (u Usage) isCounted() bool { return u.is(90) }
+
+// is reports whether so many percent of a limit are in use.
+func (u Usage) is(percent int64) bool {
+	return u.Max > 0 && u.Used >= u.Max/100*percent+u.Max%100*percent/100
 }
 
 func describe(u Usage) status.Limit {
-	problem := fmt.Sprintf("the kernel gives no more %s", u.Name)
-	if u.Max > 0 {
+	var problem string
+	switch {
+	case u.isCounted():
 		problem = fmt.Sprintf("%d of %d %s are in use", u.Used, u.Max, u.Name)
+	case u.Max > 0: // Another limit refuses, such as a control group's.
+		problem = fmt.Sprintf("the kernel gives no more %s, although only %d of %d are in use",
+			u.Name, u.Used, u.Max)
+	default:
+		problem = fmt.Sprintf("the kernel gives no more %s", u.Name)
 	}
 	return status.Limit{
 		Name:    string(u.Name),

@@ -69,6 +69,28 @@ func TestALimitThatIsUsedUpIsOneNews(t *testing.T) {
 	}
 }
 
+// A process may have a limit of its own, as that of its control group.
+func TestTheProblemIsTheLimitThatRefuses(t *testing.T) {
+	for _, tt := range []struct {
+		now  limits.Usage
+		want string
+	}{
+		{limits.Usage{Used: 96, Max: 100}, "96 of 100 threads are in use"},
+		{limits.Usage{Used: 94, Max: 100, Refused: true}, "94 of 100 threads are in use"},
+		{limits.Usage{Refused: true}, "the kernel gives no more threads"},
+		{
+			limits.Usage{Used: 20, Max: 100, Refused: true},
+			"the kernel gives no more threads, although only 20 of 100 are in use",
+		},
+	} {
+		tt.now.Name = limits.Threads
+		used := limits.Decide(nil, []limits.Usage{tt.now})
+		if len(used) != 1 || used[0].Problem != tt.want {
+			t.Errorf("%+v: %+v, want %q", tt.now, used, tt.want)
+		}
+	}
+}
+
 func TestObserveReadsWhatTheKernelCounts(t *testing.T) {
 	root := fstest.MapFS{
 		"proc/self/fd/0":               {},
