@@ -25,9 +25,8 @@ type door struct {
 	t    *testing.T
 	port int
 
-	mu       sync.Mutex
-	listener net.Listener
-	close    func()
+	mu    sync.Mutex
+	close func()
 }
 
 // newDoor returns a door that is shut.
