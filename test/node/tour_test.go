@@ -79,7 +79,11 @@ func TestTour(t *testing.T) {
 	var tour strings.Builder
 	for _, step := range steps(t) {
 		tour.WriteString(step.comment + "# " + step.command + "\n")
-		tour.WriteString(mask.hide(n.shows(step.command)))
+		shown := left(n.shows(step.command))
+		if line := misaligned(shown); line != "" {
+			t.Errorf("%s: columns that are not aligned: %s\n%s", step.command, line, shown)
+		}
+		tour.WriteString(mask.hide(shown))
 	}
 
 	if os.Getenv("LOAM_GOLDEN") != "" {
@@ -163,6 +167,17 @@ func (n *node) shows(command string) string {
 	return out
 }
 
+var (
+	colours = regexp.MustCompile(`\x1b\[[0-9;?]*[A-Za-z]`)
+	// drawn is what is drawn over, and the progress of a slow machine.
+	drawn = regexp.MustCompile(`(?m)[^\n]*\r|^waiting for .*\n|^.*\d+ % .* left$\n`)
+)
+
+// left returns what a terminal shows in the end.
+func left(text string) string {
+	return drawn.ReplaceAllString(colours.ReplaceAllString(text, ""), "")
+}
+
 // mask hides what differs from run to run.
 type mask struct{ hidden []hidden }
 
@@ -177,10 +192,6 @@ func newMask(b, next build) mask {
 		m.hidden = append(m.hidden, hidden{regexp.MustCompile(pattern), word})
 	}
 
-	add(`\x1b\[[0-9;?]*[A-Za-z]`, "")
-	add(`[^\n]*\r`, "")                // What is drawn over.
-	add(`(?m)^waiting for .*\n`, "")   // On a slow machine.
-	add(`(?m)^.*\d+ % .* left$\n`, "") // Likewise.
 	add(regexp.QuoteMeta(next.manifest.Version), "NEXT")
 	add(regexp.QuoteMeta(b.manifest.Version), "VERSION")
 	add(regexp.QuoteMeta(filepath.Base(b.manifest.Arch)), "ARCH")
@@ -201,7 +212,7 @@ func newMask(b, next build) mask {
 	return m
 }
 
-// hide returns a text without what differs from run to run.
+// hide returns what is left of a text without what differs from run to run.
 func (m mask) hide(text string) string {
 	text = strings.TrimRight(text, "\n") + "\n"
 	if text == "\n" {
