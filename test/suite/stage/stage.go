@@ -19,6 +19,9 @@ type Stage struct {
 	Packages string
 	// Except is the end of the import path of packages that are left out.
 	Except string
+	// Waiting are the ends of the import paths of packages whose tests wait more
+	// than they compute. They begin first.
+	Waiting []string
 	// Flags are for go test.
 	Flags []string
 	// ShortFlags come after Flags in the short suite.
@@ -33,8 +36,8 @@ type Stage struct {
 	Full bool
 }
 
-// Group is stages that run side by side. Tests that compute have a group of
-// their own: beside others they would be slow, and fail by their timeouts.
+// Group is stages that run side by side. Of those with tests, at most one
+// computes: beside another, tests would be slow, and fail by their timeouts.
 type Group []Stage
 
 const (
@@ -79,35 +82,40 @@ func Suite() []Group {
 			Full:    true,
 			Command: []string{"go", "run", "./test/shoot/build"},
 		}},
-		// The extension for Gardener is a module of its own, as it depends on
-		// Gardener.
-		{{
-			Name:     "extension",
-			Dir:      "cmd/gardener-extension-os-loam",
-			Packages: "./...",
-			Flags:    []string{"-vet=off"},
-			Format:   perPackage,
-		}},
-		// What is compared with kubectl's own code is a module of its own, too.
-		{{
-			Name:     "kubectl",
-			Dir:      "test/kubectl",
-			Packages: "./...",
-			Flags:    []string{"-vet=off"},
-			Format:   perPackage,
-		}},
-		// Packages wait, too, for systemd and for QEMU: three at a time keep
-		// two processors busy. Tests are parallel where they wait, for their
-		// own control plane or systemd.
-		{{
-			Name:     "packages",
-			Packages: "./...",
-			Except:   "/test/node",
-			Flags:    []string{"-vet=off", "-p", "3", "-parallel", "4", "-timeout", "40m"},
-			Format:   perPackage,
-			Needs:    []string{"images", "build-cluster", "build-bundle", "build-earlier", "build-shoot"},
-			Judges:   true,
-		}},
+		// Packages wait, too, for systemd and for QEMU: four at a time keep two
+		// processors busy. Tests are parallel where they wait, for their own control
+		// plane or systemd.
+		{
+			{
+				Name:     "packages",
+				Packages: "./...",
+				Except:   "/test/node",
+				Waiting:  []string{"/agent", "/agent/networkd", "/agent/volume", "/test/crash/rollout"},
+				Flags:    []string{"-vet=off", "-p", "4", "-parallel", "4", "-timeout", "40m"},
+				Format:   perPackage,
+				Needs: []string{
+					"images", "build-cluster", "build-bundle", "build-earlier", "build-shoot",
+				},
+				Judges: true,
+			},
+			// The extension for Gardener is a module of its own, as it depends on
+			// Gardener.
+			{
+				Name:     "extension",
+				Dir:      "cmd/gardener-extension-os-loam",
+				Packages: "./...",
+				Flags:    []string{"-vet=off"},
+				Format:   perPackage,
+			},
+			// What is compared with kubectl's own code is a module of its own, too.
+			{
+				Name:     "kubectl",
+				Dir:      "test/kubectl",
+				Packages: "./...",
+				Flags:    []string{"-vet=off"},
+				Format:   perPackage,
+			},
+		},
 		// A race that a second run does not find is a race all the same, so this
 		// is a command: none of its tests runs again.
 		{{
@@ -197,15 +205,28 @@ func (s Stage) IsTests() bool {
 	return len(s.Command) == 0
 }
 
-// Keep returns the packages without those that the stage leaves out, the last one
-// first. go test begins with the first ones, and those below test take longest: at
-// the end, one of them would run for minutes on its own.
+// Keep returns the packages without those that the stage leaves out, in the order
+// in which go test begins with them: those that wait, then the last one first, as
+// those below test take longest. At the end, one of them would run for minutes on
+// its own.
 func (s Stage) Keep(packages []string) []string {
 	kept := slices.DeleteFunc(slices.Clone(packages), func(p string) bool {
 		return s.Except != "" && strings.HasSuffix(p, s.Except)
 	})
 	slices.Reverse(kept)
+	slices.SortStableFunc(kept, func(a, b string) int { return s.turn(a) - s.turn(b) })
 	return kept
+}
+
+// turn is 0 for a package that waits, and 1 for the others.
+func (s Stage) turn(pkg string) int {
+	waits := slices.ContainsFunc(s.Waiting, func(end string) bool {
+		return strings.HasSuffix(pkg, end)
+	})
+	if waits {
+		return 0
+	}
+	return 1
 }
 
 // Tests is what a command for tests is made of.

@@ -83,8 +83,8 @@ func TestStagesNeedWhatRanBefore(t *testing.T) {
 		}
 		for _, s := range group {
 			before = append(before, s.Name)
-			if s.IsTests() && len(group) > 1 {
-				t.Errorf("%s: tests run beside other stages", s.Name)
+			if s.Name == "machines" && len(group) > 1 {
+				t.Errorf("%s run beside other stages", s.Name)
 			}
 		}
 	}
@@ -102,10 +102,11 @@ func TestMissing(t *testing.T) {
 
 func TestTestCommand(t *testing.T) {
 	s := stage.Stage{
-		Format: "testname",
-		Except: "/test/node",
-		Judges: true,
-		Flags:  []string{"-p", "3"},
+		Format:  "testname",
+		Except:  "/test/node",
+		Waiting: []string{"/w"},
+		Judges:  true,
+		Flags:   []string{"-p", "3"},
 
 		ShortFlags: []string{"-parallel", "3"},
 	}
@@ -113,7 +114,7 @@ func TestTestCommand(t *testing.T) {
 		Judges:   "/tree/env",
 		Modfile:  "/tree/go.mod",
 		Events:   "/tree/events",
-		Packages: s.Keep([]string{"l/a", "l/test/node", "l/test/node/b"}),
+		Packages: s.Keep([]string{"l/a", "l/w", "l/test/node", "l/test/node/b"}),
 		Short:    true,
 	})
 
@@ -121,7 +122,7 @@ func TestTestCommand(t *testing.T) {
 		"go tool -modfile=/tree/go.mod gotestsum --format testname --format-icons text " +
 		"--hide-summary skipped --jsonfile /tree/events --rerun-fails=1 " +
 		"--rerun-fails-max-failures=3 --rerun-fails-run-root-test " +
-		"--packages=l/test/node/b l/a -- -p 3 -short -parallel 3"
+		"--packages=l/w l/test/node/b l/a -- -p 3 -short -parallel 3"
 	if diff := cmp.Diff(want, strings.Join(have, " ")); diff != "" {
 		t.Error(diff)
 	}
