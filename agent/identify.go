@@ -43,6 +43,7 @@ func (n *node) identify(ctx context.Context) {
 		n.machine = m
 		n.applyNetwork(ctx, &m.Network)
 		n.applyProxy(ctx)
+		n.openKernel()
 		if n.name() && !n.inReset(doc.Text) && n.encrypt(ctx, places.Accepted) {
 			n.accept(n.redact(doc), m, places.Accepted)
 			n.configure(ctx, places)

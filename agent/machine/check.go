@@ -22,6 +22,7 @@ import (
 	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/agent/fleetlock"
 	"github.com/loam-os/loam/agent/hostname"
+	"github.com/loam-os/loam/agent/kernel"
 	"github.com/loam-os/loam/agent/plane"
 	"github.com/loam-os/loam/agent/proxy"
 	"github.com/loam-os/loam/agent/trust"
@@ -89,6 +90,7 @@ func check(report *document.Report, m Machine) {
 
 	checkState(report, m.State)
 	checkSerials(report, m)
+	checkKernel(report, m.Kernel)
 
 	for i, name := range m.DebugShell {
 		at := fmt.Sprintf("debugShell[%d]", i)
@@ -129,8 +131,29 @@ func checkEmpty(report *document.Report, m Machine, wrong document.Errors) {
 		"write tags or keys, or leave it out")
 	check("upgrade", reflect.ValueOf(m.Upgrade).IsZero(),
 		"write repository and root, or leave it out")
+	check("kernel", m.Kernel.IsZero(),
+		"write modules, userNamespaces or ioUring, or leave it out: all stays closed then")
 	check("dataVolume", m.DataVolume == DataVolume{},
 		"write what identifies the disk, such as serial, or leave it out")
+}
+
+// moduleName is the name of a module of the kernel.
+var moduleName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,54}$`)
+
+func checkKernel(report *document.Report, open kernel.Opening) {
+	var modules []string
+	for i, name := range open.Modules {
+		at := fmt.Sprintf("kernel.modules[%d]", i)
+		module := kernel.Module(name)
+		switch {
+		case !moduleName.MatchString(name):
+			report.Add(at, document.Quote(name)+" is not a module of the kernel",
+				"write a name such as sctp or btrfs")
+		case slices.Contains(modules, module):
+			report.Add(at, document.Quote(name)+" given twice", "keep one of them")
+		}
+		modules = append(modules, module)
+	}
 }
 
 // checkProxy never quotes the URL, which may have a password.

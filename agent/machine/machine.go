@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/loam-os/loam/agent/document"
+	"github.com/loam-os/loam/agent/kernel"
 	"github.com/loam-os/loam/agent/network"
 	"github.com/loam-os/loam/agent/plane"
 	"github.com/loam-os/loam/agent/trust"
@@ -85,6 +86,10 @@ type Machine struct {
 	// State says where the state of the node is kept, and what becomes of a
 	// damaged one; nil leaves it where the system is, not encrypted.
 	State *State `json:"state"`
+
+	// Kernel opens to all processes what the image keeps closed to those without
+	// privileges; by default all of it stays closed.
+	Kernel kernel.Opening `json:"kernel"`
 
 	// DebugShell lists terminals with a root shell without a password, without
 	// /dev/, such as ttyS1.

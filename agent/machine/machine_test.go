@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/loam-os/loam/agent/kernel"
 	"github.com/loam-os/loam/agent/machine"
 )
 
@@ -129,6 +130,15 @@ func TestDecode(t *testing.T) {
 			name: "a directory of upgrades with a character that a URL has not",
 			text: head + "upgrade: {mirrors: ['/srv/100%']}\n",
 			want: machine.Machine{Upgrade: machine.Upgrade{Mirrors: []string{"/srv/100%"}}},
+		},
+		{
+			name: "what is open of the kernel",
+			text: head + "kernel: {modules: [sctp, pn-pep], userNamespaces: true, ioUring: true}\n",
+			want: machine.Machine{Kernel: kernel.Opening{
+				Modules:        []string{"sctp", "pn-pep"},
+				UserNamespaces: true,
+				IOUring:        true,
+			}},
 		},
 		{
 			name: "a disk for data",
@@ -568,6 +578,21 @@ func TestDecodeErrors(t *testing.T) {
 			name: "an empty proxy",
 			text: head + "proxy: {}\n",
 			want: "m:3: proxy: is empty; hint: write url, or leave it out: the node then needs no proxy",
+		},
+		{
+			name: "what the kernel has no module for",
+			text: head + "kernel:\n  modules: [SCTP, can, /dev/sctp, can]\n",
+			want: `m:4: kernel.modules[0]: "SCTP" is not a module of the kernel; ` +
+				"hint: write a name such as sctp or btrfs\n" +
+				`m:4: kernel.modules[2]: "/dev/sctp" is not a module of the kernel; ` +
+				"hint: write a name such as sctp or btrfs\n" +
+				`m:4: kernel.modules[3]: "can" given twice; hint: keep one of them`,
+		},
+		{
+			name: "nothing of the kernel",
+			text: head + "kernel: {ioUring: false}\n",
+			want: "m:3: kernel: is empty; hint: write modules, userNamespaces or ioUring, " +
+				"or leave it out: all stays closed then",
 		},
 		{
 			name: "a shell on a device path",

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/loam-os/loam/agent/plane"
@@ -27,7 +28,8 @@ func (m Machine) Summary() [2]string {
 
 	return [2]string{
 		strings.Join(identity, "; "),
-		strings.Join([]string{m.disks(), m.Upgrade.summary(), m.shells()}, "; "),
+		strings.Join(slices.Concat(
+			[]string{m.disks(), m.Upgrade.summary(), m.shells()}, m.opens()), "; "),
 	}
 }
 
@@ -150,4 +152,19 @@ func (m Machine) shells() string {
 		return "no debug shell"
 	}
 	return "root shell without a password on " + strings.Join(m.DebugShell, ", ")
+}
+
+// opens says what of the kernel is open to all processes.
+func (m Machine) opens() []string {
+	open := slices.Clone(m.Kernel.Modules)
+	if m.Kernel.UserNamespaces {
+		open = append(open, "user namespaces")
+	}
+	if m.Kernel.IOUring {
+		open = append(open, "io_uring")
+	}
+	if open == nil {
+		return nil
+	}
+	return []string{"opens to all processes " + strings.Join(open, ", ")}
 }

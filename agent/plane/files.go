@@ -134,6 +134,7 @@ func kubeletConfig(r Record, n Node) object {
 		"healthzBindAddress":       "127.0.0.1",
 		"healthzPort":              10248,
 		"resolvConf":               "/run/systemd/resolve/resolv.conf",
+		"seccompDefault":           true,
 		"tlsCertFile":              n.Keys.Leaf(pki.KubeletServer),
 		"tlsPrivateKeyFile":        n.Keys.Leaf(pki.KubeletServer),
 		"tlsMinVersion":            tls13,

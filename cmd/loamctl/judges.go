@@ -46,7 +46,7 @@ var judges = [...]string{
 	"dumpe2fs", "e2fsck", "tune2fs",
 	"fsck.erofs", "fsck.fat", "gpg", "hash-to-efi-sig-list", "mcopy", "mdir",
 	"mke2fs", "mkfs.btrfs", "mkfs.erofs", "mkfs.exfat", "mkfs.f2fs", "mkfs.fat", "mkfs.xfs",
-	"mkntfs", "mksquashfs", "mkswap", "mkudffs", "modinfo", "objdump", "openssl", "osslsigncode",
+	"mkntfs", "mksquashfs", "mkswap", "mkudffs", "modinfo", "modprobe", "objdump", "openssl", "osslsigncode",
 	"pesign", "qemu-img",
 	"sbsign", "sbverify", "sfdisk", "sign-efi-sig-list", "softhsm2-util", "swtpm",
 	"systemd-analyze", "systemd-dissect", "systemd-repart", "ukify",

@@ -24,6 +24,7 @@ func machineFields(t *testing.T) []Field {
 	fields, err := Fields(
 		reflect.TypeFor[machine.Machine](),
 		"../../agent/machine",
+		"../../agent/kernel",
 		"../../agent/network",
 		"../../agent/plane",
 	)

@@ -71,6 +71,7 @@ func machineLimits() limits {
 		"state.encrypt":                 {Enum: []string{"tpm", "key"}},
 		"state.disk":                    {MinProperties: 1},
 		"state.onDamage":                {Enum: []string{"reset"}},
+		"kernel":                        {MinProperties: 1},
 	}
 }
 

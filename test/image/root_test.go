@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -54,6 +55,7 @@ func TestRoot(t *testing.T) {
 		{"every file has the same time", oneTime},
 		{"the hardware has its drivers", b.hasDrivers},
 		{"drivers have their firmware", b.hasFirmware},
+		{"a process loads no module that is not listed", loadsListed},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.check(t, root) })
 	}
@@ -103,6 +105,45 @@ func read(t *testing.T, root, name string) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// loads are the modules that a process without privileges may have the kernel
+// load, by opening a socket or by a mount that is refused.
+var loads = []string{
+	"af_packet_diag", "inet_diag", "netlink_diag", "nfnetlink", "raw_diag", "tcp_diag",
+	"udp_diag", "unix_diag", "xfrm_user",
+	"autofs4", "binfmt_misc", "ceph", "cifs", "configfs", "efivarfs", "erofs", "ext4", "isofs",
+	"nfs", "overlay", "sunrpc", "vfat", "xfs",
+}
+
+// loadsListed asks modprobe, as the kernel would, for each protocol and each file
+// system of each module. The module off does not exist.
+func loadsListed(t *testing.T, root string) {
+	dirs, err := filepath.Glob(filepath.Join(root, "usr/lib/modules/*"))
+	if err != nil || len(dirs) != 1 {
+		t.Fatal(dirs, err)
+	}
+
+	asked := map[string]bool{}
+	for line := range strings.Lines(read(t, dirs[0], "modules.alias")) {
+		words := strings.Fields(line)
+		if len(words) != 3 || asked[words[1]] ||
+			!strings.HasPrefix(words[1], "net-pf-") && !strings.HasPrefix(words[1], "fs-") {
+			continue
+		}
+		asked[words[1]] = true
+
+		out := judge.Run(t, "modprobe", "-C", filepath.Join(root, "usr/lib/modprobe.d"), "-d", root,
+			"-S", filepath.Base(dirs[0]), "--resolve-alias", words[1])
+		for module := range strings.FieldsSeq(out) {
+			if module != "off" && !slices.Contains(loads, module) {
+				t.Errorf("%s loads %s", words[1], module)
+			}
+		}
+	}
+	if len(asked) < 30 {
+		t.Errorf("only %d aliases in modules.alias", len(asked))
+	}
 }
 
 // noPassword: shadow(5), a hash that no password has. An account that is not

@@ -98,8 +98,13 @@ func TestNodeOfACluster(t *testing.T) {
 	}
 
 	t.Run("a container is confined", func(t *testing.T) { isConfined(t, n) })
+	t.Run("a pod gets nothing of the kernel", func(t *testing.T) {
+		w.T = t
+		resists(t, n, w)
+	})
 
 	n.t = t
+	w.T = t
 	n.want("cat /var/lib/thing/token", "first")
 	w.put(testcluster.Token, testcluster.Token, "second")
 	n.sh("until test $(cat /var/lib/thing/token) = second; do sleep 0.2; done")

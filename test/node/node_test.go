@@ -76,9 +76,11 @@ func TestNodeConfiguredByItsHypervisor(t *testing.T) {
 	t.Run(
 		"without a source and on a larger disk, the same generation comes up",
 		func(t *testing.T) {
-			n := m.on(t, map[string]string{"loam.machine": machineYAML(b.manifest.Arch, "")})
+			n := m.on(t, map[string]string{"loam.machine": machineYAML(b.manifest.Arch,
+				"kernel: {modules: [sctp, btrfs], ioUring: true}\n")})
 			n.applied()
 			n.shell()
+			n.isOpen()
 
 			s := n.status()
 			if s.Generation != first.Generation || s.Digest != first.Digest ||
@@ -131,6 +133,16 @@ func TestNodeConfiguredByItsHypervisor(t *testing.T) {
 
 		n.pressPowerButton()
 	})
+}
+
+// isOpen wants what machine.yaml opens of the kernel to be open, and the rest not.
+func (n *node) isOpen() {
+	n.t.Helper()
+	n.want("sysctl -n kernel.io_uring_disabled kernel.unprivileged_userns_clone", "0\n0")
+	n.want("for of in net-pf-2-proto-132 net-pf-15 fs-btrfs; do modprobe -R $of | tail -1; done",
+		"sctp\noff\nbtrfs")
+	n.want("mount -t btrfs none /mnt 2>/dev/null; mount -t romfs none /mnt 2>/dev/null; "+
+		"cut -d ' ' -f 1 /proc/modules | grep -xE 'btrfs|romfs'", "btrfs")
 }
 
 // fillsUp takes all room of the state partition, and gives it back.
