@@ -29,9 +29,9 @@ type Printer struct {
 
 	consoles []console
 	// announced is the generation whose applied line has been printed, said are
-	// the lines about problems of the page before.
+	// the causes of problems that have been printed, by what the problem is about.
 	announced string
-	said      []string
+	said      map[string]status.Causes
 }
 
 // console is one of the kernel's consoles.
@@ -106,8 +106,8 @@ func open(dev, name string) (console, error) {
 func (p *Printer) Announced(generation string) { p.announced = generation }
 
 // Show draws the status on screens. If it is news, Show also prints it on all
-// other consoles, then a line for each problem that the page before did not
-// have, and once for each generation that is applied the line that says so.
+// other consoles, then a line for each cause of a problem, once until the problem is
+// over, and once for each generation that is applied the line that says so.
 func (p *Printer) Show(s status.Status, news bool) {
 	now := time.Now
 	if p.Now != nil {
@@ -117,13 +117,9 @@ func (p *Printer) Show(s status.Status, news bool) {
 	var printed string
 	if news {
 		printed = "\n" + s.Table(status.View{Width: width, Lines: lines, Now: now()})
-		problems := s.ProblemLines()
-		for _, line := range problems {
-			if !slices.Contains(p.said, line) {
-				printed += line + "\n"
-			}
+		for _, line := range p.newLines(s) {
+			printed += line + "\n"
 		}
-		p.said = problems
 		if s.IsApplied() && s.Generation != p.announced {
 			p.announced = s.Generation
 			printed += s.AppliedLine() + "\n"
@@ -139,6 +135,22 @@ func (p *Printer) Show(s status.Status, news bool) {
 			write(c.file, strings.ReplaceAll(printed, "\n", "\r\n"))
 		}
 	}
+}
+
+// newLines returns the lines about problems whose causes have not been printed, and
+// forgets the problems that are over.
+func (p *Printer) newLines(s status.Status) []string {
+	var lines []string
+	said := map[string]status.Causes{}
+	for _, problem := range s.Problems() {
+		causes, news := p.said[problem.Of].With(problem.Cause)
+		said[problem.Of] = causes
+		if news {
+			lines = append(lines, problem.Line)
+		}
+	}
+	p.said = said
+	return lines
 }
 
 // hasShell reports whether a debug shell is open on a terminal. Its operator

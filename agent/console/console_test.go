@@ -40,7 +40,12 @@ func TestShowPrintsALineForEachNewProblem(t *testing.T) {
 	refused := away
 	refused.Error = &status.Error{Document: "machine.yaml", Problem: "empty", Code: fault.DocumentInvalid}
 	reached := status.Status{Hostname: "node-1"}
-	for _, s := range []status.Status{away, away, refused, reached, away} {
+	// Another address of the same name was tried.
+	otherAddress := away
+	cluster := *away.Cluster
+	cluster.Tried = "192.0.2.1:6443 at 192.0.2.2:6443, from enp1s0 192.0.2.10/24"
+	otherAddress.Cluster = &cluster
+	for _, s := range []status.Status{away, away, refused, otherAddress, away, reached, away} {
 		p.Show(s, true)
 	}
 

@@ -20,6 +20,9 @@ type publisher struct {
 	any  bool
 	// unwritten says that it could not be written.
 	unwritten bool
+
+	// told are the problems that were news.
+	told told
 }
 
 // publish adds to a status what others observe, and publishes it if it is
@@ -34,7 +37,8 @@ func (p *publisher) publish(s status.Status) {
 		return
 	}
 
-	news := !p.any || isNews(s, p.last)
+	news := p.told.isNews(s)
+	news = news || !p.any || isNews(s, p.last)
 	p.last = s
 	p.any = true
 	s.Uptime = status.Duration(p.host.Uptime())

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"path"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -230,14 +229,37 @@ func isManifest(name string) bool {
 	return path.Dir(name) == manifests && !strings.HasPrefix(path.Base(name), ".")
 }
 
-// isNews reports whether an operator cares about the change from before to s.
+// told are the causes of problems that an operator has been told, each until its
+// problem is over.
+type told struct {
+	// fault is what is wrong with the node, away why its cluster is not reached, and
+	// cluster what is wrong between both while it is.
+	fault, away, cluster status.Causes
+}
+
+// isNews reports whether an operator has not been told of a problem of s, or that
+// one is over, and counts s as told.
+func (t *told) isNews(s status.Status) bool {
+	text := ""
+	if s.Error != nil {
+		text = s.Error.String()
+	}
+	var faultNews, awayNews, clusterNews bool
+	t.fault, faultNews = t.fault.With(text)
+	t.away, awayNews = t.away.With(awayOf(s.Cluster))
+	if c := s.Cluster; c == nil || c.Connected {
+		t.cluster, clusterNews = t.cluster.With(problemOf(c))
+	}
+	return faultNews || awayNews || clusterNews
+}
+
+// isNews reports whether an operator cares about the change from before to s, but
+// for the problems that [told] is about.
 func isNews(s, before status.Status) bool {
 	return s.Phase != before.Phase ||
 		s.IsApplied() != before.IsApplied() ||
-		!reflect.DeepEqual(s.Error, before.Error) ||
 		s.Generation != before.Generation ||
 		stageOf(s.Upgrade) != stageOf(before.Upgrade) ||
-		problemOf(s.Cluster) != problemOf(before.Cluster) ||
 		isReady(s.OwnCluster) != isReady(before.OwnCluster) ||
 		s.Awaited != nil && !s.Awaited.Same(before.Awaited) ||
 		!s.Network.Alike(before.Network) ||
@@ -262,18 +284,22 @@ func stageOf(u *status.Upgrade) string {
 	return u.Phase
 }
 
-// problemOf returns what is wrong between a node and its cluster, "" for
-// nothing. Its text is the same for the same cause (cluster/reach).
-func problemOf(c *status.Cluster) string {
-	switch {
-	case c == nil:
+// awayOf returns why a cluster is not reached, "" if it is, or there is none, or
+// nothing was tried yet. Its text is the same for the same cause (cluster/reach).
+func awayOf(c *status.Cluster) string {
+	if c == nil || c.Connected || !c.Reached && c.Problem == "" {
 		return ""
-	case c.Connected:
-		return c.Problem
-	case c.Reached, c.Problem != "":
-		return "not reached: " + c.Problem
 	}
-	return ""
+	return "not reached: " + c.Problem
+}
+
+// problemOf returns what is wrong between a node and a cluster that it reaches, ""
+// for nothing.
+func problemOf(c *status.Cluster) string {
+	if c == nil {
+		return ""
+	}
+	return c.Problem
 }
 
 // changeOf returns a change on trial as the status shows it.

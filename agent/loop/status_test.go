@@ -428,8 +428,71 @@ func TestWhatIsNews(t *testing.T) {
 		{"the cluster is away", away, joined, true},
 		{"the cluster is back", joined, away, true},
 	} {
-		if got := isNews(tt.s, tt.before); got != tt.want {
+		var told told
+		told.isNews(tt.before)
+		if got := told.isNews(tt.s) || isNews(tt.s, tt.before); got != tt.want {
 			t.Errorf("%s: news %t", tt.name, got)
 		}
+	}
+}
+
+// One of two addresses of a server is silent, the other one refuses. A serial line
+// would have a page for each try.
+func TestEachCauseOfAProblemIsNewsOnce(t *testing.T) {
+	cluster := func(connected bool, problem string) status.Status {
+		return status.Status{Cluster: &status.Cluster{
+			Reached:   true,
+			Connected: connected,
+			Problem:   problem,
+		}}
+	}
+	failing := func(problem string) status.Status {
+		return status.Status{Error: &status.Error{Document: "machine.yaml", Problem: problem}}
+	}
+
+	for _, tt := range []struct {
+		name  string
+		steps []status.Status
+		want  []bool
+	}{
+		{
+			"on the way to the cluster",
+			[]status.Status{
+				cluster(true, ""), cluster(false, "silent"), cluster(false, "refuses"),
+				cluster(false, "silent"), cluster(false, "refuses"),
+				cluster(true, ""), cluster(false, "silent"),
+			},
+			[]bool{false, true, true, false, false, true, true},
+		},
+		{
+			"of the cluster",
+			[]status.Status{
+				cluster(true, "no Secret"), cluster(true, "forbidden"), cluster(true, "no Secret"),
+				cluster(false, "silent"), cluster(true, "no Secret"), cluster(true, ""),
+			},
+			[]bool{true, true, false, true, true, true},
+		},
+		{
+			"of the source",
+			[]status.Status{
+				failing("silent"), failing("refuses"), failing("silent"), failing("refuses"),
+				{}, failing("silent"),
+			},
+			[]bool{true, true, false, false, true, true},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var told told
+			before := status.Status{}
+			var got []bool
+			for _, s := range tt.steps {
+				news := told.isNews(s)
+				got = append(got, news || isNews(s, before))
+				before = s
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
 	}
 }

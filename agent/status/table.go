@@ -507,36 +507,49 @@ func (s Status) AppliedLine() string {
 	return fmt.Sprintf("loam: applied generation %s after %s", s.Generation, seconds(time.Duration(s.AppliedAt)))
 }
 
-// ProblemLines are the lines that a console prints about what is wrong, for a log
-// of a serial line in which somebody searches: one for each problem that has a
-// code, with the name of the node.
-func (s Status) ProblemLines() []string {
-	var lines []string
-	add := func(code fault.Code, text string) {
-		if code != "" {
-			line := fmt.Sprintf("loam%s: %s: %s", optional(" ", s.Hostname), code,
-				strings.Join(strings.Fields(text), " "))
-			lines = append(lines, ascii(line))
+// Problem is a problem as a console prints it.
+type Problem struct {
+	// Of is what it is about: there is one problem of each at a time.
+	Of string
+	// Cause is the same at each try for the same cause, and Line has what was tried,
+	// too.
+	Cause, Line string
+}
+
+// Problems are what a console prints about what is wrong, for a log of a serial line
+// in which somebody searches: one for each problem that has a code, with the name
+// of the node.
+func (s Status) Problems() []Problem {
+	var all []Problem
+	add := func(of string, code fault.Code, text, tried string) {
+		if code == "" {
+			return
 		}
+		cause := fmt.Sprintf("loam%s: %s: %s", optional(" ", s.Hostname), code, text)
+		line := cause + optional("; tried ", tried)
+		all = append(all, Problem{of, oneLine(cause), oneLine(line)})
 	}
 
 	if e := s.Error; e != nil {
-		add(e.Code, e.place()+e.Problem)
+		add("error", e.Code, e.place()+e.Problem, "")
 	}
 	if r := s.Repair; r != nil && r.State == RepairFailed {
-		add(r.Code, r.Problem)
+		add("repair", r.Code, r.Problem, "")
 	}
 	if c := s.Cluster; c != nil {
-		add(c.Code, c.Problem+optional("; tried ", c.Tried))
+		add("cluster", c.Code, c.Problem, c.Tried)
 	}
 	for _, f := range s.Storage {
-		add(f.Code, f.Problem)
+		add("storage "+f.Path, f.Code, f.Problem, "")
 	}
 	for _, l := range s.Limits {
-		add(l.Code, l.Problem)
+		add("limit "+l.Name, l.Code, l.Problem, "")
 	}
 	if s.Clock != nil {
-		add(s.Clock.Code, s.Clock.Problem)
+		add("clock", s.Clock.Code, s.Clock.Problem, "")
 	}
-	return lines
+	return all
 }
+
+// oneLine returns a text as a line of plain ASCII.
+func oneLine(text string) string { return ascii(strings.Join(strings.Fields(text), " ")) }

@@ -423,14 +423,15 @@ func TestTableShowsTheDataVolume(t *testing.T) {
 }
 
 // Whoever reads the log of a serial line must not be told what is not so.
-func TestProblemLinesAreLinesOfText(t *testing.T) {
+func TestProblemsAreLinesOfText(t *testing.T) {
 	s := example()
 	s.Error.Code = fault.DocumentInvalid
 	s.Error.Problem = "no key \x1b[2J\r\n\tloam\u202e nuc-01"
 
-	want := []string{"loam nuc-01: document-invalid: config.yaml:12 spec.units[2].name: " +
-		"no key ?[2J loam? nuc-01"}
-	if diff := cmp.Diff(want, s.ProblemLines()); diff != "" {
+	line := "loam nuc-01: document-invalid: config.yaml:12 spec.units[2].name: " +
+		"no key ?[2J loam? nuc-01"
+	want := []Problem{{Of: "error", Cause: line, Line: line}}
+	if diff := cmp.Diff(want, s.Problems()); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
