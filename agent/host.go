@@ -41,9 +41,12 @@ func (h host) Uptime() time.Duration { return h.node.Uptime() }
 func (h host) Storage() []storage.Usage { return storage.Observe(h.node.root) }
 
 // Limits implements [loop.Host].
-func (h host) Limits() []limits.Usage {
-	return limits.Observe(h.node.root.FS(), h.node.managed.Err(), h.node.contents.Err())
+func (h host) Limits(before []status.Limit) []limits.Usage {
+	return limits.Observe(h.node.root.FS(), before, h.node.managed.Err(), h.node.contents.Err())
 }
+
+// Threads implements [loop.Host].
+func (h host) Threads() limits.Usage { return limits.ObserveThreads(h.node.root.FS()) }
 
 // DoubtClock implements [loop.Host].
 func (h host) DoubtClock() *status.WrongClock {

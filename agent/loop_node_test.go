@@ -75,7 +75,9 @@ func (h testHost) Uptime() time.Duration { return time.Since(h.start) + time.Sec
 
 func (testHost) DoubtClock() *status.WrongClock { return nil }
 
-func (testHost) Limits() []limits.Usage { return nil }
+func (testHost) Limits([]status.Limit) []limits.Usage { return nil }
+
+func (testHost) Threads() limits.Usage { return limits.Usage{} }
 
 func (testHost) Storage() []storage.Usage { return nil }
 

@@ -6,7 +6,8 @@
 // A limit of which the kernel counts the use is used up from 95 % on, and has room
 // again below 90 %, so that a node at a limit does not change its mind each minute.
 // A limit that is not counted for all programs together, as those of inotify, is
-// used up when the kernel refuses one more.
+// used up when the kernel refuses one more, and has room again when the kernel gives
+// several.
 //
 // Root is not held to all of them: the kernel gives processes with CAP_SYS_ADMIN
 // open files beyond fs.file-max (alloc_empty_file in fs/file_table.c). Pods are.
@@ -33,8 +34,10 @@ type Name string
 
 // The limits.
 const (
-	// Threads are all processes and threads of the machine.
-	Threads Name = "threads"
+	// Threads are all processes and threads of the machine, and PodThreads those of
+	// all pods together.
+	Threads    Name = "threads"
+	PodThreads Name = "threads of pods"
 	// Files are the open files of the machine, and OwnFiles those of this process.
 	Files    Name = "open files"
 	OwnFiles Name = "open files of the agent"
@@ -48,6 +51,9 @@ var hints = map[Name]string{
 	Threads: "`ps -eLo cgroup= | sort | uniq -c | sort -n | tail` shows which pods have most; " +
 		"limit them by podPidsLimit of the kubelet, or raise sysctl kernel.threads-max and " +
 		"kernel.pid_max",
+	PodThreads: "`ps -eLo cgroup= | sort | uniq -c | sort -n | tail` shows which pods have most; " +
+		"limit them by podPidsLimit of the kubelet, or raise sysctl kernel.threads-max: all pods " +
+		"have nine tenths of it",
 	Files: "end the program that holds them, or raise sysctl fs.file-max",
 	OwnFiles: "`ls -l /proc/$(systemctl show -P MainPID loam-agent)/fd` shows them; " +
 		"`systemctl restart loam-agent` frees them",
@@ -64,35 +70,70 @@ type Usage struct {
 	Refused bool
 }
 
-// Observe returns the usage of each limit. root is the root directory, with /proc.
-// lacks are errors of those that still wait for what the kernel refused.
-func Observe(root fs.FS, lacks ...error) []Usage {
-	usages := append(observeInotify(),
-		observeOwnFiles(root), observeFiles(root), observeThreads(root))
+// Observe returns the usage of each limit. root is the root directory, with /proc
+// and /sys. before are the limits that were used up, and lacks are errors of those
+// that still wait for what the kernel refused.
+func Observe(root fs.FS, before []status.Limit, lacks ...error) []Usage {
+	lack := errors.Join(lacks...)
+	threads := countThreads(root)
+	if threads.is(tryPercent) || isIn(before, Threads) || errors.Is(lack, unix.EAGAIN) {
+		threads.Refused = !canFork()
+	}
+	usages := append(observeInotify(isIn(before, Instances), isIn(before, Watches)),
+		observeOwnFiles(root), observeFiles(root), observePods(root), threads)
 
 	errnos := map[Name]error{Instances: unix.EMFILE, Files: unix.ENFILE, Watches: unix.ENOSPC}
 	for i, u := range usages {
 		errno, ofErrors := errnos[u.Name]
-		if ofErrors && errors.Is(errors.Join(lacks...), errno) {
+		if ofErrors && errors.Is(lack, errno) {
 			usages[i].Refused = true
 		}
 	}
 	return usages
 }
 
-// observeInotify tries to have one more instance, and a watch.
-func observeInotify() []Usage {
+// tryPercent is from how many percent of the threads on Observe tries to have one
+// more: that is not worth a process each minute on a node with few.
+const tryPercent = 50
+
+func isIn(used []status.Limit, name Name) bool {
+	return slices.ContainsFunc(used, func(l status.Limit) bool { return l.Name == string(name) })
+}
+
+// spareInstances are how many instances of inotify the kernel must give before their
+// limit has room again. Each must have a watch of each of the spareWatches.
+const spareInstances = 8
+
+var spareWatches = []string{"/", "/dev", "/etc", "/proc", "/run", "/sys", "/usr", "/var"}
+
+// observeInotify tries to have one more instance, and a watch; or several if the
+// limit was used up.
+func observeInotify(noInstances, noWatches bool) []Usage {
 	instances := Usage{Name: Instances}
 	watches := Usage{Name: Watches}
-	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
-	if err != nil {
-		instances.Refused = errors.Is(err, unix.EMFILE) && hasDescriptor()
-		return []Usage{instances, watches}
+	count := 1
+	paths := spareWatches[:1]
+	if noInstances || noWatches {
+		count = spareInstances
+		paths = spareWatches
 	}
-	defer unix.Close(fd)
 
-	_, err = unix.InotifyAddWatch(fd, "/", unix.IN_DELETE_SELF)
-	watches.Refused = errors.Is(err, unix.ENOSPC)
+	for i := range count {
+		fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
+		if err != nil {
+			instances.Refused = (i == 0 || noInstances) && errors.Is(err, unix.EMFILE) &&
+				hasDescriptor()
+			break
+		}
+		defer unix.Close(fd)
+
+		for k, path := range paths {
+			_, err := unix.InotifyAddWatch(fd, path, unix.IN_DELETE_SELF)
+			if errors.Is(err, unix.ENOSPC) && (i+k == 0 || noWatches) {
+				watches.Refused = true
+			}
+		}
+	}
 	return []Usage{instances, watches}
 }
 
@@ -137,9 +178,29 @@ func observeFiles(root fs.FS) Usage {
 	return u
 }
 
-// observeThreads counts the threads, and tries to have one more process.
-func observeThreads(root fs.FS) Usage {
-	u := Usage{Name: Threads, Refused: !canFork(), Used: threads(root)}
+// observePods reads how many threads the control group of all pods has, and may have
+// (pids controller in Documentation/admin-guide/cgroup-v2.rst of the kernel). It has
+// a limit by a drop-in of the image.
+func observePods(root fs.FS) Usage {
+	u := Usage{Name: PodThreads}
+	read := func(name string) int64 {
+		text, _ := fs.ReadFile(root, "sys/fs/cgroup/kubepods.slice/"+name) // Absent without pods.
+		return number(strings.TrimSpace(string(text)))
+	}
+	u.Used = read("pids.current")
+	u.Max = read("pids.max")
+	return u
+}
+
+// ObserveThreads counts the threads, and tries to have one more process.
+func ObserveThreads(root fs.FS) Usage {
+	u := countThreads(root)
+	u.Refused = !canFork()
+	return u
+}
+
+func countThreads(root fs.FS) Usage {
+	u := Usage{Name: Threads, Used: threads(root)}
 	for _, name := range []string{"threads-max", "pid_max"} {
 		text, err := fs.ReadFile(root, "proc/sys/kernel/"+name)
 		most := number(strings.TrimSpace(string(text)))
@@ -171,13 +232,28 @@ func canFork() bool {
 
 // NoThreads returns an error if the kernel gives no more processes: units that are
 // stopped could not be started again.
-func NoThreads(now []Usage) error {
-	lacks := func(u Usage) bool { return u.Name == Threads && u.Refused }
-	if !slices.ContainsFunc(now, lacks) {
+func NoThreads(threads Usage) error {
+	if !threads.Refused {
 		return nil
 	}
 	err := errors.New("the kernel gives no more processes, so no unit could be started")
 	return hint.With(fault.With(err, fault.LimitReached), "%s", hints[Threads])
+}
+
+// Explains reports whether one of the limits that are used up is why err has
+// happened.
+func Explains(used []status.Limit, err error) bool {
+	causes := map[Name]error{
+		Threads:   unix.EAGAIN,
+		Files:     unix.ENFILE,
+		OwnFiles:  unix.EMFILE,
+		Instances: unix.EMFILE,
+		Watches:   unix.ENOSPC,
+	}
+	return slices.ContainsFunc(used, func(l status.Limit) bool {
+		errno, is := causes[Name(l.Name)]
+		return is && errors.Is(err, errno)
+	})
 }
 
 // number returns a number of /proc, 0 for a text that is none.
@@ -222,6 +298,9 @@ func (u Usage) is(percent int64) bool {
 func describe(u Usage) status.Limit {
 	var problem string
 	switch {
+	case u.Name == PodThreads:
+		problem = fmt.Sprintf("all pods together have %d of the %d threads that they may have",
+			u.Used, u.Max)
 	case u.isCounted():
 		problem = fmt.Sprintf("%d of %d %s are in use", u.Used, u.Max, u.Name)
 	case u.Max > 0: // Another limit refuses, such as a control group's.

@@ -91,6 +91,54 @@ func TestTheProblemIsTheLimitThatRefuses(t *testing.T) {
 	}
 }
 
+// Pods may have nine tenths of the machine's threads, which then has room.
+func TestPodsAtTheirLimit(t *testing.T) {
+	now := []limits.Usage{
+		{Name: limits.Threads, Used: 90500, Max: 100000},
+		{Name: limits.PodThreads, Used: 90000, Max: 90000},
+	}
+	used := limits.Decide(nil, now)
+	const want = "all pods together have 90000 of the 90000 threads that they may have"
+	if len(used) != 1 || used[0].Problem != want || used[0].Code != fault.LimitReached ||
+		!strings.Contains(used[0].Hint, "podPidsLimit") {
+		t.Errorf("%+v", used)
+	}
+
+	// A slice without a limit, and a node without pods.
+	for _, pids := range []fstest.MapFS{
+		{
+			"sys/fs/cgroup/kubepods.slice/pids.current": {Data: []byte("89000\n")},
+			"sys/fs/cgroup/kubepods.slice/pids.max":     {Data: []byte("max\n")},
+		},
+		{},
+	} {
+		used := limits.Decide(nil, limits.Observe(pids, nil))
+		if slices.Contains(names(used), string(limits.PodThreads)) {
+			t.Errorf("%+v", used)
+		}
+	}
+}
+
+func TestExplains(t *testing.T) {
+	for _, tt := range []struct {
+		name limits.Name
+		err  error
+		want bool
+	}{
+		{limits.Threads, fmt.Errorf("start: %w", unix.EAGAIN), true},
+		{limits.OwnFiles, unix.EMFILE, true},
+		{limits.Instances, unix.EMFILE, true},
+		{limits.Files, unix.EMFILE, false},
+		{limits.Watches, unix.EAGAIN, false},
+		{limits.PodThreads, unix.EAGAIN, false},
+	} {
+		used := []status.Limit{{Name: string(tt.name)}}
+		if got := limits.Explains(used, tt.err); got != tt.want {
+			t.Errorf("%s, %v: %t", tt.name, tt.err, got)
+		}
+	}
+}
+
 func TestObserveReadsWhatTheKernelCounts(t *testing.T) {
 	root := fstest.MapFS{
 		"proc/self/fd/0":               {},
@@ -99,8 +147,11 @@ func TestObserveReadsWhatTheKernelCounts(t *testing.T) {
 		"proc/sys/kernel/threads-max":  {Data: []byte("100000\n")},
 		"proc/sys/kernel/pid_max":      {Data: []byte("4194304\n")},
 		"proc/sys/kernel/random/boot_": {},
+
+		"sys/fs/cgroup/kubepods.slice/pids.current": {Data: []byte("89000\n")},
+		"sys/fs/cgroup/kubepods.slice/pids.max":     {Data: []byte("90000\n")},
 	}
-	for _, u := range limits.Observe(root) {
+	for _, u := range limits.Observe(root, nil) {
 		switch u.Name {
 		case limits.Files:
 			if u.Used != 950 || u.Max != 1000 {
@@ -110,6 +161,10 @@ func TestObserveReadsWhatTheKernelCounts(t *testing.T) {
 			if u.Used != 70123 || u.Max != 100000 || u.Refused {
 				t.Errorf("%+v", u)
 			}
+		case limits.PodThreads:
+			if u.Used != 89000 || u.Max != 90000 {
+				t.Errorf("%+v", u)
+			}
 		case limits.OwnFiles:
 			if u.Used != 1 || u.Max == 0 {
 				t.Errorf("%+v", u)
@@ -117,7 +172,7 @@ func TestObserveReadsWhatTheKernelCounts(t *testing.T) {
 		}
 	}
 
-	used := limits.Decide(nil, limits.Observe(fstest.MapFS{},
+	used := limits.Decide(nil, limits.Observe(fstest.MapFS{}, nil,
 		fmt.Errorf("not all are watched: %w", unix.ENOSPC), nil))
 	if got := names(used); !slices.Contains(got, string(limits.Watches)) {
 		t.Errorf("used up %q, while a watcher lacks watches", got)
@@ -211,7 +266,7 @@ func passes(t *testing.T, w *drift.Watcher) {
 
 func saysSo(t *testing.T, of limits.Name, lack error) {
 	t.Helper()
-	used := limits.Decide(nil, limits.Observe(os.DirFS("/"), lack))
+	used := limits.Decide(nil, limits.Observe(os.DirFS("/"), nil, lack))
 	if got := names(used); !slices.Equal(got, []string{string(of)}) {
 		t.Errorf("used up %q, want %s", got, of)
 	}
@@ -219,8 +274,35 @@ func saysSo(t *testing.T, of limits.Name, lack error) {
 
 func saysNothing(t *testing.T, lack error) {
 	t.Helper()
-	if used := limits.Decide(nil, limits.Observe(os.DirFS("/"), lack)); len(used) > 0 {
+	if used := limits.Decide(nil, limits.Observe(os.DirFS("/"), nil, lack)); len(used) > 0 {
 		t.Errorf("used up %+v", used)
+	}
+}
+
+// A node with little room does not say each minute that there is none, and then that
+// there is some.
+func TestInotifyHasRoomAgainWhenThereIsSome(t *testing.T) {
+	if !own(t) {
+		return
+	}
+	for _, of := range []limits.Name{limits.Instances, limits.Watches} {
+		t.Run(string(of), func(t *testing.T) {
+			name, _, _ := strings.Cut(string(of), " ")
+			path := "/proc/sys/user/max_inotify_" + name
+			var used []status.Limit
+			for _, step := range []struct {
+				limit string
+				want  bool
+			}{{"3", false}, {"0", true}, {"3", true}, {"100", false}, {"3", false}} {
+				if err := os.WriteFile(path, []byte(step.limit), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				used = limits.Decide(used, limits.Observe(os.DirFS("/"), used))
+				if got := slices.Contains(names(used), string(of)); got != step.want || len(used) > 1 {
+					t.Errorf("limit %s: %+v", step.limit, used)
+				}
+			}
+		})
 	}
 }
 
@@ -249,7 +331,7 @@ func TestSpareFilesAreForWhatIsWritten(t *testing.T) {
 			t.Errorf("with it: %v", err)
 		}
 	}
-	used := limits.Decide(nil, limits.Observe(os.DirFS("/")))
+	used := limits.Decide(nil, limits.Observe(os.DirFS("/"), nil))
 	if got := names(used); !slices.Contains(got, string(limits.OwnFiles)) {
 		t.Errorf("used up %q", got)
 	}
@@ -319,11 +401,11 @@ func TestSpareFilesThatOthersTookAreKeptAgain(t *testing.T) {
 }
 
 func TestNoThreads(t *testing.T) {
-	used := []limits.Usage{{Name: limits.Threads, Used: 98, Max: 100}}
+	used := limits.Usage{Name: limits.Threads, Used: 98, Max: 100}
 	if err := limits.NoThreads(used); err != nil {
 		t.Errorf("while the kernel gives them: %v", err)
 	}
-	used[0].Refused = true
+	used.Refused = true
 	err := limits.NoThreads(used)
 	if fault.Of(err) != fault.LimitReached || hint.Of(err) == "" {
 		t.Errorf("%v", err)

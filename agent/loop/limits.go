@@ -14,7 +14,7 @@ import (
 // up.
 func (r *runner) observeLimits(ctx context.Context) {
 	before := r.node.state.Facts.Limits
-	now := limits.Decide(before, r.node.host.Limits())
+	now := limits.Decide(before, r.node.host.Limits(before))
 	if len(now) > 0 {
 		r.node.alarms.soon(aliveAlarm, limitInterval)
 	}

@@ -1,10 +1,13 @@
 package loop
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/loam-os/loam/agent/limits"
 	"github.com/loam-os/loam/agent/status"
@@ -54,6 +57,35 @@ func TestLimitsThatAreUsedUpAndFreed(t *testing.T) {
 	if len(told) != 1 {
 		t.Errorf("events %q, want one about a limit", r.events)
 	}
+}
+
+// An error may look like that of a limit, and be of something else.
+func TestWarningThatNoLimitExplains(t *testing.T) {
+	w := newFakeNode()
+	w.text = "one"
+	w.unwatched = fault.With(fmt.Errorf("read /etc: %w", unix.EAGAIN), fault.LimitReached)
+	warnings := func() []string { return w.shown[len(w.shown)-1].Warnings }
+	run(t, w, func(wait func()) {
+		w.drift <- []string{"/etc/a"}
+		wait()
+		if !slices.ContainsFunc(warnings(), func(text string) bool {
+			return strings.HasPrefix(text, "watch managed paths: read /etc: ")
+		}) {
+			t.Errorf("warnings %q", warnings())
+		}
+	})
+
+	w = newFakeNode()
+	w.text = "one"
+	w.unwatched = fault.With(fmt.Errorf("no more watches: %w", unix.ENOSPC), fault.LimitReached)
+	w.limits = []limits.Usage{{Name: limits.Watches, Refused: true}}
+	run(t, w, func(wait func()) {
+		w.drift <- []string{"/etc/a"}
+		wait()
+		if len(warnings()) > 0 {
+			t.Errorf("warnings %q beside a limit that says so", warnings())
+		}
+	})
 }
 
 // TestChangeWaitsForThreads has a new document while no unit could be started.

@@ -505,11 +505,21 @@ func (w *fakeNode) Storage() []storage.Usage {
 }
 
 // Limits returns what limits says.
-func (w *fakeNode) Limits() []limits.Usage {
+func (w *fakeNode) Limits([]status.Limit) []limits.Usage {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
 	return w.limits
+}
+
+// Threads returns what limits says of threads.
+func (w *fakeNode) Threads() limits.Usage {
+	for _, u := range w.Limits(nil) {
+		if u.Name == limits.Threads {
+			return u
+		}
+	}
+	return limits.Usage{Name: limits.Threads}
 }
 
 // DoubtClock returns what doubt says.

@@ -10,6 +10,7 @@ import (
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/health"
+	"github.com/loam-os/loam/agent/limits"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
@@ -258,12 +259,15 @@ func (n *node) show(ctx context.Context) {
 }
 
 // warn logs an error that the node lives with, and has the status show it. A limit
-// of the kernel is in the status for as long as it is used up.
+// of the kernel is in the status for as long as it is used up, and then says enough.
 func (n *node) warn(what string, err error) {
 	n.log.Warn(what, zap.Error(err))
 	if fault.Of(err) == fault.LimitReached {
 		n.alarms.soon(aliveAlarm, 0)
-		return
+		before := n.state.Facts.Limits
+		if limits.Explains(limits.Decide(before, n.host.Limits(before)), err) {
+			return
+		}
 	}
 	n.state = n.state.warn(what + ": " + hint.Line(err))
 }

@@ -80,8 +80,10 @@ type Host interface {
 	Uptime() time.Duration
 	// Storage returns the usage of the node's file systems.
 	Storage() []storage.Usage
-	// Limits returns the usage of the kernel's limits.
-	Limits() []limits.Usage
+	// Limits returns the usage of the kernel's limits, of which before were used up.
+	// Threads returns the usage of that of threads, and tries to have one more.
+	Limits(before []status.Limit) []limits.Usage
+	Threads() limits.Usage
 	// DoubtClock returns why the clock may be wrong, nil if nothing says so.
 	DoubtClock() *status.WrongClock
 	// Publish shows a status. news says that an operator cares about what changed.

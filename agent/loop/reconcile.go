@@ -73,7 +73,7 @@ func (c reconciler) reconcile(ctx context.Context, before State, r Result) Step 
 // processes: the change would stop units that cannot be started again, and count
 // as bad. The end of that reads the source again.
 func (c reconciler) waitsForThreads() bool {
-	err := limits.NoThreads(c.node.host.Limits())
+	err := limits.NoThreads(c.node.host.Threads())
 	if err == nil {
 		return false
 	}

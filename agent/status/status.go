@@ -321,8 +321,8 @@ type WrongClock struct {
 
 // Limit is a limit of the kernel that is used up.
 type Limit struct {
-	// Name is "threads", "open files", "open files of the agent", "instances of
-	// inotify" or "watches of inotify".
+	// Name is "threads", "threads of pods", "open files", "open files of the agent",
+	// "instances of inotify" or "watches of inotify".
 	Name string `json:"name"`
 
 	// Problem says so in a sentence. Hint is what to do about it, and Code names

@@ -160,7 +160,10 @@ func (h host) Publish(s status.Status, _ bool) error { return status.Write(h.pub
 func (host) DoubtClock() *status.WrongClock { return nil }
 
 // Limits implements [loop.Host].
-func (host) Limits() []limits.Usage { return nil }
+func (host) Limits([]status.Limit) []limits.Usage { return nil }
+
+// Threads implements [loop.Host].
+func (host) Threads() limits.Usage { return limits.Usage{} }
 
 // Storage implements [loop.Host].
 func (host) Storage() []storage.Usage { return nil }
