@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/hint/redact"
 )
 
 // endpointTimeout is how long a new address of the API server has to answer. A
@@ -59,7 +61,7 @@ func (e *endpoint) revert(w *world, now time.Time, log *zap.Logger) {
 	}
 
 	log.Error("the API server does not answer at its new address: back to the previous one",
-		zap.String("server", e.before.Server))
+		zap.String("server", redact.URLs(e.before.Server)))
 	failed := w.config
 	w.config = *e.before
 	e.before = &failed
@@ -105,7 +107,7 @@ func (c *endpointController) step(_ context.Context, w *world) (outcome, error) 
 		return outcome{}, nil
 	}
 
-	c.log.Info("the connection to the API server changes", zap.String("server", config.Server))
+	c.log.Info("the connection to the API server changes", zap.String("server", redact.URLs(config.Server)))
 	e.before = &before
 	e.at = w.now
 	w.ending = true

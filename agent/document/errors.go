@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/loam-os/loam/hint/fault"
+	"github.com/loam-os/loam/hint/redact"
 )
 
 // Error is one thing wrong with a document.
@@ -152,7 +153,7 @@ var userinfo = regexp.MustCompile(`://[^/\s]*@`)
 // have a password.
 func Quote(text string) string {
 	const most = 60
-	text = userinfo.ReplaceAllString(text, "://…@")
+	text = userinfo.ReplaceAllString(redact.URLs(text), "://…@")
 	if runes := []rune(text); len(runes) > most {
 		return fmt.Sprintf("%q…", string(runes[:most]))
 	}

@@ -11,6 +11,7 @@ func TestQuoteLeavesOutPasswords(t *testing.T) {
 	for text, want := range map[string]string{
 		"a":                                          `"a"`,
 		"http://node:secret@proxy:3128":              `"http://…@proxy:3128"`,
+		"http://node:secr/et@proxy:3128":             `"http://…@proxy:3128"`,
 		"a=https://secret@b c":                       `"a=https://…@b c"`,
 		"oci://registry/image@sha256:0":              `"oci://registry/image@sha256:0"`,
 		strings.Repeat("a", 61):                      `"` + strings.Repeat("a", 60) + `"…`,

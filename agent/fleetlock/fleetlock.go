@@ -28,6 +28,7 @@ import (
 	"strings"
 
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/redact"
 )
 
 // Header must be "true" in each request, so that no other request is taken for
@@ -97,7 +98,7 @@ func (s Server) post(ctx context.Context, path string) error {
 	url := strings.TrimSuffix(s.URL, "/") + path
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
-		return err
+		return fmt.Errorf("%q is not the URL of a server", redact.URLs(url))
 	}
 	r.Header.Set(Header, "true")
 	r.Header.Set("Content-Type", "application/json")
@@ -116,7 +117,7 @@ func (s Server) post(ctx context.Context, path string) error {
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, maxAnswer)) // The status says it, too.
 	var refused Refusal
 	_ = json.Unmarshal(text, &refused) // It should be JSON.
-	return fmt.Errorf("POST %s: %.200s", url, cmp.Or(refused.Value, answer.Status))
+	return fmt.Errorf("POST %s: %.200s", redact.URLs(url), cmp.Or(refused.Value, answer.Status))
 }
 
 // samePost follows a redirect only if it keeps the request as it is: another page

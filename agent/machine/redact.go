@@ -13,17 +13,14 @@ import (
 
 	"github.com/loam-os/loam/agent/trust"
 	"github.com/loam-os/loam/hint/fault"
+	"github.com/loam-os/loam/hint/redact"
 )
 
-// mask takes the place of a secret, as in [url.URL.Redacted].
-const mask = "xxxxx"
+// mask takes the place of a secret.
+const mask = redact.Mask
 
-var (
-	// password is the password of a URL.
-	password = regexp.MustCompile(`(://[^/\s:@]*:)[^/\s]+@`)
-	// tokenSecret is a bootstrap token, of which the part before the dot is no secret.
-	tokenSecret = regexp.MustCompile(`\b([a-z0-9]{6})\.[a-z0-9]{16}\b`)
-)
+// tokenSecret is a bootstrap token, of which the part before the dot is no secret.
+var tokenSecret = regexp.MustCompile(`\b([a-z0-9]{6})\.[a-z0-9]{16}\b`)
 
 // Redact returns a machine.yaml to be shown: without passwords in URLs, the
 // secrets of bootstrap tokens, and the content of files that only their owner may
@@ -107,8 +104,7 @@ func redactNode(n *yaml.Node) bool {
 // RedactText takes the passwords of URLs and the secrets of bootstrap tokens out of
 // a text.
 func RedactText(text string) string {
-	text = password.ReplaceAllString(text, "${1}"+mask+"@")
-	return tokenSecret.ReplaceAllString(text, "${1}."+mask)
+	return tokenSecret.ReplaceAllString(redact.URLs(text), "${1}."+mask)
 }
 
 // isPrivateFile reports whether a node may be an [InitialFile] that only its owner

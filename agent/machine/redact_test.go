@@ -90,6 +90,8 @@ func TestAMistakeHasItsSecretsTakenOut(t *testing.T) {
 		"source: {cluster: {bootstrapToken: s3cret}}\n",
 		"source: {cluster: {bootstrapToken: ABCDEF.s3cret}}\n",
 		"files:\n  - path: /a\n    Content: s3cret\n",
+		"proxy: {url: http://ada:/s3cret@192.0.2.1:3128}\n",
+		"# http://ada:a/s3cret#1@192.0.2.1\nhostname: a\n",
 	} {
 		have, err := Redact([]byte(text))
 		if err != nil || !strings.Contains(have, mask) || strings.Contains(have, "s3cret") {

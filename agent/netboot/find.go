@@ -14,6 +14,7 @@ import (
 	"github.com/loam-os/loam/agent/boot"
 	"github.com/loam-os/loam/agent/link"
 	"github.com/loam-os/loam/firmware/identity"
+	"github.com/loam-os/loam/hint/redact"
 )
 
 const (
@@ -91,7 +92,7 @@ func find(
 		return nil, fmt.Errorf("boot file name of DHCP: %w", err)
 	}
 
-	say("network interface %s has address %s; the server is %s", n.Interface, &n.Address, s.URL)
+	say("network interface %s has address %s; the server is %s", n.Interface, &n.Address, redact.URLs(s.URL))
 	if err := resolve(n.DNS); err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/loam-os/loam/agent/boot"
 	"github.com/loam-os/loam/agent/link"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/redact"
 )
 
 // Server is where the system comes from.
@@ -73,7 +74,7 @@ func CheckURL(text string) error {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" || u.Host == "" || u.RawQuery != "" ||
 		strings.HasSuffix(u.Path, "/") {
-		return hint.With(fmt.Errorf("%q is not the URL of a server", text),
+		return hint.With(fmt.Errorf("%q is not the URL of a server", redact.URLs(text)),
 			"write one such as http://192.0.2.1:8080, without a / at the end; the "+
 				"system that it sends is verified, its machine.yaml only if the image has "+
 				"keys for it")
@@ -136,7 +137,7 @@ func (s *Server) Installed(ctx context.Context) error {
 func (s *Server) Disk() string { return "" }
 
 // String returns the URL.
-func (s *Server) String() string { return s.URL }
+func (s *Server) String() string { return redact.URLs(s.URL) }
 
 func (s *Server) file(name string) string {
 	return "/v1/boot/" + hex.EncodeToString(s.RootHash[:]) + "/" + name

@@ -159,26 +159,26 @@ func extent(answer *http.Response) (size, from int64, err error) {
 	switch answer.StatusCode {
 	case http.StatusOK:
 		if answer.ContentLength < 0 {
-			return 0, 0, fmt.Errorf("%s: the response has no length", answer.Request.URL)
+			return 0, 0, fmt.Errorf("%s: the response has no length", answer.Request.URL.Redacted())
 		}
 		return answer.ContentLength, 0, nil
 	case http.StatusPartialContent:
 		if _, err := fmt.Sscanf(answer.Header.Get("Content-Range"), "bytes %d-",
 			&from); err != nil {
 			return 0, 0, fmt.Errorf("%s: Content-Range %q",
-				answer.Request.URL, answer.Header.Get("Content-Range"))
+				answer.Request.URL.Redacted(), answer.Header.Get("Content-Range"))
 		}
 
 		_, total, _ := strings.Cut(answer.Header.Get("Content-Range"), "/")
 		size, err = strconv.ParseInt(total, 10, 64)
 		if err != nil || from < 0 || size < from {
 			return 0, 0, fmt.Errorf("%s: Content-Range %q",
-				answer.Request.URL, answer.Header.Get("Content-Range"))
+				answer.Request.URL.Redacted(), answer.Header.Get("Content-Range"))
 		}
 
 		return size, from, nil
 	case http.StatusNotFound:
-		return 0, 0, fmt.Errorf("%s: %w", answer.Request.URL, errNotFound)
+		return 0, 0, fmt.Errorf("%s: %w", answer.Request.URL.Redacted(), errNotFound)
 	}
 
 	return 0, 0, refusal(answer)
@@ -196,7 +196,7 @@ func refusal(answer *http.Response) error {
 		return -1
 	}, string(text))
 	return errors.New(strings.TrimRight(fmt.Sprintf("%s %s: %s: %s",
-		answer.Request.Method, answer.Request.URL, answer.Status, reason), ": \n"))
+		answer.Request.Method, answer.Request.URL.Redacted(), answer.Status, reason), ": \n"))
 }
 
 // pause waits before the next attempt.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/loam-os/loam/agent/document"
+	"github.com/loam-os/loam/hint/redact"
 )
 
 // spell rewrites the paths and URLs of a decoded document in their shortest
@@ -57,7 +58,7 @@ func spellURL(report *document.Report, at string, text *string) {
 	if short == *text {
 		return
 	}
-	report.Warn(at, document.Quote(*text)+" is not in its shortest form", "write "+short)
+	report.Warn(at, document.Quote(*text)+" is not in its shortest form", "write "+redact.URLs(short))
 	*text = short
 }
 

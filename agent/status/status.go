@@ -13,6 +13,7 @@ import (
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/hint/fault"
+	"github.com/loam-os/loam/hint/redact"
 )
 
 // Path is the file with the status, for `loam status`.
@@ -652,7 +653,7 @@ func Write(node *durable.Dir, s Status) error {
 		return fmt.Errorf("write %s: %w", Path, err)
 	}
 	mode := fs.FileMode(0o644)
-	if WithoutPassword(s.Repository) != s.Repository {
+	if redact.URLs(s.Repository) != s.Repository {
 		mode = 0o600
 	}
 	return node.WriteVolatile(Path[1:], append(text, '\n'), mode)

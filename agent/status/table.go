@@ -3,13 +3,13 @@ package status
 import (
 	"cmp"
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/hint/fault"
+	"github.com/loam-os/loam/hint/redact"
 )
 
 // View is how a status is shown.
@@ -346,20 +346,11 @@ func (s Status) wanted() string {
 		", ")
 }
 
-// WithoutPassword returns a reference to a repository to be shown.
-func WithoutPassword(ref string) string {
-	u, err := url.Parse(ref)
-	if err != nil || u.User == nil {
-		return ref
-	}
-	return u.Redacted()
-}
-
 // orders says where the node gets its orders.
 func (t *table) orders(s Status) {
 	t.group()
 	t.row("source", s.Source)
-	t.row("repository", WithoutPassword(s.Repository))
+	t.row("repository", redact.URLs(s.Repository))
 	t.cluster(s.Cluster)
 	t.ownCluster(s.OwnCluster)
 	t.detail("machine.yaml", s.Machine)

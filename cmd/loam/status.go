@@ -18,6 +18,7 @@ import (
 	"github.com/loam-os/loam/cmd/outcome"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
+	"github.com/loam-os/loam/hint/redact"
 )
 
 func statusCommand() *cobra.Command {
@@ -130,7 +131,7 @@ func (p statusPrinter) read() (status.Status, error) {
 	if err != nil {
 		return s, withRoom(err, s.Storage)
 	}
-	s.Repository = status.WithoutPassword(s.Repository)
+	s.Repository = redact.URLs(s.Repository)
 
 	if p.uptime != nil {
 		s.Uptime = status.Duration(p.uptime())

@@ -20,6 +20,7 @@ import (
 	"github.com/loam-os/loam/cmd/usage"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
+	"github.com/loam-os/loam/hint/redact"
 )
 
 func upgradeCommand() *cobra.Command {
@@ -97,7 +98,7 @@ func checkRelease(request control.UpgradeRequest) error {
 		return usage.Errorf("--to %q: want one version, such as 0.2.0", v)
 	}
 	if from := request.From; from != "" && !machine.IsRepository(from) {
-		return hint.With(usage.Errorf("--from %q: not a repository", from),
+		return hint.With(usage.Errorf("--from %q: not a repository", redact.URLs(from)),
 			"an absolute directory, http://HOST/DIR, https://HOST/DIR or oci://HOST/NAME:TAG")
 	}
 	return nil

@@ -13,6 +13,8 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"oras.land/oras-go/v2/registry"
 	"oras.land/oras-go/v2/registry/remote/auth"
+
+	"github.com/loam-os/loam/hint/redact"
 )
 
 // ArtifactType is the type of a repository in a registry: an OCI artifact whose
@@ -56,9 +58,7 @@ func ParseOCI(ref string) (r OCIRef, ok bool, err error) {
 	u, parseErr := url.Parse("https://" + r.Host)
 	if parseErr != nil || u.Host == "" || u.Host != r.Host || r.Name == "" || r.Tag == "" ||
 		strings.ContainsAny(r.Name+r.Tag, "@:?#% ") {
-		host := r.Host[strings.LastIndex(r.Host, "@")+1:] // Without a password.
-		return r, true, fmt.Errorf("repository %s://%s/%s: want oci://HOST/NAME:TAG",
-			scheme, host, rest)
+		return r, true, fmt.Errorf("repository %s: want oci://HOST/NAME:TAG", redact.URLs(ref))
 	}
 
 	return r, true, nil

@@ -33,6 +33,7 @@ import (
 	"strings"
 
 	"github.com/loam-os/loam/hint/fault"
+	"github.com/loam-os/loam/hint/redact"
 )
 
 // Store reads published files, by their slash-separated names. Nothing in it is
@@ -96,8 +97,8 @@ func Open(ref string, opts ...Option) (Store, error) {
 	}
 
 	u, err := url.Parse(ref)
-	if err != nil {
-		return nil, fmt.Errorf("repository: %w", err)
+	if err != nil { // Its text has parts of a password.
+		return nil, fmt.Errorf("repository %s: not a URL", redact.URLs(ref))
 	}
 
 	switch {

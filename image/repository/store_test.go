@@ -135,11 +135,13 @@ func TestOpenRefuses(t *testing.T) {
 		{"store_test.go", "not a directory"},
 		{"ftp://host/dir", "want a directory"},
 		{"oci://host", "want oci://HOST/NAME:TAG"},
-		{"oci://ada:s3cret@host/a:1", "repository oci://host/a:1: want oci://HOST/NAME:TAG"},
+		{"oci://ada:s3cret@host/a:1", "repository oci://ada:xxxxx@host/a:1: want oci://HOST/NAME:TAG"},
 		{"http:///dir", "want a directory"},
 		{"file://host/dir", "want a directory"},
 		{"https://host/dir?token=secret", "want a directory"},
-		{"https://[host", "missing ']'"},
+		{"https://[host", "repository https://[host: not a URL"},
+		{"https://ada:s3/cret@host/a", "repository https://xxxxx@host/a: not a URL"},
+		{"oci://ada:s3/cret@host/a", "repository oci://xxxxx@host/a: want oci://HOST/NAME:TAG"},
 	} {
 		if _, err := Open(tc.ref); err == nil || !strings.Contains(err.Error(), tc.err) {
 			t.Errorf("%s: error %v, want %q", tc.ref, err, tc.err)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/redact"
 )
 
 // timeout is for one request.
@@ -23,7 +24,7 @@ const timeout = 30 * time.Second
 func connect(c cluster, u user, dir string) (*Server, error) {
 	base, err := url.Parse(c.Server)
 	if err != nil || base.Scheme != "https" || base.Host == "" {
-		return nil, fmt.Errorf("server %q: not a URL that begins with https://", c.Server)
+		return nil, fmt.Errorf("server %q: not a URL that begins with https://", redact.URLs(c.Server))
 	}
 
 	if err := u.supported(); err != nil {
@@ -46,8 +47,8 @@ func connect(c cluster, u user, dir string) (*Server, error) {
 	proxy := http.ProxyFromEnvironment
 	if c.Proxy != "" {
 		through, err := url.Parse(c.Proxy)
-		if err != nil {
-			return nil, fmt.Errorf("proxy-url: %w", err)
+		if err != nil { // Its text has parts of a password.
+			return nil, fmt.Errorf("proxy-url %q: not a URL", redact.URLs(c.Proxy))
 		}
 		proxy = http.ProxyURL(through)
 	}

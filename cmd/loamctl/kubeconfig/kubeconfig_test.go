@@ -156,7 +156,7 @@ func TestOpenAndAsk(t *testing.T) {
 		{
 			name:    "a proxy that is none",
 			cluster: good + ", proxy-url: 'http://a b'",
-			want:    "proxy-url: parse ",
+			want:    "proxy-url \"",
 		},
 		{
 			name:    "a context that is not there",
