@@ -25,6 +25,7 @@ import (
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/turns"
+	"github.com/loam-os/loam/hint/redact"
 )
 
 // Env is what a Cluster needs of its node.
@@ -123,7 +124,7 @@ func New(config Config, env Env) *Cluster {
 		Config: config,
 		inbox:  newInbox(),
 		link: newLink(env.Log, status.Cluster{
-			Server: config.Server,
+			Server: redact.URLs(config.Server),
 			Secret: loadSecretName(env.Root, config.SecretName),
 			Since:  env.Now(),
 		}),

@@ -304,9 +304,13 @@ func checkOwnCluster(report *document.Report, m Machine) {
 func checkCluster(report *document.Report, c Cluster) {
 	add := func(field, problem, hint string) { report.Add("source.cluster."+field, problem, hint) }
 	u, err := url.Parse(c.Server)
-	if err != nil || u.Scheme != "https" || u.Host == "" || u.RawQuery != "" {
+	switch {
+	case err != nil || u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "":
 		add("server", document.Quote(c.Server)+" is not the URL of an API server",
 			"write one such as https://api.example.com:6443")
+	case u.User != nil:
+		add("server", document.Quote(c.Server)+" has a user, as whom no node logs in",
+			"leave it out: the node joins with bootstrapToken, and then has a certificate")
 	}
 
 	if !x509.NewCertPool().AppendCertsFromPEM([]byte(c.CA)) {
@@ -458,8 +462,10 @@ func IsRepository(ref string) bool {
 	switch u.Scheme {
 	case "file":
 		return u.Host == "" && strings.HasPrefix(u.Path, "/")
-	case "http", "https", "oci", "oci+http":
+	case "http", "https":
 		return u.Host != "" && u.RawQuery == "" && u.Fragment == ""
+	case "oci", "oci+http": // Nothing reads a user (image/repository).
+		return u.Host != "" && u.User == nil && u.RawQuery == "" && u.Fragment == ""
 	}
 	return false
 }

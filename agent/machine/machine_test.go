@@ -392,6 +392,22 @@ func TestDecodeErrors(t *testing.T) {
 				pathHint,
 		},
 		{
+			name: "an API server with a password",
+			text: head + "source:\n  cluster:\n    server: https://ada:s3cret@a\n    secret: a\n" +
+				"    ca: |\n" + authority,
+			want: `m:5: source.cluster.server: "https://…@a" has a user, as whom no node logs in; ` +
+				"hint: leave it out: the node joins with bootstrapToken, and then has a certificate",
+		},
+		{
+			name: "an oci repository with a password",
+			text: head + "upgrade: {repository: 'oci://ada:s3cret@a/b', " +
+				"mirrors: ['oci://ada:s3cret@a/b'], root: '{\"signed\": {\"_type\": \"root\"}}'}\n",
+			want: `m:3: upgrade.repository: "oci://…@a/b" is not a repository; hint: write an ` +
+				"absolute directory, http://HOST/DIR, https://HOST/DIR or oci://HOST/NAME:TAG\n" +
+				`m:3: upgrade.mirrors[0]: "oci://…@a/b" is neither a directory nor a URL; hint: ` +
+				"write one such as http://192.0.2.7:2752",
+		},
+		{
 			name: "labels that no Node can have",
 			text: head + "source:\n  cluster:\n    server: https://a\n    secret: a\n" +
 				"    zone: eu west\n    kubernetesVersion: v1.\n    ca: |\n" + authority,

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"maps"
+	"net/url"
 	"path"
 	"slices"
 	"strings"
@@ -56,6 +57,10 @@ func check(report *document.Report, c Configuration) {
 func checkAPIServer(report *document.Report, a APIServer) {
 	if a.Server == "" {
 		report.Add("apiServer.server", "empty", "write the URL of the API server")
+	}
+	if u, err := url.Parse(a.Server); err == nil && u.User != nil {
+		report.Warn("apiServer.server", document.Quote(a.Server)+" has a user, as whom no node logs in",
+			"leave it out")
 	}
 	if _, err := base64.StdEncoding.DecodeString(a.CABundle); err != nil {
 		report.Add("apiServer.caBundle", "is not base64", "")
