@@ -108,7 +108,7 @@ func (c *Cluster) runSession(
 ) (refused bool) {
 	a, err := newAPI(m.world.config.target().REST(who, ""))
 	if err != nil {
-		c.reportUnreachable(m, err)
+		c.reportUnreachable(m, reach.Untried(err))
 		pause(ctx, retryStep)
 		return false
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/hint/network"
 	"github.com/loam-os/loam/image/repository/roots"
 )
 
@@ -31,9 +32,10 @@ func Reach(ctx context.Context, probe config.Probe) error {
 	}
 
 	transport := &http.Transport{
-		Proxy:             http.ProxyFromEnvironment,
-		TLSClientConfig:   &tls.Config{RootCAs: authorities},
-		DisableKeepAlives: true,
+		Proxy:                  http.ProxyFromEnvironment,
+		OnProxyConnectResponse: network.CheckProxy,
+		TLSClientConfig:        &tls.Config{RootCAs: authorities},
+		DisableKeepAlives:      true,
 	}
 	defer transport.CloseIdleConnections()
 	client := &http.Client{

@@ -115,6 +115,7 @@ const (
 	RepositoryUnreachable Code = "repository-unreachable"
 	RegistryUnreachable   Code = "registry-unreachable"
 	RegistryRefuses       Code = "registry-refuses"
+	ProxyRefuses          Code = "proxy-refuses"
 	RuntimeUnreachable    Code = "runtime-unreachable"
 	SystemdUnreachable    Code = "systemd-unreachable"
 	NameNotFound          Code = "name-not-found"
@@ -469,6 +470,11 @@ func Table() []Fault {
 		{
 			RegistryRefuses, ClassRefused, "A registry gives an image only to those with a login.",
 			"let it be pulled without, or through a mirror",
+		},
+		{
+			ProxyRefuses, ClassRefused,
+			"A proxy does not let this machine connect to a server, or wants a password.",
+			"see proxy in machine.yaml, or HTTPS_PROXY and NO_PROXY beside loamctl",
 		},
 		{
 			ClusterRefuses, ClassRefused, "An API server does not let this user do it.",

@@ -36,6 +36,8 @@ func Explain(err error, to *url.URL) error {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return err
+	case errors.As(err, new(*ProxyAnswer)):
+		return err
 	case name != nil:
 		return hint.With(fmt.Errorf("look up %s: %w", name.Name, err), "%s", code.Hint())
 	case op != nil && op.Op == "dial":

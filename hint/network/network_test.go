@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -99,5 +100,15 @@ func TestInterruptedRequestIsNotExplained(t *testing.T) {
 	_, err = client.Do(request)
 	if !errors.Is(err, context.Canceled) || hint.Of(err) != "" {
 		t.Errorf("error %v, hint %q", err, hint.Of(err))
+	}
+}
+
+// A proxy's answer is said as it is: the server has not answered.
+func TestAProxyThatRefuses(t *testing.T) {
+	err := network.Explain(&network.ProxyAnswer{Host: "host:443", Code: http.StatusForbidden},
+		&url.URL{Scheme: "https", Host: "host"})
+	const want = "the proxy does not allow connections to host:443: it answers 403 Forbidden"
+	if err.Error() != want || fault.Of(err) != fault.ProxyRefuses || hint.Of(err) == "" {
+		t.Errorf("%v, %s, %s", err, fault.Of(err), hint.Of(err))
 	}
 }

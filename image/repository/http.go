@@ -62,14 +62,15 @@ func newClient(o options) (*http.Client, error) {
 	}
 
 	transport := &http.Transport{
-		Proxy:                 http.ProxyFromEnvironment,
-		DialContext:           (&net.Dialer{Timeout: stall}).DialContext,
-		TLSClientConfig:       &tls.Config{RootCAs: trust, MinVersion: tls.VersionTLS12},
-		TLSHandshakeTimeout:   stall,
-		ResponseHeaderTimeout: stall,
-		IdleConnTimeout:       stall,
-		ForceAttemptHTTP2:     true,
-		DisableCompression:    true, // a compressed range is not the range
+		Proxy:                  http.ProxyFromEnvironment,
+		OnProxyConnectResponse: network.CheckProxy,
+		DialContext:            (&net.Dialer{Timeout: stall}).DialContext,
+		TLSClientConfig:        &tls.Config{RootCAs: trust, MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout:    stall,
+		ResponseHeaderTimeout:  stall,
+		IdleConnTimeout:        stall,
+		ForceAttemptHTTP2:      true,
+		DisableCompression:     true, // a compressed range is not the range
 	}
 
 	return &http.Client{

@@ -99,10 +99,10 @@ func (j Joiner) Identify(
 	case token == "" && expired:
 		err := fmt.Errorf("the certificate expired at %s, and there is no bootstrap token",
 			who.NotAfter.UTC().Format(time.DateTime))
-		return who, hint.With(fault.With(err, fault.CertificateExpired),
-			"%s; %s; %s", reach.ClockHint(j.Now()), tokenHint, nodeHint)
+		return who, reach.Untried(hint.With(fault.With(err, fault.CertificateExpired),
+			"%s; %s; %s", reach.ClockHint(j.Now()), tokenHint, nodeHint))
 	case token == "":
-		return who, errNoToken
+		return who, reach.Untried(errNoToken)
 	}
 
 	who, err = j.Join(ctx, t, Credentials{}, token)
@@ -117,12 +117,12 @@ func (j Joiner) Join(
 	store := Store{durable.New(j.Root, nil).WithSpare(j.Spare)}
 	key, err := store.key()
 	if err != nil {
-		return Credentials{}, err
+		return Credentials{}, reach.Untried(err)
 	}
 
 	c, err := newClient(t.REST(as, token))
 	if err != nil {
-		return Credentials{}, err
+		return Credentials{}, reach.Untried(err)
 	}
 	defer c.close()
 	c.waits = j.Waits

@@ -7,6 +7,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/agent/cluster/reach"
+	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/test/files"
 )
 
@@ -54,5 +58,21 @@ func TestCalledHasNoSecret(t *testing.T) {
 		if got := Called(token); got != want {
 			t.Errorf("%q is called %q, want %q", token, got, want)
 		}
+	}
+}
+
+// The status has what was tried, and from where: without a token, nothing was.
+func TestNothingIsTriedWithoutAToken(t *testing.T) {
+	root, err := os.OpenRoot(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+
+	j := Joiner{Root: root, Now: time.Now, Log: zap.NewNop()}
+	_, err = j.Identify(t.Context(), Target{Server: "https://api:6443"}, false, false)
+	got := reach.Explain(err, reach.Attempt{Server: "https://api:6443"})
+	if got.Code != fault.TokenMissing || got.Tried != "" {
+		t.Errorf("%+v", got)
 	}
 }

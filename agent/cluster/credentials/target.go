@@ -2,10 +2,14 @@ package credentials
 
 import (
 	"net"
+	"net/http"
 	"time"
 
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	kubeconfig "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/loam-os/loam/hint/network"
 )
 
 // Target is an API server and the name that the node has there.
@@ -39,14 +43,32 @@ func (t Target) kubeconfig(who *kubeconfig.AuthInfo) *kubeconfig.Config {
 // address that is silent is named before an operator has gone.
 var dialer = &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}
 
+// checkProxy has a transport of client-go say why a proxy does not connect. With a
+// dialer of its own, a configuration has a transport of its own.
+func checkProxy(t http.RoundTripper) http.RoundTripper {
+	inner := t
+	for {
+		wrapper, is := inner.(utilnet.RoundTripperWrapper)
+		if !is {
+			break
+		}
+		inner = wrapper.WrappedRoundTripper()
+	}
+	if transport, is := inner.(*http.Transport); is {
+		transport.OnProxyConnectResponse = network.CheckProxy
+	}
+	return t
+}
+
 // REST returns the client configuration for the API server, with the
 // credentials or, without a certificate, the token.
 func (t Target) REST(who Credentials, token string) *rest.Config {
 	return &rest.Config{
-		Host:        t.Server,
-		BearerToken: token,
-		UserAgent:   "loam",
-		Dial:        dialer.DialContext,
+		Host:          t.Server,
+		BearerToken:   token,
+		UserAgent:     "loam",
+		Dial:          dialer.DialContext,
+		WrapTransport: checkProxy,
 		TLSClientConfig: rest.TLSClientConfig{
 			CAData:   t.CA,
 			CertData: who.Certificate,

@@ -30,6 +30,7 @@ import (
 
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
+	"github.com/loam-os/loam/hint/network"
 )
 
 // Attempt is a request as the node has made it.
@@ -69,6 +70,21 @@ type Problem struct {
 	Code              fault.Code
 }
 
+// untried is an error before any request.
+type untried struct{ error }
+
+// Unwrap returns the error.
+func (u untried) Unwrap() error { return u.error }
+
+// Untried marks an error because of which the node made no request; it returns nil
+// for nil.
+func Untried(err error) error {
+	if err == nil {
+		return nil
+	}
+	return untried{err}
+}
+
 // Explain returns why a request has ended with err. The text of an error that
 // has a code stays as it is. The text is the same for the same cause, so that
 // another one is news; what varies from try to try is in Tried.
@@ -78,7 +94,9 @@ func Explain(err error, a Attempt) Problem {
 	}
 
 	p := a.problem(err)
-	p.Tried = line(a.tried(err))
+	if !errors.As(err, new(untried)) {
+		p.Tried = line(a.tried(err))
+	}
 	p.Text = line(cmp.Or(p.Text, err.Error()))
 	p.Code = cmp.Or(p.Code, fault.Of(err))
 	p.Hint = cmp.Or(hint.Of(err), p.Hint, p.Code.Hint())
@@ -102,6 +120,10 @@ func line(text string) string {
 // problem returns what is known of err; its fields are "" where the error itself
 // says it well.
 func (a Attempt) problem(err error) Problem {
+	if proxy, is := errors.AsType[*network.ProxyAnswer](err); is {
+		return Problem{Text: proxy.Error(), Code: proxy.FaultCode()}
+	}
+
 	coder := fault.Coder(nil)
 	if errors.As(err, &coder) {
 		return Problem{}

@@ -342,6 +342,18 @@ func TestTried(t *testing.T) {
 	}
 }
 
+// A node without a token has tried nothing.
+func TestNothingIsTriedWithoutARequest(t *testing.T) {
+	err := fmt.Errorf("join: %w", Untried(fault.With(errors.New("no token"), fault.TokenMissing)))
+	got := Explain(err, attempt("https://api:6443"))
+	if got.Tried != "" || got.Code != fault.TokenMissing || got.Text != "join: no token" {
+		t.Errorf("%+v", got)
+	}
+	if err := Untried(nil); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestTriedHasTheAddressOfAName(t *testing.T) {
 	got := Explain(dialling(syscall.ECONNREFUSED), attempt("https://api.plant.example:6443")).Tried
 	if !strings.HasPrefix(got, "api.plant.example:6443 at 203.0.113.7:6443 with ") {

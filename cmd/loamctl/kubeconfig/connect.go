@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/network"
 	"github.com/loam-os/loam/hint/redact"
 )
 
@@ -53,7 +54,12 @@ func connect(c cluster, u user, dir string) (*Server, error) {
 		proxy = http.ProxyURL(through)
 	}
 
-	transport := &http.Transport{TLSClientConfig: config, Proxy: proxy, ForceAttemptHTTP2: true}
+	transport := &http.Transport{
+		TLSClientConfig:        config,
+		Proxy:                  proxy,
+		OnProxyConnectResponse: network.CheckProxy,
+		ForceAttemptHTTP2:      true,
+	}
 	return &Server{
 		base:   base,
 		token:  token,
