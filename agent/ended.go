@@ -1,18 +1,42 @@
 package agent
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/loam-os/loam/agent/console"
+	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/agent/unit"
 	"github.com/loam-os/loam/hint/fault"
 )
 
 // End is how a process of the agent has ended, in the words that systemd.exec(5)
 // has for $SERVICE_RESULT, $EXIT_CODE and $EXIT_STATUS.
 type End struct{ Result, Code, Status string }
+
+// isCrash reports whether the process has ended without being told to. Without a
+// Result nobody says that it has.
+func (e End) isCrash() bool { return e.Result != "" && e.Result != "success" }
+
+// stopTimeout is how long systemd has to say whether it stops the agent.
+const stopTimeout = 10 * time.Second
+
+// IsToldToStop reports whether the systemd that listens on socket has been told to
+// stop the agent, as at a shutdown; false if it does not say.
+func IsToldToStop(ctx context.Context, socket string) bool {
+	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
+	defer cancel()
+	systemd, err := unit.Connect(ctx, socket)
+	if err != nil {
+		return false
+	}
+	defer systemd.Close()
+	told, _ := systemd.IsToldToStop(ctx, generation.AgentUnit) // The end is said, then.
+	return told
+}
 
 const (
 	// endedPath is changed whenever the consoles are told of an end.
@@ -24,9 +48,13 @@ const (
 
 // Ended shows on the consoles that the agent has ended without being told to,
 // with what it said last: on a node that nobody can log in to, that is all there
-// is. It says so once a minute at most. Without a Result nobody says that it has.
-func Ended(root string, e End, consoles *console.Printer, now time.Time) error {
-	if e.Result == "" || e.Result == "success" {
+// is. It says so once a minute at most. isToldToStop reports whether systemd stops
+// the agent: one that took too long for that has not crashed, and does not start
+// again.
+func Ended(
+	root string, e End, isToldToStop func() bool, consoles *console.Printer, now time.Time,
+) error {
+	if !e.isCrash() || isToldToStop() {
 		return nil
 	}
 
@@ -71,6 +99,8 @@ func (e End) text() string {
 	switch {
 	case e.Result == "watchdog":
 		return "it hung, and was killed by its watchdog"
+	case e.Result == "timeout":
+		return "it was not ready or did not stop in time, and was killed"
 	case e.Result == "oom-kill":
 		return "the kernel killed it for want of memory"
 	case e.Code == "killed", e.Code == "dumped":

@@ -24,35 +24,59 @@ func TestEnded(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		ends []End
+		// stops says that systemd has been told to stop it.
+		stops bool
 		// after is when each is, from the first.
 		after []time.Duration
 		want  []string
 	}{
-		{"it was told to", []End{{Result: "success", Code: "exited", Status: "0"}}, []time.Duration{0}, nil},
-		{"nothing says that it has", []End{{}}, []time.Duration{0}, nil},
 		{
-			"a signal", []End{killed}, []time.Duration{0},
-			[]string{"signal ABRT"},
+			name:  "it was told to",
+			ends:  []End{{Result: "success", Code: "exited", Status: "0"}},
+			after: []time.Duration{0},
+		},
+		{name: "nothing says that it has", ends: []End{{}}, after: []time.Duration{0}},
+		{
+			name:  "it did not stop in time at a shutdown",
+			ends:  []End{{Result: "timeout", Code: "killed", Status: "KILL"}},
+			stops: true,
+			after: []time.Duration{0},
 		},
 		{
-			"an exit status", []End{{Result: "exit-code", Code: "exited", Status: "2"}},
-			[]time.Duration{0},
-			[]string{"exit status 2"},
+			name:  "it was not ready in time",
+			ends:  []End{{Result: "timeout", Code: "killed", Status: "TERM"}},
+			after: []time.Duration{0},
+			want:  []string{"it was not ready or did not stop in time, and was killed"},
 		},
 		{
-			"its watchdog", []End{{Result: "watchdog", Code: "dumped", Status: "ABRT"}},
-			[]time.Duration{0},
-			[]string{"it hung, and was killed by its watchdog"},
+			name:  "a signal",
+			ends:  []End{killed},
+			after: []time.Duration{0},
+			want:  []string{"signal ABRT"},
 		},
 		{
-			"again and again", []End{killed, killed, killed},
-			[]time.Duration{0, time.Second, 2 * time.Minute},
-			[]string{"signal ABRT", "signal ABRT"},
+			name:  "an exit status",
+			ends:  []End{{Result: "exit-code", Code: "exited", Status: "2"}},
+			after: []time.Duration{0},
+			want:  []string{"exit status 2"},
 		},
 		{
-			"the clock was set back", []End{killed, killed},
-			[]time.Duration{0, -time.Hour},
-			[]string{"signal ABRT", "signal ABRT"},
+			name:  "its watchdog",
+			ends:  []End{{Result: "watchdog", Code: "dumped", Status: "ABRT"}},
+			after: []time.Duration{0},
+			want:  []string{"it hung, and was killed by its watchdog"},
+		},
+		{
+			name:  "again and again",
+			ends:  []End{killed, killed, killed},
+			after: []time.Duration{0, time.Second, 2 * time.Minute},
+			want:  []string{"signal ABRT", "signal ABRT"},
+		},
+		{
+			name:  "the clock was set back",
+			ends:  []End{killed, killed},
+			after: []time.Duration{0, -time.Hour},
+			want:  []string{"signal ABRT", "signal ABRT"},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -78,13 +102,14 @@ func TestEnded(t *testing.T) {
 				}
 			}
 
+			stops := func() bool { return tt.stops }
 			var text []byte
 			for i, e := range tt.ends {
 				consoles, err := console.Open(root.Name(), active)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := Ended(root.Name(), e, consoles, noon.Add(tt.after[i])); err != nil {
+				if err := Ended(root.Name(), e, stops, consoles, noon.Add(tt.after[i])); err != nil {
 					t.Fatal(err)
 				}
 
@@ -152,7 +177,8 @@ func TestEndedWithoutAStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	err = Ended(root.Name(), End{Result: "exit-code", Code: "exited", Status: "1"}, consoles, time.Now())
+	end := End{Result: "exit-code", Code: "exited", Status: "1"}
+	err = Ended(root.Name(), end, func() bool { return false }, consoles, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

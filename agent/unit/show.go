@@ -83,6 +83,16 @@ func (s *Systemd) list(ctx context.Context, names []string) ([]listing, error) {
 	return listed, nil
 }
 
+// IsToldToStop reports whether systemd has a job that stops a unit, as at a
+// shutdown: whatever its Restart=, the unit is not started again.
+func (s *Systemd) IsToldToStop(ctx context.Context, name string) (bool, error) {
+	listed, err := s.list(ctx, []string{name})
+	if err != nil {
+		return false, err
+	}
+	return listed[0].JobType == "stop", nil
+}
+
 // asking is a pending call for all properties of a unit, and where the state
 // goes.
 type asking struct {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"os"
 	"os/signal"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/loam-os/loam/agent"
 	"github.com/loam-os/loam/agent/console"
+	"github.com/loam-os/loam/agent/unit"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
 )
@@ -42,7 +44,7 @@ to it, until it is told to stop. loam-agent.service runs it, as root, and no ope
 			}
 
 			if ended {
-				return sayEnded()
+				return sayEnded(cmd.Context())
 			}
 
 			debug.SetMemoryLimit(memoryLimit)
@@ -66,7 +68,7 @@ to it, until it is told to stop. loam-agent.service runs it, as root, and no ope
 }
 
 // sayEnded says on the consoles how the agent has ended.
-func sayEnded() error {
+func sayEnded(ctx context.Context) error {
 	consoles, err := console.Open("/dev", "/sys/class/tty/console/active")
 	if err != nil {
 		return err
@@ -76,7 +78,8 @@ func sayEnded() error {
 		Code:   os.Getenv("EXIT_CODE"),
 		Status: os.Getenv("EXIT_STATUS"),
 	}
-	return agent.Ended("/", end, consoles, time.Now())
+	isToldToStop := func() bool { return agent.IsToldToStop(ctx, unit.PrivateSocket) }
+	return agent.Ended("/", end, isToldToStop, consoles, time.Now())
 }
 
 // logger writes for the journal, which adds the time.
