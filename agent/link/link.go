@@ -52,7 +52,7 @@ func Connect(ctx context.Context, c Client, say func(format string, args ...any)
 	defer stop()
 	found := make(chan Network)
 
-	updates, err := subscribe(ctx, &wg)
+	updates, err := interfaces(ctx, &wg, subscribe, say)
 	if err != nil {
 		return Network{}, err
 	}
@@ -60,18 +60,7 @@ func Connect(ctx context.Context, c Client, say func(format string, args ...any)
 	asked := map[int]bool{}
 	for {
 		select {
-		case u, ok := <-updates:
-			if !ok && ctx.Err() == nil {
-				// More has changed than the socket holds (ENOBUFS): all is listed again.
-				if updates, err = subscribe(ctx, &wg); err != nil {
-					return Network{}, err
-				}
-				continue
-			}
-			if !ok {
-				updates = nil // ctx has ended.
-				continue
-			}
+		case u := <-updates:
 			if a := u.Link.Attrs(); !asked[a.Index] && usable(*a) {
 				asked[a.Index] = true
 				wg.Go(func() { c.join(ctx, u.Link, found, say) })
@@ -84,24 +73,6 @@ func Connect(ctx context.Context, c Client, say func(format string, args ...any)
 				len(asked), ctx.Err())
 		}
 	}
-}
-
-// subscribe receives the network interfaces, first those that there are, until ctx
-// ends or an event is lost. wg waits for it.
-func subscribe(ctx context.Context, wg *sync.WaitGroup) (<-chan netlink.LinkUpdate, error) {
-	updates := make(chan netlink.LinkUpdate)
-	err := netlink.LinkSubscribeWithOptions(updates, ctx.Done(),
-		netlink.LinkSubscribeOptions{ListExisting: true})
-	if err != nil {
-		return nil, fmt.Errorf("listen to network interfaces: %w", err)
-	}
-
-	wg.Go(func() { // The subscription ends when it sends something, or when ctx ends.
-		<-ctx.Done()
-		for range updates {
-		}
-	})
-	return updates, nil
 }
 
 // usable reports whether an interface is Ethernet hardware of this machine.
