@@ -2,16 +2,19 @@ package agent
 
 import (
 	"context"
+	"io/fs"
 	"os"
 	"strings"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/clock/rtc"
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/decode"
 	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/journal"
 	"github.com/loam-os/loam/agent/limits"
 	"github.com/loam-os/loam/agent/metrics"
@@ -55,6 +58,32 @@ func (h host) DoubtClock() *status.WrongClock {
 		return nil // Nothing says which clock cannot be right.
 	}
 	return rtc.Doubt(rtc.Observe(h.node.root, h.node.Now(), built))
+}
+
+// TakenBack implements [loop.Host].
+func (h host) TakenBack(current string) *status.TakenBack {
+	state, err := fs.Sub(h.node.root.FS(), strings.TrimPrefix(generation.Dir, "/"))
+	if err != nil {
+		return nil // The path is valid.
+	}
+	records, err := apply.History(state)
+	if err != nil {
+		h.node.Log.Error("find out what was taken back", zap.Error(err))
+	}
+	return takenBack(records, current)
+}
+
+// takenBack returns the last change of a history if the node took it back to the
+// current generation; nil if it did not.
+func takenBack(records []apply.Record, current string) *status.TakenBack {
+	if len(records) == 0 {
+		return nil
+	}
+	last := records[len(records)-1]
+	if !last.IsTakenBack() || last.Generation != current {
+		return nil
+	}
+	return &status.TakenBack{Generation: last.From, Why: last.Reason}
 }
 
 // Publish writes the status for `loam status` and shows it on the consoles.

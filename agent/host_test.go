@@ -1,30 +1,42 @@
 package agent
 
 import (
-	"path/filepath"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/status"
-	"github.com/loam-os/loam/test/files"
 )
 
-// TestAStatusThatCannotBeWrittenIsAnError: the loop writes it again later.
-func TestAStatusThatCannotBeWrittenIsAnError(t *testing.T) {
-	n := unidentified(t)
-	inTheWay := status.Path[1:] + "/x"
-	files.Write(t, filepath.Join(n.Root, inTheWay), "in a directory in place of the file")
-	h := host{node: n}
-	if err := h.Publish(status.Status{Phase: status.Applied}, true); err == nil {
-		t.Error("Publish reports no error")
+func TestTakenBackIsOfTheLastRecord(t *testing.T) {
+	reverted := apply.Record{
+		From:       "3-b",
+		Generation: "2-a",
+		Outcome:    apply.Reverted,
+		Reason:     "unit a.service failed",
 	}
+	byOperator := reverted
+	byOperator.Reason = apply.RolledBack
+	applied := apply.Record{Generation: "4-c", Outcome: apply.Applied}
 
-	if err := n.root.RemoveAll(status.Path[1:]); err != nil {
-		t.Fatal(err)
-	}
-	if err := h.Publish(status.Status{Phase: status.Applied}, true); err != nil {
-		t.Error(err)
-	}
-	if got := saidBefore(n.root); got.Phase != status.Applied {
-		t.Errorf("status %+v", got)
+	for _, tt := range []struct {
+		name    string
+		records []apply.Record
+		current string
+		want    *status.TakenBack
+	}{
+		{"no history", nil, "2-a", nil},
+		{
+			"taken back", []apply.Record{applied, reverted}, "2-a",
+			&status.TakenBack{Generation: "3-b", Why: "unit a.service failed"},
+		},
+		{"another generation runs", []apply.Record{reverted}, "5-d", nil},
+		{"a change since", []apply.Record{reverted, applied}, "4-c", nil},
+		{"an operator went back", []apply.Record{byOperator}, "2-a", nil},
+	} {
+		if diff := cmp.Diff(tt.want, takenBack(tt.records, tt.current)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
 	}
 }

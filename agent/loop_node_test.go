@@ -77,6 +77,8 @@ func (testHost) DoubtClock() *status.WrongClock { return nil }
 
 func (testHost) Limits([]status.Limit) []limits.Usage { return nil }
 
+func (testHost) TakenBack(string) *status.TakenBack { return nil }
+
 func (testHost) Threads() limits.Usage { return limits.Usage{} }
 
 func (testHost) Storage() []storage.Usage { return nil }

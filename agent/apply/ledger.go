@@ -37,6 +37,9 @@ type Record struct {
 	Reason string `json:"reason,omitempty"`
 }
 
+// IsTakenBack reports whether the node went back by itself.
+func (r Record) IsTakenBack() bool { return r.Outcome == Reverted && r.Reason != RolledBack }
+
 // Outcome is what became of a change.
 type Outcome string
 

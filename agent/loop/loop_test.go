@@ -123,6 +123,8 @@ type fakeNode struct {
 	unwritable error
 	// limits is what Limits returns.
 	limits []limits.Usage
+	// takenBack is what TakenBack returns of each generation.
+	takenBack map[string]*status.TakenBack
 	// doubt is what DoubtClock returns.
 	doubt *status.WrongClock
 }
@@ -510,6 +512,14 @@ func (w *fakeNode) Limits([]status.Limit) []limits.Usage {
 	defer w.mu.Unlock()
 
 	return w.limits
+}
+
+// TakenBack returns what takenBack says.
+func (w *fakeNode) TakenBack(generation string) *status.TakenBack {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	return w.takenBack[generation]
 }
 
 // Threads returns what limits says of threads.

@@ -99,7 +99,11 @@ func (n *node) observeGeneration() {
 		n.warn("read what is owed", err)
 	}
 
+	isFirst := n.state.Current.Generation.Name() == ""
 	n.state = n.state.observed(current, pending, owed)
+	if isFirst {
+		n.state.Facts.TakenBack = n.host.TakenBack(current.Name())
+	}
 	n.startLater()
 }
 

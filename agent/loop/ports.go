@@ -84,6 +84,9 @@ type Host interface {
 	// Threads returns the usage of that of threads, and tries to have one more.
 	Limits(before []status.Limit) []limits.Usage
 	Threads() limits.Usage
+	// TakenBack returns the last change of the node if it was taken back to this
+	// generation, before or after a start of the agent; nil if it was not.
+	TakenBack(generation string) *status.TakenBack
 	// DoubtClock returns why the clock may be wrong, nil if nothing says so.
 	DoubtClock() *status.WrongClock
 	// Publish shows a status. news says that an operator cares about what changed.

@@ -344,3 +344,27 @@ func TestApplyThatTheKernelRefusedIsTriedAgain(t *testing.T) {
 		}
 	})
 }
+
+// What was taken back before the agent started is in the record, and shown until
+// the next change.
+func TestTakenBackIsShownAfterAStart(t *testing.T) {
+	w := newFakeNode()
+	w.text = "one"
+	run(t, w, func(func()) {})
+
+	again := newFakeNode()
+	again.text = "one"
+	again.current = w.current
+	want := &status.TakenBack{Generation: "7-abc", Why: "unit a.service failed"}
+	again.takenBack = map[string]*status.TakenBack{w.current.Name(): want}
+	run(t, again, func(wait func()) {
+		if got := again.last().TakenBack; got == nil || *got != *want {
+			t.Errorf("after a start: %+v, want %+v", got, want)
+		}
+
+		again.says("two", wait)
+		if got := again.last().TakenBack; got != nil {
+			t.Errorf("after the next change: %+v", got)
+		}
+	})
+}

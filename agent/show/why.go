@@ -118,7 +118,7 @@ func ofRecord(r apply.Record, held []apply.Held) (Failure, bool) {
 	switch {
 	case r.Outcome == apply.Failed:
 		f.Name = r.Generation
-	case r.Outcome == apply.Reverted && r.Reason != apply.RolledBack:
+	case r.IsTakenBack():
 		f.Name = r.From
 	default:
 		return Failure{}, false

@@ -127,7 +127,7 @@ type Status struct {
 	Held   *Held   `json:"held,omitempty"`
 
 	// TakenBack is the last change if the node took it back by itself, until the
-	// next change or the next start of the agent; nil if it did not.
+	// next change; nil if it did not.
 	TakenBack *TakenBack `json:"takenBack,omitempty"`
 
 	// Awaited is the unit that a change waits for; nil if none.

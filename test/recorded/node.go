@@ -162,6 +162,9 @@ func (host) DoubtClock() *status.WrongClock { return nil }
 // Limits implements [loop.Host].
 func (host) Limits([]status.Limit) []limits.Usage { return nil }
 
+// TakenBack implements [loop.Host].
+func (host) TakenBack(string) *status.TakenBack { return nil }
+
 // Threads implements [loop.Host].
 func (host) Threads() limits.Usage { return limits.Usage{} }
 
