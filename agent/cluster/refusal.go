@@ -8,6 +8,7 @@ import (
 	core "k8s.io/api/core/v1"
 
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/hint"
 )
 
 // refusal is why a node does not run the configuration of its cluster, for the
@@ -43,11 +44,10 @@ func refusalOf(s status.Status, p *pendingConfig) refusal {
 	case s.Refusal != "" && s.Error != nil:
 		return refusal{refusalReasons[s.Refusal], s.Error.String()}
 	case s.Held != nil:
-		return refusal{
-			heldReason,
-			fmt.Sprintf("configuration %s is held by an operator: %s; hint: `loam apply` ends that",
-				s.Held.Digest, s.Held.Why),
-		}
+		return refusal{heldReason, hint.Line(hint.With(
+			fmt.Errorf("configuration %s is held by an operator: %s", s.Held.Digest, s.Held.Why),
+			"`loam apply` ends that",
+		))}
 	}
 	return refusal{}
 }

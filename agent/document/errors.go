@@ -29,6 +29,14 @@ type Error struct {
 
 // Error returns a line: FILE:LINE: PATH: PROBLEM; hint: HINT.
 func (e Error) Error() string {
+	if e.Hint == "" {
+		return e.WithoutHint()
+	}
+	return e.WithoutHint() + "; hint: " + e.Hint
+}
+
+// WithoutHint returns a line: FILE:LINE: PATH: PROBLEM.
+func (e Error) WithoutHint() string {
 	var b strings.Builder
 	if e.File != "" {
 		b.WriteString(e.File + ":")
@@ -41,10 +49,6 @@ func (e Error) Error() string {
 	}
 
 	b.WriteString(e.Path + ": " + e.Problem)
-	if e.Hint != "" {
-		b.WriteString("; hint: " + e.Hint)
-	}
-
 	return b.String()
 }
 

@@ -76,6 +76,7 @@ func Explain(s status.Status, history []apply.Record, held []apply.Held) Why {
 				RootHash: f.RootHash,
 				At:       f.At,
 				Problem:  f.Reason,
+				Hint:     upgrade.HintOf(f.Reason),
 				Evidence: f.Evidence,
 			})
 		}

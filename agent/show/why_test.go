@@ -48,6 +48,16 @@ func TestExplainHasTheNewestFirst(t *testing.T) {
 	}
 }
 
+func TestExplainSaysWhatToDoAboutARelease(t *testing.T) {
+	s := status.Status{Upgrade: &status.Upgrade{Failed: []status.FailedSystem{
+		{Version: "0.2.0", Reason: upgrade.NotStarted},
+	}}}
+	f := Explain(s, nil, nil).Failures[0]
+	if f.Hint == "" || strings.Contains(f.Problem, "hint") {
+		t.Errorf("%+v", f)
+	}
+}
+
 func TestExplainNamesWhatKeepsANodeFromItsCluster(t *testing.T) {
 	s := status.Status{Cluster: &status.Cluster{
 		Problem: "192.0.2.1:6443 does not answer",

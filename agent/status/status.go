@@ -551,8 +551,10 @@ type Drill struct {
 	Boots int      `json:"boots,omitempty"`
 	Took  Duration `json:"took,omitempty"`
 
-	// Problem is why the drill failed, "" if it succeeded.
+	// Problem is why the drill failed, "" if it succeeded, and Hint what to do about
+	// it, "" if unknown.
 	Problem string `json:"problem,omitempty"`
+	Hint    string `json:"hint,omitempty"`
 }
 
 // FailedSystem is a release that failed on this node.

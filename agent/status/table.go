@@ -194,6 +194,7 @@ func (t *table) drill(d *Drill) {
 	case d == nil:
 	case d.Problem != "":
 		t.row("drill", fmt.Sprintf("by %s, %s: %s", d.By, t.date(d.At), d.Problem))
+		t.row("hint", d.Hint)
 	default:
 		t.detail("drill", fmt.Sprintf("by %s, %s: back in %s, tries: %d",
 			d.By, t.date(d.At), d.Took, d.Boots))

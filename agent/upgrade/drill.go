@@ -110,7 +110,7 @@ func drill(v View) Op {
 	case !j.Drill.Tried && e.Bad():
 		return Op{Kind: Conclude}
 	case !j.Drill.Tried && j.Missed >= maxMissed:
-		return Op{Kind: Conclude, Reason: notStarted}
+		return Op{Kind: Conclude, Reason: NotStarted}
 	case !j.Drill.Tried:
 		for _, o := range v.Entries {
 			if o.RootHash != j.Target.RootHash && o.ImageID != "" && !o.Parked() {
@@ -205,7 +205,12 @@ func (k drillKeeper) rename(j *Journal, name string) error {
 
 // conclude records how the drill went.
 func (k drillKeeper) conclude(j Journal, problem string) error {
-	d := Drill{By: j.Drill.By, At: k.now().UTC().Truncate(time.Second), Problem: problem}
+	d := Drill{
+		By:      j.Drill.By,
+		At:      k.now().UTC().Truncate(time.Second),
+		Problem: problem,
+		Hint:    HintOf(problem),
+	}
 	if problem == "" {
 		d.Boots = j.Drill.Boots
 		d.Took = status.Duration(max(0, k.now().Sub(j.Drill.Left)).Round(time.Second))

@@ -314,7 +314,7 @@ func armed(v View) Op {
 	}
 
 	if v.Journal.Missed >= maxMissed {
-		return Op{Kind: Remember, Reason: notStarted}
+		return Op{Kind: Remember, Reason: NotStarted}
 	}
 
 	return Op{Kind: Reboot, Reason: "to try " + v.Journal.Target.Version}
@@ -323,8 +323,17 @@ func armed(v View) Op {
 // maxMissed is how many restarts may end in the old system without a try.
 const maxMissed = 2
 
-const notStarted = "the loader does not start it\n" +
-	"hint: does the firmware boot from another disk, or by the network?"
+// NotStarted is the reason of a release that failed because it was never tried.
+const NotStarted = "the loader does not start it"
+
+// HintOf returns what an operator can do about the reason of a release that failed,
+// "" if the reason says it.
+func HintOf(reason string) string {
+	if reason == NotStarted {
+		return "does the firmware boot from another disk, or by the network?"
+	}
+	return ""
+}
 
 // canceled returns the next step in the old system when an operator does not want
 // the upgrade any more. The old system goes first before the target's entry goes:

@@ -15,6 +15,7 @@ import (
 
 	"github.com/loam-os/loam/cmd/loamctl/show"
 	"github.com/loam-os/loam/cmd/usage"
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/image"
 	"github.com/loam-os/loam/image/lock"
 	"github.com/loam-os/loam/image/packages"
@@ -73,8 +74,11 @@ func staleness(date, now time.Time) string {
 	if age <= lock.Stale {
 		return ""
 	}
-	return fmt.Sprintf("warning: the packages are of %s, %s ago, without security updates since\n"+
-		"hint: `loamctl build --update-packages` takes today's", date.Format(time.DateOnly), show.Days(age))
+	return hint.Text(hint.With(
+		fmt.Errorf("warning: the packages are of %s, %s ago, without security updates since",
+			date.Format(time.DateOnly), show.Days(age)),
+		"`loamctl build --update-packages` takes today's",
+	))
 }
 
 // updateLocks writes the versions of today's packages.

@@ -5,6 +5,7 @@ package outcome
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -120,9 +122,12 @@ type report struct {
 	Class   fault.Class `json:"class"`
 	Message string      `json:"message"`
 	Hint    string      `json:"hint,omitempty"`
-	// Mistakes are what is wrong with documents, one by one. Message has all of
-	// it, too.
+	// Mistakes are what is wrong with documents, one by one. Message and Hint have
+	// all of it, too.
 	Mistakes document.Errors `json:"mistakes,omitempty"`
+
+	// general is the hint of the code, "" if the error itself has one.
+	general string
 }
 
 // describe returns what an error says. The general hint of its code takes the
@@ -134,18 +139,31 @@ func (u User) describe(err error) report {
 	}
 
 	r := report{
-		Code:    code,
-		Class:   code.Class(),
-		Message: err.Error(),
-		Hint:    hint.Of(err),
-
+		Code:     code,
+		Class:    code.Class(),
 		Mistakes: mistakesOf(err),
 	}
+	hints := hint.All(err)
+	r.Message, hints = apart(err.Error(), hints, r.Mistakes)
+
 	isRoot := code == fault.NotPermitted && u.UID == 0
-	if r.Hint == "" && !isRoot && !strings.Contains(r.Message, "hint: ") {
-		r.Hint = code.Hint()
+	if len(hints) == 0 && !isRoot {
+		r.general = code.Hint()
 	}
+	r.Hint = cmp.Or(strings.Join(hints, "; "), r.general)
 	return r
+}
+
+// apart returns the message and the hints of an error whose text has the lines of
+// mistakes: for an operator, each has its hint on its line.
+func apart(message string, hints []string, mistakes document.Errors) (string, []string) {
+	for _, m := range mistakes {
+		message = strings.Replace(message, m.Error(), m.WithoutHint(), 1)
+		if m.Hint != "" && !slices.Contains(hints, m.Hint) {
+			hints = append(hints, m.Hint)
+		}
+	}
+	return message, hints
 }
 
 // mistakesOf returns the mistakes of documents in err.
@@ -177,8 +195,8 @@ func (r report) writeJSON(out io.Writer) {
 // exit status.
 func (r report) writeText(out io.Writer, program string, err error) {
 	text := hint.Text(err)
-	if len(hint.All(err)) == 0 && r.Hint != "" {
-		text += "\nhint: " + r.Hint
+	if r.general != "" {
+		text += "\nhint: " + r.general
 	}
 	if r.Code.IsSpecific() {
 		text += "\ncode: " + string(r.Code)

@@ -93,13 +93,6 @@ func TestErrorOfACommand(t *testing.T) {
 			status: 4,
 		},
 		{
-			name:   "a hint in the text",
-			args:   "apply a",
-			err:    fault.With(errors.New("no agent; hint: start it"), fault.AgentNotRunning),
-			want:   "loam: no agent; hint: start it\ncode: agent-not-running\n",
-			status: 4,
-		},
-		{
 			name:   "no permission",
 			args:   "apply a",
 			err:    fs.ErrPermission,
@@ -151,8 +144,8 @@ func TestErrorOfACommand(t *testing.T) {
 				document.Errors{{File: "b.yaml", Path: document.Whole, Problem: "empty"}},
 			),
 			want: `{"code":"document-invalid","class":"refused","message":"apply: a.yaml:3: ` +
-				`spec.unit: unknown field; hint: did you mean units?\nb.yaml: ` + document.Whole +
-				`: empty","mistakes":[{"file":"a.yaml","line":3,"path":"spec.unit",` +
+				`spec.unit: unknown field\nb.yaml: ` + document.Whole +
+				`: empty","hint":"did you mean units?","mistakes":[{"file":"a.yaml","line":3,"path":"spec.unit",` +
 				`"problem":"unknown field","hint":"did you mean units?"},{"file":"b.yaml","path":"` +
 				document.Whole + `","problem":"empty"}]}` + "\n",
 			status: 3,

@@ -255,6 +255,8 @@ func (s scope) call(call *ast.CallExpr, i int) []string {
 		return []string{unknown}
 	case callee.FullName() == "fmt.Sprintf", callee.FullName() == "fmt.Errorf":
 		return s.format(call.Args)
+	case callee.FullName() == module+"hint.With", callee.FullName() == module+"hint.Line":
+		return s.texts(call.Args[0]) // The problem, without hints.
 	case callee.FullName() == "errors.New":
 		return s.texts(call.Args[0])
 	case callee.Name() == "Quote":
