@@ -1,17 +1,22 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/loam-os/loam/agent/volume"
 	"github.com/loam-os/loam/cmd/complete"
 	"github.com/loam-os/loam/cmd/loamctl/kubeconfig"
+	"github.com/loam-os/loam/cmd/loamctl/rollout"
 	"github.com/loam-os/loam/image"
 	"github.com/loam-os/loam/image/sign"
 )
@@ -72,6 +77,36 @@ func completeContexts(
 		return nil, complete.NoFiles
 	}
 	return kubeconfig.Contexts(path), complete.NoFiles
+}
+
+// completeTimeout is how long a cluster has to say what can be typed.
+const completeTimeout = 3 * time.Second
+
+// completePools offers the pools that have a ledger in the cluster that the command
+// would use, and for a second argument the nodes of the first that have a turn.
+func completePools(
+	cmd *cobra.Command, args []string, _ string,
+) ([]string, cobra.ShellCompDirective) {
+	if len(args) >= strings.Count(cmd.Use, " ") { // Each word after the first is one.
+		return nil, complete.NoFiles
+	}
+	var o clusterOptions
+	o.file, _ = cmd.Flags().GetString("kubeconfig")
+	o.context, _ = cmd.Flags().GetString("context")
+	server, err := o.open()
+	if err != nil {
+		return nil, complete.NoFiles // An error must not appear in the line that is typed.
+	}
+	defer server.Close()
+
+	ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
+	defer cancel()
+	if len(args) == 0 {
+		pools, _ := rollout.Pools(ctx, server)
+		return pools, complete.NoFiles
+	}
+	l, _ := rollout.Rollout{API: server, Pool: args[0]}.Read(ctx)
+	return slices.Sorted(maps.Keys(l.Holders)), complete.NoFiles
 }
 
 // completeBuilds offers the directories of builds, in this directory and in

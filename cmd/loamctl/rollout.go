@@ -110,7 +110,7 @@ func rolloutStatusCommand() *cobra.Command {
 	var watch bool
 	cmd := &cobra.Command{
 		Use:               "status POOL",
-		ValidArgsFunction: cobra.NoFileCompletions,
+		ValidArgsFunction: completePools,
 		Short:             "Show how far the rollouts of a pool are",
 		Long: `status prints how many nodes are done and have failed since the last configuration
 was published, at which rate, and when they end at that rate; the same for systems; which nodes have
@@ -187,7 +187,7 @@ func rolloutPlanCommand() *cobra.Command {
 	var o clusterOptions
 	cmd := &cobra.Command{
 		Use:               "plan POOL",
-		ValidArgsFunction: cobra.NoFileCompletions,
+		ValidArgsFunction: completePools,
 		Short:             "Show what the policy of a pool lets its nodes do now",
 		Long: `plan reads the policy from the annotation of the pool's Secret as the nodes do, and
 lists the Nodes. It prints how many of them may be away, which are, which go first or are pinned, and
@@ -215,7 +215,7 @@ func rolloutNowCommand() *cobra.Command {
 	var lasts time.Duration
 	cmd := &cobra.Command{
 		Use:               "now POOL",
-		ValidArgsFunction: cobra.NoFileCompletions,
+		ValidArgsFunction: completePools,
 		Short:             "Let more nodes of a pool change at once, for a time",
 		Long: `now takes the place of maxUnavailable, chunks and windows of the policy for a time, such
 as for a fix that cannot wait. hardMax limits it: without hardMax in the policy, that is
@@ -265,7 +265,7 @@ func rolloutPauseCommand() *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
 		Use:               "pause POOL",
-		ValidArgsFunction: cobra.NoFileCompletions,
+		ValidArgsFunction: completePools,
 		Short:             "Let no further node of a pool begin",
 		Long: `pause lets no node begin until resume, also for another configuration. A node that has
 its turn goes on, and a change that restarts nothing does not wait.`,
@@ -291,7 +291,7 @@ func rolloutResumeCommand() *cobra.Command {
 	var o clusterOptions
 	cmd := &cobra.Command{
 		Use:               "resume POOL",
-		ValidArgsFunction: cobra.NoFileCompletions,
+		ValidArgsFunction: completePools,
 		Short:             "Let the nodes of a pool begin again",
 		Long: `resume ends a pause, a halt and a time in which more nodes may change. The failures before it count no longer, so as many more
 nodes may fail as the policy allows. A corrected configuration ends a halt, too.`,
@@ -312,7 +312,7 @@ func rolloutForgetCommand() *cobra.Command {
 	var o clusterOptions
 	cmd := &cobra.Command{
 		Use:               "forget POOL NODE",
-		ValidArgsFunction: cobra.NoFileCompletions,
+		ValidArgsFunction: completePools,
 		Short:             "Take the turn of a machine away that is gone for ever",
 		Long: `forget removes the turn of a machine from the ledger, and the mark from its Node. A turn
 does not expire, because a machine that died while it changed is away. Forget it only if it is gone,

@@ -82,9 +82,22 @@ func (r Rollout) lease(ctx context.Context) (map[string]any, error) {
 // missing is the error for a pool without a ledger. It names those that have
 // one.
 func (r Rollout) missing(ctx context.Context) error {
-	leases, err := r.API.List(ctx, leasesPath, "")
+	pools, err := Pools(ctx, r.API)
 	if err != nil {
-		return fmt.Errorf("list the ledgers: %w", err)
+		return err
+	}
+	err = fmt.Errorf("pool %s has no ledger", r.Pool)
+	if len(pools) == 0 {
+		return hint.With(err, "nodes make one when the first of them needs a turn by a policy")
+	}
+	return hint.With(err, "pools with a ledger: %s", strings.Join(pools, ", "))
+}
+
+// Pools returns the pools that have a ledger.
+func Pools(ctx context.Context, api API) ([]string, error) {
+	leases, err := api.List(ctx, leasesPath, "")
+	if err != nil {
+		return nil, fmt.Errorf("list the ledgers: %w", err)
 	}
 
 	var pools []string
@@ -93,11 +106,7 @@ func (r Rollout) missing(ctx context.Context) error {
 			pools = append(pools, strings.TrimPrefix(l.Metadata.Name, prefix))
 		}
 	}
-	err = fmt.Errorf("pool %s has no ledger", r.Pool)
-	if len(pools) == 0 {
-		return hint.With(err, "nodes make one when the first of them needs a turn by a policy")
-	}
-	return hint.With(err, "pools with a ledger: %s", strings.Join(pools, ", "))
+	return pools, nil
 }
 
 // Change makes the ledger what edit returns for it, and returns that. After a

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// pools is an API server with two Leases, of which one is a ledger with a node that
+// has a turn. It returns a kubeconfig for it.
+func pools(t *testing.T) string {
+	t.Helper()
+	const leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+	const edge = `{"metadata": {"name": "loam-rollout-edge", "annotations": {` +
+		`"rollout.loam.dev/state": "running", "holder.loam.dev/node-17": ` +
+		`"{\"id\":\"1\",\"machine\":\"node-17\",\"node\":\"n\"}"}}}`
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case leases:
+			_, _ = io.WriteString(w, `{"items": [`+edge+`, {"metadata": {"name": "kubelet"}}]}`)
+		case leases + "/loam-rollout-edge":
+			_, _ = io.WriteString(w, edge)
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.StartTLS()
+	t.Cleanup(s.Close)
+
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+	text := fmt.Sprintf(`current-context: here
+contexts: [{name: here, context: {cluster: c, user: me}}]
+clusters: [{name: c, cluster: {server: %s, certificate-authority-data: %s}}]
+users: [{name: me, user: {token: t}}]
+`, s.URL, base64.StdEncoding.EncodeToString(ca))
+	file := filepath.Join(t.TempDir(), "admin.conf")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func TestPoolsAreOffered(t *testing.T) {
+	t.Setenv("KUBECONFIG", pools(t))
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"rollout", "status", ""}, "edge\n:4\n"},
+		{[]string{"rollout", "plan", ""}, "edge\n:4\n"},
+		{[]string{"rollout", "now", ""}, "edge\n:4\n"},
+		{[]string{"rollout", "pause", ""}, "edge\n:4\n"},
+		{[]string{"rollout", "resume", ""}, "edge\n:4\n"},
+		{[]string{"rollout", "status", "edge", ""}, ":4\n"},
+		{[]string{"rollout", "forget", "edge", ""}, "node-17\n:4\n"},
+		{[]string{"rollout", "forget", "other", ""}, ":4\n"},
+		{[]string{"rollout", "status", "--kubeconfig", "none", ""}, ":4\n"},
+	} {
+		out, err := loamctl(t, append([]string{"__complete"}, tt.args...)...)
+		if err != nil || out != tt.want {
+			t.Errorf("%q: %q, %v, want %q", tt.args, out, err, tt.want)
+		}
+	}
+}
