@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/loam-os/loam/agent/link/neighbour"
 	"github.com/loam-os/loam/agent/listen"
 )
 
@@ -21,10 +22,7 @@ const Limit = 5 * time.Second
 
 // The server runs in the agent, which the kernel kills last if memory is short.
 // A node also shares chunks of updates with it, to everyone on the network.
-const (
-	maxConnections = 64
-	maxOfHost      = 4
-)
+const maxConnections = 64
 
 const contentType = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -55,7 +53,7 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 	}
 
 	ended := make(chan error, 1)
-	listener = listen.Limit(listener, maxConnections, maxOfHost)
+	listener = listen.Limit(listener, maxConnections, neighbour.Of)
 	go func() { ended <- server.Serve(listener) }()
 	var err error
 	select {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/loam-os/loam/agent/link/neighbour"
 	"github.com/loam-os/loam/agent/listen"
 	"github.com/loam-os/loam/cmd/complete"
 	"github.com/loam-os/loam/cmd/loamctl/fleetlock"
@@ -122,7 +123,7 @@ own link gets nothing for a MAC that is not its own, unless --relayed.`,
 				what = strings.TrimPrefix(what+fmt.Sprintf(" and %d turns", slots), " and ")
 			}
 			fmt.Fprintf(out, "serving %s at http://%s\n", what, l.Addr())
-			return serve(cmd.Context(), l, mux)
+			return serve(cmd.Context(), l, neighbour.Of, mux)
 		},
 	}
 
@@ -232,12 +233,8 @@ func updates(files fs.FS, out io.Writer) http.Handler {
 	return pxe.Patient(logged(http.FileServerFS(files), out))
 }
 
-// maxOfHost is how many of maxConnections one host may have. A machine that
-// boots has a few; more may share an address.
-const maxOfHost = 32
-
 // serve serves until ctx ends, and then gives requests in progress one second.
-func serve(ctx context.Context, l net.Listener, h http.Handler) error {
+func serve(ctx context.Context, l net.Listener, owner listen.Owner, h http.Handler) error {
 	// No request has a body to wait for. ReadTimeout also ends the context of a
 	// request that is still being answered, as when a token is made for it;
 	// WriteTimeout leaves a minute for the answer. A file has longer, while its
@@ -251,7 +248,7 @@ func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	}
 
 	ended := make(chan error, 1)
-	l = listen.Limit(l, maxConnections, maxOfHost)
+	l = listen.Limit(l, maxConnections, owner)
 	go func() { ended <- server.Serve(l) }()
 
 	select {

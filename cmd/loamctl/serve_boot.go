@@ -15,6 +15,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/loam-os/loam/agent/link/neighbour"
+	"github.com/loam-os/loam/agent/listen"
 	"github.com/loam-os/loam/cmd/usage"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/image/pxe"
@@ -24,7 +26,7 @@ import (
 // tftpPort is the one of RFC 1350.
 const tftpPort = 69
 
-// maxConnections of HTTP are served at once; others wait.
+// maxConnections of HTTP are served at once.
 const maxConnections = 512
 
 // bootOptions are the flags of serve for machines that boot from the network.
@@ -78,14 +80,22 @@ func (o bootOptions) serve(
 
 	log := journal{out: out, now: time.Now, said: map[string]time.Time{}}
 	mux.Handle("/v1/", offers.Handler(machines, log.say))
-	return listenAndServe(ctx, address, offers, machines, &log, mux)
+	return listenAndServe(ctx, address, offers, machines, &log, o.owner(), mux)
+}
+
+// owner returns what connections are counted by.
+func (o bootOptions) owner() listen.Owner {
+	if o.relayed {
+		return neighbour.Network
+	}
+	return neighbour.Of
 }
 
 // open opens the builds.
 func (o bootOptions) open(address netip.AddrPort) (pxe.Offers, error) {
 	offers := pxe.Offers{URL: "http://" + address.String(), Builds: map[string]*pxe.Build{}}
 	if !o.relayed {
-		offers.Neighbour = neighbour
+		offers.Neighbour = neighbour.MAC
 	}
 	for _, dir := range o.builds {
 		b, err := pxe.Open(dir)
@@ -111,6 +121,7 @@ func listenAndServe(
 	offers pxe.Offers,
 	machines *machineServer,
 	log *journal,
+	owner listen.Owner,
 	web http.Handler,
 ) error {
 	l, err := net.Listen("tcp", address.String())
@@ -126,7 +137,7 @@ func listenAndServe(
 		for _, whom := range slices.Sorted(maps.Keys(offers.BootFiles())) {
 			fmt.Fprintf(log.out, "          %-33s %s\n", whom, offers.BootFiles()[whom])
 		}
-		return serve(ctx, l, web)
+		return serve(ctx, l, owner, web)
 	}
 
 	dhcp, proxy, err := pxe.Listen(ctx, address.Addr())
@@ -156,16 +167,21 @@ func listenAndServe(
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return answers.Serve(ctx, dhcp, pxe.DHCPPort) })
 	group.Go(func() error { return answers.Serve(ctx, proxy, pxe.ProxyPort) })
-	group.Go(func() error { return transfers(offers, address.Addr(), log).Serve(ctx, files) })
-	group.Go(func() error { return serve(ctx, l, web) })
+	group.Go(func() error {
+		return transfers(offers, address.Addr(), owner, log).Serve(ctx, files)
+	})
+	group.Go(func() error { return serve(ctx, l, owner, web) })
 
 	return group.Wait()
 }
 
 // transfers is the TFTP server.
-func transfers(offers pxe.Offers, from netip.Addr, log *journal) *tftp.Server {
+func transfers(
+	offers pxe.Offers, from netip.Addr, owner listen.Owner, log *journal,
+) *tftp.Server {
 	s := &tftp.Server{
 		Files: map[string]tftp.File{},
+		Owner: owner,
 		Dial: func(client netip.AddrPort) (net.Conn, error) {
 			return net.DialUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(from, 0)),
 				net.UDPAddrFromAddrPort(client))

@@ -115,6 +115,60 @@ func TestFiftyMachines(t *testing.T) {
 	}
 }
 
+// TestAMachineWithManyAddressesTakesNoPlaces has one machine open more connections
+// than there are places, from addresses of which none has many, and take nothing. A
+// second machine is still served.
+func TestAMachineWithManyAddressesTakesNoPlaces(t *testing.T) {
+	if !ethernet.Own(t) {
+		return
+	}
+
+	hub := ethernet.New(t, 0)
+	var aliases []netip.Prefix
+	for i := range 20 {
+		aliases = append(aliases, netip.PrefixFrom(addressOf(i), 24))
+	}
+	hub.Device("many0", aliases...)
+
+	build, _, _ := servedBuild(t)
+	hub.Apart("server0", netip.MustParsePrefix("192.0.2.1/24"), func() error {
+		return startServer(t, "--boot", build, "--state", t.TempDir(), "--listen", "192.0.2.1:8080")
+	})
+
+	for i := range 2 * maxConnections {
+		from := net.Dialer{LocalAddr: &net.TCPAddr{IP: aliases[i%len(aliases)].Addr().AsSlice()}}
+		conn, err := from.DialContext(t.Context(), "tcp4", "192.0.2.1:8080")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		// It may have been closed for a later one.
+		_, _ = fmt.Fprint(conn, "GET /v1/boot/00ff/root HTTP/1.1\r\nHost: 192.0.2.1:8080\r\n\r\n")
+	}
+
+	hub.Apart("honest0", netip.MustParsePrefix("192.0.2.200/24"), func() error {
+		conn, err := net.Dial("tcp4", "192.0.2.1:8080")
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		_, err = fmt.Fprint(conn, "GET /v1/ipxe HTTP/1.1\r\nHost: 192.0.2.1:8080\r\n\r\n")
+		if err != nil {
+			return err
+		}
+
+		// The deadline is long before a place is free by itself (pxe.Patient).
+		if err := conn.SetReadDeadline(time.Now().Add(15 * time.Second)); err != nil {
+			return err
+		}
+		answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			return err
+		}
+		return answer.Body.Close()
+	})
+}
+
 func macOf(i int) string { return fmt.Sprintf("52:54:00:00:00:%02x", i) }
 
 func addressOf(i int) netip.Addr { return netip.AddrFrom4([4]byte{192, 0, 2, byte(10 + i)}) }

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"os"
 	"sync"
 	"time"
 
+	"github.com/loam-os/loam/agent/link/neighbour"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/image/pxe"
 )
@@ -61,17 +61,7 @@ func (j *journal) say(who, asked, got string) {
 
 // called is the MAC of an address of this network, and else the address.
 func called(address netip.Addr) string {
-	return cmp.Or(neighbour(address), address.String())
-}
-
-// neighbour returns the MAC of an address of this network, "" if it is unknown.
-func neighbour(address netip.Addr) string {
-	table, err := os.Open("/proc/net/arp")
-	if err != nil {
-		return ""
-	}
-	defer table.Close()
-	return pxe.Neighbour(table, address)
+	return cmp.Or(neighbour.MAC(address), address.String())
 }
 
 // offered records the answer to a machine over DHCP.

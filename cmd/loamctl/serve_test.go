@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/loam-os/loam/agent/fleetlock"
+	"github.com/loam-os/loam/agent/link/neighbour"
 	"github.com/loam-os/loam/image/pxe"
 	"github.com/loam-os/loam/image/repository"
 )
@@ -178,7 +179,7 @@ func connect(t *testing.T, web http.Handler) (client net.Conn, ended <-chan erro
 	l := make(listener, 1)
 	l <- watched{server, sync.OnceFunc(func() { close(l) })}
 	end := make(chan error, 1)
-	go func() { end <- serve(t.Context(), l, web) }()
+	go func() { end <- serve(t.Context(), l, neighbour.Network, web) }()
 
 	return client, end
 }

@@ -322,19 +322,3 @@ func TestAMachineThatClaimsToBeAnother(t *testing.T) {
 type recorder struct{ *httptest.ResponseRecorder }
 
 func (recorder) SetWriteDeadline(time.Time) error { return nil }
-
-func TestNeighbour(t *testing.T) {
-	const table = `IP address       HW type     Flags       HW address            Mask     Device
-192.0.2.100      0x1         0x2         52:54:00:12:34:56     *        eth0
-192.0.2.10       0x1         0x0         00:00:00:00:00:00     *        eth0
-`
-	for address, want := range map[string]string{
-		"192.0.2.100": mac.String(),
-		"192.0.2.10":  "",
-		"192.0.2.1":   "",
-	} {
-		if got := Neighbour(strings.NewReader(table), netip.MustParseAddr(address)); got != want {
-			t.Errorf("%s: %q, want %q", address, got, want)
-		}
-	}
-}

@@ -1,6 +1,7 @@
 package fill
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 	"sync"
@@ -43,23 +44,16 @@ func Share(open func() ([]Local, error), log *zap.Logger) http.Handler {
 			return
 		}
 
-		select {
-		case s.reads <- struct{}{}:
-			defer func() { <-s.reads }()
-		case <-r.Context().Done():
-			return
+		b, err := s.read(r.Context(), want)
+		switch {
+		case err != nil: // The client has gone.
+		case b == nil:
+			http.NotFound(w, r)
+		default:
+			w.Header().Set("Content-Type", "application/octet-stream")
+			w.Header().Set("Content-Length", strconv.Itoa(len(b)))
+			_, _ = w.Write(b) // The other node asks elsewhere.
 		}
-
-		for _, l := range s.locals {
-			if b := l.Chunk(want); b != nil {
-				w.Header().Set("Content-Type", "application/octet-stream")
-				w.Header().Set("Content-Length", strconv.Itoa(len(b)))
-				_, _ = w.Write(b) // The other node asks elsewhere.
-				return
-			}
-		}
-
-		http.NotFound(w, r)
 	})
 
 	return mux
@@ -69,7 +63,7 @@ func Share(open func() ([]Local, error), log *zap.Logger) http.Handler {
 // chunkTimeout.
 const locateTimeout = chunkTimeout * 8 / 10
 
-// maxReads is how many chunks are in memory at once.
+// maxReads is how many chunks are read from the disk, and verified, at once.
 const maxReads = 4
 
 type share struct {
@@ -78,9 +72,27 @@ type share struct {
 	once sync.Once
 	// ready is closed when locals is there.
 	ready chan struct{}
-	// reads has a value for each chunk that is being served.
+	// reads has a value for each chunk that is being read. A client that is slow to
+	// take its chunk keeps no other one from being read.
 	reads  chan struct{}
 	locals []Local
+}
+
+// read returns a chunk, nil if there is none.
+func (s *share) read(ctx context.Context, want bundle.Digest) ([]byte, error) {
+	select {
+	case s.reads <- struct{}{}:
+		defer func() { <-s.reads }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+
+	for _, l := range s.locals {
+		if b := l.Chunk(want); b != nil {
+			return b, nil
+		}
+	}
+	return nil, nil
 }
 
 func (s *share) locate() {

@@ -58,6 +58,7 @@ var errReplaced = errors.New("silent, while others wait for a place")
 
 // place is a transfer under way.
 type place struct {
+	host  string
 	began time.Time
 	heard bool // the client has said something
 	// ctx ends with the transfer, and end ends it.
@@ -73,6 +74,9 @@ type Server struct {
 	// Dial makes the connection for a transfer, from a port of its own to the
 	// client.
 	Dial func(client netip.AddrPort) (net.Conn, error)
+
+	// Owner returns the host that an address counts for: a host may have several.
+	Owner func(netip.Addr) string
 
 	// Ended is called after each transfer, but not for a client that only asked
 	// for the size of a file, or never answered while others waited.
@@ -203,9 +207,10 @@ func (s *Server) admit(ctx context.Context, client netip.AddrPort) (p *place, kn
 		return nil, true
 	}
 
+	host := s.Owner(client.Addr())
 	ofHost := 0
-	for other := range s.active {
-		if other.Addr() == client.Addr() {
+	for _, other := range s.active {
+		if other.host == host {
 			ofHost++
 		}
 	}
@@ -218,7 +223,7 @@ func (s *Server) admit(ctx context.Context, client netip.AddrPort) (p *place, kn
 		s.active = map[netip.AddrPort]*place{}
 	}
 
-	p = &place{began: time.Now()}
+	p = &place{host: host, began: time.Now()}
 	p.ctx, p.end = context.WithCancelCause(ctx)
 	s.active[client] = p
 	return p, false

@@ -2,6 +2,7 @@ package tftp
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -119,6 +120,7 @@ func TestALineThatLoses(t *testing.T) {
 				rand.NewChaCha8([32]byte{}).Read(want)
 				ours, theirs := pair(bad(uint64(test.size)))
 				s := Server{
+					Owner: netip.Addr.String,
 					Dial: func(netip.AddrPort) (net.Conn, error) {
 						return ours, nil
 					},
@@ -160,6 +162,7 @@ func TestAClientThatGoes(t *testing.T) {
 		ours, _ := pair(func([]byte, func([]byte)) {})
 		var ended Transfer
 		s := Server{
+			Owner: netip.Addr.String,
 			Dial: func(netip.AddrPort) (net.Conn, error) {
 				return ours, nil
 			},
@@ -179,6 +182,7 @@ func TestServer(t *testing.T) {
 	want := bytes.Repeat([]byte("loam"), 10_000)
 	ended := make(chan Transfer, 10)
 	s := &Server{
+		Owner: netip.Addr.String,
 		Files: map[string]File{"v1/a.efi": {bytes.NewReader(want), int64(len(want))}},
 		Dial: func(to netip.AddrPort) (net.Conn, error) {
 			return net.DialUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)},
@@ -281,7 +285,8 @@ func TestServer(t *testing.T) {
 }
 
 func TestOneHostHasOnlyItsShare(t *testing.T) {
-	var s Server
+	aliases := map[string]string{"192.0.2.70": "192.0.2.7", "192.0.2.71": "192.0.2.7"}
+	s := Server{Owner: func(a netip.Addr) string { return cmp.Or(aliases[a.String()], a.String()) }}
 	admit := func(client string) (*place, bool) {
 		return s.admit(t.Context(), netip.MustParseAddrPort(client))
 	}
@@ -300,6 +305,9 @@ func TestOneHostHasOnlyItsShare(t *testing.T) {
 	if p, known := admit("192.0.2.7:99"); p != nil || known {
 		t.Error("one more than its share is admitted")
 	}
+	if p, _ := admit("192.0.2.70:1"); p != nil {
+		t.Error("another address of the host is admitted")
+	}
 	if _, known := admit("192.0.2.7:1"); !known {
 		t.Error("a request that comes twice is a second transfer")
 	}
@@ -317,7 +325,7 @@ func TestOneHostHasOnlyItsShare(t *testing.T) {
 // address, which never answers.
 func TestInventedClientsTakeNoPlaceForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var s Server
+		s := Server{Owner: netip.Addr.String}
 		client := func(i int) netip.AddrPort {
 			return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 1)
 		}
