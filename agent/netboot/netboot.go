@@ -43,6 +43,10 @@ type Server struct {
 	network link.Network
 }
 
+// clientHeader says that a machine asks, and no web page: a browser does not send
+// it to another site before that one has allowed it.
+const clientHeader = "Loam-Machine"
+
 // Identity is what a server may recognise a node by.
 type Identity struct {
 	MACs         []string

@@ -107,6 +107,7 @@ func (t *transfer) request() error {
 		return err
 	}
 
+	r.Header.Set(clientHeader, "true")
 	if t.at > 0 {
 		r.Header.Set("Range", fmt.Sprintf("bytes=%d-", t.at))
 	}

@@ -52,6 +52,7 @@ func flags() complete.Flags {
 		},
 		Free: map[string]string{
 			"go-flag":      "a flag of go build",
+			"host":         "a name or an address",
 			"listen":       "an address",
 			"max":          "a number, or a share",
 			"mirror":       "a URL",

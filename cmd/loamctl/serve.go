@@ -28,6 +28,7 @@ import (
 
 func serveCommand() *cobra.Command {
 	var listen string
+	var names hosts
 	var slots int
 	var o bootOptions
 	cmd := &cobra.Command{
@@ -40,7 +41,8 @@ A repository with a damaged file is not served.
 
 With --turns it also says which machines may restart for an upgrade, by the FleetLock protocol: at
 most N of each group at a time. Nodes ask it if machine.yaml names it as upgrade.turns.fleetlock.
-Who has a turn is in --state, and listed at /v1/turns. It trusts whoever asks it.
+Who has a turn is in --state, and listed at /v1/turns. It trusts whoever asks it, if they call
+it by the address that they are connected to, or by a --host: web pages cannot.
 
 With --boot it is also all that machines need to boot a build from the network, beside the
 network's own DHCP server, which stays as it is: ProxyDHCP (ports 67 and 4011; it gives no
@@ -110,7 +112,7 @@ own link gets nothing for a MAC that is not its own, unless --relayed.`,
 			}
 
 			if len(o.builds) > 0 {
-				return o.serve(cmd.Context(), listen, mux, out)
+				return o.serve(cmd.Context(), listen, mux, names, out)
 			}
 
 			l, err := net.Listen("tcp", listen)
@@ -123,12 +125,14 @@ own link gets nothing for a MAC that is not its own, unless --relayed.`,
 				what = strings.TrimPrefix(what+fmt.Sprintf(" and %d turns", slots), " and ")
 			}
 			fmt.Fprintf(out, "serving %s at http://%s\n", what, l.Addr())
-			return serve(cmd.Context(), l, neighbour.Of, mux)
+			return serve(cmd.Context(), l, neighbour.Of, names.guard(mux))
 		},
 	}
 
 	f := cmd.Flags()
 	f.StringVar(&listen, "listen", "127.0.0.1:8080", "`ADDRESS` to listen at: host and port")
+	f.StringArrayVar((*[]string)(&names), "host", nil,
+		"another `NAME` or address by which machines call this server")
 	f.StringArrayVar(&o.builds, "boot", nil,
 		"`DIR` of a build that machines boot, one for each architecture")
 	f.StringVar(&o.machines, "machines", "", "`DIR` with the machine.yaml of each machine")

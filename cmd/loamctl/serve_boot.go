@@ -43,7 +43,7 @@ type bootOptions struct {
 // serve serves machines, and what mux has besides, until ctx ends. All that is
 // given is checked before a port is opened.
 func (o bootOptions) serve(
-	ctx context.Context, listen string, mux *http.ServeMux, out io.Writer,
+	ctx context.Context, listen string, mux *http.ServeMux, names hosts, out io.Writer,
 ) error {
 	address, err := netip.ParseAddrPort(listen)
 	address = netip.AddrPortFrom(address.Addr().Unmap(), address.Port())
@@ -80,7 +80,7 @@ func (o bootOptions) serve(
 
 	log := journal{out: out, now: time.Now, said: map[string]time.Time{}}
 	mux.Handle("/v1/", offers.Handler(machines, log.say))
-	return listenAndServe(ctx, address, offers, machines, &log, o.owner(), mux)
+	return listenAndServe(ctx, address, offers, machines, &log, o.owner(), names.guard(mux))
 }
 
 // owner returns what connections are counted by.

@@ -24,6 +24,7 @@ import (
 	"github.com/insomniacslk/dhcp/iana"
 
 	"github.com/loam-os/loam/image/manifest"
+	"github.com/loam-os/loam/image/pxe"
 	"github.com/loam-os/loam/test/ethernet"
 	"github.com/loam-os/loam/test/tftp"
 )
@@ -407,6 +408,7 @@ func (m client) ask(ctx context.Context, method, path string, status int) ([]byt
 		return nil, err
 	}
 
+	r.Header.Set(pxe.ClientHeader, "true")
 	if status == http.StatusPartialContent {
 		r.Header.Set("Range", "bytes=1000-")
 	}

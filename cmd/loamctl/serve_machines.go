@@ -148,6 +148,11 @@ func (s *machineServer) find(id pxe.Identity) (e inventory.Entry, name string, e
 	}
 
 	e, err = inventory.Find(s.files, id.MACs, id.Serial, id.UUID)
+	if mac := e.MAC(); err == nil && mac != "" && id.LinkMAC != "" && mac != id.LinkMAC {
+		return e, "", hint.With(fmt.Errorf("%s %w", e.Name, pxe.ErrAnother),
+			"call it %s.yaml, or, if a relay answers for this machine, serve with --relayed",
+			id.LinkMAC)
+	}
 	if err != nil || e.Own() {
 		return e, e.Name, err
 	}
@@ -174,7 +179,11 @@ func (s *machineServer) Machine(
 
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	token, err := s.Token(ctx, name, id.MACs)
+	macs := id.MACs
+	if id.LinkMAC != "" {
+		macs = []string{id.LinkMAC} // The others may be another machine's, with its token.
+	}
+	token, err := s.Token(ctx, name, macs)
 	if err != nil {
 		return nil, e.Name, err
 	}

@@ -175,6 +175,7 @@ func TestASecondAddressForAToken(t *testing.T) {
 		web := pxe.Offers{}.Handler(s, func(_, _, got string) { said = got })
 		r := httptest.NewRequest("GET", "/v1/machine?mac="+macOf(1), nil)
 		r.RemoteAddr = address + ":1024"
+		r.Header.Set(pxe.ClientHeader, "true")
 		answer := httptest.NewRecorder()
 		web.ServeHTTP(answer, r)
 		return answer.Code
@@ -253,8 +254,10 @@ func TestWhoIsInstalled(t *testing.T) {
 		var said string
 		web := pxe.Offers{}.Handler(s, func(_, _, got string) { said = got })
 		answer := httptest.NewRecorder()
-		web.ServeHTTP(answer,
-			httptest.NewRequest("POST", "/v1/installed?mac="+strings.Join(test.macs, "&mac="), nil))
+		r := httptest.NewRequest("POST",
+			"/v1/installed?mac="+strings.Join(test.macs, "&mac="), nil)
+		r.Header.Set(pxe.ClientHeader, "true")
+		web.ServeHTTP(answer, r)
 
 		taken := !strings.HasPrefix(test.want, "error: ")
 		if !strings.HasPrefix(said, test.want) || (answer.Code == 200) != taken {
@@ -341,8 +344,9 @@ func TestWhatIsMissingIsNoMachineWithoutAFile(t *testing.T) {
 			}
 
 			answer := httptest.NewRecorder()
-			pxe.Offers{}.Handler(s, func(string, string, string) {}).ServeHTTP(answer,
-				httptest.NewRequest("GET", "/v1/machine?mac="+macOf(1), nil))
+			r := httptest.NewRequest("GET", "/v1/machine?mac="+macOf(1), nil)
+			r.Header.Set(pxe.ClientHeader, "true")
+			pxe.Offers{}.Handler(s, func(string, string, string) {}).ServeHTTP(answer, r)
 			if answer.Code != http.StatusServiceUnavailable {
 				t.Errorf("%d %s", answer.Code, answer.Body)
 			}

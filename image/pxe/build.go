@@ -127,7 +127,7 @@ func (b *Build) RootHash() string { return b.manifest.RootHash }
 
 // Path is where a file of the build is on this server, without a slash at the
 // start: the same for TFTP and for HTTP.
-func (b *Build) Path(name string) string { return "v1/boot/" + b.manifest.RootHash + "/" + name }
+func (b *Build) Path(name string) string { return FilesPath[1:] + b.manifest.RootHash + "/" + name }
 
 // Files are all files of the builds, by Path.
 func (o Offers) Files() map[string]File {

@@ -22,6 +22,11 @@ import (
 // maxMACs is more than the network devices of any machine.
 const maxMACs = 64
 
+// ClientHeader is sent by machines that ask about themselves, with the value true
+// (agent/netboot). No web page can have a browser send it to another site: the
+// browser would ask first, and this server does not answer that.
+const ClientHeader = "Loam-Machine"
+
 // Identity is what a machine says that it is. Nothing proves it.
 type Identity struct {
 	// MACs are in lower case, with colons, in the machine's order.
@@ -29,13 +34,18 @@ type Identity struct {
 	Serial, UUID string
 	Arch         string
 
-	// Address is where the machine asks from, which is not what it says.
+	// Address is where the machine asks from, which is not what it says. LinkMAC is
+	// the MAC of that address, "" if it is unknown: then its MACs prove nothing.
 	Address string
+	LinkMAC string
 }
 
 // ErrNone lets a machine start without a machine.yaml. It is not
 // fs.ErrNotExist, which a missing list of tokens also returns.
 var ErrNone = errors.New("no machine.yaml")
+
+// ErrAnother is the refusal of what is for another machine on this server's link.
+var ErrAnother = errors.New("is for a MAC that this machine does not have here")
 
 // Machines is what this server knows of machines.
 type Machines interface {
@@ -55,8 +65,8 @@ type Machines interface {
 // Said records a request, its client (a MAC, or an address), and its result.
 type Said func(who, asked, got string)
 
-// Handler answers what machines ask over HTTP. A web page cannot have a browser
-// ask for it.
+// Handler answers what machines ask over HTTP. What is about one machine is for
+// requests with the [ClientHeader].
 func (o Offers) Handler(machines Machines, said Said) http.Handler {
 	mux := http.NewServeMux()
 	for name, f := range o.Files() {
@@ -91,7 +101,7 @@ func (o Offers) Handler(machines Machines, said Said) http.Handler {
 		})
 	})
 
-	return http.NewCrossOriginProtection().Handler(mux)
+	return mux
 }
 
 // host is the address that asks.
@@ -133,32 +143,42 @@ func (o Offers) answer(
 	asked string,
 	ask func(Identity) (text, got string, err error),
 ) {
+	if r.Header.Get(ClientHeader) != "true" {
+		http.Error(w, "header "+ClientHeader+" is not true; hint: only machines ask for this; "+
+			"an image from before this server has to be built again", http.StatusForbidden)
+		return
+	}
+
 	id, err := identify(r.URL.Query())
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
 
-	if mac := o.claims(id, host(r)); mac != "" {
-		said(mac, asked+" as "+id.MACs[0]+", at "+host(r), "nothing, as that is not its MAC")
-		http.Error(w, "this server knows the address "+host(r)+" by the MAC "+mac+
+	id.Address = host(r)
+	id.LinkMAC = o.linkMAC(id.Address)
+	if id.LinkMAC != "" && !slices.Contains(id.MACs, id.LinkMAC) {
+		said(id.LinkMAC, asked+" as "+id.MACs[0]+", at "+id.Address,
+			"nothing, as that is not its MAC")
+		http.Error(w, "this server knows the address "+id.Address+" by the MAC "+id.LinkMAC+
 			"; hint: if a relay answers for this machine: loamctl serve --relayed",
 			http.StatusForbidden)
 		return
 	}
 
-	id.Address = host(r)
 	text, got, err := ask(id)
 	if err != nil {
 		got = "error: " + hint.Line(err)
 	}
 
 	// The MAC is what the client claims, the address is where it is.
-	said(id.MACs[0], asked+id.named()+", at "+host(r), got)
+	said(id.MACs[0], asked+id.named()+", at "+id.Address, got)
 	code := fault.Of(err)
 	switch {
 	case errors.Is(err, ErrNone):
 		http.Error(w, hint.Line(err), http.StatusNotFound)
+	case errors.Is(err, ErrAnother):
+		http.Error(w, hint.Line(err), http.StatusForbidden)
 	case code == fault.DocumentInvalid:
 		http.Error(w, hint.Line(err), http.StatusServiceUnavailable)
 	case err != nil:
@@ -173,18 +193,13 @@ func (o Offers) answer(
 	}
 }
 
-// claims returns the MAC of whoever asks from the address, if that is known and
-// is not one of the machine that it claims to be, else "".
-func (o Offers) claims(id Identity, address string) string {
+// linkMAC returns the MAC of an address on this server's link, "" if it is unknown.
+func (o Offers) linkMAC(address string) string {
 	from, err := netip.ParseAddr(address)
 	if err != nil || o.Neighbour == nil {
 		return ""
 	}
-	mac := o.Neighbour(from.Unmap())
-	if slices.Contains(id.MACs, mac) {
-		return ""
-	}
-	return mac
+	return o.Neighbour(from)
 }
 
 // named is the serial number, for messages.

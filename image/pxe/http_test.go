@@ -216,6 +216,7 @@ func TestHandler(t *testing.T) {
 			nil,
 		)
 
+		r.Header.Set(ClientHeader, "true")
 		if test.ranges != "" {
 			r.Header.Set("Range", test.ranges)
 		}
@@ -237,6 +238,7 @@ func TestHandler(t *testing.T) {
 	for _, address := range []string{"192.0.2.50", "10.66.66.66"} {
 		r := httptest.NewRequest(http.MethodGet, "/v1/machine?mac=52:54:00:AB:00:00", nil)
 		r.RemoteAddr = address + ":1"
+		r.Header.Set(ClientHeader, "true")
 		h.ServeHTTP(&recorder{httptest.NewRecorder()}, r)
 		line := said[len(said)-1]
 		if !strings.HasPrefix(line, "52:54:00:ab:00:00 asks for its machine.yaml, at "+address+":") {
@@ -244,14 +246,20 @@ func TestHandler(t *testing.T) {
 		}
 	}
 
-	// A page in a browser that can connect to this server.
-	page := httptest.NewRequest(http.MethodPost, "/v1/installed?mac="+mac.String(), nil)
-	page.Header.Set("Sec-Fetch-Site", "cross-site")
-	w := httptest.NewRecorder()
-	before := len(s.installed)
-	h.ServeHTTP(&recorder{w}, page)
-	if w.Code != http.StatusForbidden || len(s.installed) != before {
-		t.Errorf("a page of another site: %d, %d requests", w.Code, len(s.installed)-before)
+	// A page in a browser that can connect to this server, and older browsers: they
+	// do not say that it is of another site.
+	asked := len(s.asked)
+	installed := len(s.installed)
+	for _, page := range []*http.Request{
+		httptest.NewRequest(http.MethodGet, "/v1/machine?mac="+mac.String(), nil),
+		httptest.NewRequest(http.MethodPost, "/v1/installed?mac="+mac.String(), nil),
+	} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(&recorder{w}, page)
+		if w.Code != http.StatusForbidden || len(s.asked) != asked ||
+			len(s.installed) != installed {
+			t.Errorf("%s by a page: %d %s", page.URL, w.Code, w.Body)
+		}
 	}
 
 	want := Identity{
@@ -303,12 +311,13 @@ func TestAMachineThatClaimsToBeAnother(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			said := ""
-			o := Offers{Neighbour: func(a netip.Addr) string { return table[a] }}
+			o := Offers{Neighbour: func(a netip.Addr) string { return table[a.Unmap()] }}
 			h := o.Handler(&oneMachine{}, func(who, asked, got string) {
 				said = who + " " + asked + ": " + got
 			})
 			r := httptest.NewRequest("GET", "/v1/machine?"+test.asks, nil)
 			r.RemoteAddr = test.from
+			r.Header.Set(ClientHeader, "true")
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, r)
 			if w.Code != test.status || !strings.HasSuffix(said, test.said) {

@@ -8,6 +8,9 @@ import (
 // ScriptPath is where iPXE finds what to do, after the server's URL.
 const ScriptPath = "/v1/ipxe"
 
+// FilesPath has the files of the builds, which anyone may have.
+const FilesPath = "/v1/boot/"
+
 // askScript has iPXE send a second request that describes the machine: the
 // architecture is in the words of its setting buildarch, and netX is the
 // network device that it used last.

@@ -43,6 +43,16 @@ type Entry struct {
 // Own reports whether the file is for one machine alone.
 func (e Entry) Own() bool { return e.Name != Default }
 
+// MAC returns the MAC that the file is called by, "" if it is called by something
+// else.
+func (e Entry) MAC() string {
+	mac, err := net.ParseMAC(strings.TrimSuffix(e.Name, ".yaml"))
+	if err != nil {
+		return ""
+	}
+	return mac.String()
+}
+
 // WantsToken reports whether it has a place for a join token.
 func (e Entry) WantsToken() bool { return strings.Contains(e.text, Placeholder) }
 
