@@ -5,9 +5,12 @@ package journal
 import (
 	"context"
 	"fmt"
+	"io"
 	"os/exec"
 	"strings"
 	"time"
+
+	"github.com/loam-os/loam/agent/printable"
 )
 
 // readTimeout bounds a read. A journal on a disk that fails must not stop its
@@ -30,13 +33,7 @@ func Last(ctx context.Context, unit string, age time.Duration) string {
 
 	// A process that waits for a disk cannot be killed, and is not waited for.
 	read := make(chan string, 1)
-	go func() {
-		out, err := cmd.Output()
-		if err != nil {
-			out = nil
-		}
-		read <- firstLine(string(out))
-	}()
+	go func() { read <- firstLine(start(cmd)) }()
 
 	select {
 	case line := <-read:
@@ -52,18 +49,31 @@ func since(age time.Duration) string {
 	return fmt.Sprintf("--since=-%ds", int64((age+time.Second-1)/time.Second))
 }
 
-// firstLine returns the first line of an entry without what a terminal may take
-// for a command, and cuts it off where it is too long.
+// firstLine returns the first line of an entry as it is shown.
 func firstLine(entry string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(entry), "\n")
-	line = strings.Map(func(r rune) rune {
-		if r < ' ' || r == '\x7f' {
-			return ' '
-		}
-		return r
-	}, line)
-	if len(line) > maxLine {
-		line = strings.ToValidUTF8(line[:maxLine], "") + "..."
+	return printable.Line(line, maxLine)
+}
+
+// start runs a program and returns the begin of what it prints, "" if it prints
+// nothing. It does not wait for the rest: an entry may have hundreds of megabytes.
+func start(cmd *exec.Cmd) string {
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return ""
 	}
-	return line
+	if err := cmd.Start(); err != nil {
+		return ""
+	}
+
+	text, err := io.ReadAll(io.LimitReader(out, printable.Most))
+	if len(text) == printable.Most {
+		_ = cmd.Process.Kill() // It prints more, which is not read.
+		_ = cmd.Wait()
+		return string(text)
+	}
+	if waitErr := cmd.Wait(); err != nil || waitErr != nil {
+		return ""
+	}
+	return string(text)
 }

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -29,7 +30,7 @@ func TestLast(t *testing.T) {
 		{"a line", "echo cannot open /etc/a", "cannot open /etc/a"},
 		{"an entry of several lines", "printf 'panic: nil\\ngoroutine 1\\n'", "panic: nil"},
 		{"an entry that commands a terminal", "printf 'a\\033[2Jb\\n'", "a [2Jb"},
-		{"a long line", "echo " + long, long[:200] + "..."},
+		{"a long line", "echo " + long, long[:200] + " ..."},
 		{"no entry", "", ""},
 		{"no journal", "echo none >&2; exit 1", ""},
 	} {
@@ -54,5 +55,13 @@ func TestLastReadsWhatTheUnitLoggedSince(t *testing.T) {
 		if !strings.Contains(string(arguments), want+"\n") {
 			t.Errorf("no %s in\n%s", want, arguments)
 		}
+	}
+}
+
+// TestAnEntryOfAnySizeIsNotReadInFull reads from a program that would never end.
+func TestAnEntryOfAnySizeIsNotReadInFull(t *testing.T) {
+	got := firstLine(start(exec.CommandContext(t.Context(), "yes", strings.Repeat("a", 5000))))
+	if want := strings.Repeat("a", maxLine) + " ..."; got != want {
+		t.Errorf("%d bytes", len(got))
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/loam-os/loam/agent/apply"
+	"github.com/loam-os/loam/agent/printable"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/upgrade"
 )
@@ -171,7 +172,7 @@ func (f Failure) write(out *strings.Builder) {
 		fmt.Fprintf(out, "  hint: %s\n", f.Hint)
 	}
 	for _, line := range f.Evidence {
-		fmt.Fprintf(out, "  | %s\n", line)
+		fmt.Fprintf(out, "  | %s\n", printable.Line(line, printable.Most))
 	}
 	if len(f.Evidence) == 0 {
 		out.WriteString(f.noEvidence())

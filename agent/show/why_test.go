@@ -119,3 +119,18 @@ func TestWhyOfAWellNodeNamesItsSystem(t *testing.T) {
 		}
 	}
 }
+
+// TestEvidenceIsPrintable has a log with commands for a terminal, and a line of
+// any length.
+func TestEvidenceIsPrintable(t *testing.T) {
+	why := Why{Failures: []Failure{{
+		Kind:     OfNow,
+		Problem:  "unit a.service failed",
+		Evidence: []string{"a\x1b]0;x\x07b", "c\u009b2Jd\x9be", strings.Repeat("f", 1<<20)},
+	}}}
+	want := "now: unit a.service failed\n  | a ]0;x b\n  | c 2Jd e\n  | " +
+		strings.Repeat("f", 4096) + " ...\n"
+	if got := why.Text(false); got != want {
+		t.Errorf("%.200q", got)
+	}
+}

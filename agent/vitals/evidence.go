@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/loam-os/loam/agent/printable"
 	"github.com/loam-os/loam/agent/upgrade"
 )
 
@@ -102,7 +103,7 @@ func last(text string, n int) []string {
 	}
 	lines = lines[max(0, len(lines)-n):]
 	for i, line := range lines {
-		lines[i] = line[:min(len(line), 200)]
+		lines[i] = printable.Line(line, 200)
 	}
 	return lines
 }

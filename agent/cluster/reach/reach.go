@@ -24,10 +24,10 @@ import (
 	"strings"
 	"syscall"
 	"time"
-	"unicode"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/loam-os/loam/agent/printable"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/hint/network"
@@ -106,16 +106,8 @@ func Explain(err error, a Attempt) Problem {
 // maxText is how long a text is at most, in bytes. An answer may be of any length.
 const maxText = 500
 
-// line returns a text on one line, without what a terminal may take for a command.
-// The text may be a server's.
-func line(text string) string {
-	breaks := func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }
-	text = strings.Join(strings.FieldsFunc(text, breaks), " ")
-	if len(text) > maxText {
-		text = strings.ToValidUTF8(text[:maxText], "") + " ..."
-	}
-	return text
-}
+// line returns a text, which may be a server's, as it is shown.
+func line(text string) string { return printable.Line(text, maxText) }
 
 // problem returns what is known of err; its fields are "" where the error itself
 // says it well.
