@@ -15,7 +15,6 @@ import (
 	"github.com/loam-os/loam/agent/decode"
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/generation"
-	"github.com/loam-os/loam/agent/journal"
 	"github.com/loam-os/loam/agent/limits"
 	"github.com/loam-os/loam/agent/metrics"
 	"github.com/loam-os/loam/agent/probe"
@@ -101,11 +100,6 @@ func (h host) Publish(s status.Status, news bool) error {
 
 // Reach implements [loop.Host].
 func (h host) Reach(ctx context.Context, p config.Probe) error { return probe.Reach(ctx, p) }
-
-// LastLine implements [loop.Host].
-func (h host) LastLine(ctx context.Context, unit string, age time.Duration) string {
-	return journal.Last(ctx, unit, age)
-}
 
 // Proven releases the images that were pulled for the change, and has the node's own
 // cluster go on.

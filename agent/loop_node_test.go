@@ -69,8 +69,6 @@ func (testHost) Reach(context.Context, config.Probe) error { return nil }
 func (testHost) Proven(context.Context)                    {}
 func (h testHost) End(why error)                           { h.end(why) }
 
-func (testHost) LastLine(context.Context, string, time.Duration) string { return "" }
-
 func (h testHost) Uptime() time.Duration { return time.Since(h.start) + time.Second }
 
 func (testHost) DoubtClock() *status.WrongClock { return nil }

@@ -1,3 +1,5 @@
+// Package journal reads the log of units with journalctl(1): libsystemd, which
+// can read journal files, needs cgo.
 package journal
 
 import (

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -124,4 +125,18 @@ func TestBoots(t *testing.T) {
 	if got, err := Boots(t.Context(), ""); err != nil || got != nil {
 		t.Errorf("without a journal: %v, %v", got, err)
 	}
+}
+
+// journalctl puts a program of that name in the path. It records its arguments
+// in the returned file.
+func journalctl(t *testing.T, script string) (arguments string) {
+	t.Helper()
+	dir := t.TempDir()
+	arguments = filepath.Join(dir, "arguments")
+	text := "#!/bin/sh\nprintf '%s\\n' \"$@\" > " + arguments + "\n" + script
+	if err := os.WriteFile(filepath.Join(dir, "journalctl"), []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	return arguments
 }

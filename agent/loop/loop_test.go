@@ -93,9 +93,6 @@ type fakeNode struct {
 	owed    []string
 	retried []time.Duration
 	began   time.Time
-	// logged is the last line of each unit's log; ages are how old it may be.
-	logged map[string]string
-	ages   []time.Duration
 	// cluster is told how the node stands; nil if none.
 	cluster Cluster
 	held    map[string]apply.Held
@@ -480,14 +477,6 @@ func (w *fakeNode) Alive() error {
 func (w *fakeNode) Uptime() time.Duration { return time.Since(w.began) + time.Second }
 
 func (*fakeNode) Proven(context.Context) {}
-
-func (w *fakeNode) LastLine(_ context.Context, unit string, age time.Duration) string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-
-	w.ages = append(w.ages, age)
-	return w.logged[unit]
-}
 
 func (*fakeNode) End(error) {}
 

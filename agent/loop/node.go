@@ -172,7 +172,6 @@ func (n *node) observeUnits(ctx context.Context) {
 	} else {
 		var again time.Duration
 		n.state, again = n.state.withUnits(units, n.host.Uptime(), n.steady)
-		n.state.Current.Quote = n.quoteFailure(ctx)
 		n.observeIn(again)
 		n.judge(ctx)
 	}
@@ -229,7 +228,7 @@ func (n *node) judge(ctx context.Context) {
 	n.state.Change.Unit = n.state.awaitedBy(v)
 	switch v.Word {
 	case health.Good, health.Bad:
-		n.state.Change.Verdict = n.quoteLog(ctx, v)
+		n.state.Change.Verdict = v
 	case health.Confirm:
 		n.caller.answer(n.state, v, n.state.Current.Generation)
 		n.observeIn(untilVerdict(v, n.host.Uptime()))

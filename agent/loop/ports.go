@@ -94,9 +94,6 @@ type Host interface {
 	Publish(s status.Status, news bool) error
 	// Reach returns an error unless what a probe names answers.
 	Reach(ctx context.Context, p config.Probe) error
-	// LastLine returns what a unit has logged last, not more than age ago; "" if
-	// nothing. It takes two seconds at most.
-	LastLine(ctx context.Context, unit string, age time.Duration) string
 	// Proven is called, beside the loop, when a change has proven itself.
 	Proven(ctx context.Context)
 	// End ends the agent, to be started again.

@@ -52,8 +52,6 @@ type Current struct {
 	// without templates. Observed says that they are of this generation.
 	Units    []unit.State
 	Observed bool
-	// Quote is from the log of the first of them that has failed.
-	Quote Quote
 }
 
 // Change is the change on trial, or the one being made.

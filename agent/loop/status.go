@@ -139,7 +139,7 @@ func (c Current) failure() *status.Error {
 			problem := fmt.Sprintf("unit %s failed: %s, exit code %d", s.Name, s.Result, s.ExitCode)
 			return &status.Error{
 				Unit:    s.Name,
-				Problem: withLog(problem, c.Quote.of(s)),
+				Problem: problem,
 				Hint:    "`loam logs " + s.Name + "`",
 				Code:    fault.UnitFailed,
 			}

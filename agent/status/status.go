@@ -654,7 +654,7 @@ func Write(node *durable.Dir, s Status) error {
 	if err := node.MkdirAll("run/loam"); err != nil {
 		return fmt.Errorf("write %s: %w", Path, err)
 	}
-	mode := fs.FileMode(0o644)
+	mode := fs.FileMode(0o640)
 	if redact.URLs(s.Repository) != s.Repository {
 		mode = 0o600
 	}

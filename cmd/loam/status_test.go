@@ -316,3 +316,16 @@ func TestStatusOfAFullNode(t *testing.T) {
 		t.Errorf("%s, %v", out.String(), err)
 	}
 }
+
+// TestStatusIsNotForEveryone has a status without a password: it still has what
+// only those who look after the node are to read.
+func TestStatusIsNotForEveryone(t *testing.T) {
+	root := files.Root(t)
+	if err := status.Write(durable.New(root, nil), status.Status{Phase: status.Applied}); err != nil {
+		t.Fatal(err)
+	}
+	info, err := root.Stat(status.Path[1:])
+	if err != nil || info.Mode().Perm() != 0o640 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+}
