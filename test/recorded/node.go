@@ -174,9 +174,6 @@ func (host) Storage() []storage.Usage { return nil }
 // Reach implements [loop.Host].
 func (host) Reach(context.Context, config.Probe) error { return nil }
 
-// LastLine implements [loop.Host].
-func (host) LastLine(context.Context, string, time.Duration) string { return "" }
-
 // Proven implements [loop.Host].
 func (host) Proven(context.Context) {}
 
