@@ -60,7 +60,9 @@ func usesISCSI(t *testing.T, n *node) {
 	n.sh("echo 0 >attrib/demo_mode_write_protect; echo 1 >enable; cd /")
 
 	n.want("systemctl is-active iscsid.service; true", "inactive")
-	n.want("iscsiadm -m discovery -t sendtargets -p 127.0.0.1", "127.0.0.1:3260,1 "+target)
+	// The first command says that nothing of iSCSI is loaded yet, and loads it.
+	n.want("iscsiadm -m discovery -t sendtargets -p 127.0.0.1 2>/dev/null",
+		"127.0.0.1:3260,1 "+target)
 	n.sh("iscsiadm -m node --login")
 	disk := "/dev/disk/by-path/ip-127.0.0.1:3260-iscsi-" + target + "-lun-0"
 	n.sh("until test -b " + disk + "; do sleep 0.2; done; mkfs.ext4 -q " + disk)
