@@ -28,6 +28,7 @@ import (
 	"github.com/loam-os/loam/agent/unit"
 	"github.com/loam-os/loam/agent/upgrade"
 	"github.com/loam-os/loam/agent/volume/manager"
+	"github.com/loam-os/loam/agent/wear"
 	"github.com/loam-os/loam/hint"
 )
 
@@ -83,8 +84,8 @@ func (n *node) warn(err error) {
 	n.status.Warnings = append(n.status.Warnings, hint.Line(err))
 }
 
-// agent is the loop of the node. end ends it.
-func (n *node) agent(end context.CancelCauseFunc) *loop.Loop {
+// agent is the loop of the node until ctx ends. end ends it.
+func (n *node) agent(ctx context.Context, end context.CancelCauseFunc) *loop.Loop {
 	n.status.DigestsOnly = n.machine.DigestsOnly()
 	pulled := decode.NewImages(durable.New(n.root, nil), decode.PreparedHosts, n.imagePolicy(),
 		n.systemd.Start)
@@ -99,6 +100,7 @@ func (n *node) agent(end context.CancelCauseFunc) *loop.Loop {
 		Drift:       n.managed,
 		Contents:    n.contents.Events(),
 		Volumes:     n.data.Changed(),
+		Disks:       wear.Watch(ctx, n.root.FS(), n.Log),
 		Reset:       n.reset,
 		Requests:    n.requests,
 		Queries:     n.queries,

@@ -131,7 +131,7 @@ func (n *node) live(ctx context.Context) error {
 	n.reportDamage()
 	op := operator{Requests: n.requests, reset: n.reset, upgrades: n.upgrades}
 	n.startOthers(life, end, op)
-	err := n.serve(life, n.agent(end), filepath.Join(n.Root, control.Socket), op)
+	err := n.serve(life, n.agent(life, end), filepath.Join(n.Root, control.Socket), op)
 	if cause := context.Cause(life); cause != nil && ctx.Err() == nil {
 		return cause
 	}

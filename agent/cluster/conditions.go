@@ -12,13 +12,17 @@ import (
 
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/firmware/bootentry"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // Conditions of the Node. unitsReady tells Gardener whether the units are
-// healthy, upgradeFailed whether the node fell back from a newer release.
+// healthy, upgradeFailed whether the node fell back from a newer release;
+// diskFailing and diskWorn are what the disks say of themselves.
 const (
 	unitsReady    = "SystemdUnitsReady"
 	upgradeFailed = "SystemUpgradeFailed"
+	diskFailing   = "DiskFailing"
+	diskWorn      = "DiskWorn"
 )
 
 // stuckAfter is how long a unit may be starting or stopping.
@@ -92,6 +96,44 @@ func upgradeCondition(s status.Status) core.NodeCondition {
 	return c
 }
 
+// diskConditions return whether a disk fails, and whether one is worn. Until the
+// disks were asked, there are none.
+func diskConditions(s status.Status) []core.NodeCondition {
+	if s.Disks == nil {
+		return nil
+	}
+
+	problems := func(code fault.Code) string {
+		var all []string
+		for _, d := range s.Disks {
+			if d.Code == code {
+				all = append(all, d.Problem)
+			}
+		}
+		return strings.Join(all, ", ")
+	}
+
+	fails := core.NodeCondition{
+		Type:    diskFailing,
+		Status:  core.ConditionFalse,
+		Reason:  "NoDiskFails",
+		Message: "no disk says that it fails",
+	}
+	if text := problems(fault.DiskFailing); text != "" {
+		fails.Status, fails.Reason, fails.Message = core.ConditionTrue, "DiskFailing", text
+	}
+	worn := core.NodeCondition{
+		Type:    diskWorn,
+		Status:  core.ConditionFalse,
+		Reason:  "NoDiskWorn",
+		Message: "no disk is worn",
+	}
+	if text := problems(fault.DiskWorn); text != "" {
+		worn.Status, worn.Reason, worn.Message = core.ConditionTrue, "DiskWorn", text
+	}
+	return []core.NodeCondition{fails, worn}
+}
+
 // conditionPatch returns a strategic merge patch of the Node's status that sets
 // its conditions, nil if they are set. It does not add a condition without
 // content: units without a configuration, or upgrades that have not failed. A
@@ -101,7 +143,8 @@ func conditionPatch(
 	n *core.Node, s status.Status, r refusal, uptime time.Duration, now time.Time,
 ) []byte {
 	var changes []core.NodeCondition
-	for _, next := range []core.NodeCondition{unitsCondition(s, r, uptime), upgradeCondition(s)} {
+	all := append(diskConditions(s), unitsCondition(s, r, uptime), upgradeCondition(s))
+	for _, next := range all {
 		next.LastHeartbeatTime = meta.NewTime(now)
 		next.LastTransitionTime = meta.NewTime(now)
 

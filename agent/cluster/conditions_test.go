@@ -10,6 +10,7 @@ import (
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 func TestUnitsCondition(t *testing.T) {
@@ -208,6 +209,48 @@ func TestUpgradeCondition(t *testing.T) {
 	if patch := string(conditionPatch(n, failed("2"), refusal{}, time.Hour,
 		noon)); !strings.Contains(patch, "loam 2 runs") {
 		t.Errorf("a Node with an earlier failure: %s", patch)
+	}
+}
+
+func TestDiskConditions(t *testing.T) {
+	with := func(codes ...fault.Code) status.Status {
+		s := status.Status{Disks: []status.Disk{}}
+		for i, code := range codes {
+			d := status.Disk{Name: "sd" + string(rune('a'+i)), Code: code}
+			if code != "" {
+				d.Problem = d.Name + " has a problem"
+			}
+			s.Disks = append(s.Disks, d)
+		}
+		return s
+	}
+
+	n := &core.Node{}
+	if patch := conditionPatch(n, with(""), refusal{}, time.Hour, noon); patch != nil {
+		t.Errorf("a disk that is well: %s", patch)
+	}
+	patch := string(conditionPatch(n, with(fault.DiskWorn, "", fault.DiskWorn), refusal{}, time.Hour,
+		noon))
+	if !strings.Contains(patch, `"sda has a problem, sdc has a problem"`) ||
+		!strings.Contains(patch, diskWorn) || strings.Contains(patch, diskFailing) {
+		t.Errorf("two disks that are worn: %s", patch)
+	}
+
+	n.Status.Conditions = []core.NodeCondition{{
+		Type:    diskFailing,
+		Status:  core.ConditionTrue,
+		Reason:  "DiskFailing",
+		Message: "sda has a problem",
+	}}
+	if patch := conditionPatch(n, with(fault.DiskFailing), refusal{}, time.Hour, noon); patch != nil {
+		t.Errorf("the same as before: %s", patch)
+	}
+	if patch := conditionPatch(n, status.Status{}, refusal{}, time.Hour, noon); patch != nil {
+		t.Errorf("after a restart of the agent, before the disks were asked: %s", patch)
+	}
+	patch = string(conditionPatch(n, with(), refusal{}, time.Hour, noon))
+	if !strings.Contains(patch, "NoDiskFails") {
+		t.Errorf("once the disk is replaced: %s", patch)
 	}
 }
 

@@ -14,6 +14,7 @@ type events struct {
 	source          <-chan struct{}
 	contents, drift <-chan []string
 	volumes         <-chan *status.Volume
+	disks           <-chan []status.Disk
 	jobs            <-chan struct{}
 	// Each receives when a part of the status that others observe may be
 	// another.
@@ -36,6 +37,7 @@ func (r *runner) listen(ctx context.Context, l *Loop) error {
 		source:   r.watch(ctx, l.Source),
 		contents: l.Contents,
 		volumes:  l.Volumes,
+		disks:    l.Disks,
 		shells:   openShells(ctx, l.Units, l.DebugShells, r.others),
 	}
 	if l.Jobs != nil {
@@ -118,6 +120,8 @@ func (r *runner) wait(ctx context.Context) error {
 		n.checkWatches()
 		n.state = n.state.touch(paths)
 	case n.state.Facts.Volume = <-e.volumes:
+	case disks := <-e.disks:
+		r.disksRead(ctx, disks)
 	case <-e.jobs:
 		n.alarms.soon(jobAlarm, slowJob)
 	case <-e.linked:

@@ -33,6 +33,8 @@ type Loop struct {
 	Cluster Cluster
 	// Volumes receives the state of the data volume; nil if the node has none.
 	Volumes <-chan *status.Volume
+	// Disks receives how worn the disks are; nil if nobody asks them.
+	Disks <-chan []status.Disk
 	// Network is how the node is reached; nil if unknown.
 	Network Watched[status.Network]
 	// Upgrades is nil on a node that cannot be upgraded.

@@ -101,6 +101,7 @@ type fakeNode struct {
 	showed         int
 	requests       Requests
 	drift          chan []string
+	disks          chan []status.Disk
 	unwatched      error
 	guarded        []string
 	unreachable    error
@@ -453,6 +454,7 @@ func (w *fakeNode) agent() *Loop {
 		Decoder:     w,
 		Host:        w,
 		Drift:       w,
+		Disks:       w.disks,
 		Cluster:     w.cluster,
 		Requests:    w.requests,
 		Queries:     w.queries,
@@ -564,6 +566,7 @@ func runEngine(t *testing.T, w *fakeNode, engine Engine, step func(wait func()))
 	synctest.Test(t, func(t *testing.T) {
 		w.source, w.units = make(chan struct{}, 1), make(chan string)
 		w.requests, w.drift, w.queries = make(Requests), make(chan []string), make(Queries)
+		w.disks = make(chan []status.Disk)
 		if w.jobs != nil {
 			w.jobs.Changed = make(chan struct{}, 1)
 		}

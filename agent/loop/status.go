@@ -266,12 +266,21 @@ func isNews(s, before status.Status) bool {
 		len(s.DebugShells) != len(before.DebugShells) ||
 		!slices.EqualFunc(s.Storage, before.Storage, isSameLevel) ||
 		!slices.Equal(s.Limits, before.Limits) ||
+		!slices.EqualFunc(troubled(s.Disks), troubled(before.Disks), isSameDisk) ||
 		(s.Clock == nil) != (before.Clock == nil)
 }
 
 // isSameLevel reports whether a and b say the same of one file system, but for
 // how much is free.
 func isSameLevel(a, b status.FileSystem) bool { return a.Path == b.Path && a.Full == b.Full }
+
+// troubled returns the disks that fail or are worn.
+func troubled(disks []status.Disk) []status.Disk {
+	return slices.DeleteFunc(slices.Clone(disks), func(d status.Disk) bool { return d.Code == "" })
+}
+
+// isSameDisk reports whether a and b say the same of one disk, but for numbers.
+func isSameDisk(a, b status.Disk) bool { return a.Name == b.Name && a.Code == b.Code }
 
 // isReady reports whether there is a cluster that is as its record says.
 func isReady(c *status.OwnCluster) bool { return c != nil && c.Ready }

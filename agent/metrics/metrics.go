@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // Counters counts events since the start of the agent that the status does not
@@ -100,11 +101,53 @@ func (p *page) node(s status.Status) {
 	for _, f := range s.Storage {
 		p.value(1, "path", f.Path, "full", strconv.FormatBool(f.Full))
 	}
+	p.disks(s.Disks)
 	p.metric("loam_pending", gauge, "1 while a change is applied or has not proven itself, else 0.")
 	p.flag(s.Phase == status.Applying || s.Change != nil)
 	p.metric("loam_drift_repaired_total", counter,
 		"Managed paths that something else changed and the agent repaired.")
 	p.value(float64(s.Drift.Repaired))
+}
+
+// disks is about the disks that say how they are.
+func (p *page) disks(disks []status.Disk) {
+	labels := func(d status.Disk) []string {
+		return []string{"disk", d.Name, "model", d.Model, "serial", d.Serial}
+	}
+	ratio := func(name, help string, of func(status.Disk) *int) {
+		p.metric(name, gauge, help)
+		for _, d := range disks {
+			if percent := of(d); percent != nil {
+				p.value(float64(*percent)/100, labels(d)...)
+			}
+		}
+	}
+
+	p.metric("loam_disk_failing", gauge, "1 for a disk that says that it fails, else 0.")
+	for _, d := range disks {
+		p.flag(d.Code == fault.DiskFailing, labels(d)...)
+	}
+	ratio("loam_disk_used_ratio",
+		"How much of the life that it is made for a disk has used; it may be above 1.",
+		func(d status.Disk) *int { return d.Used })
+	ratio("loam_disk_spare_ratio", "How many of its spare blocks a disk has left.",
+		func(d status.Disk) *int { return d.Spare })
+	p.metric("loam_disk_unreadable_blocks", gauge, "Blocks that a disk could not read.")
+	for _, d := range disks {
+		p.value(float64(d.Unreadable), labels(d)...)
+	}
+	p.metric("loam_disk_on_seconds", gauge, "How long a disk has been on; no value if it does not say.")
+	for _, d := range disks {
+		if d.Hours > 0 {
+			p.value(float64(d.Hours)*3600, labels(d)...)
+		}
+	}
+	p.metric("loam_disk_celsius", gauge, "Temperature of a disk; no value if it does not say.")
+	for _, d := range disks {
+		if d.Celsius > 0 {
+			p.value(float64(d.Celsius), labels(d)...)
+		}
+	}
 }
 
 func (p *page) changes(c Counters) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/loam-os/loam/agent/metrics"
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // busy is a node on which much has happened.
@@ -24,6 +25,18 @@ func busy() metrics.Sample {
 			Drift:        status.Drift{Repaired: 3},
 			AgentRSS:     41 << 20,
 			Storage:      []status.FileSystem{{Path: "/var", Full: true}, {Path: "/run"}},
+			Disks: []status.Disk{
+				{
+					Name:   "nvme0n1",
+					Model:  `a "model"`,
+					Serial: "S1",
+					Used:   new(103),
+					Spare:  new(4),
+					Hours:  2,
+					Code:   fault.DiskFailing,
+				},
+				{Name: "sda", Model: "b", Serial: "S2", Unreadable: 8, Celsius: 31},
+			},
 			Cluster: &status.Cluster{
 				Connected: true,
 				Expires:   time.Date(2027, 1, 2, 3, 4, 5, 0, time.UTC),

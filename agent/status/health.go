@@ -119,6 +119,8 @@ func (s Status) beside() string {
 		return "the EFI system partition is damaged"
 	case s.Error != nil && ofDisk(s.Error.Code) != "":
 		return ofDisk(s.Error.Code)
+	case s.failingDisk() != "":
+		return "a disk fails: " + s.failingDisk()
 	case room == "" && s.Clock != nil:
 		return "the clock may be wrong"
 	}
@@ -128,6 +130,16 @@ func (s Status) beside() string {
 // isFull reports whether a file system is full.
 func (s Status) isFull() bool {
 	return slices.ContainsFunc(s.Storage, func(f FileSystem) bool { return f.Full })
+}
+
+// failingDisk returns the name of a disk that fails, "" if none does.
+func (s Status) failingDisk() string {
+	for _, d := range s.Disks {
+		if d.Code == fault.DiskFailing {
+			return d.Name
+		}
+	}
+	return ""
 }
 
 // room says which file system has the least room, "" if all have enough.

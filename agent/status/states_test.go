@@ -622,6 +622,33 @@ var states = []struct {
 			},
 		}
 	}},
+	{"disk-failing", running, func(s *Status) {
+		s.Disks = []Disk{
+			{
+				Name: "nvme0n1",
+				Used: new(104),
+				Problem: "the disk nvme0n1 (Example 970, serial number S1) fails: it no longer " +
+					"takes writes",
+				Hint: "copy what is only on it, and replace it soon; `smartctl -a /dev/nvme0n1` " +
+					"shows all that it says",
+				Code: fault.DiskFailing,
+			},
+			{Name: "sda"},
+		}
+	}},
+	{"disk-worn", running, func(s *Status) {
+		s.Disks = []Disk{
+			{Name: "mmcblk0", Used: new(10)},
+			{
+				Name: "sda",
+				Used: new(93),
+				Problem: "the disk sda (Example 860, serial number S2) is worn: 93 % of the " +
+					"writes that it is made for are used",
+				Hint: "plan to replace it; `smartctl -a /dev/sda` shows all that it says",
+				Code: fault.DiskWorn,
+			},
+		}
+	}},
 	{"esp-damaged", running, func(s *Status) {
 		s.Upgrade.Damage = []string{"the boot entry of 1.0.0, to which the machine would fall " +
 			"back, is damaged; the next upgrade replaces it"}

@@ -178,6 +178,9 @@ type Status struct {
 	// if none is.
 	Limits []Limit `json:"limits,omitempty"`
 
+	// Disks are the disks that say how worn they are; nil until they were asked.
+	Disks []Disk `json:"disks,omitempty"`
+
 	// DebugShells are terminals on which a root shell is open.
 	DebugShells []string `json:"debugShells,omitempty"`
 
@@ -331,6 +334,32 @@ type Limit struct {
 	Problem string     `json:"problem"`
 	Hint    string     `json:"hint"`
 	Code    fault.Code `json:"code"`
+}
+
+// Disk is what a disk says of itself.
+type Disk struct {
+	// Name is the kernel's, such as nvme0n1. Model and Serial are the disk's own.
+	Name   string `json:"name"`
+	Model  string `json:"model,omitempty"`
+	Serial string `json:"serial,omitempty"`
+
+	// Used is how many percent of the life that it is made for are over; it may
+	// be above 100. Spare is how many percent of its spare blocks are left. Both
+	// are absent if the disk does not say.
+	Used  *int `json:"used,omitempty"`
+	Spare *int `json:"spare,omitempty"`
+
+	// Unreadable is how many blocks it could not read, Hours how long it has been
+	// on, and Celsius its temperature.
+	Unreadable int64 `json:"unreadable,omitempty"`
+	Hours      int64 `json:"hours,omitempty"`
+	Celsius    int   `json:"celsius,omitempty"`
+
+	// Problem says in a sentence that it fails or is worn; "" if neither. Hint is
+	// what to do about it, and Code names the problem for programs.
+	Problem string     `json:"problem,omitempty"`
+	Hint    string     `json:"hint,omitempty"`
+	Code    fault.Code `json:"code,omitempty"`
 }
 
 // Cluster is the connection to the node's cluster.

@@ -85,6 +85,18 @@ func (t *table) runs(s Status) {
 		t.row("other slot", cmp.Or(s.Upgrade.Other, "holds no system"))
 	}
 	t.volume(s.Volume)
+	t.row("wear", wear(s.Disks))
+}
+
+// wear says how much of their life disks have used, "" if none says so.
+func wear(disks []Disk) string {
+	var all []string
+	for _, d := range disks {
+		if d.Used != nil {
+			all = append(all, fmt.Sprintf("%s %d %%", d.Name, *d.Used))
+		}
+	}
+	return strings.Join(all, ", ")
 }
 
 // refused says what is wrong, and what the node does not do.
@@ -107,6 +119,12 @@ func (t *table) refused(s Status) {
 	for _, l := range s.Limits {
 		t.row("! limit", l.Problem)
 		t.row("hint", l.Hint)
+	}
+	for _, d := range s.Disks {
+		if d.Problem != "" {
+			t.row("! disk", d.Problem)
+			t.row("hint", d.Hint)
+		}
 	}
 	if s.Clock != nil {
 		t.row("! clock", s.Clock.Problem)
@@ -536,6 +554,9 @@ func (s Status) Problems() []Problem {
 	}
 	for _, l := range s.Limits {
 		add("limit "+l.Name, l.Code, l.Problem, "")
+	}
+	for _, d := range s.Disks {
+		add("disk "+d.Name, d.Code, d.Problem, "")
 	}
 	if s.Clock != nil {
 		add("clock", s.Clock.Code, s.Clock.Problem, "")

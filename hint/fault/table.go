@@ -141,6 +141,8 @@ const (
 	DiskFull         Code = "disk-full"
 	DiskNearlyFull   Code = "disk-nearly-full"
 	DiskError        Code = "disk-error"
+	DiskFailing      Code = "disk-failing"
+	DiskWorn         Code = "disk-worn"
 	LimitReached     Code = "limit-reached"
 	ReadOnly         Code = "read-only"
 	ClockDoubtful    Code = "clock-doubtful"
@@ -573,6 +575,8 @@ func Table() []Fault {
 			DiskError, ClassFailed, "A disk cannot be read or written.",
 			"`dmesg` says more; the disk may be failing",
 		},
+		{DiskFailing, ClassFailed, "A disk says that it fails.", ""},
+		{DiskWorn, ClassFailed, "A disk has used most of the writes that it is made for.", ""},
 		{
 			ReadOnly, ClassFailed, "A file system is read-only.",
 			"if it should not be, `dmesg` says why; the disk may be failing",

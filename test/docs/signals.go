@@ -31,7 +31,17 @@ func (p *Program) Signals() []Signal {
 
 	slices.SortStableFunc(
 		found,
-		func(a, b Signal) int { return strings.Compare(a.Reason, b.Reason) },
+		func(a, b Signal) int {
+			switch {
+			case a.Reason != b.Reason:
+				return strings.Compare(a.Reason, b.Reason)
+			case a.Condition == b.Condition:
+				return 0
+			case a.Condition:
+				return -1
+			}
+			return 1
+		},
 	)
 	return slices.CompactFunc(found, func(a, b Signal) bool {
 		return a.Reason == b.Reason &&
@@ -157,6 +167,7 @@ func sample() metrics.Sample {
 		Generation: "000001-0123456789ab",
 		Cluster:    &status.Cluster{Expires: time.Unix(0, 0)},
 		Storage:    []status.FileSystem{{Path: "/var"}},
+		Disks:      []status.Disk{{Name: "sda", Used: new(1), Spare: new(1), Hours: 1, Celsius: 1}},
 	}
 	return metrics.Sample{Status: s}
 }
@@ -175,8 +186,9 @@ func SignalsPage(signals []Signal) string {
 	}
 
 	b.WriteString("\n## Conditions\n\nOf the Node. `SystemdUnitsReady` says whether its units are " +
-		"well, `SystemUpgradeFailed` whether it fell back from a system. `InPlaceUpdate` is read: " +
-		"its reason `ReadyForUpdate` says that the Node is drained. While the node drains itself and " +
+		"well, `SystemUpgradeFailed` whether it fell back from a system, `DiskFailing` and `DiskWorn` " +
+		"what its disks say of themselves. `InPlaceUpdate` is read: its reason `ReadyForUpdate` " +
+		"says that the Node is drained. While the node drains itself and " +
 		"changes, it has `MaintenancePlanned` and `DrainInProgress`, and then `Drained` and " +
 		"`MaintenanceInProgress`, with the reason `LoamDrain`.\n\n" +
 		"| Reason | Message |\n|---|---|\n")
