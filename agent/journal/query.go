@@ -22,8 +22,11 @@ import (
 type Query struct {
 	// Root is the root directory of the node, "" or "/" for the running one.
 	Root string
-	// Unit is the unit that the entries are of or about.
+	// Unit is the unit that the entries are of or about, "" for all.
 	Unit string
+	// Priority is the least important level that counts, such as "warning"; "" for
+	// all.
+	Priority string
 	// Boot is 0 for this boot, -1 for the one before. It does not count if Since
 	// is set.
 	Boot int
@@ -44,7 +47,13 @@ func (q Query) arguments() []string {
 	if q.JSON {
 		format = "--output=json"
 	}
-	args := []string{"--quiet", "--no-pager", "--no-hostname", format, "--unit=" + q.Unit}
+	args := []string{"--quiet", "--no-pager", "--no-hostname", format}
+	if q.Unit != "" {
+		args = append(args, "--unit="+q.Unit)
+	}
+	if q.Priority != "" {
+		args = append(args, "--priority="+q.Priority)
+	}
 	if q.JSON {
 		args = append(args, "--all") // A long field would be null.
 	}
@@ -94,17 +103,6 @@ func Copy(ctx context.Context, out io.Writer, q Query) (int64, error) {
 		err = fault.With(errors.New(strings.TrimSpace(problem.String())), fault.NoJournal)
 	}
 	return count.n, fmt.Errorf("read the journal of %s: %w", q.Unit, err)
-}
-
-// Tail returns the last entries, a line or more each. It returns none if the
-// journal cannot be read.
-func Tail(ctx context.Context, q Query) []string {
-	var out bytes.Buffer
-	n, err := Copy(ctx, &out, q)
-	if err != nil || n == 0 {
-		return nil
-	}
-	return strings.Split(strings.TrimRight(out.String(), "\n"), "\n")
 }
 
 // counter counts what is written to out.

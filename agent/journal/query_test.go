@@ -49,7 +49,8 @@ func TestCopyAsksJournalctl(t *testing.T) {
 			[]string{"--output=json", "--all"},
 			[]string{"--output=short-iso"},
 		},
-		{"another node", Query{Root: "/mnt"}, []string{"--root=/mnt"}, nil},
+		{"another node", Query{Root: "/mnt"}, []string{"--root=/mnt"}, []string{"--unit"}},
+		{"what is bad", Query{Priority: "warning"}, []string{"--priority=warning"}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			file := journalctl(t, "")
@@ -100,17 +101,6 @@ func TestCopyIsInterrupted(t *testing.T) {
 		if !errors.Is(err, want) {
 			t.Errorf("with Follow %v: %v, want %v", follow, err, want)
 		}
-	}
-}
-
-func TestTail(t *testing.T) {
-	journalctl(t, `printf 'one\ntwo\n'`)
-	if got := Tail(t.Context(), Query{}); !slices.Equal(got, []string{"one", "two"}) {
-		t.Errorf("%q", got)
-	}
-	journalctl(t, "exit 1")
-	if got := Tail(t.Context(), Query{}); got != nil {
-		t.Errorf("%q without a journal", got)
 	}
 }
 

@@ -2,21 +2,24 @@ package vitals
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
+	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/loam-os/loam/agent/journal"
 	"github.com/loam-os/loam/agent/printable"
 	"github.com/loam-os/loam/agent/upgrade"
 )
 
 // evidenceLines is how many lines are kept of each log of a failed boot.
 const evidenceLines = 12
+
+// maxPanic is how much is read of a kernel's log in pstore, in bytes: more than a
+// kernel writes.
+const maxPanic = 1 << 20
 
 // bootLog is a log that a boot before this one has left.
 type bootLog struct {
@@ -30,7 +33,7 @@ type bootLog struct {
 // Evidence returns what the boots of a system that failed have left: the end of
 // the kernel's log of a panic, and of the journal of the boot before this one.
 func Evidence(ctx context.Context, j upgrade.Journal) []string {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, journal.ReadTimeout)
 	defer cancel()
 	return evidence(append(panics(), journalBefore(ctx)), j)
 }
@@ -57,33 +60,36 @@ func panics() []bootLog {
 		if err != nil {
 			continue
 		}
-		if text, err := os.ReadFile(name); err == nil {
+		if text, err := begin(name); err == nil {
 			logs = append(logs, bootLog{at: info.ModTime(), text: string(text)})
 		}
 	}
 	return logs
 }
 
+// begin returns the begin of a file: the firmware says how large it is.
+func begin(name string) ([]byte, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return io.ReadAll(io.LimitReader(file, maxPanic))
+}
+
 // journalBefore returns the journal of the boot before this one, zero if there is
 // none.
 func journalBefore(ctx context.Context) bootLog {
-	before := func(args ...string) []byte {
-		args = append([]string{"--no-pager", "--quiet", "-b", "-1"}, args...)
-		text, err := exec.CommandContext(ctx, "journalctl", args...).Output()
-		if err != nil {
-			return nil
-		}
-		return text
-	}
-
-	var entry struct {
-		Boot string `json:"_BOOT_ID"`
-	}
-	if json.Unmarshal(before("-o", "json", "-n", "1"), &entry) != nil {
+	id := journal.BootID(ctx, "", -1)
+	if id == "" {
 		return bootLog{}
 	}
-	text := before("-o", "short-iso", "-p", "warning", "-n", fmt.Sprint(evidenceLines))
-	return bootLog{boot: kernelID(entry.Boot), text: string(text)}
+	lines := journal.Tail(ctx, journal.Query{
+		Boot:     -1,
+		Priority: "warning",
+		Lines:    evidenceLines,
+	})
+	return bootLog{boot: kernelID(id), text: strings.Join(lines, "\n")}
 }
 
 // kernelID returns a boot ID as the kernel writes it: journald leaves out the
