@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
+	"github.com/loam-os/loam/agent/printable"
 	"github.com/loam-os/loam/hint"
 )
 
@@ -186,18 +186,13 @@ func extent(answer *http.Response) (size, from int64, err error) {
 }
 
 // refusal returns the error for a response with a bad status, with the
-// printable part of the server's explanation.
+// server's explanation.
 func refusal(answer *http.Response) error {
 	// The status is enough, if no more comes.
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, 1<<10))
-	reason := strings.Map(func(r rune) rune {
-		if r == '\n' || unicode.IsPrint(r) {
-			return r
-		}
-		return -1
-	}, string(text))
+	reason := printable.Line(string(text), 1<<10)
 	return errors.New(strings.TrimRight(fmt.Sprintf("%s %s: %s: %s",
-		answer.Request.Method, answer.Request.URL.Redacted(), answer.Status, reason), ": \n"))
+		answer.Request.Method, answer.Request.URL.Redacted(), answer.Status, reason), ": "))
 }
 
 // pause waits before the next attempt.

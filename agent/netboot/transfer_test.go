@@ -172,12 +172,12 @@ func TestATransferIsGivenUp(t *testing.T) {
 		{
 			"the server says why, for no terminal to obey",
 			func(w http.ResponseWriter, _ *http.Request) {
-				http.Error(w, "a.yaml:3: x\nhint: y\x1b[2J"+strings.Repeat("z", 2000),
+				http.Error(w, "a.yaml:3: x; hint: y\x1b[2J"+strings.Repeat("z", 2000),
 					http.StatusServiceUnavailable)
 			},
 			0,
-			"503 Service Unavailable: a.yaml:3: x\n" +
-				"hint: y[2J" + strings.Repeat("z", 1001) + "\nhint: waited",
+			"503 Service Unavailable: a.yaml:3: x; " +
+				"hint: y [2J" + strings.Repeat("z", 1000) + "\nhint: waited",
 			time.Minute,
 		},
 		{

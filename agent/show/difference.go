@@ -8,6 +8,7 @@ import (
 
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/plan"
+	"github.com/loam-os/loam/agent/printable"
 )
 
 // Difference is the difference between two generations.
@@ -126,7 +127,7 @@ func (c Comparison) content(e *generation.Entry) ([]byte, string) {
 	switch {
 	case err != nil:
 		return nil, lost
-	case !isText(text):
+	case !printable.IsText(text):
 		return nil, binary
 	}
 

@@ -1,21 +1,6 @@
 package show
 
-import (
-	"fmt"
-	"strings"
-	"unicode"
-	"unicode/utf8"
-)
-
-// isText reports whether content can be printed on a terminal as it is: UTF-8
-// without control characters, which a terminal takes for commands.
-func isText(content []byte) bool {
-	lines := strings.ReplaceAll(string(content), "\r\n", "\n")
-	return utf8.Valid(content) && !strings.ContainsFunc(lines, func(r rune) bool {
-		return r != '\n' && r != '\t' && !unicode.IsPrint(r) && !unicode.IsSpace(r) || r == '\r' ||
-			r == '\v' || r == '\f'
-	})
-}
+import "fmt"
 
 // Size formats a number of bytes with three digits.
 func Size(bytes int64) string {

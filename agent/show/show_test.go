@@ -5,31 +5,6 @@ import (
 	"testing"
 )
 
-func TestIsText(t *testing.T) {
-	tests := []struct {
-		name, content string
-		want          bool
-	}{
-		{"nothing", "", true},
-		{"lines with tabs", "a\tb\n\nc", true},
-		{"Windows line ends", "a\r\nb\r\n", true},
-		{"non-ASCII text", "Grüße, 世界\n", true},
-		{"a carriage return, which hides the text before it", "rm -rf /\rls       ", false},
-		{"an escape sequence", "\x1b[2J", false},
-		{"a zero", "a\x00b", false},
-		{"invalid UTF-8", "a\xffb", false},
-		{"an invisible change of direction", "a\u202eb", false},
-	}
-
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := isText([]byte(tt.content)); got != tt.want {
-				t.Errorf("isText(%q) is %v", tt.content, got)
-			}
-		})
-	}
-}
-
 func TestSize(t *testing.T) {
 	var got []string
 	for _, bytes := range []int64{

@@ -179,7 +179,7 @@ func (m Machine) partitionLabel(dir string) string {
 	text, _ := fs.ReadFile(m.Root, dir+"/uevent")
 	for line := range strings.Lines(string(text)) {
 		if label, ok := strings.CutPrefix(line, "PARTNAME="); ok {
-			return printable(label)
+			return identity(label)
 		}
 	}
 	return ""
@@ -221,7 +221,7 @@ func (m Machine) serial(dir, target string) string {
 	}
 
 	page, _ := fs.ReadFile(m.Root, dir+"/device/vpd_pg80")
-	serial := printable(string(page[min(4, len(page)):]))
+	serial := identity(string(page[min(4, len(page)):]))
 	for at := path.Dir(path.Join("sys/block", target)); serial == "" &&
 		strings.Contains(at, "/usb"); at = path.Dir(at) {
 		serial = m.text(at + "/serial")
@@ -257,12 +257,13 @@ func (m Machine) first(names ...string) string {
 
 func (m Machine) text(name string) string {
 	text, _ := fs.ReadFile(m.Root, name)
-	return printable(string(text))
+	return identity(string(text))
 }
 
-// printable returns text without white space and zeros around it, and without
-// characters that a terminal would not show.
-func printable(text string) string {
+// identity returns what a device says of itself without white space and zeros
+// around it, and without all that is not ASCII. Claims are compared with it: it
+// is not [printable.Line], which has one space in the place of several.
+func identity(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {
 			return -1
