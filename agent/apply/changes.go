@@ -10,6 +10,7 @@ import (
 
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/health"
+	"github.com/loam-os/loam/agent/printable"
 )
 
 // changes is the state machine of a change. A change begins with its journal,
@@ -391,7 +392,7 @@ func (cs changes) record(j generation.Journal, outcome Outcome, reason string) e
 		OSVersion:  cs.osVersion,
 		Outcome:    outcome,
 		Operator:   j.Operator && outcome == Reverted,
-		Reason:     reason,
+		Reason:     printable.Message(reason, printable.Most),
 	}
 	if m, err := cs.store.Load(j.To); err == nil {
 		r.Source = m.Source

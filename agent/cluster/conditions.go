@@ -10,6 +10,7 @@ import (
 	core "k8s.io/api/core/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/loam-os/loam/agent/printable"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/firmware/bootentry"
 	"github.com/loam-os/loam/hint/fault"
@@ -145,6 +146,7 @@ func conditionPatch(
 	var changes []core.NodeCondition
 	all := append(diskConditions(s), unitsCondition(s, r, uptime), upgradeCondition(s))
 	for _, next := range all {
+		next.Message = printable.Message(next.Message, printable.Most)
 		next.LastHeartbeatTime = meta.NewTime(now)
 		next.LastTransitionTime = meta.NewTime(now)
 

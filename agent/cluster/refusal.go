@@ -56,11 +56,11 @@ func refusalOf(s status.Status, p *pendingConfig) refusal {
 // messages, for example when a registry does not answer; the condition has the
 // newest.
 func (r refusal) event() event {
-	return event{core.EventTypeWarning, r.reason, fmt.Sprintf("%.*s", maxMessage, r.message)}
+	return event{core.EventTypeWarning, r.reason, r.message}
 }
 
-// maxMessage is the longest message of an Event, in characters. A document may
-// have very long values.
+// maxMessage is the longest message of an Event, in bytes, but for the mark of a
+// cut: events.k8s.io/v1 has 1024 for a note. A document may have very long values.
 const maxMessage = 1000
 
 // refusalRecord has the reasons that were reported to a Node for one document.

@@ -116,6 +116,58 @@ func newReporter(t *testing.T) (c *reportController, server *nodeServer, wait fu
 	}, server, group.Wait
 }
 
+// TestNamesInTheClusterAreBounded has a document and a unit with codes for a
+// terminal and with names of 1 MiB: the Event and the conditions still say what is
+// wrong with them.
+func TestNamesInTheClusterAreBounded(t *testing.T) {
+	const codes = "\x1b[2J\u009b2J" // 8 bytes
+	long := strings.Repeat("n", 1<<20)
+	c, server, wait := newReporter(t)
+	w := runningNew()
+	w.status.Version = ""
+	w.status.Refusal = status.NotApplied
+	w.status.Error = &status.Error{Problem: "write /etc/" + codes + long + ": no room"}
+	w.status.Units = []status.Unit{{Name: codes + long, Active: "failed", Sub: "failed"}}
+	if _, err := c.step(t.Context(), &w); err != nil {
+		t.Fatal(err)
+	}
+	c.events.write(w.node, w.now, event{core.EventTypeWarning, "FileMismatch",
+		"repaired " + codes + long + " and " + long})
+	wait()
+
+	const name = "[2J 2J"
+	cut := func(begin, end int) string {
+		return strings.Repeat("n", begin) + "..." + strings.Repeat("n", end)
+	}
+	// A name has 256 bytes before its codes go.
+	atPath := "write /etc/ " + name + cut(189-13, 63) + ": no room"
+	want := []string{
+		"Warning FileMismatch: repaired " + name + cut(189-8, 64) + " and " + cut(189, 64),
+		"Warning OSCNotApplied: " + atPath,
+	}
+	slices.Sort(server.events)
+	if diff := cmp.Diff(want, server.events); diff != "" {
+		t.Errorf("events (-want +got):\n%.2000s", diff)
+	}
+
+	condition := atPath + ", " + name + cut(189-8, 64) + " is failed/failed"
+	if len(server.conditions) != 1 || !strings.Contains(server.conditions[0], condition) ||
+		len(server.conditions[0]) > 2000 {
+		t.Errorf("conditions %.2000q, want %s", server.conditions, condition)
+	}
+}
+
+// TestAMessageIsNoLongerThanAnEventTakes has an Event about more units than it has
+// room for.
+func TestAMessageIsNoLongerThanAnEventTakes(t *testing.T) {
+	message := "restarted" + strings.Repeat(" a.service,", 200)
+	got := eventOf(&core.Node{}, time.Time{}, event{message: message}).Message
+	if len(got) > 1024 || !strings.HasSuffix(got, " ...") ||
+		!strings.HasPrefix(message, strings.TrimSuffix(got, " ...")) {
+		t.Errorf("%d bytes: %s", len(got), got)
+	}
+}
+
 func TestAppliedIsAnnouncedOnceItIsProven(t *testing.T) {
 	for _, tt := range []struct {
 		name string

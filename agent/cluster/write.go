@@ -15,6 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/agent/printable"
 )
 
 const (
@@ -87,7 +89,7 @@ func eventOf(n *core.Node, at time.Time, e event) *core.Event {
 		},
 		Type:                e.kind,
 		Reason:              e.reason,
-		Message:             e.message,
+		Message:             printable.Message(e.message, maxMessage),
 		FirstTimestamp:      now,
 		LastTimestamp:       now,
 		Count:               1,

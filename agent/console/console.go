@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/loam-os/loam/agent/printable"
 	"github.com/loam-os/loam/agent/status"
 )
 
@@ -114,6 +115,7 @@ func (p *Printer) Show(s status.Status, news bool) {
 		now = p.Now
 	}
 
+	s = printable.Copy(s)
 	var printed string
 	if news {
 		printed = "\n" + s.Table(status.View{Width: width, Lines: lines, Now: now()})

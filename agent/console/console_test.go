@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/loam-os/loam/agent/printable"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/test/terminal"
@@ -66,6 +67,42 @@ func TestShowPrintsALineForEachNewProblem(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("lines of %s (-want +got):\n%s", terminal, diff)
 		}
+	}
+}
+
+// TestNamesOnAConsoleAreBounded has a status with codes for a terminal and with names
+// of 1 MiB.
+func TestNamesOnAConsoleAreBounded(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"active": "ttyS0\n", "ttyS0": ""} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p, err := Open(dir, filepath.Join(dir, "active"))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	bad := "a\x1b[2J\u009b2J\x9b" + strings.Repeat("n", 1<<20)
+	p.Show(status.Status{
+		Hostname:   "node-1",
+		Phase:      status.Failed,
+		Generation: bad,
+		AppliedAt:  status.Duration(time.Second),
+		Error:      &status.Error{Problem: bad + " is bad", Code: fault.DocumentInvalid},
+		Units:      []status.Unit{{Name: bad, Active: "failed", Sub: "failed"}},
+	}, true)
+
+	text, err := os.ReadFile(filepath.Join(dir, "ttyS0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !printable.IsText(text) || len(text) > 6000 {
+		t.Errorf("%d bytes: %.6000q", len(text), text)
+	}
+	if !strings.Contains(string(text), "nnn is bad\r\n") {
+		t.Errorf("nothing says what is wrong:\n%.6000s", text)
 	}
 }
 

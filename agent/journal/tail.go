@@ -22,8 +22,7 @@ const ReadTimeout = 2 * time.Second
 // cutMark follows an entry of which the rest was not kept.
 const cutMark = " ..."
 
-// Tail returns the last entries, a line or more each, which are not fit for a
-// terminal. q.Lines must be set. Of each entry it keeps [printable.Most] bytes, as
+// Tail returns the last entries, a line or more each, fit for a terminal. q.Lines must be set. Of each entry it keeps [printable.Most] bytes, as
 // one may have hundreds of megabytes. It returns what it has read in
 // [ReadTimeout], and none if the journal cannot be read.
 func Tail(ctx context.Context, q Query) []string {
@@ -32,7 +31,9 @@ func Tail(ctx context.Context, q Query) []string {
 
 	var lines []string
 	for _, entry := range run(ctx, q.arguments(), q.Lines) {
-		lines = append(lines, strings.Split(strings.TrimRight(entry, "\n"), "\n")...)
+		for line := range strings.Lines(entry) {
+			lines = append(lines, printable.Line(line, printable.Most))
+		}
 	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		lines = append(lines, fmt.Sprintf("... (not read further than in %s)", ReadTimeout))

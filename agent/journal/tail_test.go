@@ -20,7 +20,8 @@ func TestTail(t *testing.T) {
 	}{
 		{"two entries", `printf 'one\ntwo\n'`, []string{"one", "two"}},
 		{"no more than there should be", `printf 'one\ntwo\nthree\n'`, []string{"one", "two"}},
-		{"an entry of two lines", `printf 'one\n    more\n'`, []string{"one", "    more"}},
+		{"an entry of two lines", `printf 'one\n    more\n'`, []string{"one", "more"}},
+		{"codes for a terminal", `printf 'a\033[2J\302\233b\n'`, []string{"a [2J b"}},
 		{"no end of line", "printf one", []string{"one"}},
 		{"an error after an entry", "echo one; exit 1", []string{"one"}},
 		{"no entry", "", nil},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/agent/generation"
+	"github.com/loam-os/loam/agent/printable"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/unit"
 	"github.com/loam-os/loam/hint"
@@ -17,9 +18,9 @@ import (
 )
 
 // Describe returns err as the one error that an operator sees: the first of a
-// document's. It returns nil for nil.
+// document's. It returns nil for nil. Its texts are bounded, and fit for a terminal.
 func Describe(err error) *status.Error {
-	described := describe(err)
+	described := printable.Copy(describe(err))
 	if code := fault.Of(err); code.IsSpecific() {
 		described.Code = code
 	}

@@ -146,18 +146,6 @@ func (j *Jobs) Report(event func(warning bool, reason, message string)) {
 		if kind.failed {
 			message = strings.Join(texts, "; ")
 		}
-		event(kind.failed, kind.reason, shorten(message))
+		event(kind.failed, kind.reason, message)
 	}
-}
-
-// eventLimit is how long the message of an Event may be, in bytes
-// (events.k8s.io/v1, note).
-const eventLimit = 1024
-
-// shorten makes a message fit into an Event.
-func shorten(message string) string {
-	if len(message) > eventLimit {
-		return message[:eventLimit-3] + "..."
-	}
-	return message
 }

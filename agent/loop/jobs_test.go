@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -49,18 +48,4 @@ func TestJobsAreToldOnceByKind(t *testing.T) {
 	if diff := cmp.Diff(want, told); diff != "" {
 		t.Errorf("told (-want +got):\n%s", diff)
 	}
-}
-
-func TestAnEventHoldsNoMoreThanTheAPIServerTakes(t *testing.T) {
-	j := &loop.Jobs{Units: sick{}}
-	for i := range 100 {
-		_ = j.Restart(t.Context(), fmt.Sprintf("unit-%03d.service", i))
-	}
-	j.Report(func(_ bool, _, message string) {
-		if len(message) != 1024 ||
-			!strings.HasPrefix(message, "restarted unit-000.service, unit-001.service") ||
-			!strings.HasSuffix(message, "...") {
-			t.Errorf("%d bytes: %s", len(message), message)
-		}
-	})
 }

@@ -31,7 +31,7 @@ func newReporter(l *Loop) reporter {
 // event records a warning in the cluster.
 func (r reporter) event(reason, message string) {
 	if r.cluster != nil {
-		r.cluster.Event(true, reason, shorten(message))
+		r.cluster.Event(true, reason, message)
 	}
 }
 

@@ -58,7 +58,7 @@ type Why struct {
 }
 
 // Explain returns what went wrong on a node with this status, history and these
-// holds. The evidence of units is for the caller to add.
+// holds, fit for a terminal. The evidence of units is for the caller to add.
 func Explain(s status.Status, history []apply.Record, held []apply.Held) Why {
 	why := Why{
 		System:   strings.TrimSpace(s.ImageID + " " + s.ImageVersion),
@@ -99,7 +99,7 @@ func Explain(s status.Status, history []apply.Record, held []apply.Held) Why {
 	if c := s.Cluster; c != nil && c.Problem != "" {
 		why.Failures = slices.Insert(why.Failures, 0, ofCluster(*c))
 	}
-	return why
+	return printable.Copy(why)
 }
 
 // ofCluster returns the failure of a node that does not get on with its cluster.

@@ -1,6 +1,7 @@
 package show
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/loam-os/loam/agent/apply"
+	"github.com/loam-os/loam/agent/printable"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/upgrade"
 	"github.com/loam-os/loam/hint/fault"
@@ -116,6 +118,42 @@ func TestWhyOfAWellNodeNamesItsSystem(t *testing.T) {
 		want := "nothing has gone wrong on this node" + tt.want + "\n"
 		if got := why.Text(false); got != want {
 			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// TestWhyIsPrintable has a status and a history with codes for a terminal, and with
+// names of any length.
+func TestWhyIsPrintable(t *testing.T) {
+	const codes, fit = "a\x1b[2J\u009b2J\x9bb", "a [2J 2J b"
+	long := strings.Repeat("n", 1<<20)
+	why := Explain(
+		status.Status{
+			Error:   &status.Error{Problem: codes + " " + long + " is bad", Hint: codes},
+			Cluster: &status.Cluster{Problem: codes, Hint: codes, Tried: codes},
+			Upgrade: &status.Upgrade{Failed: []status.FailedSystem{{
+				Version:  codes,
+				RootHash: codes,
+				Reason:   codes,
+				Evidence: []string{codes},
+			}}},
+		},
+		[]apply.Record{{Outcome: apply.Failed, Generation: codes, Reason: codes}},
+		[]apply.Held{{Generation: codes, Unit: codes}},
+	)
+	raw, err := json.Marshal(why)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, text := range map[string]string{"text": why.Text(true), "JSON": string(raw)} {
+		if !printable.IsText([]byte(text)) || strings.Contains(text, `\u00`) || len(text) > 3000 {
+			t.Errorf("%s has %d bytes: %.3000q", what, len(text), text)
+		}
+		if got := strings.Count(text, fit); got < 9 {
+			t.Errorf("%s has %d of the texts: %.3000q", what, got, text)
+		}
+		if !strings.Contains(text, "nnn is bad") {
+			t.Errorf("%s does not say what is wrong: %.3000q", what, text)
 		}
 	}
 }

@@ -1,13 +1,18 @@
 package status
 
 import (
+	"bytes"
 	"encoding/json"
+	"os"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/printable"
 )
 
 // full returns a status with a value in every field.
@@ -54,6 +59,67 @@ func TestJSONKeepsEveryField(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("after JSON (-want +got):\n%s", diff)
+	}
+}
+
+// TestEveryTextIsFitForATerminal has a status of which each text commands a
+// terminal and has a name of 64 KiB: the file has none of it, and neither has what
+// is read of a file that something else has written.
+func TestEveryTextIsFitForATerminal(t *testing.T) {
+	s := full()
+	replace(reflect.ValueOf(&s).Elem(), "a\x1b[2J\u009b2Jb\x9b "+strings.Repeat("n", 64<<10))
+	dir := t.TempDir()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+
+	if err := Write(durable.New(root, nil), s); err != nil {
+		t.Fatal(err)
+	}
+	text, err := root.ReadFile(Path[1:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := Parse(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := json.Marshal(parsed)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for what, text := range map[string][]byte{"the file": text, "what is read": again} {
+		if !printable.IsText(text) || bytes.Contains(text, []byte(`\u00`)) {
+			t.Errorf("%s commands a terminal", what)
+		}
+		if len(text) > 1<<20 {
+			t.Errorf("%s has %d bytes", what, len(text))
+		}
+	}
+}
+
+// replace replaces each text in v.
+func replace(v reflect.Value, text string) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		replace(v.Elem(), text)
+	case reflect.Slice:
+		replace(v.Index(0), text)
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Field(i).CanSet() {
+				replace(v.Field(i), text)
+			}
+		}
+	case reflect.String:
+		v.SetString(text)
 	}
 }
 

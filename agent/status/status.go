@@ -12,6 +12,7 @@ import (
 
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/printable"
 	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/hint/redact"
 )
@@ -674,9 +675,9 @@ type Unit struct {
 
 // Write writes s atomically to Path beneath node, the running root directory.
 // Another boot has another. Who may not know the password of the repository cannot
-// read it.
+// read it. Its texts are bounded, and fit for a terminal.
 func Write(node *durable.Dir, s Status) error {
-	text, err := json.MarshalIndent(s, "", "  ")
+	text, err := json.MarshalIndent(printable.Copy(s), "", "  ")
 	if err != nil {
 		return fmt.Errorf("write %s: %w", Path, err)
 	}
@@ -690,7 +691,8 @@ func Write(node *durable.Dir, s Status) error {
 	return node.WriteVolatile(Path[1:], append(text, '\n'), mode)
 }
 
-// Parse decodes what Write has written.
+// Parse decodes what Write has written. Its texts are bounded, and fit for a
+// terminal, also if something else has written it.
 func Parse(text []byte) (Status, error) {
 	var s Status
 	err := json.Unmarshal(text, &s)
@@ -700,7 +702,7 @@ func Parse(text []byte) (Status, error) {
 	if err != nil {
 		return Status{}, fault.With(fmt.Errorf("parse status: %w", err), fault.NotAStatus)
 	}
-	return s, nil
+	return printable.Copy(s), nil
 }
 
 // OwnCluster is a cluster that nodes make by themselves.

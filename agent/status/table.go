@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/printable"
 	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/hint/redact"
 )
@@ -564,5 +565,8 @@ func (s Status) Problems() []Problem {
 	return all
 }
 
+// maxLine is the longest line about a problem, in bytes.
+const maxLine = 1000
+
 // oneLine returns a text as a line of plain ASCII.
-func oneLine(text string) string { return ascii(strings.Join(strings.Fields(text), " ")) }
+func oneLine(text string) string { return ascii(printable.Message(text, maxLine)) }

@@ -429,7 +429,7 @@ func TestProblemsAreLinesOfText(t *testing.T) {
 	s.Error.Problem = "no key \x1b[2J\r\n\tloam\u202e nuc-01"
 
 	line := "loam nuc-01: document-invalid: config.yaml:12 spec.units[2].name: " +
-		"no key ?[2J loam? nuc-01"
+		"no key [2J loam nuc-01"
 	want := []Problem{{Of: "error", Cause: line, Line: line}}
 	if diff := cmp.Diff(want, s.Problems()); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)

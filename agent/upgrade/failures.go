@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/loam-os/loam/agent/printable"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/upgrade/records"
 )
@@ -68,7 +69,7 @@ func (k failureKeeper) recordTarget(
 	f := Failure{
 		Version:  j.Target.Version,
 		RootHash: j.Target.RootHash,
-		Reason:   reason,
+		Reason:   printable.Message(reason, printable.Most),
 		At:       k.now().UTC(),
 	}
 	f.Evidence = node.Evidence(ctx, j)
