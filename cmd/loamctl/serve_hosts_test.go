@@ -195,7 +195,7 @@ func TestWebPages(t *testing.T) {
 	}
 
 	// No token was given, and no machine is installed.
-	if machines.IsInstalled(macOf(1)) {
+	if machines.IsInstalled(macOf(1), nil) {
 		t.Error("a page has a machine boot from its disk")
 	}
 	if _, err := os.Stat(o.state + "/tokens.json"); !errors.Is(err, os.ErrNotExist) {
@@ -307,8 +307,66 @@ func TestAMachineThatAddsAMACOfAnother(t *testing.T) {
 				(test.status == 200) {
 				t.Errorf("has the token: %t", given)
 			}
-			if s.IsInstalled(macOf(victim)) {
+			if s.IsInstalled(macOf(victim), nil) {
 				t.Error("the machine of the file is installed")
+			}
+		})
+	}
+}
+
+// TestAMachineThatIsSaidToBeInstalled has a machine without a file of its own say that
+// it is installed, with a MAC of another one beside its own: the other's firmware
+// goes on booting from the network, unless it says the same UUID.
+func TestAMachineThatIsSaidToBeInstalled(t *testing.T) {
+	const install = "\ninstall: {disk: {serial: S1}}"
+	const own, other = "00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"
+	for _, test := range []struct {
+		name string
+		// link is the MAC that the server knows the machine by.
+		link  string
+		uuids []string
+		want  bool
+	}{
+		{"another machine", macOf(2), []string{other, "turned"}, false},
+		{"a machine that says no UUID", macOf(2), nil, false},
+		{"a second device of the machine", macOf(2), []string{"turned", own}, true},
+		{"behind a router", "", []string{other}, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			o := options(t, "", install)
+			s, err := o.machineServer(io.Discard)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.close()
+
+			offers := pxe.Offers{Neighbour: func(netip.Addr) string { return test.link }}
+			web := offers.Handler(s, func(string, string, string) {})
+			ask := func(method, path string) *httptest.ResponseRecorder {
+				r := httptest.NewRequest(method, path, nil)
+				r.Header.Set(pxe.ClientHeader, "true")
+				w := httptest.NewRecorder()
+				web.ServeHTTP(w, r)
+				return w
+			}
+			w := ask("POST", "/v1/installed?uuid="+own+"&mac="+macOf(2)+"&mac="+macOf(3))
+			if w.Code != 200 {
+				t.Fatalf("%d %s", w.Code, w.Body)
+			}
+
+			if !s.IsInstalled(macOf(2), nil) {
+				t.Error("the machine itself is not installed")
+			}
+			if got := s.IsInstalled(macOf(3), test.uuids); got != test.want {
+				t.Errorf("the other MAC is installed: %t", got)
+			}
+			script := "/v1/ipxe?arch=x86_64&mac=" + macOf(3)
+			if len(test.uuids) > 0 {
+				script += "&uuid=" + test.uuids[len(test.uuids)-1]
+			}
+			answer := ask("GET", script).Body.String()
+			if got := strings.Contains(answer, "is installed"); got != test.want {
+				t.Errorf("iPXE of the other MAC starts its disk: %t", got)
 			}
 		})
 	}

@@ -212,5 +212,10 @@ func (s *machineServer) Installed(id pxe.Identity) (undo string, err error) {
 			fmt.Errorf("%s has no install: it goes on booting from the network", e.Name),
 			fault.DocumentInvalid)
 	}
-	return s.Record.Installed(name, id.MACs, fmt.Sprintf("serial %q, uuid %q", id.Serial, id.UUID))
+	return s.Record.Installed(name, enroll.Machine{
+		MACs:    id.MACs,
+		LinkMAC: id.LinkMAC,
+		Serial:  id.Serial,
+		UUID:    id.UUID,
+	})
 }

@@ -265,7 +265,7 @@ func TestWhoIsInstalled(t *testing.T) {
 		}
 
 		for _, mac := range test.macs {
-			if s.IsInstalled(mac) != taken {
+			if s.IsInstalled(mac, nil) != taken {
 				t.Errorf("%s: %s is installed: %v", test.name, mac, !taken)
 			}
 		}

@@ -14,8 +14,9 @@ type Proxy struct {
 	Offers Offers
 	// Server is the address of this server.
 	Server netip.Addr
-	// Installed reports whether the machine boots from its own disk.
-	Installed func(mac string) bool
+	// Installed reports whether the machine boots from its own disk; see
+	// [Machines].
+	Installed func(mac string, uuids []string) bool
 	// Admit returns the reason to refuse a machine, nil to boot it.
 	Admit func(Request) error
 	// Said records the answer to a machine, or why it got none.
@@ -60,7 +61,7 @@ func (s *Proxy) answer(p []byte, from net.Addr, port int) ([]byte, net.Addr) {
 		return nil, nil
 	}
 
-	offer, err := s.Offers.For(r, s.Installed(r.MAC))
+	offer, err := s.Offers.For(r, s.Installed(r.MAC, r.UUIDs))
 	if err == nil && r.Kind != Init && !offer.Disk {
 		// Init runs already, and may ask by another network device.
 		err = s.Admit(r)

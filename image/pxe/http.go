@@ -15,6 +15,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
 )
@@ -58,8 +60,9 @@ type Machines interface {
 	// the command that the operator undoes this with.
 	Installed(id Identity) (undo string, err error)
 
-	// IsInstalled reports whether it does.
-	IsInstalled(mac string) bool
+	// IsInstalled reports whether the machine with a MAC does. uuids is what its
+	// firmware says of its UUID, nil for nothing.
+	IsInstalled(mac string, uuids []string) bool
 }
 
 // Said records a request, its client (a MAC, or an address), and its result.
@@ -121,7 +124,11 @@ func (o Offers) answerIPXE(w http.ResponseWriter, r *http.Request, machines Mach
 	installed := false
 	if mac, err := net.ParseMAC(r.FormValue("mac")); err == nil {
 		who = mac.String()
-		installed = machines.IsInstalled(mac.String())
+		var uuids []string
+		if id, err := uuid.Parse(r.FormValue("uuid")); err == nil {
+			uuids = orders(id)
+		}
+		installed = machines.IsInstalled(mac.String(), uuids)
 	}
 
 	switch _, known := buildarch[arch]; {

@@ -45,7 +45,7 @@ func (s *oneMachine) Installed(id Identity) (string, error) {
 	return "rm x", nil
 }
 
-func (s *oneMachine) IsInstalled(mac string) bool {
+func (s *oneMachine) IsInstalled(mac string, _ []string) bool {
 	return slices.ContainsFunc(s.installed, func(id Identity) bool {
 		return slices.Contains(id.MACs, mac)
 	})
@@ -122,7 +122,7 @@ func TestHandler(t *testing.T) {
 			path:   "/v1/ipxe",
 			status: 200,
 			want: "#!ipxe\n" +
-				"chain http://192.0.2.1:8080/v1/ipxe?arch=${buildarch}&mac=${netX/mac}\n",
+				"chain http://192.0.2.1:8080/v1/ipxe?arch=${buildarch}&mac=${netX/mac}&uuid=${uuid}\n",
 		},
 		{
 			name:   "iPXE's second",

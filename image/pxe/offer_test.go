@@ -270,7 +270,7 @@ func TestAMachineThatIsNotExpected(t *testing.T) {
 		proxy := Proxy{
 			Offers:    offers("amd64"),
 			Server:    server,
-			Installed: func(string) bool { return test.installed },
+			Installed: func(string, []string) bool { return test.installed },
 			Admit:     func(Request) error { return errNobody },
 			Said:      func(_ Request, _ Offer, err error) { said = err },
 		}
@@ -426,7 +426,7 @@ func FuzzAnswer(f *testing.F) {
 	proxy := Proxy{
 		Offers:    offers("amd64", "arm64"),
 		Server:    server,
-		Installed: func(string) bool { return false },
+		Installed: func(string, []string) bool { return false },
 		Admit:     func(Request) error { return nil },
 		Said:      func(Request, Offer, error) {},
 	}

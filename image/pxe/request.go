@@ -99,7 +99,11 @@ func uuids(field []byte) []string {
 		return nil
 	}
 
-	id := uuid.UUID(field[1:])
+	return orders(uuid.UUID(field[1:]))
+}
+
+// orders are what a UUID may mean; nil if it is one of a machine that has none.
+func orders(id uuid.UUID) []string {
 	if id == uuid.Nil || id == uuid.Max {
 		return nil
 	}

@@ -12,9 +12,10 @@ const ScriptPath = "/v1/ipxe"
 const FilesPath = "/v1/boot/"
 
 // askScript has iPXE send a second request that describes the machine: the
-// architecture is in the words of its setting buildarch, and netX is the
-// network device that it used last.
-const askScript = "#!ipxe\nchain %s" + ScriptPath + "?arch=${buildarch}&mac=${netX/mac}\n"
+// architecture is in the words of its setting buildarch, netX is the network
+// device that it used last, and uuid is SMBIOS's.
+const askScript = "#!ipxe\nchain %s" + ScriptPath + "?arch=${buildarch}&mac=${netX/mac}" +
+	"&uuid=${uuid}\n"
 
 // buildarch are iPXE's names of architectures. It is i386 also on a processor
 // of 64 bits that it was started on by a BIOS.

@@ -7,7 +7,8 @@
 //
 // A grant is durable before its token is given. The mark of an installed
 // machine is a file that an operator removes. A forged MAC gets what its owner
-// would get; a forged "installed" keeps a machine on its disk. That report is
+// would get; a forged "installed" keeps a machine on its disk, if it comes from that MAC or
+// says that machine's UUID. That report is
 // accepted only for a machine whose file has install, and the marks of each
 // file have a directory of their own, so invented machines use up no other's
 // marks. Everything is logged.

@@ -117,23 +117,23 @@ func TestATokenThatIsTakenBack(t *testing.T) {
 func TestAnInstalledMachineHasHadItsToken(t *testing.T) {
 	w := newFixture(t)
 	w.gets(one, first, "")
-	if w.IsInstalled(one[0]) {
+	if w.IsInstalled(one[0], nil) {
 		t.Error("installed before it said so")
 	}
 
-	undo, err := w.Installed("", one, "serial 1")
+	undo, err := w.Installed("", Machine{MACs: one, Serial: "1"})
 	if err != nil {
 		t.Fatal(err)
 	}
 
 	w.restart()
 	for _, mac := range one {
-		if !w.IsInstalled(mac) {
+		if !w.IsInstalled(mac, nil) {
 			t.Errorf("%s is not installed", mac)
 		}
 	}
 
-	if w.IsInstalled(two[0]) || w.IsInstalled("../tokens.json") || w.IsInstalled("") {
+	if w.IsInstalled(two[0], nil) || w.IsInstalled("../tokens.json", nil) || w.IsInstalled("", nil) {
 		t.Error("installed, but no machine said so")
 	}
 
@@ -144,7 +144,7 @@ func TestAnInstalledMachineHasHadItsToken(t *testing.T) {
 		}
 	}
 
-	if w.IsInstalled(one[0]) {
+	if w.IsInstalled(one[0], nil) {
 		t.Error("still installed")
 	}
 
@@ -168,7 +168,7 @@ func TestAFileHasOneToken(t *testing.T) {
 	ask("serial-S1.yaml", two, first, "")
 	w.restart()
 
-	if _, err := w.Installed("serial-S1.yaml", two, ""); err != nil {
+	if _, err := w.Installed("serial-S1.yaml", Machine{MACs: two}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -196,13 +196,13 @@ func TestAMACOfSeveralMachines(t *testing.T) {
 	gets("serial-S1.yaml", one[0], first)
 	gets("serial-S2.yaml", two[0], second)
 
-	undo, err := w.Installed("serial-S1.yaml", []string{one[0], shared}, "")
+	undo, err := w.Installed("serial-S1.yaml", Machine{MACs: []string{one[0], shared}})
 	if err != nil {
 		t.Fatal(err)
 	}
 
 	gets("serial-S2.yaml", two[0], second) // again, as it installs itself
-	if _, err := w.Installed("serial-S2.yaml", []string{two[0], shared}, ""); err != nil {
+	if _, err := w.Installed("serial-S2.yaml", Machine{MACs: []string{two[0], shared}}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -212,13 +212,51 @@ func TestAMACOfSeveralMachines(t *testing.T) {
 		}
 	}
 
-	if w.IsInstalled(one[0]) || !w.IsInstalled(two[0]) {
+	if w.IsInstalled(one[0], nil) || !w.IsInstalled(two[0], nil) {
 		t.Error("what was taken back is the token of the other")
 	}
 
 	if _, err := w.Token(t.Context(), "serial-S1.yaml", []string{one[0], shared}); err == nil ||
 		!strings.Contains(err.Error(), "were given") {
 		t.Errorf("installed again: %v", err)
+	}
+}
+
+// TestWhoClaimsAMACChangesNothingForItsMachine has a machine say that it is installed,
+// with the MAC of another one that has a token, and that is installed later.
+func TestWhoClaimsAMACChangesNothingForItsMachine(t *testing.T) {
+	w := newFixture(t)
+	const second = "52:54:00:00:00:12"
+	two := []string{two[0], second}
+	token, err := w.Token(t.Context(), "", two)
+	if err != nil {
+		t.Fatal(err)
+	}
+	claim := Machine{MACs: []string{one[0], two[0]}, LinkMAC: one[0], UUID: "one"}
+	undo, err := w.Installed("", claim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := w.Token(t.Context(), "", two); again != token || err != nil {
+		t.Errorf("token %s, %v, and %s before", again, err, token)
+	}
+	if !strings.HasSuffix(undo, "/claims/"+two[0]+","+one[0]) {
+		t.Errorf("undone by %s", undo)
+	}
+
+	if _, err := w.Installed("", Machine{MACs: two, LinkMAC: two[0], UUID: "two"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Installed("", claim); err != nil {
+		t.Fatal(err)
+	}
+	if !w.IsInstalled(two[0], nil) {
+		t.Error("what another machine says takes the place of what it said itself")
+	}
+	for uuid, want := range map[string]bool{"one": false, "two": true} {
+		if got := w.IsInstalled(second, []string{uuid}); got != want {
+			t.Errorf("its second device, with UUID %s, is installed: %t", uuid, got)
+		}
 	}
 }
 
@@ -230,7 +268,7 @@ func TestWhoInventsMACsTakesNobodysPlace(t *testing.T) {
 	said := 0
 	for ; err == nil && said <= maxMACs; said++ {
 		_, err = w.Installed("serial-S1.yaml",
-			[]string{fmt.Sprintf("52:54:00:01:%02x:%02x", said>>8, said&0xff)}, "")
+			Machine{MACs: []string{fmt.Sprintf("52:54:00:01:%02x:%02x", said>>8, said&0xff)}})
 	}
 	if err == nil ||
 		!strings.Contains(err.Error(), "256 network devices of installed machines are too many") {
@@ -238,7 +276,7 @@ func TestWhoInventsMACsTakesNobodysPlace(t *testing.T) {
 	}
 
 	for name, macs := range map[string][]string{"serial-S2.yaml": one, "": two} {
-		if _, err := w.Installed(name, macs, ""); err != nil || !w.IsInstalled(macs[0]) {
+		if _, err := w.Installed(name, Machine{MACs: macs}); err != nil || !w.IsInstalled(macs[0], nil) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
@@ -378,7 +416,7 @@ func TestNobodyWaitsForTheAPIServer(t *testing.T) {
 	w.source = &maker{
 		List: w.list,
 		meanwhile: func() {
-			if _, err := w.Installed("", two, ""); err != nil {
+			if _, err := w.Installed("", Machine{MACs: two}); err != nil {
 				t.Error(err)
 			}
 		},

@@ -12,16 +12,46 @@ import (
 
 // Machines without a file of their own share a directory, and a limit that
 // bounds what a client with invented MACs can write. A machine with a file has
-// a directory of that name, for maxMACs.
+// a directory of that name, for maxMACs. Claims have one for all machines.
 const (
 	others    = "others"
 	maxOthers = 100_000
+	claims    = "claims"
+	maxClaims = 4096
 )
+
+// Machine is a machine that says that it is installed.
+type Machine struct {
+	// MACs is what it says that it has. LinkMAC is the one that the server's own
+	// link knows it by, "" if that is unknown.
+	MACs    []string
+	LinkMAC string
+
+	// Serial and UUID are what it says that it is.
+	Serial, UUID string
+}
+
+// own returns the MACs that nothing says are another machine's.
+func (m Machine) own() []string {
+	if m.LinkMAC == "" {
+		return m.MACs
+	}
+	return []string{m.LinkMAC}
+}
+
+// aboutFormat is the text of a mark.
+const aboutFormat = "serial %q, uuid %q\n"
+
+func (m Machine) about() []byte { return fmt.Appendf(nil, aboutFormat, m.Serial, m.UUID) }
 
 // Installed records that a machine boots from its own disk, and that its token
 // is used. name is the name of its file, "" without one. It returns the command
 // that removes the record.
-func (r *Record) Installed(name string, macs []string, about string) (undo string, err error) {
+//
+// A MAC beside the one of the link may be another machine's. It is recorded as a
+// claim, which counts only for a machine whose firmware says the UUID that this
+// one has said.
+func (r *Record) Installed(name string, m Machine) (undo string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	dir := filepath.Join(installedDir, name)
@@ -31,44 +61,92 @@ func (r *Record) Installed(name string, macs []string, about string) (undo strin
 		most = maxOthers
 	}
 
+	own := m.own()
+	if err := r.write(dir, own, most, m.about()); err != nil {
+		return "", err
+	}
+
+	grants := slices.Clone(r.grants)
+	for i, g := range grants {
+		grants[i].Used = g.Used || g.isOf(name, own)
+	}
+	if err := r.save(grants); err != nil {
+		return "", err
+	}
+
+	var claimed []string
+	for _, mac := range m.MACs {
+		if !slices.Contains(own, mac) {
+			claimed = append(claimed, claimName(mac, m.LinkMAC))
+		}
+	}
+	if len(claimed) > 0 {
+		err = r.write(filepath.Join(installedDir, claims), claimed, maxClaims, m.about())
+	}
+	return removal(append(r.marks(own...), r.claims(m.MACs...)...)), err
+}
+
+// write writes files with a text into a directory that has most at most.
+func (r *Record) write(dir string, names []string, most int, text []byte) error {
 	if err := r.dir.MkdirAll(dir); err != nil {
-		return "", fmt.Errorf("note that %s is installed: %w", macs[0], err)
+		return fmt.Errorf("note that %s is installed: %w", names[0], err)
 	}
 
 	have, err := fs.ReadDir(r.dir.Root().FS(), dir)
 	if err != nil {
-		return "", fmt.Errorf("list installed machines: %w", err)
+		return fmt.Errorf("list installed machines: %w", err)
 	}
-
-	if len(have)+len(macs) > most {
-		return "", hint.With(
+	if len(have)+len(names) > most {
+		return hint.With(
 			fmt.Errorf("%d network devices of installed machines are too many", len(have)),
 			"remove unused ones in %s", filepath.Join(r.dir.Root().Name(), dir),
 		)
 	}
 
-	for _, mac := range macs {
-		_, err := r.dir.WriteFile(filepath.Join(dir, mac), []byte(about+"\n"), 0o644)
-		if err != nil {
-			return "", fmt.Errorf("note that %s is installed: %w", mac, err)
+	for _, name := range names {
+		if _, err := r.dir.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+			return fmt.Errorf("note that %s is installed: %w", name, err)
 		}
 	}
+	return nil
+}
 
-	grants := slices.Clone(r.grants)
-	for i, g := range grants {
-		grants[i].Used = g.Used || g.isOf(name, macs)
+// claimName is the file of a claim on a MAC by the machine with the MAC link: each
+// machine has its own, so none replaces what another one has said.
+func claimName(mac, link string) string { return mac + "," + link }
+
+// claims are the files of claims on one of macs.
+func (r *Record) claims(macs ...string) (files []string) {
+	all, _ := fs.ReadDir(r.dir.Root().FS(), filepath.Join(installedDir, claims))
+	for _, file := range all {
+		if mac, _, _ := strings.Cut(file.Name(), ","); slices.Contains(macs, mac) {
+			files = append(files,
+				filepath.Join(r.dir.Root().Name(), installedDir, claims, file.Name()))
+		}
 	}
-
-	return removal(r.marks(macs...)), r.save(grants)
+	return files
 }
 
-// IsInstalled reports whether a machine is recorded as installed.
-func (r *Record) IsInstalled(mac string) bool {
-	return mac != "" && !strings.ContainsAny(mac, "/.") && len(r.marks(mac)) > 0
+// IsInstalled reports whether a machine is recorded as installed. uuids is what its
+// firmware says of its UUID, nil for nothing.
+func (r *Record) IsInstalled(mac string, uuids []string) bool {
+	if mac == "" || strings.ContainsAny(mac, "/.") {
+		return false
+	}
+	return len(r.marks(mac)) > 0 || slices.ContainsFunc(r.claims(mac), func(claim string) bool {
+		name := filepath.Join(installedDir, claims, filepath.Base(claim))
+		text, err := r.dir.Root().ReadFile(name)
+		if err != nil {
+			return false
+		}
+		var serial, uuid string
+		_, err = fmt.Sscanf(string(text), aboutFormat, &serial, &uuid)
+		return err == nil && slices.Contains(uuids, uuid)
+	})
 }
 
-// marks are the files that record one of macs. They are read each time, as the
-// operator removes them.
+// marks are the files that record one of macs, without claims. They are read each
+// time, as the operator removes them.
 func (r *Record) marks(macs ...string) (files []string) {
 	machines, _ := fs.ReadDir(r.dir.Root().FS(), installedDir)
 	for _, m := range machines {
@@ -106,4 +184,4 @@ func removal(marks []string) string {
 }
 
 // safe are what a shell takes as it is.
-const safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/:._-"
+const safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/:._,-"
