@@ -38,7 +38,7 @@ func TestDeepPaths(t *testing.T) {
 		if r, err := e.Resume(t.Context()); err != nil || len(r.Repaired) > 0 {
 			t.Errorf("resume: %+v %v", r, err)
 		}
-		if v, err := e.Verify(t.Context(), nil, false); err != nil || len(v.Bad) > 0 {
+		if v, err := e.Verify(t.Context(), nil, false, nil); err != nil || len(v.Bad) > 0 {
 			t.Errorf("verify: %+v %v", v, err)
 		}
 	}

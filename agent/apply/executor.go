@@ -177,11 +177,15 @@ func (e *Executor) Repair(
 // Verify reads all content of all generations, and every managed path of the
 // node, and compares them with the manifests. With repair it repairs what it
 // can: the node from the store; the store from content, from its own other
-// copies and from real files on the node.
+// copies and from real files on the node. It calls report after each file with how
+// many bytes of all it has read, unless report is nil.
 func (e *Executor) Verify(
-	ctx context.Context, content map[string]config.Content, repair bool,
+	ctx context.Context,
+	content map[string]config.Content,
+	repair bool,
+	report func(done, all int64),
 ) (Verified, error) {
-	return partsOf(e).repairs.verify(ctx, content, repair)
+	return partsOf(e).repairs.verify(ctx, content, repair, report)
 }
 
 // Tidy prunes generations if there are many. It is called after each change,

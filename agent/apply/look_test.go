@@ -122,7 +122,16 @@ func TestLookingAtManagedPathsReadsNoContentOfTheStore(t *testing.T) {
 			t.Errorf("it wrote: %v", steps)
 		}
 
-		v, err := e.Verify(t.Context(), nil, false)
+		var done, all int64
+		v, err := e.Verify(t.Context(), nil, false, func(nowDone, nowAll int64) {
+			if nowDone < done || all != 0 && nowAll != all {
+				t.Errorf("%d of %d after %d of %d", nowDone, nowAll, done, all)
+			}
+			done, all = nowDone, nowAll
+		})
+		if done == 0 || done != all || done != v.Bytes {
+			t.Errorf("%d of %d, read %d", done, all, v.Bytes)
+		}
 		if err != nil || len(v.Bad) > 0 || len(store.files(t)) == 0 {
 			t.Errorf("opens of the store are not seen, or what was opened is bad: %+v %v", v, err)
 		}

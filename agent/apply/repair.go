@@ -69,14 +69,17 @@ func (r repairs) restoreCurrent(content map[string]config.Content) ([]string, er
 
 // verify implements [Executor.Verify].
 func (r repairs) verify(
-	ctx context.Context, content map[string]config.Content, repair bool,
+	ctx context.Context,
+	content map[string]config.Content,
+	repair bool,
+	report func(done, all int64),
 ) (Verified, error) {
 	current, _, err := r.running.current()
 	if err != nil && !errors.Is(err, generation.ErrIncomplete) {
 		return Verified{}, err
 	}
 
-	v, err := r.files.verify(current, content, repair)
+	v, err := r.files.verify(current, content, repair, report)
 	if err != nil {
 		return v, err
 	}

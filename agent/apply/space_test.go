@@ -139,7 +139,7 @@ func noRoom(t *testing.T, dir string) {
 			if after, _, err := e.Current(); err != nil || after.Name() != before.Name() {
 				t.Errorf("the node runs %s, was %s: %v", after.Name(), before.Name(), err)
 			}
-			if v, err := e.Verify(t.Context(), nil, false); err != nil || len(v.Bad) > 0 {
+			if v, err := e.Verify(t.Context(), nil, false, nil); err != nil || len(v.Bad) > 0 {
 				t.Errorf("afterwards: %+v %v", v, err)
 			}
 

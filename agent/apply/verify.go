@@ -32,7 +32,10 @@ type Fault struct {
 
 // verify compares the store and the node with the manifests.
 func (f files) verify(
-	current generation.Manifest, content map[string]config.Content, repair bool,
+	current generation.Manifest,
+	content map[string]config.Content,
+	repair bool,
+	report func(done, all int64),
 ) (Verified, error) {
 	var v Verified
 	names, err := f.store.List()
@@ -40,17 +43,62 @@ func (f files) verify(
 		return v, err
 	}
 
+	progress := reading{report: report, all: sizePlaced(current)}
+	var stored []generation.Manifest
 	for _, name := range names {
 		m, err := f.store.Load(name)
 		if err != nil {
 			return v, err
 		}
-		if err := f.verifyStored(&v, m, m.Name() == current.Name(), content, repair); err != nil {
+		stored = append(stored, m)
+		progress.all += sizeStored(m)
+	}
+
+	for _, m := range stored {
+		isCurrent := m.Name() == current.Name()
+		if err := f.verifyStored(&v, m, isCurrent, content, repair, &progress); err != nil {
 			return v, err
 		}
 	}
 
-	return v, f.verifyPlaced(&v, current, repair)
+	return v, f.verifyPlaced(&v, current, repair, &progress)
+}
+
+// reading is how much of the content was read.
+type reading struct {
+	report    func(done, all int64) // nil for nobody
+	done, all int64
+}
+
+// read counts bytes that were read.
+func (r *reading) read(bytes int64) {
+	r.done += bytes
+	if r.report != nil {
+		r.report(r.done, r.all)
+	}
+}
+
+// sizeStored returns the size of the content of m, which is in the store.
+func sizeStored(m generation.Manifest) (size int64) {
+	for _, entry := range m.Entries {
+		if entry.Kind == generation.KindFile {
+			size += entry.Size
+		}
+	}
+	return size
+}
+
+// sizePlaced returns the size of the files of m that are copies on the node.
+func sizePlaced(m generation.Manifest) (size int64) {
+	if m.Name() == "" {
+		return 0
+	}
+	for _, p := range generation.Place(m) {
+		if p.Kind == generation.PlaceCopy {
+			size += p.Size
+		}
+	}
+	return size
 }
 
 // verifyStored checks the content and links of one generation in the store.
@@ -60,6 +108,7 @@ func (f files) verifyStored(
 	current bool,
 	content map[string]config.Content,
 	repair bool,
+	progress *reading,
 ) error {
 	for _, entry := range m.Entries {
 		if entry.Kind == generation.KindFile {
@@ -68,7 +117,7 @@ func (f files) verifyStored(
 		}
 	}
 
-	damaged := f.store.Damaged(m)
+	damaged := f.store.Examine(m, progress.read)
 	if len(damaged) == 0 {
 		return nil
 	}
@@ -126,18 +175,21 @@ func (f files) otherCopy(entry generation.Entry) (config.Content, bool) {
 }
 
 // verifyPlaced checks the managed paths of the node.
-func (f files) verifyPlaced(v *Verified, m generation.Manifest, repair bool) error {
+func (f files) verifyPlaced(
+	v *Verified, m generation.Manifest, repair bool, progress *reading,
+) error {
 	if m.Name() == "" {
 		return nil
 	}
 
 	for _, p := range generation.Place(m) {
 		v.Checked++
+		placed := generation.Placed(f.node.Root().FS(), p)
 		if p.Kind == generation.PlaceCopy {
 			v.Bytes += p.Size
+			progress.read(p.Size)
 		}
-
-		if generation.Placed(f.node.Root().FS(), p) {
+		if placed {
 			continue
 		}
 

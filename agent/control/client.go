@@ -11,6 +11,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"net/textproto"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -45,8 +47,29 @@ func (c Client) Rollback(ctx context.Context, request RollbackRequest) (Outcome,
 	return send[Outcome](ctx, c, rollbackPath, request)
 }
 
-// Verify implements [Node].
+// Verify implements [Node]. It does not call Progress after it has returned.
 func (c Client) Verify(ctx context.Context, request VerifyRequest) (VerifyReport, error) {
+	if request.Progress != nil {
+		var one sync.Mutex
+		ended := false
+		defer func() {
+			one.Lock()
+			defer one.Unlock()
+			ended = true
+		}()
+
+		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+			Got1xxResponse: func(_ int, header textproto.MIMEHeader) error {
+				one.Lock()
+				defer one.Unlock()
+				a, err := amountOf(header)
+				if err == nil && !ended {
+					request.Progress(a.done, a.all)
+				}
+				return err
+			},
+		})
+	}
 	return send[VerifyReport](ctx, c, verifyPath, request)
 }
 

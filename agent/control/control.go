@@ -88,6 +88,10 @@ type UpgradeRequest struct {
 // VerifyRequest says what to do about drifted paths.
 type VerifyRequest struct {
 	Repair bool `json:"repair,omitempty"`
+
+	// Progress is called now and then with how many bytes of all were read; it
+	// may be nil. It is called by one goroutine at a time, and must not block.
+	Progress func(done, all int64) `json:"-"`
 }
 
 // Result is the result of a change.

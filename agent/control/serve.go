@@ -71,7 +71,14 @@ func handler(ctx context.Context, node Node) http.Handler {
 		}))
 
 	mux.Handle("POST "+rollbackPath, answer(ctx, node.Rollback))
-	mux.Handle("POST "+verifyPath, answer(ctx, node.Verify))
+	mux.Handle("POST "+verifyPath, answerTo(ctx, func(
+		ctx context.Context, w http.ResponseWriter, request VerifyRequest,
+	) (VerifyReport, error) {
+		return withProgress(w, func(report func(done, all int64)) (VerifyReport, error) {
+			request.Progress = report
+			return node.Verify(ctx, request)
+		})
+	}))
 	mux.Handle("POST "+upgradePath, answer(ctx, node.Upgrade))
 	mux.Handle("POST "+resetPath,
 		answer(ctx, func(ctx context.Context, _ struct{}) (Outcome, error) {
@@ -85,6 +92,15 @@ func handler(ctx context.Context, node Node) http.Handler {
 func answer[Q, A any](
 	ctx context.Context, do func(context.Context, Q) (A, error),
 ) http.HandlerFunc {
+	return answerTo(ctx, func(ctx context.Context, _ http.ResponseWriter, request Q) (A, error) {
+		return do(ctx, request)
+	})
+}
+
+// answerTo is answer for what also sends informational responses.
+func answerTo[Q, A any](
+	ctx context.Context, do func(context.Context, http.ResponseWriter, Q) (A, error),
+) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := refused(r.Context()); err != nil {
 			reply(w, http.StatusForbidden, asFailure(err))
@@ -97,7 +113,7 @@ func answer[Q, A any](
 			return
 		}
 
-		done, err := do(ctx, request)
+		done, err := do(ctx, w, request)
 		if err != nil {
 			f := asFailure(err)
 			reply(w, f.status(), f)

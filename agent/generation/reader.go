@@ -274,8 +274,12 @@ func (r Reader) Open(e Entry) (fs.File, error) {
 // Damaged returns the files of m whose content in the store does not match the
 // manifest, or that are missing from the generation's tree. It reads all of
 // them.
-func (r Reader) Damaged(m Manifest) []Entry {
-	return r.damaged(m, trees(m.Entries), func(string) bool { return true })
+func (r Reader) Damaged(m Manifest) []Entry { return r.Examine(m, func(int64) {}) }
+
+// Examine is [Reader.Damaged]. It calls read with the size of each file that it is
+// done with.
+func (r Reader) Examine(m Manifest, read func(bytes int64)) []Entry {
+	return r.damaged(m, trees(m.Entries), func(string) bool { return true }, read)
 }
 
 // DamagedOf is Damaged for the files that are reached by one of ways. It reads
@@ -308,13 +312,15 @@ func (r Reader) DamagedOf(m Manifest, ways []string) []Entry {
 		}
 	}
 
-	return r.damaged(m, suspect, func(name string) bool { return wanted[name] })
+	return r.damaged(m, suspect, func(name string) bool { return wanted[name] }, func(int64) {})
 }
 
 // damaged checks the directories for which suspect returns true and the content
 // for which wanted does. If such a directory is missing, all files of m are
-// damaged.
-func (r Reader) damaged(m Manifest, suspect []tree, wanted func(name string) bool) []Entry {
+// damaged. It calls read with the size of each file.
+func (r Reader) damaged(
+	m Manifest, suspect []tree, wanted func(name string) bool, read func(bytes int64),
+) []Entry {
 	target, err := fs.ReadLink(r.fsys, path.Join(generationsDir, m.Name(), rootName))
 	lost := err != nil || path.Base(target) != rootOf(m.Entries)
 	for _, t := range suspect {
@@ -323,11 +329,14 @@ func (r Reader) damaged(m Manifest, suspect []tree, wanted func(name string) boo
 
 	var bad []Entry
 	for _, e := range m.Entries {
+		if e.Kind != KindFile {
+			continue
+		}
 		name := contentName(e)
-		if e.Kind == KindFile &&
-			(lost || wanted(name) && !isContent(r.fsys, name, e.Mode, e.Digest, e.Size)) {
+		if lost || wanted(name) && !isContent(r.fsys, name, e.Mode, e.Digest, e.Size) {
 			bad = append(bad, e)
 		}
+		read(e.Size)
 	}
 
 	return bad

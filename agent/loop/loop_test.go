@@ -358,8 +358,11 @@ func (w *fakeNode) Tidy() error {
 }
 
 func (w *fakeNode) Verify(
-	context.Context, map[string]config.Content, bool,
+	_ context.Context, _ map[string]config.Content, _ bool, report func(done, all int64),
 ) (apply.Verified, error) {
+	if report != nil {
+		report(1, 1)
+	}
 	return apply.Verified{Checked: 1}, nil
 }
 

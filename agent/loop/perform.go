@@ -53,7 +53,8 @@ func (w worker) perform(ctx context.Context, step Step) (r Result) {
 	case Reapply:
 		r.Generation, r.Err = w.engine.Reapply(ctx, step.Request.Rollback.Generation)
 	case Verify:
-		r.Verified, r.Err = w.engine.Verify(ctx, step.Content, step.Request.Verify.Repair)
+		asked := step.Request.Verify
+		r.Verified, r.Err = w.engine.Verify(ctx, step.Content, asked.Repair, asked.Progress)
 	case Restart:
 		r.Err = w.restart(ctx, step.Request.Restart)
 	case RunReset:

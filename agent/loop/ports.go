@@ -53,7 +53,10 @@ type Holder interface {
 type Repairer interface {
 	Repair(ctx context.Context, paths []string, content map[string]config.Content) ([]string, error)
 	Verify(
-		ctx context.Context, content map[string]config.Content, repair bool,
+		ctx context.Context,
+		content map[string]config.Content,
+		repair bool,
+		report func(done, all int64),
 	) (apply.Verified, error)
 }
 

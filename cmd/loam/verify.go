@@ -10,6 +10,7 @@ import (
 	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/agent/show"
 	"github.com/loam-os/loam/cmd/outcome"
+	"github.com/loam-os/loam/cmd/progress"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
 )
@@ -32,7 +33,10 @@ something stays so.`,
 			ctx, stop := interruptible(cmd)
 			defer stop()
 
+			bar := progress.New(progressTo(cmd, format))
+			request.Progress = func(done, all int64) { bar.Update("verify", done, all) }
 			report, err := client.Verify(ctx, request)
+			bar.Close()
 			if err != nil {
 				return err
 			}

@@ -100,7 +100,7 @@ func (o *oracle) check(n *crashNode, allowed []config.Desired, next config.Desir
 		return fmt.Errorf("after a resume: %w", err)
 	}
 
-	v, err := e.Verify(ctx, nil, false)
+	v, err := e.Verify(ctx, nil, false, nil)
 	if err != nil || len(v.Bad) > 0 {
 		return fmt.Errorf("verify: %+v %w", v.Bad, err)
 	}

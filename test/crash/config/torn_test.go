@@ -178,7 +178,7 @@ func (n *crashNode) repair(d config.Desired) error {
 		return err
 	}
 
-	v, err := e.Verify(context.Background(), tree.Content, true)
+	v, err := e.Verify(context.Background(), tree.Content, true, nil)
 	if err != nil || len(v.Bad) == 0 {
 		return fmt.Errorf("repair: nothing found, or %w", err)
 	}
