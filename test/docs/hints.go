@@ -19,11 +19,12 @@ type Message struct {
 }
 
 // Messages returns every error with a code or a hint that the program has, in
-// the order of their packages. Four forms are found:
+// the order of their packages. Five forms are found:
 //
 //   - a call of hint.With;
 //   - a call of a function with a parameter called hint or advice;
 //   - a literal of a struct with a field called Hint or hint;
+//   - what a method Hints returns in place;
 //   - a text with "hint: " in it.
 func (p *Program) Messages() []Message {
 	var found []Message
@@ -32,6 +33,7 @@ func (p *Program) Messages() []Message {
 		for _, file := range in.files {
 			for _, decl := range file.Decls {
 				c.body = decl
+				c.visitHints(decl)
 				ast.Inspect(decl, c.visit)
 			}
 		}
@@ -140,6 +142,31 @@ func (c *collector) visitStruct(lit *ast.CompositeLit) {
 	}
 	problem := cmp.Or(values["problem"], values["reason"])
 	c.add(c.optional(values["code"]), c.optional(problem), c.texts(hint))
+}
+
+// visitHints finds the hints that an error itself has (hint.Hinted). Which problem
+// each is for is up to the method.
+func (c *collector) visitHints(decl ast.Decl) {
+	method, is := decl.(*ast.FuncDecl)
+	if !is || method.Recv == nil || method.Name.Name != "Hints" || method.Body == nil {
+		return
+	}
+	ast.Inspect(method.Body, func(n ast.Node) bool {
+		returned, is := n.(*ast.ReturnStmt)
+		if !is {
+			return true
+		}
+		for _, result := range returned.Results {
+			list, is := result.(*ast.CompositeLit)
+			if !is {
+				continue
+			}
+			for _, hint := range list.Elts {
+				c.add([]string{""}, []string{unknown}, c.texts(hint))
+			}
+		}
+		return true
+	})
 }
 
 func (c *collector) optional(e ast.Expr) []string {

@@ -40,6 +40,7 @@ func TestMessagesOfEveryFormAreFound(t *testing.T) {
 		{here, "", "in a text", "write it"},
 		{here, "", "in no call: …", "look here"},
 		{here, "", "it belongs to a", "choose b"},
+		{here, "", "…", "of the error itself"},
 		{here, "", "…", "try it again, or twice"},
 		{here, "", "…: with a constant: …", "try it again"},
 		{here, "too-large", "the system takes … MiB", "make it smaller"},

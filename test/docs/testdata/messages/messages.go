@@ -11,6 +11,14 @@ import (
 // Refusal is an error with a code.
 type Refusal struct{ Code, Problem, Hint string }
 
+// Hints implements [hint.Hinted].
+func (r *Refusal) Hints() []string {
+	if r.Code == "" {
+		return []string{"of the error " + "itself"}
+	}
+	return []string{r.Hint} // Whoever makes it has the hint.
+}
+
 const again = "try it again"
 
 var places = []struct{ pattern, reason, hint string }{
