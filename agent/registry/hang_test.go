@@ -13,6 +13,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // hanging is a containerd that answers at most the version request. It counts
@@ -91,13 +92,17 @@ func TestRequestsToAHangingContainerdTimeOut(t *testing.T) {
 		}},
 		{"a transfer", func() error {
 			ctx, s := connected(t, r, namespace)
-			return pull{session: s}.fetch(ctx, d)
+			return s.explain(pull{session: s}.fetch(ctx, d))
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			const want = "containerd hangs: no answer in 50ms; hint: systemctl status containerd"
-			if err := test.ask(); err == nil || !strings.Contains(err.Error(), want) {
-				t.Error(err)
+			const want = "containerd hangs: no answer in 50ms"
+			err := test.ask()
+			if err == nil || !strings.Contains(err.Error(), want) ||
+				strings.Contains(err.Error(), "hint") ||
+				hint.Of(err) != "systemctl status containerd" ||
+				fault.Of(err) != fault.RuntimeUnreachable {
+				t.Errorf("%v, hint %s, code %s", err, hint.Of(err), fault.Of(err))
 			}
 		})
 	}

@@ -15,7 +15,7 @@ import (
 
 // Keep removes all images except the ones that refs name or that were requested
 // since Follow, with their content. It returns when the space is free.
-func (r *Registry) Keep(ctx context.Context, refs []string) error {
+func (r *Registry) Keep(ctx context.Context, refs []string) (err error) {
 	if err := r.acquire(ctx); err != nil {
 		return err
 	}
@@ -31,6 +31,7 @@ func (r *Registry) Keep(ctx context.Context, refs []string) error {
 		return err
 	}
 	defer s.close()
+	defer func() { err = s.explain(err) }()
 
 	all, err := s.list(ctx)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -29,7 +30,11 @@ const (
 // errHangs means that containerd accepts requests and does not answer.
 var errHangs = fault.With(errors.New("containerd hangs"), fault.RuntimeUnreachable)
 
-type limits struct{ answer, work time.Duration }
+type limits struct {
+	answer, work time.Duration
+	// hung is set when a request has timed out; nil for nobody.
+	hung *atomic.Bool
+}
 
 // answers returns an error if containerd does not answer.
 func (r *Registry) answers(ctx context.Context) error {
@@ -104,13 +109,24 @@ func (l limits) stream(
 }
 
 // explain adds to a request that timed out that containerd hangs. It returns a
-// gRPC error, which its callers translate.
+// gRPC error, which its callers translate: of that the text is left, without a
+// hint and a code, which [session.explain] adds.
 func (l limits) explain(ctx context.Context, err error) error {
 	if err != nil && errors.Is(context.Cause(ctx), errHangs) {
-		return rpcstatus.Errorf(codes.DeadlineExceeded,
-			"%v: no answer in %s; hint: systemctl status containerd", errHangs, l.work)
+		if l.hung != nil {
+			l.hung.Store(true)
+		}
+		return rpcstatus.Errorf(codes.DeadlineExceeded, "%v: no answer in %s", errHangs, l.work)
 	}
 	return err
+}
+
+// explain adds to an error what to do if a request of the session has timed out.
+func (s *session) explain(err error) error {
+	if err == nil || !s.hung.Load() {
+		return err
+	}
+	return hint.With(fault.With(err, fault.RuntimeUnreachable), "systemctl status containerd")
 }
 
 // transfer is a stream that ends when one message takes longer than the limit.

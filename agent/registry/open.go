@@ -17,9 +17,10 @@ func (r *Registry) open(layer ocispec.Descriptor, f *file) (io.ReadCloser, error
 	if err != nil {
 		return nil, err
 	}
-	o := &opened{closers: []func() error{func() error { s.close(); return nil }}}
+	o := &opened{session: s, closers: []func() error{func() error { s.close(); return nil }}}
 	if err := o.open(ctx, s, layer, f.member); err != nil {
-		return nil, errors.Join(fmt.Errorf("read layer %s: %w", layer.Digest, err), o.Close())
+		err = errors.Join(fmt.Errorf("read layer %s: %w", layer.Digest, err), o.Close())
+		return nil, s.explain(err)
 	}
 	return o, nil
 }
@@ -27,6 +28,7 @@ func (r *Registry) open(layer ocispec.Descriptor, f *file) (io.ReadCloser, error
 // opened is a member of a layer's archive.
 type opened struct {
 	*archive
+	session *session
 	closers []func() error // from last to first
 }
 
@@ -44,6 +46,15 @@ func (o *opened) open(ctx context.Context, s *session, layer ocispec.Descriptor,
 
 	o.closers = append([]func() error{o.archive.Close}, o.closers...)
 	return o.seek(member)
+}
+
+// Read implements [io.Reader].
+func (o *opened) Read(p []byte) (int, error) {
+	n, err := o.archive.Read(p)
+	if errors.Is(err, io.EOF) {
+		return n, err
+	}
+	return n, o.session.explain(err)
 }
 
 // Close reports no read error: the reader compares the digest.

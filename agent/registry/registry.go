@@ -154,7 +154,7 @@ func (r *Registry) Image(ctx context.Context, ref, path string) (config.Content,
 	return config.Stream(file.digest.Encoded(), file.size, open), nil
 }
 
-func (r *Registry) image(ctx context.Context, ref string) (image, error) {
+func (r *Registry) image(ctx context.Context, ref string) (i image, err error) {
 	spec, err := parse(ref)
 	if err != nil {
 		return image{}, err
@@ -170,6 +170,7 @@ func (r *Registry) image(ctx context.Context, ref string) (image, error) {
 		return image{}, err
 	}
 	defer s.close()
+	defer func() { err = s.explain(err) }()
 
 	remote := r.remote(ctx, spec)
 	defer remote.close()
@@ -184,7 +185,7 @@ func (r *Registry) image(ctx context.Context, ref string) (image, error) {
 		return image{}, err
 	}
 
-	i, err := r.present(ctx, s, remote, target, signature)
+	i, err = r.present(ctx, s, remote, target, signature)
 	if err != nil {
 		return image{}, err
 	}

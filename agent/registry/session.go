@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync/atomic"
 
 	images "github.com/containerd/containerd/api/services/images/v1"
 	leaseapi "github.com/containerd/containerd/api/services/leases/v1"
@@ -41,6 +42,8 @@ type session struct {
 	conn    *grpc.ClientConn
 	// cancel ends the session's context.
 	cancel context.CancelFunc
+	// hung says that a request has timed out.
+	hung *atomic.Bool
 }
 
 // connect returns the context for all requests of the session. It fails quickly
@@ -61,9 +64,11 @@ func (r *Registry) connect(ctx context.Context) (context.Context, *session, erro
 		return nil, nil, err
 	}
 
+	limits := r.limits
+	limits.hung = &atomic.Bool{}
 	conn, err := grpc.NewClient("passthrough:///containerd", grpc.WithContextDialer(dial),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithUnaryInterceptor(r.limits.call), grpc.WithStreamInterceptor(r.limits.stream))
+		grpc.WithUnaryInterceptor(limits.call), grpc.WithStreamInterceptor(limits.stream))
 	if err != nil {
 		return nil, nil, fmt.Errorf("connect to containerd: %w", err)
 	}
@@ -76,6 +81,7 @@ func (r *Registry) connect(ctx context.Context) (context.Context, *session, erro
 		leases:  leaseproxy.NewLeaseManager(leaseapi.NewLeasesClient(conn)),
 		conn:    conn,
 		cancel:  cancel,
+		hung:    limits.hung,
 	}, nil
 }
 
