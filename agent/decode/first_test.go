@@ -58,7 +58,10 @@ func TestTheFirstConfigurationBringsItsRegistry(t *testing.T) {
 		{"bin/tool": {Content: []byte("tool"), Mode: 0o755}},
 	}})
 
-	for _, row := range []struct{ name, registry, authority, err string }{
+	plain := base64.StdEncoding.EncodeToString([]byte(`server = "` + private.URL() + `"
+ca = "/etc/site/ca.crt"
+`))
+	for _, row := range []struct{ name, registry, authority, more, err string }{
 		{
 			name:      "an authority of the machine",
 			registry:  `server: "` + private.URL() + `"`,
@@ -71,6 +74,15 @@ func TestTheFirstConfigurationBringsItsRegistry(t *testing.T) {
 			authority: "/etc/containerd/certs.d/registry.invalid/site-ca-bundle.pem",
 		},
 		{
+			name:      "a file of the document that is a hosts.toml",
+			registry:  `server: "https://other.invalid"`,
+			authority: "/etc/site/ca.crt",
+			more: `
+  - path: /etc/containerd/certs.d/registry.invalid/hosts.toml
+    content: {inline: {encoding: b64, data: ` + plain + `}}
+`,
+		},
+		{
 			name:      "nothing makes it trusted",
 			registry:  `server: "` + private.URL() + `"`,
 			authority: "/etc/site/ca.crt",
@@ -79,6 +91,10 @@ func TestTheFirstConfigurationBringsItsRegistry(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			_, d := puller(t)
+			upstream := "registry.invalid"
+			if row.more != "" { // The file is for that one.
+				upstream = "other.invalid"
+			}
 			desired, err := d.Decode(t.Context(), source.Document{Name: "osc.yaml", Text: []byte(
 				`apiVersion: extensions.gardener.cloud/v1alpha1
 kind: OperatingSystemConfig
@@ -87,7 +103,7 @@ spec:
     name: containerd
     containerd:
       sandboxImage: registry.invalid/pause:3.10
-      registries: [{upstream: registry.invalid, ` + row.registry + `}]
+      registries: [{upstream: ` + upstream + `, ` + row.registry + `}]
   files:
   - path: /opt/bin/tool
     permissions: 0755
@@ -95,7 +111,7 @@ spec:
   - path: ` + row.authority + `
     content: {inline: {encoding: b64, data: ` +
 					base64.StdEncoding.EncodeToString([]byte(private.CA())) + `}}
-`)})
+` + row.more)})
 			if row.err != "" {
 				if err == nil || !strings.Contains(err.Error(), row.err) {
 					t.Errorf("%v, want %s", err, row.err)

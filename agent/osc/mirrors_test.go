@@ -53,6 +53,19 @@ spec:
   files:
   - path: /etc/ssl/site.crt
     content: {inline: {data: CA}}
+  - path: /etc/containerd/certs.d/quay.io/hosts.toml
+    content:
+      inline:
+        data: |
+          server = "https://a"
+          ca = ["/etc/ssl/site.crt", "beside.crt", "/etc/ssl/there.crt"]
+  - path: /etc/containerd/certs.d/quay.io/beside.crt
+    content: {inline: {data: beside}}
+  - path: /etc/containerd/certs.d/other.io/hosts.toml
+    hostName: another
+    content: {inline: {data: another node's}}
+  - path: /etc/containerd/certs.d/ghcr.io/note.txt
+    content: {inline: {data: no hosts.toml}}
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -77,6 +90,11 @@ spec:
 	}
 
 	want := map[string]string{
+		"/run/certs.d/_authorities/quay.io-file-3": "CA",
+		"/run/certs.d/quay.io/beside.crt":          "beside",
+		"/run/certs.d/quay.io/hosts.toml": "server = \"https://a\"\n" +
+			"ca = [\"/run/certs.d/_authorities/quay.io-file-3\", \"beside.crt\", " +
+			"\"/etc/ssl/there.crt\"]\n",
 		"/run/certs.d/_authorities/docker.io-0-0.crt": "CA",
 		"/run/certs.d/docker.io/hosts.toml": "# Written by Loam.\n\n" +
 			"[host.\"https://mirror.site.local\"]\ncapabilities = [\"pull\", \"resolve\"]\n" +
