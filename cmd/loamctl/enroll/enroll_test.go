@@ -222,9 +222,9 @@ func TestAMACOfSeveralMachines(t *testing.T) {
 	}
 }
 
-// TestWhoClaimsAMACChangesNothingForItsMachine has a machine say that it is installed,
+// TestWhoReportsAMACChangesNothingForItsMachine has a machine say that it is installed,
 // with the MAC of another one that has a token, and that is installed later.
-func TestWhoClaimsAMACChangesNothingForItsMachine(t *testing.T) {
+func TestWhoReportsAMACChangesNothingForItsMachine(t *testing.T) {
 	w := newFixture(t)
 	const second = "52:54:00:00:00:12"
 	two := []string{two[0], second}
@@ -232,23 +232,27 @@ func TestWhoClaimsAMACChangesNothingForItsMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	claim := Machine{MACs: []string{one[0], two[0]}, LinkMAC: one[0], UUID: "one"}
-	undo, err := w.Installed("", claim)
+	said := Machine{MACs: []string{one[0], two[0]}, LinkMAC: one[0], UUID: "one"}
+	undo, err := w.Installed("", said)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if again, err := w.Token(t.Context(), "", two); again != token || err != nil {
 		t.Errorf("token %s, %v, and %s before", again, err, token)
 	}
-	if !strings.HasSuffix(undo, "/claims/"+two[0]+","+one[0]) {
+	if !strings.HasSuffix(undo, "/reports/"+two[0]+","+one[0]) {
 		t.Errorf("undone by %s", undo)
 	}
 
 	if _, err := w.Installed("", Machine{MACs: two, LinkMAC: two[0], UUID: "two"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Installed("", claim); err != nil {
+	undo, err = w.Installed("", said)
+	if err != nil {
 		t.Fatal(err)
+	}
+	if strings.Contains(undo, "/"+two[0]+" ") || strings.HasSuffix(undo, "/"+two[0]) {
+		t.Errorf("the mark of the other machine is undone by %s", undo)
 	}
 	if !w.IsInstalled(two[0], nil) {
 		t.Error("what another machine says takes the place of what it said itself")

@@ -12,12 +12,13 @@ import (
 
 // Machines without a file of their own share a directory, and a limit that
 // bounds what a client with invented MACs can write. A machine with a file has
-// a directory of that name, for maxMACs. Claims have one for all machines.
+// a directory of that name, for maxMACs. Reports of other MACs have one for all
+// machines.
 const (
-	others    = "others"
-	maxOthers = 100_000
-	claims    = "claims"
-	maxClaims = 4096
+	others     = "others"
+	maxOthers  = 100_000
+	reports    = "reports"
+	maxReports = 4096
 )
 
 // Machine is a machine that says that it is installed.
@@ -49,7 +50,7 @@ func (m Machine) about() []byte { return fmt.Appendf(nil, aboutFormat, m.Serial,
 // that removes the record.
 //
 // A MAC beside the one of the link may be another machine's. It is recorded as a
-// claim, which counts only for a machine whose firmware says the UUID that this
+// report, which counts only for a machine whose firmware says the UUID that this
 // one has said.
 func (r *Record) Installed(name string, m Machine) (undo string, err error) {
 	r.mu.Lock()
@@ -74,16 +75,38 @@ func (r *Record) Installed(name string, m Machine) (undo string, err error) {
 		return "", err
 	}
 
-	var claimed []string
+	var reported []string
 	for _, mac := range m.MACs {
 		if !slices.Contains(own, mac) {
-			claimed = append(claimed, claimName(mac, m.LinkMAC))
+			reported = append(reported, reportName(mac, m.LinkMAC))
 		}
 	}
-	if len(claimed) > 0 {
-		err = r.write(filepath.Join(installedDir, claims), claimed, maxClaims, m.about())
+	if len(reported) > 0 {
+		err = r.write(filepath.Join(installedDir, reports), reported, maxReports, m.about())
 	}
-	return removal(append(r.marks(own...), r.claims(m.MACs...)...)), err
+
+	// What it said when it asked by another network device goes, too, but no mark of
+	// another machine.
+	marks := r.marks(own...)
+	for _, mark := range append(r.marks(m.MACs...), r.reports(m.MACs...)...) {
+		if !slices.Contains(marks, mark) && r.aboutOf(mark) == string(m.about()) {
+			marks = append(marks, mark)
+		}
+	}
+	return removal(marks), err
+}
+
+// aboutOf returns the text of a mark, "" if it cannot be read.
+func (r *Record) aboutOf(mark string) string {
+	name, err := filepath.Rel(r.dir.Root().Name(), mark)
+	if err != nil {
+		return ""
+	}
+	text, err := r.dir.Root().ReadFile(name)
+	if err != nil {
+		return ""
+	}
+	return string(text)
 }
 
 // write writes files with a text into a directory that has most at most.
@@ -111,17 +134,17 @@ func (r *Record) write(dir string, names []string, most int, text []byte) error 
 	return nil
 }
 
-// claimName is the file of a claim on a MAC by the machine with the MAC link: each
+// reportName is the file of a report of a MAC by the machine with the MAC link: each
 // machine has its own, so none replaces what another one has said.
-func claimName(mac, link string) string { return mac + "," + link }
+func reportName(mac, link string) string { return mac + "," + link }
 
-// claims are the files of claims on one of macs.
-func (r *Record) claims(macs ...string) (files []string) {
-	all, _ := fs.ReadDir(r.dir.Root().FS(), filepath.Join(installedDir, claims))
+// reports are the files of reports of one of macs.
+func (r *Record) reports(macs ...string) (files []string) {
+	all, _ := fs.ReadDir(r.dir.Root().FS(), filepath.Join(installedDir, reports))
 	for _, file := range all {
 		if mac, _, _ := strings.Cut(file.Name(), ","); slices.Contains(macs, mac) {
 			files = append(files,
-				filepath.Join(r.dir.Root().Name(), installedDir, claims, file.Name()))
+				filepath.Join(r.dir.Root().Name(), installedDir, reports, file.Name()))
 		}
 	}
 	return files
@@ -133,19 +156,14 @@ func (r *Record) IsInstalled(mac string, uuids []string) bool {
 	if mac == "" || strings.ContainsAny(mac, "/.") {
 		return false
 	}
-	return len(r.marks(mac)) > 0 || slices.ContainsFunc(r.claims(mac), func(claim string) bool {
-		name := filepath.Join(installedDir, claims, filepath.Base(claim))
-		text, err := r.dir.Root().ReadFile(name)
-		if err != nil {
-			return false
-		}
+	return len(r.marks(mac)) > 0 || slices.ContainsFunc(r.reports(mac), func(file string) bool {
 		var serial, uuid string
-		_, err = fmt.Sscanf(string(text), aboutFormat, &serial, &uuid)
+		_, err := fmt.Sscanf(r.aboutOf(file), aboutFormat, &serial, &uuid)
 		return err == nil && slices.Contains(uuids, uuid)
 	})
 }
 
-// marks are the files that record one of macs, without claims. They are read each
+// marks are the files that record one of macs, without reports. They are read each
 // time, as the operator removes them.
 func (r *Record) marks(macs ...string) (files []string) {
 	machines, _ := fs.ReadDir(r.dir.Root().FS(), installedDir)
