@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"sigs.k8s.io/yaml"
 )
@@ -41,30 +42,131 @@ func (c *Cluster) create(t *testing.T, example string) {
 	}
 }
 
-// TestANodeChangesNoNeighbour has a real API server judge what the examples
-// allow an agent, beside what RBAC alone would.
-func TestANodeChangesNoNeighbour(t *testing.T) {
+// Paths of the objects that the examples are about.
+const (
+	nodes    = "/api/v1/nodes"
+	pods     = "/api/v1/namespaces/kube-system/pods"
+	leases   = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+	poolTurn = leases + "/gardener-node-agent-pool"
+)
+
+// agent1 and kubelet1 are who node-1 is to the API server.
+var (
+	agent1   = http.Header{"Impersonate-User": {"gardener.cloud:node-agent:machine:node-1"}}
+	kubelet1 = http.Header{
+		"Impersonate-User":  {"system:node:node-1"},
+		"Impersonate-Group": {"system:nodes"},
+	}
+)
+
+// policed returns a cluster with the examples and the Nodes node-1 and node-2, once
+// its API server knows the policies.
+func policed(t *testing.T) *Cluster {
+	t.Helper()
 	c := Start(t, Options{})
 	for _, example := range []string{"rbac.yaml", "admission.yaml"} {
 		c.create(t, example)
 	}
 
-	const (
-		nodes  = "/api/v1/nodes"
-		pods   = "/api/v1/namespaces/kube-system/pods"
-		leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
-		turns  = leases + "/loam-rollout-pool"
-	)
-	lease := func(name, holder, owner string) string {
-		text := fmt.Sprintf(`{"metadata": {"name": %q}, "spec": {"holderIdentity": %q}}`, name,
-			holder)
-		if owner != "" {
-			text = strings.Replace(text, `"}, `, fmt.Sprintf(
-				`", "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": %q, "uid": "1"}]}, `,
-				owner), 1)
-		}
-		return text
+	for _, name := range []string{"node-1", "node-2"} {
+		c.mustDo(t, http.MethodPost, nodes, `{"metadata": {"name": "`+name+`"}}`)
+		c.mustDo(t, http.MethodPost, leases,
+			lease("gardener-node-agent-"+name, "gardener-node-agent-"+name, name))
 	}
+
+	c.mustAwait(t, func() error { // The API server learns of a policy by a watch.
+		for _, try := range []struct {
+			who                http.Header
+			method, path, body string
+		}{
+			{agent1, http.MethodPatch, nodes + "/node-2", `{"spec": {"taints": []}}`},
+			{kubelet1, http.MethodPatch, nodes + "/node-1", `{"metadata": {"labels": {"a": "b"}}}`},
+			{
+				agent1,
+				http.MethodPut,
+				leases + "/gardener-node-agent-node-2",
+				lease("gardener-node-agent-node-2", "x", "node-2"),
+			},
+		} {
+			if err := c.as(t, try.who, try.method, try.path, try.body); !refused(err) {
+				return fmt.Errorf("%s %s: %w", try.method, try.path,
+					errors.Join(err, errors.New("not refused")))
+			}
+		}
+		return nil
+	})
+	return c
+}
+
+// as makes a request as somebody else. An update must be based on the newest
+// version.
+func (c *Cluster) as(t *testing.T, who http.Header, method, path, body string) error {
+	t.Helper()
+	if method == http.MethodPut {
+		var now struct {
+			Metadata struct{ ResourceVersion string }
+		}
+		get(t, c, path, &now)
+		body = strings.Replace(body, `{"metadata": {`, fmt.Sprintf(
+			`{"metadata": {"resourceVersion": %q, `, now.Metadata.ResourceVersion), 1)
+	}
+	_, err := c.ask(c.admin, method, path, body, who)
+	return err
+}
+
+// refused reports whether a policy has refused a request.
+func refused(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy")
+}
+
+// attempt is a request to a cluster with the policies, and whether it is refused.
+type attempt struct {
+	name, method, path, body string
+	refused                  bool
+}
+
+// check makes the requests, one after the other.
+func (c *Cluster) check(t *testing.T, who http.Header, requests []attempt) {
+	t.Helper()
+	for _, r := range requests {
+		t.Run(r.name, func(t *testing.T) {
+			err := c.as(t, who, r.method, r.path, r.body)
+			if refused(err) != r.refused || err != nil && !r.refused {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+// lease returns a Lease of that holder, which a Node owns unless owner is "".
+func lease(name, holder, owner string) string {
+	text := fmt.Sprintf(`{"metadata": {"name": %q}, "spec": {"holderIdentity": %q}}`, name,
+		holder)
+	if owner != "" {
+		text = strings.Replace(text, `"}, `, fmt.Sprintf(
+			`", "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": %q, "uid": "1"}]}, `,
+			owner), 1)
+	}
+	return text
+}
+
+// turn returns the Lease of a serial rollout that node holder has for some seconds
+// from then on, as the agent writes it.
+func turn(holder string, seconds int, at time.Time) string {
+	stamp := at.UTC().Format("2006-01-02T15:04:05.000000Z")
+	return fmt.Sprintf(`{"metadata": {"name": "gardener-node-agent-pool"}, "spec": {
+		"holderIdentity": %q, "leaseDurationSeconds": %d, "acquireTime": %q, "renewTime": %q}}`,
+		holder, seconds, stamp, stamp)
+}
+
+// free is the Lease of a serial rollout that no node has.
+const free = `{"metadata": {"name": "gardener-node-agent-pool"}, "spec": {}}`
+
+// TestANodeChangesNoNeighbour has a real API server judge what the examples
+// allow an agent, beside what RBAC alone would.
+func TestANodeChangesNoNeighbour(t *testing.T) {
+	c := policed(t)
+	const turns = leases + "/loam-rollout-pool"
 	ledger := func(state, target string, turns ...string) string {
 		text := fmt.Sprintf(`{"metadata": {"name": "loam-rollout-pool", "annotations": {
 			"rollout.loam.dev/state": %q, "rollout.loam.dev/target": %q`, state, target)
@@ -80,59 +182,19 @@ func TestANodeChangesNoNeighbour(t *testing.T) {
 	c.mustDo(t, http.MethodPost, "/api/v1/namespaces/kube-system/serviceaccounts",
 		`{"metadata": {"name": "default"}}`)
 	for _, name := range []string{"node-1", "node-2"} {
-		c.mustDo(t, http.MethodPost, nodes, `{"metadata": {"name": "`+name+`"}}`)
 		c.mustDo(t, http.MethodPost, pods, `{"metadata": {"name": "of-`+name+`"}, "spec": {"nodeName": "`+
 			name+`", "containers": [{"name": "a", "image": "a"}]}}`)
-		c.mustDo(t, http.MethodPost, leases,
-			lease("gardener-node-agent-"+name, "gardener-node-agent-"+name, name))
 	}
 	c.mustDo(t, http.MethodPost, leases, lease("gardener-node-agent-pool", "node-2", ""))
 
-	// ask makes a request as the agent of node-1. An update must be based on
-	// the newest version.
-	ask := func(method, path, body string) error {
-		if method == http.MethodPut {
-			var now struct {
-				Metadata struct{ ResourceVersion string }
-			}
-			get(t, c, path, &now)
-			body = strings.Replace(body, `{"metadata": {`, fmt.Sprintf(
-				`{"metadata": {"resourceVersion": %q, `, now.Metadata.ResourceVersion), 1)
-		}
-
-		header := http.Header{"Impersonate-User": {"gardener.cloud:node-agent:machine:node-1"}}
-		_, err := c.ask(c.admin, method, path, body, header)
-		return err
-	}
-	refused := func(err error) bool {
-		return err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy")
-	}
-
 	const taint = `{"spec": {"taints": []}}`
-	c.mustAwait(t, func() error { // The API server learns of a policy by a watch.
-		for _, try := range [][3]string{
-			{http.MethodPatch, nodes + "/node-2", taint},
-			{http.MethodPut, leases + "/gardener-node-agent-node-2",
-				lease("gardener-node-agent-node-2", "x", "node-2")},
-		} {
-			if err := ask(try[0], try[1], try[2]); !refused(err) {
-				return fmt.Errorf("%s %s: %w", try[0], try[1],
-					errors.Join(err, errors.New("not refused")))
-			}
-		}
-		return nil
-	})
-
 	const ready = `{"status": {"conditions": [{"type": "Loam", "status": "True"}]}}`
-	for _, test := range []struct {
-		name, method, path, body string
-		refused                  bool
-	}{
+	c.check(t, agent1, []attempt{
 		{
 			"its own Node",
 			http.MethodPatch,
 			nodes + "/node-1",
-			`{"metadata": {"labels": {"a": "b"}}}`,
+			`{"metadata": {"annotations": {"loam.dev/turn": "{}"}}}`,
 			false,
 		},
 		{"the status of its own Node", http.MethodPatch, nodes + "/node-1/status", ready, false},
@@ -140,7 +202,7 @@ func TestANodeChangesNoNeighbour(t *testing.T) {
 			"another Node",
 			http.MethodPatch,
 			nodes + "/node-2",
-			`{"metadata": {"labels": {"a": "b"}}}`,
+			`{"metadata": {"annotations": {"loam.dev/turn": "{}"}}}`,
 			true,
 		},
 		{"the taints of another Node", http.MethodPatch, nodes + "/node-2", taint, true},
@@ -162,28 +224,28 @@ func TestANodeChangesNoNeighbour(t *testing.T) {
 		{
 			"the turn of another node, given back",
 			http.MethodPut,
-			leases + "/gardener-node-agent-pool",
+			poolTurn,
 			lease("gardener-node-agent-pool", "", ""),
 			true,
 		},
 		{
 			"a turn for a third node",
 			http.MethodPut,
-			leases + "/gardener-node-agent-pool",
+			poolTurn,
 			lease("gardener-node-agent-pool", "node-3", ""),
 			true,
 		},
 		{
 			"a turn for itself",
 			http.MethodPut,
-			leases + "/gardener-node-agent-pool",
-			lease("gardener-node-agent-pool", "node-1", ""),
+			poolTurn,
+			turn("node-1", 600, time.Now()),
 			false,
 		},
 		{
 			"its turn, given back",
 			http.MethodPut,
-			leases + "/gardener-node-agent-pool",
+			poolTurn,
 			lease("gardener-node-agent-pool", "", ""),
 			false,
 		},
@@ -290,42 +352,20 @@ func TestANodeChangesNoNeighbour(t *testing.T) {
 			ledger("running", "b", "restored.loam.dev/node-2"),
 			true,
 		},
-		{
-			"the pin of its own Node",
-			http.MethodPatch,
-			nodes + "/node-1",
-			`{"metadata": {"labels": {"loam.dev/pinned": "a"}}}`,
-			true,
-		},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			err := ask(test.method, test.path, test.body)
-			if refused(err) != test.refused || err != nil && !test.refused {
-				t.Errorf("%v", err)
-			}
-		})
-	}
+	})
 
 	t.Run("no pods", func(t *testing.T) {
 		for _, path := range []string{pods, pods + "?fieldSelector=spec.nodeName%3Dnode-1"} {
-			if err := ask(http.MethodGet, path, ""); err == nil {
+			if err := c.as(t, agent1, http.MethodGet, path, ""); err == nil {
 				t.Errorf("%s: an agent has rights over pods", path)
 			}
 		}
-		if err := ask(http.MethodDelete, pods+"/of-node-1", ""); err == nil {
+		if err := c.as(t, agent1, http.MethodDelete, pods+"/of-node-1", ""); err == nil {
 			t.Error("an agent may delete pods")
 		}
 	})
 
 	// What a drain does is not in the examples: each kubelet may do it.
-	kubelet := func(method, path, body string) error {
-		header := http.Header{
-			"Impersonate-User":  {"system:node:node-1"},
-			"Impersonate-Group": {"system:nodes"},
-		}
-		_, err := c.ask(c.admin, method, path, body, header)
-		return err
-	}
 	const (
 		cordon  = `{"metadata": {"annotations": {"loam.dev/drain": "{}"}}, "spec": {"unschedulable": true}}`
 		drained = `{"status": {"conditions": [{"type": "Drained", "status": "True"}]}}`
@@ -372,10 +412,251 @@ func TestANodeChangesNoNeighbour(t *testing.T) {
 		{"deletes its pod", http.MethodDelete, pods + "/of-node-1", "", false},
 	} {
 		t.Run("a kubelet "+test.name, func(t *testing.T) {
-			err := kubelet(test.method, test.path, test.body)
+			err := c.as(t, kubelet1, test.method, test.path, test.body)
 			if (err != nil) != test.refused {
 				t.Errorf("%v", err)
 			}
 		})
 	}
+}
+
+// TestANodeGivesItselfNoLabels has the API server judge labels and taints, of an agent
+// and of a kubelet, which a node both is.
+func TestANodeGivesItselfNoLabels(t *testing.T) {
+	c := policed(t)
+	const own = nodes + "/node-1"
+	c.mustDo(t, http.MethodPatch, own, `{"metadata": {"labels": {"of-people": "a"}},
+		"spec": {"taints": [{"key": "of-people", "effect": "NoSchedule"}]}}`)
+
+	labels := func(name, labels string, refused bool) attempt {
+		return attempt{
+			name,
+			http.MethodPatch,
+			own,
+			`{"metadata": {"labels": {` + labels + `}}}`,
+			refused,
+		}
+	}
+	const taints = `{"spec": {"taints": [{"key": "other", "effect": "NoSchedule"}]}}`
+
+	t.Run("agent", func(t *testing.T) {
+		c.check(t, agent1, []attempt{
+			labels("what it reports", `"node-role.kubernetes.io/worker": "",
+				"topology.kubernetes.io/zone": "a",
+				"worker.gardener.cloud/kubernetes-version": "1.37.2",
+				"node.machine.sapcloud.io/update-result": "successful"`, false),
+			labels("another zone", `"topology.kubernetes.io/zone": "b"`, false),
+			labels("any label", `"a": "b"`, true),
+			labels("a pin", `"loam.dev/pinned": "a"`, true),
+			labels("the first of a rollout", `"loam.dev/canary": ""`, true),
+			labels("another pool", `"worker.gardener.cloud/pool": "b"`, true),
+			labels("another configuration",
+				`"worker.gardener.cloud/gardener-node-agent-secret-name": "ca"`, true),
+			labels("a control plane", `"node-role.kubernetes.io/control-plane": ""`, true),
+			labels("a label that people have set, changed", `"of-people": "b"`, true),
+			labels("a label that people have set, removed", `"of-people": null`, true),
+			labels("a label beside one that it reports",
+				`"a": "b", "node-role.kubernetes.io/worker": ""`, true),
+			{
+				"a label by the status",
+				http.MethodPatch,
+				own + "/status",
+				`{"metadata": {"labels": {"a": "b"}}}`,
+				true,
+			},
+			{"a taint", http.MethodPatch, own, taints, true},
+			{"no taints", http.MethodPatch, own, `{"spec": {"taints": []}}`, true},
+			{"a cordon", http.MethodPatch, own, `{"spec": {"unschedulable": true}}`, true},
+		})
+	})
+
+	t.Run("kubelet", func(t *testing.T) {
+		c.check(t, kubelet1, []attempt{
+			labels("what it reports", `"kubernetes.io/hostname": "node-1",
+				"kubernetes.io/arch": "amd64", "node.kubernetes.io/instance-type": "a",
+				"kubelet.kubernetes.io/a": "b", "topology.kubernetes.io/region": "a"`, false),
+			{
+				"a cordon",
+				http.MethodPatch,
+				own,
+				`{"metadata": {"annotations": {"loam.dev/drain": "{}"}}, "spec": {"unschedulable": true}}`,
+				false,
+			},
+			labels("any label", `"a": "b"`, true),
+			labels("a label of a domain that only looks like Kubernetes'", `"notk8s.io/a": "b"`, true),
+			labels("another pool", `"worker.gardener.cloud/pool": "b"`, true),
+			labels("a label that people have set, changed", `"of-people": "b"`, true),
+			labels("a label that people have set, removed", `"of-people": null`, true),
+			{
+				"a label by the status",
+				http.MethodPatch,
+				own + "/status",
+				`{"metadata": {"labels": {"a": "b"}}}`,
+				true,
+			},
+		})
+
+		for name, body := range map[string]string{
+			"a control plane":      `{"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}}`,
+			"a protected label":    `{"metadata": {"labels": {"node-restriction.kubernetes.io/a": ""}}}`,
+			"a taint":              taints,
+			"no taints":            `{"spec": {"taints": []}}`,
+			"its label of a Node":  `{"metadata": {"labels": {"x.k8s.io/a": "b"}}}`,
+			"a label and a cordon": `{"metadata": {"labels": {"a": "b"}}, "spec": {"unschedulable": true}}`,
+		} {
+			err := c.as(t, kubelet1, http.MethodPatch, own, body)
+			var status *StatusError
+			if !errors.As(err, &status) || status.Code/100 != 4 {
+				t.Errorf("%s: %v, want a refusal", name, err)
+			}
+		}
+	})
+
+	t.Run("a kubelet that makes its Node", func(t *testing.T) {
+		c.mustDo(t, http.MethodDelete, own, "")
+		node := func(labels string) string {
+			return `{"metadata": {"name": "node-1", "labels": {` + labels + `}},
+				"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}`
+		}
+		c.check(t, kubelet1, []attempt{
+			{"any label", http.MethodPost, nodes, node(`"a": "b"`), true},
+			{"what it reports", http.MethodPost, nodes, node(`"kubernetes.io/os": "linux"`), false},
+		})
+	})
+}
+
+// TestANodeMakesItsOwnLeasesOnly has the API server judge names of Leases.
+func TestANodeMakesItsOwnLeasesOnly(t *testing.T) {
+	c := policed(t)
+	c.mustDo(t, http.MethodDelete, leases+"/gardener-node-agent-node-1", "")
+	c.mustDo(t, http.MethodDelete, leases+"/gardener-node-agent-node-2", "")
+	post := func(name, lease, holder string, refused bool) attempt {
+		body := strings.Replace(turn(holder, 600, time.Now()), "gardener-node-agent-pool", lease, 1)
+		return attempt{name, http.MethodPost, leases, body, refused}
+	}
+
+	c.check(t, agent1, []attempt{
+		post("of a component of Kubernetes", "kube-scheduler", "node-1", true),
+		post("of any name", "a", "node-1", true),
+		post("of another node", "gardener-node-agent-node-2", "node-1", true),
+		post("of a node that there is not yet", "gardener-node-agent-node-9", "node-1", true),
+		post("the ledger of another pool", "loam-rollout-other", "", true),
+		post("the turn of another pool", "gardener-node-agent-other", "node-1", true),
+		post("the turn of its pool for another node", "gardener-node-agent-pool", "node-2", true),
+		{
+			"of a name that the API server makes",
+			http.MethodPost,
+			leases,
+			`{"metadata": {"generateName": "gardener-node-agent-"}, "spec": {}}`,
+			true,
+		},
+		post("its own", "gardener-node-agent-node-1", "gardener-node-agent-node-1", false),
+		post("the turn of its pool", "gardener-node-agent-pool", "node-1", false),
+		{
+			"the ledger of its pool",
+			http.MethodPost,
+			leases,
+			`{"metadata": {"name": "loam-rollout-pool", "annotations": {"rollout.loam.dev/state": "restoring"}},
+				"spec": {"holderIdentity": "restoring"}}`,
+			false,
+		},
+	})
+}
+
+// TestAForeignTurnIsTakenAfterItsTime has the API server compare the times at which
+// it has itself written a turn: those in the Lease are what a node says.
+func TestAForeignTurnIsTakenAfterItsTime(t *testing.T) {
+	c := policed(t)
+	agent2 := http.Header{"Impersonate-User": {"gardener.cloud:node-agent:machine:node-2"}}
+	put := func(name, body string, refused bool) attempt {
+		return attempt{name, http.MethodPut, poolTurn, body, refused}
+	}
+	// with adds fields to the metadata of a Lease.
+	with := func(lease, more string) string {
+		return strings.Replace(lease, `{"metadata": {`, `{"metadata": {`+more+`, `, 1)
+	}
+	writers := func(times ...string) string {
+		var entries []string
+		for i, at := range times {
+			entries = append(entries, fmt.Sprintf(`{"manager": "m-%d", "operation": "Update",
+				"apiVersion": "coordination.k8s.io/v1", "time": %q, "fieldsType": "FieldsV1",
+				"fieldsV1": {"f:spec": {"f:renewTime": {}, "f:holderIdentity": {}, "f:acquireTime": {}},
+				"f:metadata": {"f:labels": {"f:l-%[1]d": {}}}}}`, i, at))
+		}
+		return `"managedFields": [` + strings.Join(entries, ", ") + `]`
+	}
+	labeled := func(n int) string {
+		var labels []string
+		for i := range n {
+			labels = append(labels, fmt.Sprintf(`"l-%d": "a"`, i))
+		}
+		return `"labels": {` + strings.Join(labels, ", ") + `}`
+	}
+	const future = "2999-01-01T00:00:00Z"
+	later := time.Now().AddDate(900, 0, 0)
+
+	t.Run("the node that has it", func(t *testing.T) {
+		c.check(t, agent2, []attempt{
+			{"takes it", http.MethodPost, leases, turn("node-2", 600, time.Now()), false},
+			put("renews it", turn("node-2", 600, time.Now()), false),
+			put("keeps it for long", turn("node-2", 601, time.Now()), true),
+			put("keeps it without an end",
+				strings.Replace(turn("node-2", 600, time.Now()), `"leaseDurationSeconds": 600, `, "", 1), true),
+			put("renews it in the future", turn("node-2", 600, later), true),
+			put("says that it was written later",
+				with(turn("node-2", 600, time.Now()), writers(future)), false),
+			put("wants no record of who wrote it",
+				with(turn("node-2", 600, time.Now()), `"managedFields": [{}]`), true),
+			put("gives it back without a record of who wrote it",
+				with(free, `"managedFields": [{}]`), true),
+			put("renews it, after all that", turn("node-2", 600, time.Now()), false),
+		})
+
+		var now struct{ Spec struct{ RenewTime string } }
+		get(t, c, poolTurn, &now)
+		at, err := time.Parse(time.RFC3339, now.Spec.RenewTime)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.check(t, agent2, []attempt{put("writes it and does not renew it",
+			with(turn("node-2", 600, at), `"labels": {"a": "b"}`), true)})
+	})
+
+	var many []string
+	for range 12 {
+		many = append(many, future)
+	}
+	t.Run("a node that does not wait", func(t *testing.T) {
+		c.check(t, agent1, []attempt{
+			put("takes it", turn("node-1", 600, time.Now()), true),
+			put("takes it in the future", turn("node-1", 600, later), true),
+			put("takes it, an hour later as it says", turn("node-1", 600, time.Now().Add(time.Hour)), true),
+			put("takes it, written later as it says",
+				with(turn("node-1", 600, later), writers(future)), true),
+			put("takes it, written by many later",
+				with(with(turn("node-1", 600, later), writers(many...)), labeled(12)), true),
+			put("takes it without a record of who wrote it",
+				with(turn("node-1", 600, later), `"managedFields": [{}]`), true),
+			put("takes it, and says nothing of the time",
+				`{"metadata": {"name": "gardener-node-agent-pool"}, "spec": {"holderIdentity": "node-1"}}`, true),
+			put("gives it back for the other", free, true),
+			put("writes it for the other", turn("node-2", 1, time.Now()), true),
+		})
+	})
+
+	t.Run("a turn that is given back", func(t *testing.T) {
+		c.check(t, agent2, []attempt{put("by its node", free, false)})
+		c.check(t, agent1, []attempt{
+			put("in the future", turn("node-1", 600, later), true),
+			put("by the next node", turn("node-1", 600, time.Now()), false),
+			put("by that node", free, false),
+		})
+	})
+
+	t.Run("a turn that is over", func(t *testing.T) {
+		c.check(t, agent2, []attempt{put("of a node that is gone", turn("node-2", 1, time.Now()), false)})
+		c.mustAwait(t, func() error {
+			return c.as(t, agent1, http.MethodPut, poolTurn, turn("node-1", 600, time.Now()))
+		})
+	})
 }

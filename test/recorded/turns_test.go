@@ -109,6 +109,34 @@ func (w *fixture) renewedAt() time.Time {
 	return l.Spec.RenewTime
 }
 
+// TestPoliciesLetNodesTakeTurns has the admission policies judge the agents of a serial
+// rollout, and what they report on their Nodes.
+func TestPoliciesLetNodesTakeTurns(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 3, 0, osc("one"))
+	f.admission()
+	for i := range f.nodes {
+		f.must("PATCH", fmt.Sprintf("%s/node-%d", nodes, i), `{"metadata": {"labels":
+			{"worker.gardener.cloud/kubernetes-version": null, "node-role.kubernetes.io/worker": null}}}`)
+	}
+
+	f.serial = true
+	for _, text := range []string{osc("two"), osc("three")} {
+		f.says(text)
+		f.reached(text, len(f.nodes))
+		f.givenOn()
+	}
+	for i := range f.nodes {
+		f.await("the labels", func() error {
+			o, err := f.get(fmt.Sprintf("%s/node-%d", nodes, i))
+			if _, has := o.Metadata.Labels["node-role.kubernetes.io/worker"]; err == nil && !has {
+				err = fmt.Errorf("labels %v", o.Metadata.Labels)
+			}
+			return err
+		})
+	}
+}
+
 // TestANodeThatIsBornAgain has all that the one before had.
 func TestANodeThatIsBornAgain(t *testing.T) {
 	t.Parallel()
