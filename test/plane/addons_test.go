@@ -174,6 +174,7 @@ func TestTheClusterIsAsItsRecordSays(t *testing.T) {
 	a.get(t, coreDNSPath, &deployment, func() bool { return deployment.Spec.Replicas == 3 })
 
 	a.checkObjects(t)
+	a.checkPolicies(t)
 
 	a.follow(t)
 	a.prune(t)
@@ -202,6 +203,46 @@ func (a *agent) checkObjects(t *testing.T) {
 	says("Service kube-dns: absent")
 	a.run(t)
 	a.get(t, dnsPath, &struct{}{}, func() bool { return true })
+}
+
+// checkPolicies: a kubelet gives its Node no label, from the start and after somebody
+// has deleted the policy.
+func (a *agent) checkPolicies(t *testing.T) {
+	t.Helper()
+	own := client{http.Client{Timeout: a.admin.Timeout, Transport: asKubelet{a.admin.Transport}}}
+	refuses := func() {
+		t.Helper()
+		a.await(t, "a refusal", func(ctx context.Context) error {
+			_, err := own.do(ctx, http.MethodPatch, "/api/v1/nodes/"+nodeName+"?dryRun=All",
+				`{"metadata":{"labels":{"a":"b"}}}`)
+			if err != nil && strings.Contains(err.Error(), "loam-own-labels") {
+				return nil
+			}
+			return fmt.Errorf("not refused by the policy: %v", err)
+		})
+	}
+	refuses()
+
+	objects, err := addons.Policies()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range objects {
+		a.must(t, http.MethodDelete, o.Path(), "")
+	}
+	a.run(t)
+	refuses()
+}
+
+// asKubelet makes the requests of an administrator those of the node's kubelet.
+type asKubelet struct{ http.RoundTripper }
+
+// RoundTrip implements [http.RoundTripper].
+func (k asKubelet) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Impersonate-User", "system:node:"+nodeName)
+	r.Header.Set("Impersonate-Group", "system:nodes")
+	return k.RoundTripper.RoundTrip(r)
 }
 
 // checkLabel: the Node gets its label when the kubelet has made it.

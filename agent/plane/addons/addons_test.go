@@ -100,6 +100,11 @@ func TestObjectsAreOfListedKinds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	policies, err := Policies()
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects = append(objects, policies...)
 	listed := map[kind]bool{}
 	for _, k := range kinds {
 		listed[k] = true

@@ -5,6 +5,9 @@
 //	                                 v
 //	listed at the API server --> Decide --> apply these, delete those
 //
+// The admission policies for nodes ([Policies]) are kept in the same way, in each
+// cluster.
+//
 // [Of] and [Decide] are pure, and [Reconcile] carries out. Objects are applied by
 // server-side apply with a field manager of our own, so that fields of others
 // stay, such as the number of replicas that an operator has set.

@@ -37,12 +37,21 @@ var (
 	clusterRoleBinding = kind{
 		"rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "clusterrolebindings", false,
 	}
+	policy = kind{
+		"admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy",
+		"validatingadmissionpolicies", false,
+	}
+	policyBinding = kind{
+		"admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding",
+		"validatingadmissionpolicybindings", false,
+	}
 )
 
 // kinds are all kinds that an add-on of this or of an earlier release has: objects
 // of other kinds are never deleted.
 var kinds = []kind{
 	deployment, service, configMap, clusterRoleBinding, clusterRole, serviceAccount,
+	policyBinding, policy,
 }
 
 // path returns the path of all objects of the kind in the namespace of the

@@ -67,8 +67,7 @@ func Reconcile(ctx context.Context, server *api.Client, want []Object) error {
 		if !api.IsInvalid(err) {
 			return err
 		}
-		refused = append(refused, hint.With(err, "delete what is in its place, or leave %s out of "+
-			"addOns of the cluster record", o.addOn))
+		refused = append(refused, withHint(err, o))
 	}
 	for _, at := range plan.Delete {
 		err := server.Delete(ctx, at)
@@ -78,6 +77,15 @@ func Reconcile(ctx context.Context, server *api.Client, want []Object) error {
 	}
 
 	return errors.Join(refused...)
+}
+
+// withHint adds what to do about an object that the API server refuses.
+func withHint(err error, o Object) error {
+	if o.addOn == policies {
+		return hint.With(err, "delete what is in its place")
+	}
+	return hint.With(err, "delete what is in its place, or leave %s out of "+
+		"addOns of the cluster record", o.addOn)
 }
 
 // observe lists the objects with the label, of all kinds.

@@ -25,7 +25,7 @@ func AddOnHealth(
 	if err != nil {
 		return err
 	}
-	objects, err := objectsOf(r, b)
+	objects, err := addons.Of(r, imagesOf(b))
 	if err != nil {
 		return err
 	}
@@ -37,11 +37,25 @@ func AddOnHealth(
 	return addons.Check(ctx, server, objects)
 }
 
-// objectsOf returns the objects of the add-ons of a record with that bundle.
+// objectsOf returns the objects that the node keeps in the cluster of a record with
+// that bundle: the admission policies, and those of the add-ons.
 func objectsOf(r plane.Record, b bundle.Bundle) ([]addons.Object, error) {
+	policies, err := addons.Policies()
+	if err != nil {
+		return nil, err
+	}
+	objects, err := addons.Of(r, imagesOf(b))
+	if err != nil {
+		return nil, err
+	}
+	return append(policies, objects...), nil
+}
+
+// imagesOf returns the names of the images of a bundle.
+func imagesOf(b bundle.Bundle) []string {
 	var images []string
 	for _, image := range b.Images {
 		images = append(images, image.Name)
 	}
-	return addons.Of(r, images)
+	return images
 }
