@@ -10,6 +10,7 @@ import (
 
 	"github.com/loam-os/loam/cmd/progress"
 	"github.com/loam-os/loam/cmd/usage"
+	"github.com/loam-os/loam/image/floor"
 	"github.com/loam-os/loam/image/meter"
 	"github.com/loam-os/loam/image/publish"
 	"github.com/loam-os/loam/image/update"
@@ -33,6 +34,9 @@ func bundleCommand() *cobra.Command {
 give to nodes. In it are the chunks of the system, each once, an index of them, and metadata
 signed as The Update Framework says; beside them what systemd-sysupdate reads. Nodes trust a
 repository by its first metadata/1.root.json.
+
+A build with software that is older than its floor (image/floor/floors.list), or of a lower
+security epoch than an older release in the repository, is refused.
 
 The keys are files of another directory: root-1.pem and so on, which belong offline once the
 repository is there, and targets.pem, snapshot.pem, timestamp.pem. Nodes take an update from a
@@ -119,12 +123,29 @@ func (o bundleOptions) read(
 			b.Index.Epoch)
 	}
 	b.Index.Epoch = max(o.epoch, b.Index.Epoch)
+	if err := o.checkFloors(ctx, dir, b); err != nil {
+		return update.Bundle{}, err
+	}
+
 	sums, err := o.sums.key()
 	if err == nil && sums != nil {
 		b.SignSums = sums.Sign
 	}
 
 	return b, err
+}
+
+// checkFloors refuses a build with software that has known holes, and a security epoch
+// that goes back.
+func (o bundleOptions) checkFloors(ctx context.Context, dir string, b update.Bundle) error {
+	software, err := update.Software(dir)
+	if err != nil {
+		return err
+	}
+	if err := floor.Check(software); err != nil {
+		return fmt.Errorf("%s: %w", dir, err)
+	}
+	return publish.CheckEpoch(ctx, o.repository, b.Index)
 }
 
 // publish adds the bundle to the repository.

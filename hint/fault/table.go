@@ -17,6 +17,7 @@ const (
 	NotABuild          Code = "not-a-build"
 	BuildDamaged       Code = "build-damaged"
 	Vulnerable         Code = "vulnerable"
+	BelowFloor         Code = "below-floor"
 	NotAnImage         Code = "not-an-image"
 	NotARepository     Code = "not-a-repository"
 	KeyUnfit           Code = "key-unfit"
@@ -215,6 +216,11 @@ func Table() []Fault {
 			Vulnerable, ClassRefused,
 			"The software of a build has known vulnerabilities that have a fix.",
 			"update the packages, or the module, that has it, and build again",
+		},
+		{
+			BelowFloor, ClassRefused,
+			"The software of an image is older than image/floor/floors.list allows.",
+			"build again with the version that the error names, or a later one",
 		},
 		{
 			NotAnImage, ClassRefused, "A file is not a disk image of Loam.",

@@ -69,6 +69,9 @@ func (b *Build) Run(ctx context.Context) (manifest.Manifest, error) {
 	if err != nil {
 		return manifest.Manifest{}, err
 	}
+	if err := checkFloors(tree, programs); err != nil {
+		return manifest.Manifest{}, err
+	}
 	inputs, err := b.inputs(tree, programs)
 	if err != nil {
 		return manifest.Manifest{}, err

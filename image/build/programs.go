@@ -8,6 +8,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+
+	"github.com/loam-os/loam/image/floor"
+	"github.com/loam-os/loam/image/rootfs"
+	"github.com/loam-os/loam/image/sbom"
 )
 
 // programs are the files of the programs of the node while a build goes on.
@@ -38,6 +42,19 @@ func (b *Build) compilePrograms(ctx context.Context, dir string) (programs, erro
 		}
 		return errors.Join(errs...)
 	})
+}
+
+// checkFloors refuses programs with modules, or by a Go, that an image must not have.
+func checkFloors(tree rootfs.Root, p programs) error {
+	others, err := tree.GoPrograms()
+	if err != nil {
+		return err
+	}
+	modules, err := sbom.Modules(append(p.all(), others...))
+	if err != nil {
+		return err
+	}
+	return floor.Check(modules)
 }
 
 // compile builds the program of the node with the name of file. It carries no

@@ -54,7 +54,7 @@ func Encode(a About) ([]byte, error) {
 		all = append(all, packageOf("Debian", p.Name, p.Version, p.Arch, purl))
 	}
 
-	modules, err := modules(a.Programs)
+	modules, err := Modules(a.Programs)
 	if err != nil {
 		return nil, err
 	}
@@ -173,8 +173,9 @@ func unescape(text string) string {
 	return strings.NewReplacer("%25", "%", "%3A", ":", "%2B", "+").Replace(text)
 }
 
-// modules are the modules of all programs, and Go itself, sorted by name.
-func modules(programs []string) ([]manifest.Package, error) {
+// Modules returns the Go modules of all programs, and Go itself, sorted by name.
+// programs are paths.
+func Modules(programs []string) ([]manifest.Package, error) {
 	var all []manifest.Package
 	for _, file := range programs {
 		info, err := buildinfo.ReadFile(file)

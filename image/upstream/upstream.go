@@ -6,7 +6,8 @@
 // Each project is pinned by a Go module in a directory of its own, runc,
 // containerd and cni, with a go.sum, so that Loam's go.mod stays small and each
 // program gets the versions of its dependencies that its authors have tested
-// together. floors.list has the oldest versions that an image may have.
+// together. [github.com/loam-os/loam/image/floor] has the oldest versions that an image
+// may have.
 //
 // Programs are built without paths, times and commits: the same sources, Go
 // and tools tree give the same bytes. What was built is kept in the cache.
@@ -14,8 +15,6 @@
 //	go.mod, go.sum, Go, tools tree --digest--> name in the cache
 //	                                              |
 //	project --module--> compilation --go build--> usr/bin, licences
-//	                                              |
-//	floors.list --BelowFloor--> versions that an image must not have
 package upstream
 
 import (

@@ -10,59 +10,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/loam-os/loam/image/floor"
 	"github.com/loam-os/loam/image/manifest"
 	"github.com/loam-os/loam/image/tools"
 	"github.com/loam-os/loam/test/judge"
 )
 
-func TestBelowFloor(t *testing.T) {
-	good := []manifest.Package{
-		{Name: "github.com/opencontainers/runc", Version: "v1.5.0"},
-		{Name: "github.com/containerd/containerd/v2", Version: "v2.10.0"},
-		{Name: "github.com/containernetworking/plugins", Version: "v1.9.1"},
-	}
-	for _, test := range []struct {
-		name    string
-		version string
-		want    []string
-	}{
-		{name: "the floor itself", version: "v1.5.0"},
-		{name: "a later one", version: "v1.10.0"},
-		{
-			name:    "one with the holes",
-			version: "v1.4.9",
-			want:    []string{"github.com/opencontainers/runc v1.4.9 is older than v1.5.0"},
-		},
-		{
-			name:    "a candidate of the floor",
-			version: "v1.5.0-rc.3",
-			want:    []string{"github.com/opencontainers/runc v1.5.0-rc.3 is older than v1.5.0"},
-		},
-		{
-			name:    "no version",
-			version: "",
-			want:    []string{"github.com/opencontainers/runc  is older than v1.5.0"},
-		},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			software := append([]manifest.Package{}, good...)
-			software[0].Version = test.version
-			if diff := cmp.Diff(test.want, BelowFloor(software)); diff != "" {
-				t.Error(diff)
-			}
-		})
-	}
-
-	want := []string{"github.com/opencontainers/runc is not in the image, want v1.5.0 or later"}
-	if diff := cmp.Diff(want, BelowFloor(good[1:])); diff != "" {
-		t.Errorf("an image without runc: %s", diff)
-	}
-}
-
 // TestPinsAreAboveTheFloors reads the go.mod files, so that a pin below its
-// floor fails before an image is built.
+// floor fails before an image is built. The version of Go is in there, too: it is the
+// oldest that builds the project.
 func TestPinsAreAboveTheFloors(t *testing.T) {
 	var pinned []manifest.Package
 	for _, project := range projects {
@@ -78,9 +34,15 @@ func TestPinsAreAboveTheFloors(t *testing.T) {
 			t.Fatalf("%s: does not require %s", project.name, project.module)
 		}
 		pinned = append(pinned, manifest.Package{Name: project.module, Version: string(found[1])})
+
+		found = regexp.MustCompile(`(?m)^go (\S+)$`).FindSubmatch(text)
+		if found == nil {
+			t.Fatalf("%s: names no version of Go", project.name)
+		}
+		pinned = append(pinned, manifest.Package{Name: "stdlib", Version: string(found[1])})
 	}
 
-	for _, problem := range BelowFloor(pinned) {
+	for _, problem := range floor.Below(pinned) {
 		t.Error(problem)
 	}
 }

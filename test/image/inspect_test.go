@@ -7,10 +7,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/loam-os/loam/image/floor"
 	"github.com/loam-os/loam/image/inspect"
 	"github.com/loam-os/loam/image/manifest"
 	"github.com/loam-os/loam/image/meter"
-	"github.com/loam-os/loam/image/upstream"
 	"github.com/loam-os/loam/test/judge"
 )
 
@@ -81,8 +81,8 @@ func TestInspectSaysWhatTheManifestSays(t *testing.T) {
 		}
 	}
 
-	for _, problem := range upstream.BelowFloor(modules) {
-		t.Error(problem)
+	if err := floor.Check(modules); err != nil {
+		t.Error(err)
 	}
 
 	for i, p := range m.Partitions {
