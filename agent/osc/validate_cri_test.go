@@ -70,7 +70,7 @@ func TestBadCRIConfig(t *testing.T) {
 			accepted: true,
 			text:     head + "  criConfig: {name: containerd, containerd: {}}\n",
 			want: "spec.criConfig.containerd.sandboxImage: empty; hint: name the image, " +
-				"such as registry.example/hyperkube:v1.35.0",
+				"such as registry.example/hyperkube@sha256:DIGEST",
 		},
 		{
 			name:     "a sandbox image in upper case",

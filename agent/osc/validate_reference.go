@@ -61,7 +61,7 @@ func checkImageRef(report *document.Report, at string, ref ImageRef) {
 func checkImage(name string) (problem, hint string) {
 	switch {
 	case name == "":
-		return "empty", "name the image, such as registry.example/hyperkube:v1.35.0"
+		return "empty", "name the image, such as registry.example/hyperkube@sha256:DIGEST"
 	case len(name) > maxImage || !image.MatchString(name):
 		return document.Quote(name) + " is not a reference to an image",
 			"write HOST[:PORT]/PATH[:TAG][@sha256:DIGEST], host and path in lower case"

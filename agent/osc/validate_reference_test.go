@@ -77,7 +77,7 @@ func TestBadReferencesAndUpdates(t *testing.T) {
 			name: "no image",
 			text: image(`""`, "/a"),
 			want: "c:6: spec.files[0].content.imageRef.image: empty; hint: name the image, " +
-				"such as registry.example/hyperkube:v1.35.0",
+				"such as registry.example/hyperkube@sha256:DIGEST",
 		},
 		{
 			name: "an image in upper case",

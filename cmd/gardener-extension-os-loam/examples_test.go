@@ -82,14 +82,24 @@ func example[T runtime.Object](t *testing.T, name string) T {
 // values of the example. The archive is made as the example says.
 func renderChart(t *testing.T) []string {
 	t.Helper()
-	archive, err := exec.CommandContext(t.Context(), "tar", "-C", examples, "-cz", "chart").Output()
-	if err != nil {
-		t.Fatalf("tar: %v", err)
-	}
 	deployment := example[*gardencorev1.ControllerDeployment](t, "controller-registration.yaml")
 	values := map[string]any{}
 	if err := yaml.Unmarshal(deployment.Helm.Values.Raw, &values); err != nil {
 		t.Fatal(err)
+	}
+	texts, err := renderWith(t, deployment.Name, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return texts
+}
+
+// renderWith is renderChart with other values.
+func renderWith(t *testing.T, name string, values map[string]any) ([]string, error) {
+	t.Helper()
+	archive, err := exec.CommandContext(t.Context(), "tar", "-C", examples, "-cz", "chart").Output()
+	if err != nil {
+		t.Fatalf("tar: %v", err)
 	}
 	values["gardener"] = map[string]any{"version": "v1.149.0"}
 
@@ -98,15 +108,39 @@ func renderChart(t *testing.T) []string {
 		Major:      "1",
 		Minor:      "36",
 	})
-	rendered, err := renderer.RenderArchive(archive, deployment.Name, extensionNamespace, values)
+	rendered, err := renderer.RenderArchive(archive, name, extensionNamespace, values)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	var texts []string
 	for _, manifest := range rendered.Manifests {
 		texts = append(texts, manifest.Content)
 	}
-	return texts
+	return texts, nil
+}
+
+// TestTheImageHasADigest: a tag is taken only if the values say so.
+func TestTheImageHasADigest(t *testing.T) {
+	const image = "registry.example.com/loam/gardener-extension-os-loam:0.1.0"
+	digest := "@sha256:" + strings.Repeat("a", 64)
+	for _, test := range []struct {
+		name   string
+		values map[string]any
+		err    string
+	}{
+		{"a digest", map[string]any{"image": image + digest}, ""},
+		{"a tag", map[string]any{"image": image}, "image: want IMAGE@sha256:DIGEST"},
+		{"nothing", map[string]any{}, "image: want IMAGE@sha256:DIGEST"},
+		{"a tag that is allowed", map[string]any{"image": image, "allowTag": true}, ""},
+		{"nothing, which is allowed", map[string]any{"allowTag": true}, "image: empty"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := renderWith(t, "os-loam", test.values)
+			if (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
+				t.Errorf("%v, want %q", err, test.err)
+			}
+		})
+	}
 }
 
 func TestChart(t *testing.T) {
@@ -126,8 +160,8 @@ func TestChart(t *testing.T) {
 				continue
 			}
 			container := deployment.Spec.Template.Spec.Containers[0]
-			if !strings.HasSuffix(container.Image, "/gardener-extension-os-loam:"+version) {
-				t.Errorf("the image is %s, want version %s", container.Image, version)
+			if !strings.Contains(container.Image, "/gardener-extension-os-loam:"+version+"@sha256:") {
+				t.Errorf("the image is %s, want version %s and a digest", container.Image, version)
 			}
 			if err := command().ParseFlags(container.Args); err != nil {
 				t.Errorf("arguments %q: %v", container.Args, err)
@@ -155,8 +189,8 @@ func TestControllerRegistration(t *testing.T) {
 	}
 
 	url := deployment.Helm.OCIRepository.GetURL()
-	if !strings.HasSuffix(url, "/os-loam:"+imageVersion(t)) {
-		t.Errorf("the chart is %s, want version %s", url, imageVersion(t))
+	if !strings.Contains(url, "/os-loam:"+imageVersion(t)+"@sha256:") {
+		t.Errorf("the chart is %s, want version %s and a digest", url, imageVersion(t))
 	}
 }
 

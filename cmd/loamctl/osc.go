@@ -7,6 +7,7 @@ import (
 
 	"github.com/loam-os/loam/cmd/loamctl/compose"
 	"github.com/loam-os/loam/cmd/loamctl/secret"
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
 )
 
@@ -40,6 +41,9 @@ Names that begin with README or a dot are left out; any other is an error.`,
 type secretOptions struct {
 	name, pool string
 	serial     bool
+
+	// tags allows images that a tag names.
+	tags bool
 }
 
 func (o *secretOptions) flags(cmd *cobra.Command) {
@@ -48,6 +52,8 @@ func (o *secretOptions) flags(cmd *cobra.Command) {
 		"`NAME` of the Secret, which machine.yaml gives to the nodes (required)")
 	f.StringVar(&o.pool, "pool", "", "`NAME` of the pool that the nodes are in (required)")
 	f.BoolVar(&o.serial, "serial", false, "have the nodes apply it one after the other")
+	f.BoolVar(&o.tags, "allow-tags", false,
+		"take images that a tag names, and no digest: each node gets what the registry says that day")
 	for _, name := range []string{"name", "pool"} {
 		_ = cmd.MarkFlagRequired(name) // They are flags, see above.
 	}
@@ -64,6 +70,11 @@ func (o secretOptions) secret(path string) (secret.Secret, error) {
 	}
 	if err := doc.Check(); err != nil {
 		return secret.Secret{}, invalid(path, err)
+	}
+	if err := doc.Tags(); err != nil && !o.tags {
+		return secret.Secret{}, hint.With(
+			fault.With(fmt.Errorf("%s names images by tags:\n%v", path, err), fault.DigestMissing),
+			"--allow-tags takes them all the same")
 	}
 
 	s := secret.Secret{

@@ -9,7 +9,7 @@ func oscRenderCommand() *cobra.Command {
 		ValidArgsFunction: completeYAML,
 		Short:             "Print a configuration as the Secret that nodes read",
 		Long: `render prints the Secret of a configuration as YAML. Where it is long, kubectl
-needs --server-side to take it.`,
+needs --server-side to take it. Images have to be named by a digest, unless --allow-tags is given.`,
 		Example: "  loamctl osc render pools/edge --name edge-1 --pool edge | kubectl apply " +
 			"--server-side -f -",
 		Args: cobra.ExactArgs(1),

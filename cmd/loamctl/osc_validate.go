@@ -22,7 +22,7 @@ directory of parts, or the Secret of a node as kubectl prints it.
 
 What nodes accept from a cluster all the same, such as an unknown field, is a
 warning. From a file, 'loam apply' and 'loamctl osc publish' refuse it, and so does
---strict.`,
+--strict. So is an image that a tag names, and no digest, except in the Secret of a node.`,
 		Example: `  loamctl osc validate examples/hello.yaml pools/*
   loamctl osc validate pools/* -o json`,
 		Args: cobra.MinimumNArgs(1),
@@ -50,6 +50,9 @@ func validate(path string, strict bool) finding {
 	}
 
 	wrong := doc.Check()
+	if wrong == nil && !doc.IsSecret() { // Gardener names only tags.
+		wrong = doc.Tags()
+	}
 	warnings, refusal := document.Lenient(wrong)
 	if strict && len(warnings) > 0 {
 		warnings, refusal = nil, wrong

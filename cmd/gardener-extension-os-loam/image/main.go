@@ -1,6 +1,6 @@
 // Command image writes the container image of gardener-extension-os-loam, for
 // one or several architectures, as a directory in the layout of OCI
-// (image-spec, image-layout.md):
+// (image-spec, image-layout.md), and prints its digest:
 //
 //	image -out DIRECTORY amd64=PROGRAM arm64=PROGRAM
 package main
@@ -30,31 +30,33 @@ const user = "65532:65532"
 func main() {
 	out := flag.String("out", "", "directory to write, which is there only if it is empty")
 	flag.Parse()
-	if err := write(*out, flag.Args()); err != nil {
+	digest, err := write(*out, flag.Args())
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "image:", err)
 		os.Exit(1)
 	}
+	fmt.Println(*out + "@" + digest.String())
 }
 
 // write writes an index with one image for each of programs, which say
-// ARCHITECTURE=FILE.
-func write(out string, programs []string) error {
+// ARCHITECTURE=FILE. It returns the digest of the index.
+func write(out string, programs []string) (digest v1.Hash, err error) {
 	if out == "" || len(programs) == 0 {
-		return fmt.Errorf("want -out DIRECTORY ARCHITECTURE=PROGRAM...")
+		return digest, fmt.Errorf("want -out DIRECTORY ARCHITECTURE=PROGRAM...")
 	}
 	if entries, err := os.ReadDir(out); err == nil && len(entries) > 0 {
-		return fmt.Errorf("%s is not empty", out)
+		return digest, fmt.Errorf("%s is not empty", out)
 	}
 
 	index := v1.ImageIndex(empty.Index)
 	for _, arg := range programs {
 		arch, file, ok := strings.Cut(arg, "=")
 		if !ok {
-			return fmt.Errorf("%q: want ARCHITECTURE=PROGRAM", arg)
+			return digest, fmt.Errorf("%q: want ARCHITECTURE=PROGRAM", arg)
 		}
 		image, err := imageOf(arch, file)
 		if err != nil {
-			return fmt.Errorf("make the image for %s: %w", arch, err)
+			return digest, fmt.Errorf("make the image for %s: %w", arch, err)
 		}
 		index = mutate.AppendManifests(index, mutate.IndexAddendum{
 			Add:        image,
@@ -63,9 +65,9 @@ func write(out string, programs []string) error {
 	}
 
 	if _, err := layout.Write(out, index); err != nil {
-		return fmt.Errorf("write %s: %w", out, err)
+		return digest, fmt.Errorf("write %s: %w", out, err)
 	}
-	return nil
+	return index.Digest()
 }
 
 // imageOf returns an image that has nothing but the program in file. The same

@@ -32,7 +32,8 @@ func programs(t *testing.T, architectures ...string) []string {
 func TestWrite(t *testing.T) {
 	args := programs(t, "amd64", "arm64")
 	out := filepath.Join(t.TempDir(), "image")
-	if err := write(out, args); err != nil {
+	printed, err := write(out, args)
+	if err != nil {
 		t.Fatal(err)
 	}
 	index, err := layout.ImageIndexFromPath(out)
@@ -41,6 +42,9 @@ func TestWrite(t *testing.T) {
 	}
 	if err := validate.Index(index); err != nil {
 		t.Error(err)
+	}
+	if digest, err := index.Digest(); err != nil || digest != printed {
+		t.Errorf("digest %s (%v), printed as %s", digest, err, printed)
 	}
 
 	manifest, err := index.IndexManifest()
@@ -98,14 +102,7 @@ func TestSameProgramsMakeTheSameImage(t *testing.T) {
 	var digests []v1.Hash
 	for range 2 {
 		out := filepath.Join(t.TempDir(), "image")
-		if err := write(out, args); err != nil {
-			t.Fatal(err)
-		}
-		index, err := layout.ImageIndexFromPath(out)
-		if err != nil {
-			t.Fatal(err)
-		}
-		digest, err := index.Digest()
+		digest, err := write(out, args)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -137,7 +134,7 @@ func TestWriteErrors(t *testing.T) {
 		{name: "a directory with files", out: "/proc/self", args: programs(t, "amd64")},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if err := write(test.out, test.args); err == nil {
+			if _, err := write(test.out, test.args); err == nil {
 				t.Error("write: no error")
 			}
 		})

@@ -124,6 +124,7 @@ func (w *worker) writeFiles() error {
 // publishCommand is the command that an operator would use, too.
 var publishCommand = []string{
 	"build/loamctl", "osc", "publish", oscFile, "--name", testcluster.Secret, "--pool", "play",
+	"--allow-tags",
 	"--kubeconfig", kubeconfig,
 }
 
