@@ -130,6 +130,8 @@ func (o *options) newManager() (manager.Manager, error) {
 		DisableFor: []client.Object{&corev1.Secret{}, &coordinationv1.Lease{}},
 	}
 
+	options.NewClient = newSecretClient
+
 	mgr, err := manager.New(o.rest.Completed().Config, options)
 	if err != nil {
 		return nil, fmt.Errorf("make the manager: %w", err)

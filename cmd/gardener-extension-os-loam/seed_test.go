@@ -48,6 +48,10 @@ type seed struct {
 	client client.Client
 	// health and metrics are the addresses of the controller.
 	health, metrics string
+	// extension is a client with the rights of the controller, whose requests are in
+	// requests.
+	extension client.Client
+	requests  *recorder
 }
 
 // startSeed starts an API server with Gardener's resources and the controller,
@@ -58,10 +62,16 @@ func startSeed(t *testing.T) seed {
 	control := cluster.Start(t, cluster.Options{})
 	t.Chdir("cmd/gardener-extension-os-loam")
 
+	kubeconfig := control.Kubeconfig(
+		t,
+		"system:serviceaccount:"+extensionNamespace+":gardener-extension-os-loam",
+	)
 	s := seed{
-		client:  connect(t, control.Admin(t)),
-		health:  freeAddress(t),
-		metrics: freeAddress(t),
+		client:    connect(t, control.Admin(t)),
+		health:    freeAddress(t),
+		metrics:   freeAddress(t),
+		extension: connect(t, kubeconfig),
+		requests:  &recorder{seen: map[access]bool{}},
 	}
 	for _, name := range []string{"operatingsystemconfigs", "clusters"} {
 		s.install(t, name)
@@ -83,13 +93,7 @@ spec:
 		s.create(t, text)
 	}
 
-	s.start(
-		t,
-		control.Kubeconfig(
-			t,
-			"system:serviceaccount:"+extensionNamespace+":gardener-extension-os-loam",
-		),
-	)
+	s.start(t, s.requests.front(t, kubeconfig))
 	return s
 }
 
@@ -112,6 +116,7 @@ func (s seed) start(t *testing.T, kubeconfig string) {
 			"--health-bind-address="+s.health,
 			"--metrics-bind-address="+s.metrics,
 			"--log-level=error",
+			"--heartbeat-renew-interval-seconds=1",
 		)
 	}()
 	t.Cleanup(func() {
@@ -340,6 +345,16 @@ func TestInASeed(t *testing.T) {
 		t.Errorf("the extension answers for another type: %+v, %v", other.Status, err)
 	}
 	s.checkOperation(t)
+	s.checkForeignSecrets(t, s.extension)
+	s.await(t, "renewals of both Leases", func() error {
+		const group = "coordination.k8s.io"
+		if !s.requests.has(access{group, "leases", "gardener-extension-heartbeat", "patch"}) ||
+			!s.requests.has(access{group, "leases", "os-loam-leader-election", "update"}) {
+			return errors.New("not renewed")
+		}
+		return nil
+	})
+	s.requests.check(t)
 }
 
 // checkUserData compares the Secret that the status names with what userData
