@@ -71,8 +71,8 @@ func (d *Drives) ignored(read source.Document) error {
 
 	return hint.With(
 		fmt.Errorf(
-			"ignored %s: this node has had its machine.yaml from another place, or from a "+
-				"drive without a serial number",
+			"ignored %s: this node has had its machine.yaml, or its configuration, from "+
+				"another place, or from a drive without a serial number",
 			strings.Join(names, ", "),
 		),
 		"detach it; to give the node another machine.yaml: loam reset",

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/loam-os/loam/agent/drive"
+	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/hint"
@@ -126,5 +127,28 @@ func TestTheDocumentIsRecorded(t *testing.T) {
 	_, err := source.Find(t.Context(), source.Env{Accepted: n.accepted()})
 	if !errors.Is(err, source.ErrNone) {
 		t.Error(err)
+	}
+}
+
+// TestAConfigurationWithoutARecord: a node that runs one takes no drive's document, as
+// it had its first one before there were records.
+func TestAConfigurationWithoutARecord(t *testing.T) {
+	n := unidentified(t)
+	n.engine.OSVersion = "1.2.3"
+	m := generation.Manifest{Number: 1, Digest: strings.Repeat("1", 64), OSVersion: "1.2.3"}
+	store := generation.Open(n.engine.State)
+	err := errors.Join(store.Write(m, nil), store.Activate(n.engine.OSVersion, m.Name()))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	a := n.accepted()
+	if a == nil || *a != (source.Accepted{}) {
+		t.Errorf("record %+v, want an empty one", a)
+	}
+
+	n.Drives = &Drives{asked: true, accepted: a}
+	if n.Drives.watched() {
+		t.Error("a drive that appears may give it another document")
 	}
 }

@@ -164,9 +164,19 @@ func (n *node) accepted() *source.Accepted {
 		return &source.Accepted{}
 	}
 	if !found {
-		return nil
+		return n.unrecorded()
 	}
 	return &a
+}
+
+// unrecorded is the record of a node without one. A node that has a configuration all
+// the same got it from elsewhere, or from an agent that made no record: no drive may give
+// it another.
+func (n *node) unrecorded() *source.Accepted {
+	if _, runs, err := n.engine.Current(); err == nil && !runs {
+		return nil
+	}
+	return &source.Accepted{}
 }
 
 // findMachine reads machine.yaml. It returns source.ErrNone if the node has

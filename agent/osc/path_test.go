@@ -36,6 +36,8 @@ func TestPathsThatTakeTheNodeAway(t *testing.T) {
 		"/etc/systemd/system/target.d/x.conf",
 		"/etc/systemd/system/mount.d/x.conf",
 		"/etc/tmpfiles.d/loam.conf",
+		"/etc/modprobe.d/loam.conf",
+		"/etc/sysctl.d/50-loam.conf",
 		"/etc/systemd/network/80-loam-ethernet.network",
 		"/etc/systemd/network/80-loam-ethernet.network.d/loam.conf",
 		"/etc/systemd/journald.conf.d/loam.conf",

@@ -82,6 +82,12 @@ func (a *Accepted) mayRead(d Drive) bool {
 	return a == nil || a.Kind == FromDrive && a.Serial == d.Serial()
 }
 
+// needsText reports whether only the text tells which of so many drives is the
+// document's: it had no serial number, or several have the same.
+func (a *Accepted) needsText(drives int) bool {
+	return a != nil && (a.Serial == "" || drives > 1)
+}
+
 // proves reports whether a document is from the same drive. A signature or the
 // drive's serial number proves it, and without them only the same text.
 func (a *Accepted) proves(d Document) bool {

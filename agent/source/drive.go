@@ -79,8 +79,9 @@ func (d drives) Read(context.Context) (Document, error) {
 	case err != nil:
 		return Document{}, err
 	case len(found) == 0:
-		return Document{}, fmt.Errorf("drive labelled %s: %w",
-			strings.Join(DriveLabels, " or "), ErrAbsent)
+		return Document{}, errNoDrive
+	case d.accepted.needsText(len(found)):
+		return d.byText(found)
 	case len(found) > 1:
 		names := make([]string, len(found))
 		for i, drive := range found {
@@ -94,6 +95,33 @@ func (d drives) Read(context.Context) (Document, error) {
 
 	return readDrive(found[0])
 }
+
+// byText returns the accepted document if one of several drives has it, or the document
+// of the only drive: a signature may prove that. A drive that cannot be read, or has
+// something else, must not keep a node from its configuration.
+func (d drives) byText(found []Drive) (Document, error) {
+	var other Document
+	readable := 0
+	for _, drive := range found {
+		doc, err := readDrive(drive)
+		if err != nil {
+			continue
+		}
+		if doc.digest() == d.accepted.Digest {
+			return doc, nil
+		}
+		other = doc
+		readable++
+	}
+
+	if readable == 1 && len(found) == 1 {
+		return other, nil
+	}
+	return Document{}, errNoDrive
+}
+
+// errNoDrive is ErrAbsent for drives.
+var errNoDrive = fmt.Errorf("drive labelled %s: %w", strings.Join(DriveLabels, " or "), ErrAbsent)
 
 func readDrive(from Drive) (Document, error) {
 	files, err := from.Read(document.MaxSize, machineFile, userData, metaData)
