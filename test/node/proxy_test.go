@@ -142,7 +142,7 @@ func join(w http.ResponseWriter, to string) {
 // TestAStartIn2038 starts a machine for the first time at a clock that is beyond
 // what 32 bits hold, and then at the right one.
 func TestAStartIn2038(t *testing.T) {
-	judge.Long(t, "TestDoubt of agent/clock/rtc, and agent/clock")
+	judge.Long(t, "TestDoubtAndReset of agent/clock/rtc, and agent/clock")
 	parallel(t, 5*time.Minute)
 	b := open(t)
 	m := b.flash(t, b.file(".raw"))
