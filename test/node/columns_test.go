@@ -71,3 +71,18 @@ func TestMisaligned(t *testing.T) {
 		})
 	}
 }
+
+func TestWhatATerminalShowsInTheEnd(t *testing.T) {
+	const erase = "\x1b[K"
+	for text, want := range map[string]string{
+		"a\nb\n": "a\nb\n",
+		"verify  [#]  1 %" + erase + "verify  [##]  2 %" + erase + erase + "24 paths\n": "24 paths\n",
+		"verify  [#]  1 %" + erase + "verify  [####]  in 2 s" + erase + "\n24 paths\n":  "verify  [####]  in 2 s\n24 paths\n",
+		"before\nverify  1 %" + erase + erase:                                           "before\n",
+		"\x1b[31mred\x1b[0m\n":                                                          "red\n",
+	} {
+		if got := left(text); got != want {
+			t.Errorf("left(%q) = %q, want %q", text, got, want)
+		}
+	}
+}

@@ -169,12 +169,16 @@ func (n *node) shows(command string) string {
 
 var (
 	colours = regexp.MustCompile(`\x1b\[[0-9;?]*[A-Za-z]`)
+	// erased is what a bar shows until it is drawn again or erased: the shell leaves
+	// out the carriage returns.
+	erased = regexp.MustCompile(`(?m)[^\n]*\x1b\[K([^\n])`)
 	// drawn is what is drawn over, and the progress of a slow machine.
 	drawn = regexp.MustCompile(`(?m)[^\n]*\r|^waiting for .*\n|^.*\d+ % .* left$\n`)
 )
 
 // left returns what a terminal shows in the end.
 func left(text string) string {
+	text = erased.ReplaceAllString(text, "$1")
 	return drawn.ReplaceAllString(colours.ReplaceAllString(text, ""), "")
 }
 
