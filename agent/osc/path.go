@@ -524,14 +524,15 @@ func checkPlace(report *document.Report, at, file string) {
 }
 
 // ownFile matches the names of Loam's own files in the directories of /usr/lib, in
-// whose place programs read a file of the same name in /etc.
+// whose place programs read a file of the same name in /etc or /usr/local/lib.
 var ownFile = regexp.MustCompile(`^([0-9][0-9]-)?loam[.-]`)
 
 // isOwnFile reports whether file is read in the place of a file of Loam.
 func isOwnFile(file string) bool {
 	dir, name := path.Split(file)
+	before := strings.HasPrefix(dir, "/etc/") || strings.HasPrefix(dir, "/usr/local/lib/")
 	inPlace := strings.HasSuffix(dir, ".d/") || dir == "/etc/systemd/network/"
-	return strings.HasPrefix(dir, "/etc/") && inPlace && ownFile.MatchString(name)
+	return before && inPlace && ownFile.MatchString(name)
 }
 
 // isAt reports whether file is at the place of the pattern, or below.
