@@ -3,6 +3,7 @@ package loop
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"go.uber.org/zap"
 
@@ -10,22 +11,29 @@ import (
 	"github.com/loam-os/loam/hint/fault"
 )
 
-// disksRead takes in how worn the disks are, logs and tells the cluster what is
-// new, and publishes it.
+// disksRead takes in how worn the disks are, logs what is new, reports it with one
+// Event for all disks that fail and one for all that are worn, and publishes it.
 func (r *runner) disksRead(ctx context.Context, now []status.Disk) {
 	before := r.node.state.Facts.Disks
 	r.node.state.Facts.Disks = now
 
+	var failing, worn []string
 	for _, d := range troubled(now) {
 		if isIn(before, d) {
 			continue
 		}
 		r.node.log.Warn("disk", zap.String("problem", d.Problem))
 		if d.Code == fault.DiskFailing {
-			r.storages.report.event("DiskFailing", d.Problem)
+			failing = append(failing, d.Problem)
 		} else {
-			r.storages.report.event("DiskWorn", d.Problem)
+			worn = append(worn, d.Problem)
 		}
+	}
+	if failing != nil {
+		r.storages.report.event("DiskFailing", strings.Join(failing, ", "))
+	}
+	if worn != nil {
+		r.storages.report.event("DiskWorn", strings.Join(worn, ", "))
 	}
 	r.node.show(ctx)
 }

@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -34,6 +35,8 @@ func TestADiskFails(t *testing.T) {
 			{read(92, fault.DiskWorn), status.Well, false},
 			{read(93, fault.DiskFailing), status.Degraded, true},
 			{[]status.Disk{}, status.Well, true},
+			{many(fault.DiskFailing), status.Degraded, true},
+			{[]status.Disk{}, status.Well, true},
 		} {
 			told := len(w.told)
 			w.disks <- step.disks
@@ -50,7 +53,18 @@ func TestADiskFails(t *testing.T) {
 
 	told := slices.DeleteFunc(r.events, func(e string) bool { return !strings.HasPrefix(e, "Disk") })
 	want := []string{"DiskWorn: sda is disk-worn", "DiskFailing: sda is disk-failing"}
-	if !slices.Equal(told, want) {
+	if len(told) != 3 || !strings.HasPrefix(told[2], "DiskFailing: d0 fails, d1 fails, ") ||
+		!slices.Equal(told[:2], want) {
 		t.Errorf("events %q, want %q", told, want)
 	}
+}
+
+// many returns 200 disks.
+func many(code fault.Code) []status.Disk {
+	var all []status.Disk
+	for i := range 200 {
+		name, used := fmt.Sprint("d", i), 10
+		all = append(all, status.Disk{Name: name, Used: &used, Code: code, Problem: name + " fails"})
+	}
+	return all
 }

@@ -100,6 +100,34 @@ func wear(disks []Disk) string {
 	return strings.Join(all, ", ")
 }
 
+// maxDisks is how many disks with a problem a page has where lines are few.
+const maxDisks = 3
+
+// disks adds the disks with a problem, those that fail first.
+func (t *table) disks(disks []Disk) {
+	troubled := slices.DeleteFunc(slices.Clone(disks), func(d Disk) bool { return d.Problem == "" })
+	slices.SortStableFunc(troubled, func(a, b Disk) int {
+		return cmp.Compare(diskRank(a), diskRank(b))
+	})
+
+	for i, d := range troubled {
+		if t.lines > 0 && i >= maxDisks {
+			t.row("! disk", fmt.Sprintf("and %d more", len(troubled)-i))
+			return
+		}
+		t.row("! disk", d.Problem)
+		t.row("hint", d.Hint)
+	}
+}
+
+// diskRank is 0 for a disk that fails, and 1 for one that is worn.
+func diskRank(d Disk) int {
+	if d.Code == fault.DiskFailing {
+		return 0
+	}
+	return 1
+}
+
 // refused says what is wrong, and what the node does not do.
 func (t *table) refused(s Status) {
 	t.group()
@@ -121,12 +149,7 @@ func (t *table) refused(s Status) {
 		t.row("! limit", l.Problem)
 		t.row("hint", l.Hint)
 	}
-	for _, d := range s.Disks {
-		if d.Problem != "" {
-			t.row("! disk", d.Problem)
-			t.row("hint", d.Hint)
-		}
-	}
+	t.disks(s.Disks)
 	if s.Clock != nil {
 		t.row("! clock", s.Clock.Problem)
 		t.row("hint", s.Clock.Hint)

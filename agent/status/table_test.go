@@ -1,6 +1,7 @@
 package status
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -433,5 +434,29 @@ func TestProblemsAreLinesOfText(t *testing.T) {
 	want := []Problem{{Of: "error", Cause: line, Line: line}}
 	if diff := cmp.Diff(want, s.Problems()); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+// TestAShelfOfDisksFails: those that fail come first, and a screen has room for
+// the rest of the page.
+func TestAShelfOfDisksFails(t *testing.T) {
+	s := Status{Units: []Unit{{Name: "a.service"}}}
+	for i := range 200 {
+		d := Disk{Name: fmt.Sprint("sd", i), Code: fault.DiskWorn, Problem: fmt.Sprint("worn ", i)}
+		if i >= 198 {
+			d.Code, d.Problem = fault.DiskFailing, fmt.Sprint("failing ", i)
+		}
+		s.Disks = append(s.Disks, d)
+	}
+
+	page := s.Table(View{Width: 80, Lines: 24})
+	for _, want := range []string{"failing 198", "failing 199", "worn 0", "and 197 more", "a.service"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("no %q in\n%s", want, page)
+		}
+	}
+	whole := s.Table(View{Width: 80})
+	if n := strings.Count(whole, "! disk"); n != 200 {
+		t.Errorf("loam status has %d of 200 disks", n)
 	}
 }

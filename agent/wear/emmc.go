@@ -10,8 +10,9 @@ import (
 // An eMMC says its life in tenths, from 1 for the first to 11 for over, and how
 // many of its spare blocks are used (JESD84-B51, sections 7.4.24 and 7.4.25).
 const (
-	spareWarning = 2 // four fifths are used
-	spareUrgent  = 3 // nine tenths are used
+	lifeOver     = 11 // what is above is not defined
+	spareWarning = 2  // four fifths are used
+	spareUrgent  = 3  // nine tenths are used
 )
 
 // readEMMC returns what an eMMC says of itself in sysfs; false for an SD card,
@@ -31,7 +32,9 @@ func readEMMC(root fs.FS, name string) (r Reading, says bool) {
 	// Two kinds of memory: the one that is worn most counts.
 	tenths := int64(0)
 	for _, life := range strings.Fields(text("life_time")) {
-		tenths = max(tenths, hexadecimal(life))
+		if tenth := hexadecimal(life); tenth <= lifeOver {
+			tenths = max(tenths, tenth)
+		}
 	}
 	if tenths > 0 {
 		r.Used = percent(float64(tenths-1) * 10)

@@ -1,6 +1,7 @@
 package wear
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -22,15 +23,21 @@ const (
 	interval = time.Hour
 	// answerTime is how long a disk may take to answer.
 	answerTime = 30 * time.Second
+	// killTime is how long smartctl may take to end when it is killed. It cannot
+	// end while the driver of its disk waits.
+	killTime = 5 * time.Second
+	// maxAnswer is how much smartctl may print, in bytes: fifty times what it
+	// prints of the disks that say most.
+	maxAnswer = 4 << 20
 )
 
 // Watch looks at the disks of the machine with this root directory, with /sys,
 // every hour until ctx ends, and sends what is known of each. Nothing waits for
-// it: a disk that does not answer, and whose driver cannot be told to give up,
-// ends the looking and not the agent.
+// a disk that does not answer.
 func Watch(ctx context.Context, root fs.FS, log *zap.Logger) <-chan []status.Disk {
 	found := make(chan []status.Disk)
 	next := time.NewTimer(firstAfter)
+	o := NewObserver(root)
 	go func() {
 		defer next.Stop()
 		for {
@@ -40,7 +47,7 @@ func Watch(ctx context.Context, root fs.FS, log *zap.Logger) <-chan []status.Dis
 			case <-next.C:
 			}
 
-			readings, err := Observe(ctx, root)
+			readings, err := o.Observe(ctx)
 			if err != nil && ctx.Err() == nil {
 				log.Warn("find out how worn the disks are", zap.Error(err))
 			}
@@ -56,47 +63,113 @@ func Watch(ctx context.Context, root fs.FS, log *zap.Logger) <-chan []status.Dis
 	return found
 }
 
-// Observe asks each disk of this machine. The error is of the disks that did not
-// answer, beside those that did. root has /sys.
-func Observe(ctx context.Context, root fs.FS) ([]Reading, error) {
-	disks, err := block.List(root, block.Loop, block.RAM, block.ZRAM, block.Mapped)
+// Observer asks the disks of a machine, and remembers what they said.
+type Observer struct {
+	root fs.FS
+	ask  func(ctx context.Context, name string) ([]byte, error)
+
+	// last has what each disk said last.
+	last map[string]Reading
+	// silent has the disks whose driver waits still: a disk is not asked again
+	// before the channel has a value.
+	silent map[string]<-chan answer
+}
+
+type answer struct {
+	text []byte
+	err  error
+}
+
+// NewObserver returns an Observer of the machine with this root directory, which
+// has /sys.
+func NewObserver(root fs.FS) *Observer {
+	return &Observer{
+		root:   root,
+		ask:    ask,
+		last:   map[string]Reading{},
+		silent: map[string]<-chan answer{},
+	}
+}
+
+// Observe asks each disk of the machine. The error is about the disks that did
+// not answer. Of these it returns what they said before, if they did: a disk that
+// fails must not be well again because it no longer answers.
+func (o *Observer) Observe(ctx context.Context) ([]Reading, error) {
+	disks, err := block.List(o.root, block.Loop, block.RAM, block.ZRAM, block.Mapped)
 	if err != nil {
 		return nil, err
 	}
 
 	var readings []Reading
 	var errs []error
+	now := map[string]Reading{}
 	for _, d := range disks {
-		r, says, err := observe(ctx, root, d)
-		switch {
-		case err != nil:
+		r, says, err := o.observe(ctx, d)
+		if err != nil {
 			errs = append(errs, err)
-		case says:
+			r, says = o.last[d.Name]
+		}
+		if says {
 			readings = append(readings, r)
+			now[d.Name] = r
 		}
 	}
+	o.last = now
 	return readings, errors.Join(errs...)
 }
 
 // asked are the kinds of disks that smartctl knows.
 var asked = []block.Kind{block.NVMe, block.SCSI, block.USB}
 
-func observe(ctx context.Context, root fs.FS, d block.Disk) (r Reading, says bool, err error) {
+func (o *Observer) observe(
+	ctx context.Context, d block.Disk,
+) (r Reading, says bool, err error) {
 	switch {
 	case d.Size == 0, d.Hidden, d.Network != "":
 		return r, false, nil
 	case d.Kind == block.MMC:
-		r, says = readEMMC(root, d.Name)
+		r, says = readEMMC(o.root, d.Name)
 		return r, says, nil
 	case !slices.Contains(asked, d.Kind):
 		return r, false, nil
 	}
 
-	text, err := ask(ctx, d.Name)
+	text, err := o.answerOf(ctx, d.Name)
 	if err != nil {
 		return r, false, err
 	}
 	return parse(d.Name, text)
+}
+
+// answerOf asks a disk, and does not wait longer than it takes to kill smartctl.
+func (o *Observer) answerOf(ctx context.Context, name string) ([]byte, error) {
+	if before := o.silent[name]; before != nil {
+		select {
+		case <-before: // It is too old to count.
+			delete(o.silent, name)
+		default:
+			return nil, fmt.Errorf("smartctl %s: the disk has not answered since an earlier look", name)
+		}
+	}
+
+	done := make(chan answer, 1)
+	go func() {
+		text, err := o.ask(ctx, name)
+		done <- answer{text, err}
+	}()
+
+	timer := time.NewTimer(answerTime + 2*killTime)
+	defer timer.Stop()
+	select {
+	case a := <-done:
+		return a.text, a.err
+	case <-timer.C:
+		o.silent[name] = done
+		return nil, fmt.Errorf("smartctl %s: the disk does not answer, and smartctl cannot be ended",
+			name)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // ask returns what smartctl prints about a disk.
@@ -105,16 +178,42 @@ func ask(ctx context.Context, name string) ([]byte, error) {
 		fmt.Errorf("the disk has not answered for %s", answerTime))
 	defer cancel()
 
-	out, err := exec.CommandContext(ctx, "smartctl", "--json=c", "--info", "--health",
-		"--attributes", "--log=devstat", "--log=ssd", block.Node(name)).Output()
-	// Its status says how the disk is, too (smartctl(8), EXIT STATUS): what it
-	// printed counts.
-	_, ended := errors.AsType[*exec.ExitError](err)
+	out := &bounded{}
+	cmd := exec.CommandContext(ctx, "smartctl", "--json=c", "--info", "--health",
+		"--attributes", "--log=devstat", "--log=ssd", block.Node(name))
+	cmd.Stdout = out
+	cmd.WaitDelay = killTime
+	err := cmd.Run()
+
+	exited, ended := errors.AsType[*exec.ExitError](err)
 	switch {
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("smartctl %s: %w", name, context.Cause(ctx))
+	case out.more:
+		return nil, fmt.Errorf("smartctl %s: it prints more than %d MiB", name, maxAnswer>>20)
 	case err != nil && !ended:
 		return nil, fmt.Errorf("smartctl %s: %w", name, err)
+	case ended && (!exited.Exited() || exited.ExitCode()&notOpened != 0):
+		return nil, fmt.Errorf("smartctl %s: %w", name, err)
 	}
-	return out, nil
+	// The rest of the status says how the disk is: what was printed has that.
+	return out.text.Bytes(), nil
+}
+
+// notOpened is the bit of smartctl's exit status for a disk that cannot be
+// opened, or does not say what it is (smartctl(8), EXIT STATUS).
+const notOpened = 1 << 1
+
+// bounded keeps maxAnswer bytes of what is written to it.
+type bounded struct {
+	text bytes.Buffer
+	more bool
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if b.text.Len()+len(p) > maxAnswer {
+		b.more = true
+		return len(p), nil
+	}
+	return b.text.Write(p)
 }

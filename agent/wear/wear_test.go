@@ -183,6 +183,7 @@ func TestEMMC(t *testing.T) {
 		{"new", "0x01 0x01", "0x01", &Reading{Used: new(0)}},
 		{"the kind that is worn most", "0x02 0x0a", "0x01", &Reading{Used: new(90)}},
 		{"beyond its life", "0x0b 0x01", "0x01", &Reading{Used: new(100)}},
+		{"what is not defined", "0xff 0x02", "0x01", &Reading{Used: new(10)}},
 		{"few spare blocks", "0x03 0x03", "0x02", &Reading{Used: new(20), Spare: new(20)}},
 		{
 			"hardly any", "0x03 0x03", "0x03",
@@ -272,7 +273,7 @@ func TestObserve(t *testing.T) {
 		"sys/block/mmcblk1/device/life_time":      file("0x04 0x01\n"),
 		"sys/block/mmcblk1/device/pre_eol_info":   file("0x01\n"),
 	}
-	got, err := Observe(t.Context(), root)
+	got, err := NewObserver(root).Observe(t.Context())
 	if err != nil || len(got) != 1 || got[0].Name != "mmcblk1" || *got[0].Used != 30 {
 		t.Errorf("%+v, %v, want the eMMC", got, err)
 	}
