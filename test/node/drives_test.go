@@ -29,12 +29,12 @@ func TestTheFirstDriveStays(t *testing.T) {
 			m.arguments("-device", "virtio-blk-pci,drive="+name+",serial=S-"+name)
 		}
 		// A root port can be plugged into while the machine runs.
-		m.arguments("-device", "pcie-root-port,id=port,chassis=9")
+		m.arguments("-device", "pcie-root-port,id=root-port,chassis=9")
 	}
 	plug := func(n *node) {
 		t.Helper()
 		err := n.Command("device_add", map[string]any{
-			"driver": "virtio-blk-pci", "bus": "port", "id": "late", "drive": "CIDATA",
+			"driver": "virtio-blk-pci", "bus": "root-port", "id": "late", "drive": "CIDATA",
 			"serial": "S-CIDATA",
 		})
 		if err != nil {
