@@ -16,15 +16,21 @@ var ErrMounted = errors.New("something is mounted there: left alone")
 
 // Empty deletes everything in the directory name, durably, and nothing on
 // another mount. The kernel itself refuses to enter a mount (openat2(2),
-// RESOLVE_NO_XDEV, which covers bind mounts too). An absent directory is empty.
+// RESOLVE_NO_XDEV, which covers bind mounts too), and to follow a link in name,
+// which a pod may have put there. An absent directory is empty.
 func Empty(name string) error {
-	dir, err := os.OpenFile(name, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	fd, err := unix.Openat2(unix.AT_FDCWD, name, &unix.OpenHow{
+		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_NO_SYMLINKS,
+	})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("empty %s: %w", name, err)
 	}
+
+	dir := os.NewFile(uintptr(fd), name)
 	defer dir.Close()
 
 	if err := errors.Join(emptyOpen(dir, name)...); err != nil {

@@ -147,3 +147,20 @@ func TestEmptyEntersNoMount(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestEmptyFollowsNoLink(t *testing.T) {
+	dir := t.TempDir()
+	files.Write(t, filepath.Join(dir, "away/sub/file"), "of the node")
+	if err := os.Symlink("away", filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+
+	for _, name := range []string{"link", "link/sub"} {
+		if err := Empty(filepath.Join(dir, name)); !errors.Is(err, unix.ELOOP) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := os.Lstat(filepath.Join(dir, "away/sub/file")); err != nil {
+		t.Error(err)
+	}
+}
