@@ -113,7 +113,7 @@ func (n *node) configure(ctx context.Context, places source.Env) {
 // joined its cluster yet.
 func (n *node) placeFiles() {
 	wrote, err := initial.Place(
-		durable.New(n.root, nil),
+		durable.New(n.root, nil).WithImage(n.image.FS()),
 		n.machine.Files,
 		credentials.Joined(n.root, n.Now()),
 	)

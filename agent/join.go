@@ -94,6 +94,7 @@ func (n *node) join(config cluster.Config, token string) {
 
 	n.cluster = cluster.New(complete(config), cluster.Env{
 		Root:  n.root,
+		Image: n.image.FS(),
 		Spare: n.spare,
 		Token: token,
 		Restart: func(ctx context.Context, units []string) error {

@@ -61,14 +61,19 @@ func (f files) put(
 ) (did []string, err error) {
 	err = f.node.Together(func() error {
 		var errs []error
-		guard := f.guard()
+		reached := map[string]bool{}
 		for _, p := range placements {
 			if wanted != nil && !wanted[p.Path] {
 				continue
 			}
 
+			var err error
+			if dir := path.Dir(p.Path); !reached[dir] {
+				err = generation.Reach(f.node, p.Path)
+				reached[dir] = err == nil
+			}
+
 			changed := false
-			err := guard.Check(p.Path)
 			if err == nil {
 				changed, err = generation.Put(f.node, p, f.store.Reader)
 			}
@@ -86,11 +91,6 @@ func (f files) put(
 	})
 
 	return did, err
-}
-
-// guard checks where paths of the node lead to, for one pass.
-func (f files) guard() generation.PathGuard {
-	return generation.NewPathGuard(f.node.Root().FS(), f.image)
 }
 
 // placeAll is like place, but does not trust what is on the node. It checks
@@ -123,12 +123,8 @@ func (f files) placeAll(have, want generation.Manifest, stop func(error) bool) e
 // clean removes what interrupted writes of have or want have left, and then
 // what removeOld removes.
 func (f files) clean(have, want generation.Manifest) error {
-	guard := f.guard()
 	for _, entry := range slices.Concat(have.Entries, want.Entries) {
-		if guard.Check(entry.Path) != nil {
-			continue
-		}
-		if err := f.node.Discard(entry.Path[1:]); err != nil {
+		if err := f.node.Discard(entry.Path[1:]); err != nil && !behindLink(err) {
 			return err
 		}
 	}
@@ -153,12 +149,10 @@ func (f files) removeOld(have, want generation.Manifest) error {
 func (f files) removePlaced(m, current generation.Manifest, except string) ([]string, error) {
 	wanted := pathsOf(current)
 	above := parentsOf(current)
-	guard := f.guard()
 	var removed []string
 	for _, p := range generation.Place(m) {
 		alone := except != "" && strings.HasPrefix(p.Path, except)
-		if alone || wanted[p.Path] || slices.Contains(current.Synced, p.Path) ||
-			guard.Check(p.Path) != nil {
+		if alone || wanted[p.Path] || slices.Contains(current.Synced, p.Path) {
 			continue
 		}
 
@@ -171,6 +165,9 @@ func (f files) removePlaced(m, current generation.Manifest, except string) ([]st
 			err = f.removePath(p.Path)
 		}
 
+		if behindLink(err) {
+			continue
+		}
 		if err != nil {
 			return removed, err
 		}
@@ -181,6 +178,13 @@ func (f files) removePlaced(m, current generation.Manifest, except string) ([]st
 	}
 
 	return removed, nil
+}
+
+// behindLink reports whether nothing was removed because a directory was
+// replaced by a link: what it leads to is not what was placed.
+func behindLink(err error) bool {
+	_, is := errors.AsType[*durable.LinkError](err)
+	return is
 }
 
 // removeObstacle removes a managed file or link where a directory must come,
@@ -276,17 +280,16 @@ func copyLink(to *durable.Dir, from fs.FS, name string) error {
 // removeDirs removes the directories of have that want does not need, innermost
 // first, if nothing else has put something there.
 func (f files) removeDirs(have, want []string) error {
-	guard := f.guard()
 	for _, dir := range slices.Backward(slices.Sorted(slices.Values(have))) {
-		if slices.Contains(want, dir) || guard.Check(dir) != nil {
+		if slices.Contains(want, dir) {
 			continue
 		}
 		if info, err := f.node.Root().Lstat(dir[1:]); err != nil || !info.IsDir() {
 			continue
 		}
 		err := f.node.Remove(dir[1:])
-		if err != nil && !errors.Is(err, syscall.ENOTEMPTY) && !errors.Is(err, syscall.EBUSY) &&
-			!errors.Is(err, syscall.EEXIST) {
+		if err != nil && !behindLink(err) && !errors.Is(err, syscall.ENOTEMPTY) &&
+			!errors.Is(err, syscall.EBUSY) && !errors.Is(err, syscall.EEXIST) {
 			return err
 		}
 	}
@@ -360,20 +363,20 @@ func (f files) removeOther(osVersion string, current generation.Manifest) ([]str
 // they placed it. It goes on after an error.
 func (f files) removeAll(current generation.Manifest, all []generation.Manifest) error {
 	var errs []error
-	guard := f.guard()
 	for _, m := range all {
 		for _, p := range generation.Place(m) {
-			if guard.Check(p.Path) != nil {
-				continue
-			}
 			name := strings.TrimPrefix(p.Path, "/")
-			errs = append(errs, f.node.Discard(name))
+			if err := f.node.Discard(name); !behindLink(err) {
+				errs = append(errs, err)
+			}
 			info, err := f.node.Root().Lstat(name)
 			if err != nil || info.IsDir() ||
 				m.Name() != current.Name() && !generation.Placed(f.node.Root().FS(), p) {
 				continue
 			}
-			errs = append(errs, f.removePath(p.Path))
+			if err := f.removePath(p.Path); !behindLink(err) {
+				errs = append(errs, err)
+			}
 		}
 		errs = append(errs, f.removeDirs(m.Dirs, nil))
 	}

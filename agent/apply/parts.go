@@ -61,7 +61,7 @@ func partsOf(e *Executor) parts {
 	}
 
 	p.files = files{
-		node:      e.Node,
+		node:      e.Node.WithImage(e.Image),
 		image:     e.Image,
 		state:     e.State,
 		store:     m.store,

@@ -182,6 +182,7 @@ func (f files) verifyPlaced(
 		return nil
 	}
 
+	var errs []error
 	for _, p := range generation.Place(m) {
 		v.Checked++
 		placed := generation.Placed(f.node.Root().FS(), p)
@@ -195,14 +196,13 @@ func (f files) verifyPlaced(
 
 		fault := Fault{Path: p.Path, Problem: "something else changed or removed it"}
 		if repair {
-			if _, err := generation.Put(f.node, p, f.store.Reader); err != nil {
-				return err
-			}
-			fault.Repaired = true
+			_, err := generation.Put(f.node, p, f.store.Reader)
+			errs = append(errs, err)
+			fault.Repaired = err == nil
 		}
 
 		v.Bad = append(v.Bad, fault)
 	}
 
-	return nil
+	return errors.Join(errs...)
 }

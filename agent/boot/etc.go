@@ -144,7 +144,8 @@ func fillEtc(root *os.Root, store generation.Reader, osVersion string) (string, 
 		return "", nil
 	}
 
-	dir := durable.New(root, nil)
+	// No pod has run yet: every link is the image's.
+	dir := durable.New(root, nil).WithImage(root.FS())
 	var bad []error
 	for _, p := range generation.Place(m) {
 		if strings.HasPrefix(p.Path, "/etc/") {

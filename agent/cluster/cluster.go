@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"os"
 	"sync"
@@ -30,8 +31,10 @@ import (
 
 // Env is what a Cluster needs of its node.
 type Env struct {
-	// Root is the node's root directory.
-	Root *os.Root
+	// Root is the node's root directory. Image has the links that tokens may be
+	// written through; see [durable.Dir.WithImage].
+	Root  *os.Root
+	Image fs.FS
 
 	// Spare makes room for what is recorded; nil for none.
 	Spare *durable.Spare

@@ -25,6 +25,7 @@ func (c *Cluster) controllers(m *memory, conn connection) []controller {
 		&carriedController{root: files, log: env.Log},
 		&tokenController{
 			root:     env.Root,
+			image:    env.Image,
 			secrets:  c.secrets,
 			progress: c.tokens,
 			inbox:    c.inbox,

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path"
@@ -143,6 +144,7 @@ func (c tokenChecks) isDue(w world) bool {
 // keeps the last token of a Secret that is gone, which may still be valid.
 type tokenController struct {
 	root     *os.Root
+	image    fs.FS
 	secrets  *secretCache
 	progress *tokenProgress
 	inbox    inbox
@@ -208,7 +210,7 @@ func (c *tokenController) setTokens(all []Token) {
 
 // write writes token to the file of t.
 func (c *tokenController) write(t Token, token []byte, file *tokenFile) error {
-	dir := durable.New(c.root, nil)
+	dir := durable.New(c.root, nil).WithImage(c.image)
 	name := strings.TrimPrefix(t.Path, "/")
 	if err := dir.MkdirAll(path.Dir(name)); err != nil {
 		return err

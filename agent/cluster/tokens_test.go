@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -9,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 
+	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/test/files"
 )
 
@@ -80,6 +83,36 @@ func TestWhenTokenFilesAreChecked(t *testing.T) {
 				t.Error(got)
 			}
 		})
+	}
+}
+
+func TestATokenIsWrittenBehindNoLinkButTheImages(t *testing.T) {
+	root := files.Root(t)
+	image := files.Root(t)
+	err := errors.Join(
+		root.Mkdir("away", 0o755),
+		root.Symlink("away", "link"),
+		root.Symlink("var/opt", "opt"),
+		image.Symlink("var/opt", "opt"),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	c := tokenController{root: root, image: image.FS(), log: zap.NewNop()}
+	err = c.write(Token{"token", "/link/token"}, []byte("one"), &tokenFile{})
+	if _, ok := errors.AsType[*durable.LinkError](err); !ok {
+		t.Errorf("error %v", err)
+	}
+	if _, err := root.Lstat("away/token"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the token is behind the link: %v", err)
+	}
+
+	if err := c.write(Token{"token", "/opt/token"}, []byte("one"), &tokenFile{}); err != nil {
+		t.Error(err)
+	}
+	if got, err := root.ReadFile("var/opt/token"); string(got) != "one" {
+		t.Errorf("token %q, %v", got, err)
 	}
 }
 

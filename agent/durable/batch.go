@@ -48,48 +48,38 @@ const maxOpen = 64
 
 // begin comes before each change.
 func (b *Batch) begin(s Step) error {
-	if len(b.open) >= maxOpen {
-		b.Close()
-	}
+	b.makeRoom()
 	return b.dir.step(s)
 }
 
-// directory returns a descriptor of the directory name, valid until the next
-// change.
-func (b *Batch) directory(name string) (int, error) {
+func (b *Batch) makeRoom() {
+	if len(b.open) >= maxOpen {
+		b.Close()
+	}
+}
+
+// directory returns the open directory name, valid until the next change.
+func (b *Batch) directory(name string) (*os.File, error) {
 	f := b.open[name]
 	if f == nil {
 		var err error
-		f, err = b.dir.root.Open(name)
+		f, err = b.dir.open(name)
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
 		b.open[name] = f
 	}
-	return int(f.Fd()), nil
+	return f, nil
 }
 
 // File creates the file name. Its directory must exist. The error names it.
 func (b *Batch) File(name string, data io.Reader, mode fs.FileMode) error {
-	create := func() (*os.File, error) {
-		dir, err := b.directory(path.Dir(name))
-		if err != nil {
-			return nil, err
-		}
-
-		fd, err := unix.Openat(dir, path.Base(name),
-			unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
-		if err != nil {
-			return nil, err
-		}
-
-		return os.NewFile(uintptr(fd), name), nil
-	}
-
-	if err := b.begin(Step{Op: Create, Name: name}); err != nil {
+	b.makeRoom()
+	dir, err := b.directory(path.Dir(name))
+	if err != nil {
 		return err
 	}
-	if err := b.dir.fillBy(create, name, data, mode); err != nil {
+	if err := b.dir.fill(dir, name, data, mode, false); err != nil {
 		return err
 	}
 
@@ -111,11 +101,7 @@ func (b *Batch) Mkdir(name string) error {
 
 	parent, err := b.directory(path.Dir(name))
 	if err == nil {
-		err = unix.Mkdirat(parent, path.Base(name), 0o755)
-	}
-
-	if err == nil {
-		err = b.allow(name, 0o755)
+		err = mkdirAt(parent, name)
 	}
 
 	if err != nil {
@@ -125,15 +111,6 @@ func (b *Batch) Mkdir(name string) error {
 	b.dirs[name] = true
 	b.dirs[path.Dir(name)] = true
 	return nil
-}
-
-// allow sets the mode of a directory, as mkdir(2) applies the umask.
-func (b *Batch) allow(name string, mode uint32) error {
-	dir, err := b.directory(name)
-	if err != nil {
-		return err
-	}
-	return unix.Fchmod(dir, mode)
 }
 
 // Link creates name as a hard link to the file old.
@@ -149,7 +126,7 @@ func (b *Batch) Link(old, name string) error {
 
 	to, err := b.directory(path.Dir(name))
 	if err == nil {
-		err = unix.Linkat(from, path.Base(old), to, path.Base(name), 0)
+		err = unix.Linkat(int(from.Fd()), path.Base(old), int(to.Fd()), path.Base(name), 0)
 	}
 
 	if err != nil {
@@ -168,7 +145,7 @@ func (b *Batch) Symlink(target, name string) error {
 
 	dir, err := b.directory(path.Dir(name))
 	if err == nil {
-		err = unix.Symlinkat(target, dir, path.Base(name))
+		err = unix.Symlinkat(target, int(dir.Fd()), path.Base(name))
 	}
 
 	if err != nil {

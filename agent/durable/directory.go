@@ -4,58 +4,62 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
-	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // MkdirAll creates directory name and its parents, with mode 0755. If one is a
-// symbolic link to a directory that does not exist yet (/opt -> var/opt on a
-// fresh state partition), its target is created.
+// link of the image to a directory that does not exist yet (/opt -> var/opt on
+// a fresh state partition), its target is created.
 func (d *Dir) MkdirAll(name string) error {
-	if name == "." || name == "" {
-		return nil
-	}
-
-	if info, err := d.root.Stat(name); err == nil {
-		if !info.IsDir() {
-			return fmt.Errorf("make directory %s: a file is in the way", name)
-		}
-		return nil
-	} else if !errors.Is(err, fs.ErrNotExist) {
+	dir, err := d.open(path.Clean(name))
+	switch {
+	case err == nil:
+		return dir.Close()
+	case errors.Is(err, unix.ENOTDIR):
+		return fmt.Errorf("make directory %s: a file is in the way", name)
+	case !errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("make directory %s: %w", name, err)
 	}
 
-	if target, err := d.root.Readlink(name); err == nil {
-		return d.MkdirAll(beside(name, target))
+	resolved, err := d.resolve(name)
+	if err != nil {
+		return fmt.Errorf("make directory %s: %w", name, err)
 	}
-	if err := d.MkdirAll(path.Dir(name)); err != nil {
+	if err := d.MkdirAll(path.Dir(resolved)); err != nil {
 		return err
 	}
-	if err := d.mkdir(name); err != nil {
-		return err
-	}
-
-	return d.SyncDir(path.Dir(name))
+	return d.mkdir(resolved)
 }
 
 func (d *Dir) mkdir(name string) error {
+	parent, err := d.open(path.Dir(name))
+	if err != nil {
+		return fmt.Errorf("make directory %s: %w", name, err)
+	}
+	defer parent.Close()
+
 	if err := d.step(Step{Op: Mkdir, Name: name}); err != nil {
 		return err
 	}
-	if err := d.root.Mkdir(name, 0o755); err != nil {
+	if err := mkdirAt(parent, name); err != nil {
 		return fmt.Errorf("make directory %s: %w", name, err)
 	}
-	if err := d.root.Chmod(name, 0o755); err != nil { // mkdir(2) applies the umask.
-		return fmt.Errorf("make directory %s: %w", name, err)
-	}
-	return nil
+
+	return d.syncDir(parent, path.Dir(name))
 }
 
-// beside returns what a link name with this target refers to, relative to the
-// root.
-func beside(name, target string) string {
-	if strings.HasPrefix(target, "/") {
-		return strings.TrimPrefix(path.Clean(target), "/")
+// mkdirAt creates the directory name in dir.
+func mkdirAt(dir *os.File, name string) error {
+	if err := unix.Mkdirat(int(dir.Fd()), path.Base(name), 0o755); err != nil {
+		return err
 	}
-	return path.Join(path.Dir(name), target)
+
+	made, err := openAt(dir, name, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	return errors.Join(made.Chmod(0o755), made.Close()) // mkdir(2) applies the umask.
 }

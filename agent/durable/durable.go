@@ -16,10 +16,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Dir is a directory tree that is changed durably. It has one writer.
+// Dir is a directory tree that is changed durably. It has one writer. Other
+// processes may change its directories: what it writes and removes is in the
+// directory of that name, and never behind a link but one of [Dir.WithImage].
 type Dir struct {
 	root *os.Root
 	hook Hook
+	// image has the links that are followed; nil for none.
+	image fs.FS
 	// cut is the hook's error, after which nothing changes any more.
 	cut error
 	// together are the directories to sync at the end of Together; nil outside.
@@ -54,21 +58,34 @@ func (d *Dir) WriteFile(name string, data []byte, mode fs.FileMode) (bool, error
 
 // WriteFrom is WriteFile for a stream; it always writes.
 func (d *Dir) WriteFrom(name string, data io.Reader, mode fs.FileMode) error {
-	temp := temporary(name)
-	if err := d.discard(temp); err != nil {
+	return d.write(name, data, mode, true)
+}
+
+// WriteVolatile is WriteFile for what is worthless after a power cut. It is
+// never synced, but is complete at every moment while the kernel runs.
+func (d *Dir) WriteVolatile(name string, data []byte, mode fs.FileMode) error {
+	return d.write(name, bytes.NewReader(data), mode, false)
+}
+
+func (d *Dir) write(name string, data io.Reader, mode fs.FileMode, sync bool) error {
+	dir, err := d.open(path.Dir(name))
+	if err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
+	defer dir.Close()
 
-	err := d.fill(temp, data, mode)
-	if err == nil {
-		err = d.syncFile(temp)
+	temp := temporary(name)
+	if err := d.discard(dir, temp); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	if err := d.fill(dir, temp, data, mode, sync); err != nil {
+		return errors.Join(fmt.Errorf("write %s: %w", name, err), d.discard(dir, temp))
 	}
 
-	if err != nil {
-		return errors.Join(fmt.Errorf("write %s: %w", name, err), d.discard(temp))
+	if err := d.rename(dir, temp, name); err != nil || !sync {
+		return err
 	}
-
-	return d.replace(temp, name)
+	return d.syncDir(dir, path.Dir(name))
 }
 
 // Symlink makes name a symbolic link to target and reports whether it had to.
@@ -77,20 +94,34 @@ func (d *Dir) Symlink(target, name string) (bool, error) {
 		return false, nil
 	}
 
-	made := false
-	err := d.withRoom(func() error {
-		temp := temporary(name)
-		if err := d.discard(temp); err != nil {
-			return fmt.Errorf("link %s: %w", name, err)
-		}
-		if err := d.symlink(target, temp); err != nil {
-			return fmt.Errorf("link %s: %w", name, err)
-		}
+	err := d.withRoom(func() error { return d.symlink(target, name) })
+	return err == nil, err
+}
 
-		made = true
-		return d.replace(temp, name)
-	})
-	return made, err
+func (d *Dir) symlink(target, name string) error {
+	dir, err := d.open(path.Dir(name))
+	if err != nil {
+		return fmt.Errorf("link %s: %w", name, err)
+	}
+	defer dir.Close()
+
+	temp := temporary(name)
+	if err := d.discard(dir, temp); err != nil {
+		return fmt.Errorf("link %s: %w", name, err)
+	}
+
+	err = d.step(Step{Op: Symlink, Name: temp, From: target})
+	if err == nil {
+		err = unix.Symlinkat(target, int(dir.Fd()), path.Base(temp))
+	}
+	if err != nil {
+		return fmt.Errorf("link %s: %w", name, err)
+	}
+
+	if err := d.rename(dir, temp, name); err != nil {
+		return err
+	}
+	return d.syncDir(dir, path.Dir(name))
 }
 
 // Append adds a line to name, which is created with mode if it does not exist.
@@ -100,16 +131,21 @@ func (d *Dir) Append(name string, line []byte, mode fs.FileMode) error {
 }
 
 func (d *Dir) append(name string, line []byte, mode fs.FileMode) error {
-	f, err := d.root.OpenFile(name, os.O_RDWR|os.O_APPEND, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return d.WriteFrom(name, bytes.NewReader(append(bytes.Clone(line), '\n')), mode)
-	}
-
+	dir, err := d.open(path.Dir(name))
 	if err != nil {
 		return fmt.Errorf("append to %s: %w", name, err)
 	}
+	defer dir.Close()
 
+	f, err := openAt(dir, name, unix.O_RDWR|unix.O_APPEND)
+	if errors.Is(err, fs.ErrNotExist) {
+		return d.WriteFrom(name, bytes.NewReader(append(bytes.Clone(line), '\n')), mode)
+	}
+	if err != nil {
+		return fmt.Errorf("append to %s: %w", name, err)
+	}
 	defer f.Close()
+
 	if err := d.step(Step{Op: Append, Name: name}); err != nil {
 		return err
 	}
@@ -123,7 +159,7 @@ func (d *Dir) append(name string, line []byte, mode fs.FileMode) error {
 		return fmt.Errorf("append to %s: %w", name, err)
 	}
 
-	return d.syncFile(name)
+	return d.sync(f, Step{Op: SyncFile, Name: name})
 }
 
 // endsLine reports whether f is empty or ends with a newline.
@@ -152,12 +188,20 @@ func (d *Dir) Remove(name string) error {
 	if err := d.step(Step{Op: Remove, Name: name}); err != nil {
 		return err
 	}
-	if err := d.root.Remove(name); errors.Is(err, fs.ErrNotExist) {
+
+	dir, err := d.open(path.Dir(name))
+	if err == nil {
+		defer dir.Close()
+		err = removeAt(dir, name)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
-	} else if err != nil {
+	}
+	if err != nil {
 		return fmt.Errorf("remove %s: %w", name, err)
 	}
-	return d.SyncDir(path.Dir(name))
+
+	return d.syncDir(dir, path.Dir(name))
 }
 
 // RemoveAll deletes name and everything below it. Nothing may refer to it any
@@ -167,10 +211,24 @@ func (d *Dir) RemoveAll(name string) error {
 	if err := d.step(Step{Op: RemoveAll, Name: name}); err != nil {
 		return err
 	}
-	if err := d.root.RemoveAll(name); err != nil {
+	if err := d.removeAll(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove %s: %w", name, err)
 	}
 	return nil
+}
+
+func (d *Dir) removeAll(name string) error {
+	dir, err := d.open(path.Dir(name))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+
+	parent, err := os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", dir.Fd()))
+	if err != nil {
+		return err
+	}
+	return errors.Join(parent.RemoveAll(path.Base(name)), parent.Close())
 }
 
 // Move renames from to name, which must not exist or must be something that
@@ -179,10 +237,24 @@ func (d *Dir) Move(from, name string) error {
 	if err := d.step(Step{Op: Rename, Name: name, From: from}); err != nil {
 		return err
 	}
-	if err := d.root.Rename(from, name); err != nil {
+
+	old, err := d.open(path.Dir(from))
+	if err != nil {
 		return fmt.Errorf("move %s to %s: %w", from, name, err)
 	}
-	return errors.Join(d.SyncDir(path.Dir(name)), d.SyncDir(path.Dir(from)))
+	defer old.Close()
+
+	dir, err := d.open(path.Dir(name))
+	if err != nil {
+		return fmt.Errorf("move %s to %s: %w", from, name, err)
+	}
+	defer dir.Close()
+
+	err = unix.Renameat(int(old.Fd()), path.Base(from), int(dir.Fd()), path.Base(name))
+	if err != nil {
+		return fmt.Errorf("move %s to %s: %w", from, name, err)
+	}
+	return errors.Join(d.syncDir(dir, path.Dir(name)), d.syncDir(old, path.Dir(from)))
 }
 
 // SyncAll makes the entire file system of the directory durable.
@@ -211,7 +283,22 @@ func (d *Dir) SyncDir(name string) error {
 		d.together[name] = true
 		return nil
 	}
-	return d.sync(Step{Op: SyncDir, Name: name})
+
+	dir, err := d.open(name)
+	if err != nil {
+		return fmt.Errorf("sync %s: %w", name, err)
+	}
+	defer dir.Close()
+	return d.syncDir(dir, name)
+}
+
+// syncDir is SyncDir for the open directory dir, called name.
+func (d *Dir) syncDir(dir *os.File, name string) error {
+	if d.together != nil {
+		d.together[name] = true
+		return nil
+	}
+	return d.sync(dir, Step{Op: SyncDir, Name: name})
 }
 
 // Together calls f and then syncs each directory that f changed once. Until
@@ -223,32 +310,37 @@ func (d *Dir) Together(f func() error) error {
 	d.together = nil
 
 	for _, name := range dirs {
-		if _, gone := d.root.Stat(name); errors.Is(gone, fs.ErrNotExist) {
-			continue
+		if one := d.SyncDir(name); !errors.Is(one, fs.ErrNotExist) {
+			err = errors.Join(err, one)
 		}
-		err = errors.Join(err, d.SyncDir(name))
 	}
 
 	return err
 }
 
-func (d *Dir) syncFile(name string) error { return d.sync(Step{Op: SyncFile, Name: name}) }
+// syncFile makes the file name durable.
+func (d *Dir) syncFile(name string) error {
+	dir, err := d.open(path.Dir(name))
+	if err != nil {
+		return fmt.Errorf("sync %s: %w", name, err)
+	}
+	defer dir.Close()
 
-func (d *Dir) sync(s Step) error {
+	f, err := openAt(dir, name, unix.O_RDONLY)
+	if err != nil {
+		return fmt.Errorf("sync %s: %w", name, err)
+	}
+	defer f.Close()
+	return d.sync(f, Step{Op: SyncFile, Name: name})
+}
+
+func (d *Dir) sync(f *os.File, s Step) error {
 	if err := d.step(s); err != nil {
 		return err
 	}
-
-	f, err := d.root.Open(s.Name)
-	if err != nil {
-		return fmt.Errorf("sync %s: %w", s.Name, err)
-	}
-	defer f.Close()
-
 	if err := f.Sync(); err != nil {
 		return fmt.Errorf("sync %s: %w", s.Name, err)
 	}
-
 	return nil
 }
 
@@ -273,37 +365,29 @@ func (d *Dir) step(s Step) error {
 	return err
 }
 
-// discard removes a temporary that a cut or an error has left behind.
-func (d *Dir) discard(temp string) error {
-	if _, err := d.root.Lstat(temp); d.cut != nil || errors.Is(err, fs.ErrNotExist) {
+// discard removes a temporary that a cut or an error has left behind in dir.
+func (d *Dir) discard(dir *os.File, temp string) error {
+	if d.cut != nil || !existsAt(dir, temp) {
 		return nil
 	}
 	if err := d.step(Step{Op: Remove, Name: temp}); err != nil {
 		return err
 	}
-	return d.root.Remove(temp)
+	return removeAt(dir, temp)
 }
 
-// fill creates the file name with data and the exact mode, not yet synced.
-func (d *Dir) fill(name string, data io.Reader, mode fs.FileMode) error {
+// fill creates the file name in dir with data and the exact mode.
+func (d *Dir) fill(
+	dir *os.File, name string, data io.Reader, mode fs.FileMode, sync bool,
+) error {
 	if err := d.step(Step{Op: Create, Name: name}); err != nil {
 		return err
 	}
-	create := func() (*os.File, error) {
-		return d.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	}
-	return d.fillBy(create, name, data, mode)
-}
 
-// fillBy is fill after its first step, for a file that create opens.
-func (d *Dir) fillBy(
-	create func() (*os.File, error), name string, data io.Reader, mode fs.FileMode,
-) error {
-	f, err := create()
+	f, err := openAt(dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL)
 	if err != nil {
 		return err
 	}
-
 	if err := d.step(Step{Op: Write, Name: name}); err != nil {
 		return errors.Join(err, f.Close())
 	}
@@ -312,33 +396,22 @@ func (d *Dir) fillBy(
 	if err == nil {
 		err = f.Chmod(mode) // open(2) applies the umask.
 	}
+	if err == nil && sync {
+		err = d.sync(f, Step{Op: SyncFile, Name: name})
+	}
 
 	return errors.Join(err, f.Close())
 }
 
-func (d *Dir) symlink(target, name string) error {
-	if err := d.step(Step{Op: Symlink, Name: name, From: target}); err != nil {
-		return err
-	}
-	return d.root.Symlink(target, name)
-}
-
-// replace durably renames temp to name.
-func (d *Dir) replace(temp, name string) error {
-	if err := d.rename(temp, name); err != nil {
-		return err
-	}
-	return d.SyncDir(path.Dir(name))
-}
-
-// rename is the step at which name changes.
-func (d *Dir) rename(temp, name string) error {
+// rename is the step at which name changes. Both names are in dir.
+func (d *Dir) rename(dir *os.File, temp, name string) error {
 	err := d.step(Step{Op: Rename, Name: name, From: temp})
 	if err == nil {
-		err = d.root.Rename(temp, name)
+		fd := int(dir.Fd())
+		err = unix.Renameat(fd, path.Base(temp), fd, path.Base(name))
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("rename to %s: %w", name, err), d.discard(temp))
+		return errors.Join(fmt.Errorf("rename to %s: %w", name, err), d.discard(dir, temp))
 	}
 	return nil
 }
@@ -349,17 +422,4 @@ func (d *Dir) rename(temp, name string) error {
 func temporary(name string) string {
 	sum := sha256.Sum256([]byte(path.Base(name)))
 	return path.Join(path.Dir(name), "."+hex.EncodeToString(sum[:8])+".loam-new")
-}
-
-// WriteVolatile is WriteFile for what is worthless after a power cut. It is
-// never synced, but is complete at every moment while the kernel runs.
-func (d *Dir) WriteVolatile(name string, data []byte, mode fs.FileMode) error {
-	temp := temporary(name)
-	if err := d.discard(temp); err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
-	}
-	if err := d.fill(temp, bytes.NewReader(data), mode); err != nil {
-		return errors.Join(fmt.Errorf("write %s: %w", name, err), d.discard(temp))
-	}
-	return d.rename(temp, name)
 }

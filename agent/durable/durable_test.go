@@ -89,7 +89,7 @@ func TestMkdirAllThroughALinkThatLeadsNowhereYet(t *testing.T) {
 	if err := root.Symlink("var/opt", "opt"); err != nil {
 		t.Fatal(err)
 	}
-	if err := durable.New(root, nil).MkdirAll("opt/bin"); err != nil {
+	if err := durable.New(root, nil).WithImage(root.FS()).MkdirAll("opt/bin"); err != nil {
 		t.Fatal(err)
 	}
 	if info, err := root.Stat("var/opt/bin"); err != nil || info.Mode().Perm() != 0o755 {

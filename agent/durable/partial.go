@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
+
+	"golang.org/x/sys/unix"
 )
 
 // Partial is a file that is filled in any order. After a power cut it has any
@@ -28,19 +31,24 @@ func (d *Dir) Partial(name string, size int64, mode fs.FileMode) (*Partial, erro
 }
 
 func (p *Partial) open(size int64, mode fs.FileMode) error {
-	root := p.dir.root
-	info, err := root.Lstat(p.name)
+	dir, err := p.dir.open(path.Dir(p.name))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+
+	info, err := p.dir.root.Lstat(p.name)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := p.dir.step(Step{Op: Create, Name: p.name}); err != nil {
 			return err
 		}
-		p.file, err = root.OpenFile(p.name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+		p.file, err = openAt(dir, p.name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL)
 		if err != nil {
 			return err
 		}
 		info, err = p.file.Stat()
 	} else if err == nil && info.Mode().IsRegular() {
-		p.file, err = root.OpenFile(p.name, os.O_RDWR, 0)
+		p.file, err = openAt(dir, p.name, unix.O_RDWR)
 	} else if err == nil {
 		err = errors.New("it is not a regular file")
 	}

@@ -47,28 +47,6 @@ func Obstructed(node, image fs.FS, entries []Entry, have Manifest) error {
 	return nil
 }
 
-// PathGuard checks that the paths of a node still lead to where they say. Pods
-// can write to some directories above managed paths, and may have replaced one
-// by a link: what is written or removed below it would be somewhere else.
-type PathGuard struct{ o obstacles }
-
-// NewPathGuard returns the guard of a node, whose image has links of its own.
-// It remembers directories, so it is good for one pass.
-func NewPathGuard(node, image fs.FS) PathGuard {
-	return PathGuard{obstacles{node: node, image: image, known: map[string]bool{"/": true}}}
-}
-
-// Check returns an *Error if a directory above path is a link that the image
-// does not have.
-func (g PathGuard) Check(path string) error {
-	for _, dir := range dirsAbove(path) {
-		if err := g.o.link(dir); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 type obstacles struct {
 	node, image fs.FS
 	// known are directories that were checked.
@@ -99,15 +77,21 @@ func (o obstacles) link(dir string) error {
 
 	info, err := fs.Lstat(o.node, dir[1:])
 	if err == nil && info.Mode()&fs.ModeSymlink != 0 && !o.ofImage(dir) {
-		return &Error{
-			Path:    dir,
-			Problem: "the directory was replaced by a link",
-			Hint:    "write the path that it leads to, or remove the link",
-		}
+		return replacedByLink(dir)
 	}
 
 	o.known[dir] = true
 	return nil
+}
+
+// replacedByLink is the error of a path below dir. Pods can write to some
+// directories above managed paths.
+func replacedByLink(dir string) *Error {
+	return &Error{
+		Path:    dir,
+		Problem: "the directory was replaced by a link",
+		Hint:    "write the path that it leads to, or remove the link",
+	}
 }
 
 // ofImage reports whether a link is the image's, or continues one of the image:

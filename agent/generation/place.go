@@ -89,15 +89,32 @@ func Place(m Manifest) []Placement {
 
 // Put makes one placement on the node with root directory dir and reports
 // whether it had to change anything. It replaces a file or link in the way; a
-// directory in the way is an error.
+// directory in the way is an error. A path behind a link that the image does
+// not have is an [*Error].
 func Put(dir *durable.Dir, p Placement, store Reader) (bool, error) {
 	if Placed(dir.Root().FS(), p) {
 		return false, nil
 	}
 	if err := put(dir, p, store); err != nil {
-		return false, fmt.Errorf("place %s: %w", p.Path, err)
+		return false, placeError(p.Path, err)
 	}
 	return true, nil
+}
+
+// Reach returns an [*Error] if path is behind a link that the image does not
+// have. What Placed reads there is not the node's.
+func Reach(dir *durable.Dir, path string) error {
+	if err := dir.Reach(strings.TrimPrefix(path, "/")); err != nil {
+		return placeError(path, err)
+	}
+	return nil
+}
+
+func placeError(path string, err error) error {
+	if link, ok := errors.AsType[*durable.LinkError](err); ok {
+		return replacedByLink("/" + link.Dir)
+	}
+	return fmt.Errorf("place %s: %w", path, err)
 }
 
 func put(dir *durable.Dir, p Placement, store Reader) error {
