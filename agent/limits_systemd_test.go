@@ -32,6 +32,8 @@ type limited struct {
 	serial int
 	// full says that no more commands can be run.
 	full bool
+	// most is how many processes there could be before.
+	most string
 }
 
 func atLimits(t *testing.T, c *container.Container) {
@@ -165,10 +167,7 @@ func (n *limited) limits(t *testing.T) []kernelLimit {
 		{
 			name: "threads",
 			use:  n.fillThreads,
-			give: func(t *testing.T) {
-				n.full = false
-				write(t, n.root, "sys/fs/cgroup/system.slice/fill.service/cgroup.kill", "1")
-			},
+			give: n.freeThreads,
 			says: ofLimit("threads"),
 			want: "podPidsLimit",
 		},
@@ -202,12 +201,23 @@ func (n *limited) fillThreads(t *testing.T) {
 	if err := unix.Sysinfo(&info); err != nil {
 		t.Fatal(err)
 	}
+	n.most = n.sh(t, "cat /proc/sys/kernel/pid_max")
 	n.sh(t, fmt.Sprintf("echo %d >/proc/sys/kernel/pid_max", info.Procs+200))
 	n.sh(t, "systemctl start fill.service")
 	n.full = true
 	eventually(t, "no more processes", func() bool {
 		return errors.Is(exec.Command("true").Run(), unix.EAGAIN)
 	})
+}
+
+// freeThreads ends what fills the container, and raises its limit again: the kernel
+// counts the processes of the whole machine, and whatever runs there may begin more
+// of them than the limit of the container.
+func (n *limited) freeThreads(t *testing.T) {
+	n.full = false
+	write(t, n.root, "sys/fs/cgroup/system.slice/fill.service/cgroup.kill", "1")
+	eventually(t, "processes again", func() bool { return exec.Command("true").Run() == nil })
+	n.sh(t, "echo "+strings.TrimSpace(n.most)+" >/proc/sys/kernel/pid_max")
 }
 
 func kernelVersion(t *testing.T) (major, minor int) {
