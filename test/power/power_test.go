@@ -3,9 +3,11 @@ package power_test
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -147,7 +149,8 @@ func TestWhatACutLeaves(t *testing.T) {
 // record, here of every operation, including failed ones.
 func TestRecordsAllThatDurableDoes(t *testing.T) {
 	r, root := record(t, func(root *os.Root, hook durable.Hook) error {
-		dir := durable.New(root, hook)
+		image := fstest.MapFS{"d/to": {Data: []byte("x"), Mode: fs.ModeSymlink}}
+		dir := durable.New(root, hook).WithImage(image)
 		b := dir.Batch()
 		err := errors.Join(dir.MkdirAll("d/x/y"), b.File("d/x/f", strings.NewReader("f"), 0o755),
 			b.Link("d/x/f", "d/x/y/g"), b.Symlink("x", "d/to"), b.Sync(), dir.Append("log",
