@@ -106,8 +106,10 @@ func (o *Observer) Observe(ctx context.Context) ([]Reading, error) {
 	for _, d := range disks {
 		r, says, err := o.observe(ctx, d)
 		if err != nil {
-			errs = append(errs, err)
 			r, says = o.last[d.Name]
+		}
+		if err != nil && (says || !errors.Is(err, errNotOpened)) {
+			errs = append(errs, err)
 		}
 		if says {
 			readings = append(readings, r)
@@ -193,12 +195,18 @@ func ask(ctx context.Context, name string) ([]byte, error) {
 		return nil, fmt.Errorf("smartctl %s: it prints more than %d MiB", name, maxAnswer>>20)
 	case err != nil && !ended:
 		return nil, fmt.Errorf("smartctl %s: %w", name, err)
-	case ended && (!exited.Exited() || exited.ExitCode()&notOpened != 0):
+	case ended && !exited.Exited():
 		return nil, fmt.Errorf("smartctl %s: %w", name, err)
+	case ended && exited.ExitCode()&notOpened != 0:
+		return nil, fmt.Errorf("smartctl %s: %w", name, errNotOpened)
 	}
 	// The rest of the status says how the disk is: what was printed has that.
 	return out.text.Bytes(), nil
 }
+
+// errNotOpened is news only of a disk that has answered before: smartctl does not
+// know the disks behind some RAID controllers.
+var errNotOpened = errors.New("the disk cannot be opened")
 
 // notOpened is the bit of smartctl's exit status for a disk that cannot be
 // opened, or does not say what it is (smartctl(8), EXIT STATUS).

@@ -55,6 +55,25 @@ func TestADiskThatNoLongerAnswers(t *testing.T) {
 	look(true, "sdb")
 }
 
+// TestADiskThatNeverAnswered is no news each hour, as one behind a controller.
+func TestADiskThatNeverAnswered(t *testing.T) {
+	o := NewObserver(sysfs("sda"))
+	answer, err := []byte(fails), errNotOpened
+	o.ask = func(context.Context, string) ([]byte, error) { return answer, err }
+	if got, err := o.Observe(t.Context()); len(got) > 0 || err != nil {
+		t.Errorf("%+v, %v", got, err)
+	}
+
+	err = nil
+	if got, err := o.Observe(t.Context()); len(got) != 1 || err != nil {
+		t.Errorf("%+v, %v", got, err)
+	}
+	err = errNotOpened
+	if got, err := o.Observe(t.Context()); len(got) != 1 || !errors.Is(err, errNotOpened) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 // TestADiskWhoseDriverWaits keeps none of 200 others from being asked, and is not
 // asked again before it has answered.
 func TestADiskWhoseDriverWaits(t *testing.T) {
@@ -99,7 +118,7 @@ func TestAsk(t *testing.T) {
 	for _, test := range []struct{ name, script, want, wantErr string }{
 		{"a disk that fails", "echo '{}'; exit 24", "{}\n", ""},
 		{"a bridge that it does not know", "echo '{}'; exit 1", "{}\n", ""},
-		{"a disk that vanishes", "echo '{}'; exit 2", "", "smartctl sda: exit status 2"},
+		{"a disk that vanishes", "echo '{}'; exit 2", "", "smartctl sda: the disk cannot be opened"},
 		{"a killed program", "echo '{'; kill -TERM $$", "", "smartctl sda: signal: terminated"},
 		{
 			"a disk that has more to say than there is memory",
