@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -34,18 +35,53 @@ type Record struct {
 	// Repairs and Resets count what was begun within a day.
 	Repairs int `json:"repairs"`
 	Resets  int `json:"resets,omitempty"`
+
+	// RepairedAt and ResetAt are when they began, the last ones last. A clock that
+	// is wrong at every other start finds those of the start before the last.
+	RepairedAt []time.Time `json:"repairedAt,omitempty"`
+	ResetAt    []time.Time `json:"resetAt,omitempty"`
 }
 
-// forget is when repairs and resets are no longer counted. A clock that is wrong
-// by more makes at most as many restarts as it is set wrong again.
-const forget = 24 * time.Hour
+const (
+	// forget is when repairs and resets are no longer counted.
+	forget = 24 * time.Hour
+	// maxTimes is how many of each are remembered.
+	maxTimes = 16
+)
+
+// isNear reports whether a time is within a day, as far as the clock knows.
+func isNear(at, now time.Time) bool { return now.Sub(at).Abs() <= forget }
 
 // fresh returns the record without what is too old to matter.
 func (r Record) fresh(now time.Time) Record {
-	if age := now.Sub(r.At); age > forget || age < -forget {
-		return Record{}
+	f := Record{
+		Repairs:    near(r.RepairedAt, now),
+		Resets:     near(r.ResetAt, now),
+		RepairedAt: r.RepairedAt,
+		ResetAt:    r.ResetAt,
 	}
-	return r
+	if isNear(r.At, now) {
+		f.Repair = r.Repair
+		f.Repairs = max(f.Repairs, r.Repairs) // An earlier version has no times.
+		f.Resets = max(f.Resets, r.Resets)
+	}
+	return f
+}
+
+// near returns how many of the times are within a day.
+func near(times []time.Time, now time.Time) (count int) {
+	for _, at := range times {
+		if isNear(at, now) {
+			count++
+		}
+	}
+	return count
+}
+
+// with returns the times with one more.
+func with(times []time.Time, at time.Time) []time.Time {
+	times = append(slices.Clone(times), at)
+	return times[max(0, len(times)-maxTimes):]
 }
 
 // WithESP calls do with the ESP in a device, which nothing else may write to.

@@ -185,6 +185,7 @@ func (n Node) do(ctx context.Context, op Op, v *View) {
 	case CountRepair:
 		v.Counted = true
 		v.Record.Repairs++
+		v.Record.RepairedAt = with(v.Record.RepairedAt, v.Record.At)
 		n.record(v)
 	case Preen:
 		v.Preened = true
@@ -216,6 +217,7 @@ func (n Node) do(ctx context.Context, op Op, v *View) {
 	case CountReset:
 		v.Recorded = true
 		v.Record.Resets++
+		v.Record.ResetAt = with(v.Record.ResetAt, v.Record.At)
 		v.Record.State = status.RepairReset
 		n.conclude(v)
 	case Mark:

@@ -161,6 +161,29 @@ func TestARepairThatDoesNotHelpEnds(t *testing.T) {
 	}
 }
 
+// TestAClockThatIsWrongEndsToo: a machine without a battery for its clock has the
+// date of its kernel at some starts, and the right one at others.
+func TestAClockThatIsWrongEndsToo(t *testing.T) {
+	p := NewPartition(t, false, nil)
+	for _, reset := range []bool{false, true} {
+		t.Run(fmt.Sprintf("reset %t", reset), func(t *testing.T) {
+			m := NewMachine(t, p)
+			m.AlwaysDamaged = true
+			m.OnDamageReset = reset
+			clocks := []time.Time{m.Now, m.Now.AddDate(0, 8, 0)}
+			SetErrorFlag(t, m.State)
+			end, err := m.Run(func(boot int) context.Context {
+				m.Now = clocks[boot%len(clocks)]
+				SetErrorFlag(t, m.State)
+				return context.Background()
+			})
+			if err != nil || end.State != status.RepairFailed {
+				t.Errorf("%+v, %v", end, err)
+			}
+		})
+	}
+}
+
 // TestWithoutAnESPNothingRestarts: nothing could count the restarts.
 func TestWithoutAnESPNothingRestarts(t *testing.T) {
 	for name, spoil := range map[string]func(m *Machine) error{
