@@ -7,6 +7,8 @@ import (
 	"maps"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/loam-os/loam/agent/upgrade"
 	"github.com/loam-os/loam/test/firmware"
 )
@@ -38,6 +40,9 @@ type recorder struct {
 	lazy func() bool
 	// loses drops a write at an offset; nil if none.
 	loses func(off int64) bool
+	// full reports whether a record or a UKI that is to be written finds the state
+	// partition full; nil if it has room.
+	full func() bool
 }
 
 func newRecorder(base firmware.Sectors, files map[string][]byte) *recorder {
@@ -91,6 +96,9 @@ func (r *recorder) Read(name string) ([]byte, error) {
 }
 
 func (r *recorder) Write(name string, data []byte) error {
+	if r.full != nil && r.full() {
+		return fmt.Errorf("write %s: %w", name, unix.ENOSPC)
+	}
 	r.flush()
 	r.files[name] = data
 	r.events = append(r.events, event{file: name, data: data})
@@ -107,7 +115,10 @@ func (r *recorder) Remove(name string) error {
 }
 
 // Scratch implements upgrade.Records: the file may be lost at any time.
-func (*recorder) Scratch(int64) (upgrade.Closer, error) {
+func (r *recorder) Scratch(int64) (upgrade.Closer, error) {
+	if r.full != nil && r.full() {
+		return nil, fmt.Errorf("make the UKI: %w", unix.ENOSPC)
+	}
 	return scratch{firmware.NewMemory(nil)}, nil
 }
 
