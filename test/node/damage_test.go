@@ -468,12 +468,21 @@ func TestADamagedESPIsRepaired(t *testing.T) {
 	}
 }
 
-// TestGeneratedDamages starts a machine with each of LOAM_DAMAGES damages until
-// it runs with its state, or says that it cannot.
+// damages is how many damages TestGeneratedDamages tries; LOAM_DAMAGES is another
+// number.
+const damages = 20
+
+// TestGeneratedDamages starts a machine with each of the damages until it runs with
+// its state, or says that it cannot.
 func TestGeneratedDamages(t *testing.T) {
-	count, err := strconv.Atoi(os.Getenv("LOAM_DAMAGES"))
-	if err != nil {
-		t.Skip("takes hours: make damage-proof sets LOAM_DAMAGES")
+	judge.Long(t, "TestGenerated of test/damage")
+	count := damages
+	if text := os.Getenv("LOAM_DAMAGES"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		count = n
 	}
 
 	p := damage.NewPartition(t, true, nil)
