@@ -122,7 +122,9 @@ func (n *node) logEtcd(e etcd.Event) {
 	n.Log.Info("etcd", fields...)
 }
 
-func (n *node) planeStore() plane.Store { return plane.NewStore(durable.New(n.root, nil)) }
+func (n *node) planeStore() plane.Store {
+	return plane.NewStore(durable.New(n.root, nil).WithSpare(n.spare))
+}
 
 // refuseSource drops the source of machine.yaml from a node that has a cluster
 // record: the node goes on with that.

@@ -160,6 +160,40 @@ func noRoom(t *testing.T, dir string) {
 		})
 	}
 
+	remount("size=4m,nr_inodes=2000", 0)
+	// The verdict is a few records. Whichever of them has no room, the change stays
+	// on trial and gets its verdict later.
+	for _, inodes := range []bool{false, true} {
+		t.Run(fmt.Sprintf("a verdict without room, inodes %t", inodes), func(t *testing.T) {
+			name := mustApply(t, e, large)
+			pods := filepath.Join(dir, "pods")
+			fill(t, pods, inodes)
+			verdict, err := e.Judge(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, refused := e.Conclude(t.Context(), verdict)
+			if refused != nil && !errors.Is(refused, unix.ENOSPC) {
+				t.Errorf("conclude: %v", refused)
+			}
+
+			if err := os.RemoveAll(pods); err != nil {
+				t.Fatal(err)
+			}
+			if refused != nil {
+				accept(t, e)
+			}
+			if m, _, err := e.Current(); err != nil || m.Name() != name {
+				t.Errorf("the node runs %s, want %s: %v", m.Name(), name, err)
+			}
+			if _, pending, err := e.Pending(); err != nil || pending {
+				t.Errorf("still on trial: %t, %v", pending, err)
+			}
+			mustApply(t, e, old)
+			accept(t, e)
+		})
+	}
+
 	t.Run("many changes before a verdict", func(t *testing.T) {
 		remount("size=4m,nr_inodes=2000", 0)
 		for i := range 40 {
@@ -175,4 +209,25 @@ func noRoom(t *testing.T, dir string) {
 			mustApply(t, e, d)
 		}
 	})
+}
+
+// fill takes all inodes of a file system, or all bytes, with files in dir.
+func fill(t *testing.T, dir string, inodes bool) {
+	t.Helper()
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; ; i++ {
+		var data []byte
+		if !inodes {
+			data = make([]byte, 4096)
+		}
+		err := os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), data, 0o600)
+		if errors.Is(err, unix.ENOSPC) {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 }

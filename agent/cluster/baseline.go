@@ -2,10 +2,10 @@ package cluster
 
 import (
 	"context"
-	"os"
 
 	"go.uber.org/zap"
 
+	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/inplace"
 )
 
@@ -38,7 +38,7 @@ func decideBaseline(w world, hasRecord bool) baselineAction {
 // baselineController creates and removes the record of updates in place.
 type baselineController struct {
 	updates *updates
-	root    *os.Root
+	dir     *durable.Dir
 	log     *zap.Logger
 }
 
@@ -46,11 +46,11 @@ func (c *baselineController) step(_ context.Context, w *world) (outcome, error) 
 	var err error
 	switch decideBaseline(*w, c.updates.hasRecord) {
 	case baselineCreate:
-		err = c.updates.save(c.root, inplace.Record{Done: *w.pending.update})
+		err = c.updates.save(c.dir, inplace.Record{Done: *w.pending.update})
 	case baselineRemove:
 		c.updates.record = inplace.Record{}
 		c.updates.hasRecord = false
-		err = removeRecord(c.root)
+		err = removeRecord(c.dir)
 	}
 
 	if err != nil {

@@ -75,6 +75,9 @@ type Env struct {
 	Log    *zap.Logger
 }
 
+// records returns where the node records what it must know after a restart.
+func (e Env) records() *durable.Dir { return durable.New(e.Root, nil).WithSpare(e.Spare) }
+
 // about returns a random duration between half of d and one and a half, to
 // spread the nodes.
 func (e Env) about(d time.Duration) time.Duration {

@@ -32,8 +32,7 @@ func loadRecord(root *os.Root) (r inplace.Record, ok bool, err error) {
 }
 
 // saveRecord replaces the record of updates in place.
-func saveRecord(root *os.Root, r inplace.Record) error {
-	dir := durable.New(root, nil)
+func saveRecord(dir *durable.Dir, r inplace.Record) error {
 	if err := dir.MkdirAll(path.Dir(recordName)); err != nil {
 		return err
 	}
@@ -41,4 +40,4 @@ func saveRecord(root *os.Root, r inplace.Record) error {
 }
 
 // removeRecord ends the record of updates in place.
-func removeRecord(root *os.Root) error { return durable.New(root, nil).Remove(recordName) }
+func removeRecord(dir *durable.Dir) error { return dir.Remove(recordName) }

@@ -103,8 +103,7 @@ func loadTurn(root *os.Root, log *zap.Logger) turnOfPool {
 }
 
 // saveTurn replaces the record of the turn.
-func saveTurn(root *os.Root, t turnRecord) error {
-	dir := durable.New(root, nil)
+func saveTurn(dir *durable.Dir, t turnRecord) error {
 	if err := dir.MkdirAll(path.Dir(turnName)); err != nil {
 		return err
 	}
@@ -173,7 +172,7 @@ func (c *turnController) learnPolicy(w *world) error {
 		return nil
 	}
 	byPolicy := w.pending.policy != nil
-	if err := saveTurn(c.env.Root, turnRecord{w.turn.kept, byPolicy}); err != nil {
+	if err := saveTurn(c.env.records(), turnRecord{w.turn.kept, byPolicy}); err != nil {
 		return err
 	}
 	w.turn.byPolicy = byPolicy
@@ -343,7 +342,7 @@ func (c *turnController) patch(ctx context.Context, w *world, annotations map[st
 }
 
 func (c *turnController) save(w *world, t turns.Turn) error {
-	if err := saveTurn(c.env.Root, turnRecord{t, w.turn.byPolicy}); err != nil {
+	if err := saveTurn(c.env.records(), turnRecord{t, w.turn.byPolicy}); err != nil {
 		return err
 	}
 

@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/inplace"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/turns"
@@ -218,7 +219,7 @@ func TestATurnIsKept(t *testing.T) {
 	defer root.Close()
 
 	want := turns.Turn{Phase: turns.Holding, Holder: turns.Holder{ID: "1", Since: noon}}
-	if err := saveTurn(root, turnRecord{want, true}); err != nil {
+	if err := saveTurn(durable.New(root, nil), turnRecord{want, true}); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, loadTurn(root, zap.NewNop()).kept); diff != "" {

@@ -128,7 +128,7 @@ func (c *updateController) step(ctx context.Context, w *world) (outcome, error) 
 	d := u.decide(*w)
 	switch d.action {
 	case updateSave:
-		return outcome{}, u.save(c.env.Root, u.record)
+		return outcome{}, u.save(c.env.records(), u.record)
 	case updateFail:
 		if u.failure != nil {
 			u.retryAt = w.now.Add(u.failure.pause)
@@ -163,5 +163,5 @@ func (c *updateController) begin(step inplace.Step, w world) error {
 		}
 	}
 
-	return u.save(c.env.Root, record)
+	return u.save(c.env.records(), record)
 }

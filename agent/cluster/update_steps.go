@@ -84,7 +84,7 @@ func (c *updateController) done(w *world, step inplace.Step, want inplace.Facts)
 		return nil // The configuration no longer asks for updates.
 	}
 	w.ending = w.ending || step == inplace.Agent
-	return c.updates.save(c.env.Root, c.updates.record.After(step, want))
+	return c.updates.save(c.env.records(), c.updates.record.After(step, want))
 }
 
 // bootRelease boots another release. The Node records its version and the
@@ -100,7 +100,7 @@ func (c *updateController) bootRelease(
 	u := c.updates
 	record := u.record
 	record.Boot = w.bootID
-	if err := u.save(c.env.Root, record); err != nil {
+	if err := u.save(c.env.records(), record); err != nil {
 		return outcome{}, err
 	}
 

@@ -9,6 +9,7 @@ import (
 
 	core "k8s.io/api/core/v1"
 
+	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/inplace"
 	"github.com/loam-os/loam/hint"
 )
@@ -74,8 +75,8 @@ func loadUpdates(root *os.Root, log *zap.Logger) updates {
 
 // save sets and writes the record. If the write fails, the record still applies
 // and is written before the next step.
-func (u *updates) save(root *os.Root, r inplace.Record) error {
-	u.unsaved = saveRecord(root, r)
+func (u *updates) save(dir *durable.Dir, r inplace.Record) error {
+	u.unsaved = saveRecord(dir, r)
 	u.record = r
 	u.hasRecord = true
 	return u.unsaved

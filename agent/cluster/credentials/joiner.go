@@ -114,7 +114,7 @@ func (j Joiner) Identify(
 func (j Joiner) Join(
 	ctx context.Context, t Target, as Credentials, token string,
 ) (Credentials, error) {
-	store := Store{durable.New(j.Root, nil).WithSpare(j.Spare)}
+	store := Of(durable.New(j.Root, nil).WithSpare(j.Spare))
 	key, err := store.key()
 	if err != nil {
 		return Credentials{}, reach.Untried(err)

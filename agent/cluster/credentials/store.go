@@ -36,7 +36,10 @@ func Files() []string { return []string{"/" + kubeconfigName, "/" + tokenName, "
 type Store struct{ dir *durable.Dir }
 
 // Open returns the store of the node whose root directory is root.
-func Open(root *os.Root) Store { return Store{durable.New(root, nil)} }
+func Open(root *os.Root) Store { return Of(durable.New(root, nil)) }
+
+// Of returns the store below a root directory.
+func Of(dir *durable.Dir) Store { return Store{dir} }
 
 // Load returns the saved credentials, false if they are absent or
 // unreadable. Then the node requests new ones.
