@@ -64,17 +64,16 @@ var (
 func policed(t *testing.T) *Cluster {
 	t.Helper()
 	c := Start(t, Options{})
-	for _, example := range []string{"rbac.yaml", "admission.yaml"} {
-		c.create(t, example)
-	}
-
+	c.create(t, "rbac.yaml")
 	for _, name := range []string{"node-1", "node-2"} {
 		c.mustDo(t, http.MethodPost, nodes, `{"metadata": {"name": "`+name+`"}}`)
 		c.mustDo(t, http.MethodPost, leases,
 			lease("gardener-node-agent-"+name, "gardener-node-agent-"+name, name))
 	}
 
-	c.mustAwait(t, func() error { // The API server learns of a policy by a watch.
+	// A try that is not refused yet must not leave what a later one is refused for.
+	const dry = "?dryRun=All"
+	tries := func() error {
 		for _, try := range []struct {
 			who                http.Header
 			method, path, body string
@@ -88,13 +87,19 @@ func policed(t *testing.T) *Cluster {
 				lease("gardener-node-agent-node-2", "x", "node-2"),
 			},
 		} {
-			if err := c.as(t, try.who, try.method, try.path, try.body); !refused(err) {
+			if err := c.as(t, try.who, try.method, try.path+dry, try.body); !refused(err) {
 				return fmt.Errorf("%s %s: %w", try.method, try.path,
 					errors.Join(err, errors.New("not refused")))
 			}
 		}
 		return nil
-	})
+	}
+	if err := tries(); err == nil {
+		t.Error("refused without a policy")
+	}
+
+	c.create(t, "admission.yaml")
+	c.mustAwait(t, tries) // The API server learns of a policy by a watch.
 	return c
 }
 
