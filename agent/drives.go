@@ -29,6 +29,8 @@ type Drives struct {
 	found []source.Drive
 	// accepted is the document that configured the node, nil before the first.
 	accepted *source.Accepted
+	// find finds the drives; nil for those of the machine.
+	find func() ([]source.Drive, error)
 }
 
 // configDrive implements [source.Drive].
@@ -38,15 +40,25 @@ func (d configDrive) Serial() string {
 	return volume.Machine{Root: os.DirFS("/")}.Serial(d.Disk)
 }
 
-func (d *Drives) list() ([]source.Drive, error) {
+// findDrives finds the drives of this machine.
+func findDrives() ([]source.Drive, error) {
 	found, err := drive.Find(source.DriveLabels...)
 	list := make([]source.Drive, len(found))
 	for i, one := range found {
 		list[i] = configDrive{one}
 	}
+	return list, err
+}
+
+func (d *Drives) list() ([]source.Drive, error) {
+	find := findDrives
+	if d.find != nil {
+		find = d.find
+	}
+	list, err := find()
 
 	d.asked = true
-	d.known = len(found)
+	d.known = len(list)
 	d.found = list
 	return slices.Clone(list), err
 }
@@ -61,7 +73,7 @@ func (d *Drives) ignored(read source.Document) error {
 
 	var names []string
 	for _, one := range d.found {
-		if !strings.HasSuffix(read.Name, " of "+one.String()) {
+		if read.Kept || !strings.HasSuffix(read.Name, " of "+one.String()) {
 			names = append(names, one.String())
 		}
 	}
@@ -89,19 +101,32 @@ func (d *Drives) others(now int) bool { return now > d.known || d.known > 1 && n
 func (d *Drives) watched() bool { return d != nil && d.asked && d.accepted == nil }
 
 // watchDrives ends the agent's life when drives come that it has to know of.
-// Nothing waits for drives that appear late, or not at all.
-func (env Env) watchDrives(ctx context.Context, end context.CancelCauseFunc) {
-	if !env.Drives.watched() {
+// Nothing waits for drives that appear late, or not at all. A node whose drive an
+// early version of Loam did not record waits for that until ownDriveTime.
+func (n *node) watchDrives(ctx context.Context, end context.CancelCauseFunc) {
+	if !n.Drives.watched() {
 		return
 	}
-	env.persist(ctx, "drives are not watched", func() error {
-		err := awaitDrives(ctx, env.Drives)
+
+	life := ctx
+	ofEarlyVersion := n.configured()
+	if ofEarlyVersion {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, max(ownDriveTime-n.Uptime(), 0))
+		defer cancel()
+	}
+	n.persist(ctx, "drives are not watched", func() error {
+		err := awaitDrives(ctx, n.Drives)
 		if errors.Is(err, ErrDrives) {
 			end(err)
 			return nil
 		}
 		return err
 	})
+
+	if ofEarlyVersion && life.Err() == nil && n.Drives.known == 0 && !n.reset.Active() {
+		n.closeDrives()
+	}
 }
 
 // awaitDrives returns ErrDrives as soon as there are others, and nil when ctx

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/loam-os/loam/agent/drive"
-	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/hint"
@@ -130,17 +129,13 @@ func TestTheDocumentIsRecorded(t *testing.T) {
 	}
 }
 
-// TestAConfigurationWithoutARecord: a node that runs one takes no drive's document, as
-// it had its first one before there were records.
-func TestAConfigurationWithoutARecord(t *testing.T) {
+// TestAConfigurationWithoutADocument: a node that an operator gave one takes no drive's
+// document, unless the configuration was taken back.
+func TestAConfigurationWithoutADocument(t *testing.T) {
 	n := unidentified(t)
 	n.engine.OSVersion = "1.2.3"
-	m := generation.Manifest{Number: 1, Digest: strings.Repeat("1", 64), OSVersion: "1.2.3"}
-	store := generation.Open(n.engine.State)
-	err := errors.Join(store.Write(m, nil), store.Activate(n.engine.OSVersion, m.Name()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	n.runsA(t, "1.2.3")
+	n.applied()
 
 	a := n.accepted()
 	if a == nil || *a != (source.Accepted{}) {
@@ -150,5 +145,13 @@ func TestAConfigurationWithoutARecord(t *testing.T) {
 	n.Drives = &Drives{asked: true, accepted: a}
 	if n.Drives.watched() {
 		t.Error("a drive that appears may give it another document")
+	}
+
+	n.engine.OSVersion = ""
+	if err := n.root.RemoveAll("os"); err != nil {
+		t.Fatal(err)
+	}
+	if a := n.accepted(); a != nil {
+		t.Errorf("taken back: record %+v", a)
 	}
 }

@@ -93,6 +93,8 @@ type dataVolume interface {
 type claimingEngine struct {
 	Engine
 	volume dataVolume
+	// applied is called after each change.
+	applied func()
 }
 
 // Apply implements [Engine]. A node whose volume cannot be made is not
@@ -105,5 +107,10 @@ func (e claimingEngine) Apply(ctx context.Context, r apply.Request) (generation.
 	if err != nil {
 		return generation.Manifest{}, err
 	}
-	return e.Engine.Apply(ctx, r)
+
+	m, err := e.Engine.Apply(ctx, r)
+	if err == nil {
+		e.applied()
+	}
+	return m, err
 }

@@ -5,13 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
+	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/loam-os/loam/agent/cluster/credentials"
 	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/hostname"
 	"github.com/loam-os/loam/agent/initial"
 	"github.com/loam-os/loam/agent/loop"
@@ -34,6 +37,9 @@ func (n *node) identify(ctx context.Context) {
 
 	switch {
 	case errors.Is(err, source.ErrNone):
+		if n.Uptime() >= ownDriveTime && n.configured() && !n.reset.Active() {
+			n.closeDrives()
+		}
 		n.applyNetwork(ctx, nil)
 		n.Log.Info("no machine.yaml: the node keeps what it has")
 	case err != nil:
@@ -41,10 +47,11 @@ func (n *node) identify(ctx context.Context) {
 		n.status.Error = loop.Describe(err)
 	default:
 		n.machine = m
+		n.hasMachine = true
 		n.applyNetwork(ctx, &m.Network)
 		n.applyProxy(ctx)
 		n.openKernel()
-		if n.name() && !n.inReset(doc.Text) && n.encrypt(ctx, places.Accepted) {
+		if n.name() && !n.inReset(doc) && n.encrypt(ctx, places.Accepted) {
 			n.accept(n.redact(doc), m, places.Accepted)
 			n.configure(ctx, places)
 		}
@@ -61,6 +68,13 @@ func (n *node) identify(ctx context.Context) {
 // so far.
 func (n *node) accept(doc source.Document, m machine.Machine, before *source.Accepted) {
 	now := source.Accept(doc, m.Trust.Keys)
+	if doc.Kept {
+		now = *before
+	}
+	if now.Text != "" && credentials.Joined(n.root, n.Now()) {
+		now = now.Redacted(machine.Joined)
+		now.Hostname = cmp.Or(now.Hostname, m.MachineName()) // From its files.
+	}
 	if n.Drives != nil {
 		n.Drives.accepted = &now
 	}
@@ -74,8 +88,8 @@ func (n *node) accept(doc source.Document, m machine.Machine, before *source.Acc
 
 // inReset reports whether the node is in a reset, which another machine.yaml
 // may end.
-func (n *node) inReset(text []byte) bool {
-	in, err := n.reset.Observe(text)
+func (n *node) inReset(doc source.Document) bool {
+	in, err := n.reset.Observe(doc.TextDigest())
 	if err != nil {
 		n.status.Error = loop.Describe(err)
 	}
@@ -143,6 +157,7 @@ func (n *node) places() source.Env {
 		FirmwareConfig: filepath.Join(n.Root, firmwareConfig),
 	}
 	places.Accepted = n.accepted()
+	places.Configured = n.configured()
 	if n.Drives != nil {
 		places.Drives = n.Drives.list
 		n.Drives.accepted = places.Accepted
@@ -166,22 +181,57 @@ func (n *node) accepted() *source.Accepted {
 	if !found {
 		return n.unrecorded()
 	}
+	if a == (source.Accepted{}) && !n.configured() {
+		return nil // What it had without a machine.yaml was taken back.
+	}
 	return &a
 }
 
-// unrecorded is the record of a node without one. A node that has a configuration all
-// the same got it from elsewhere, or from an agent that made no record: no drive may give
-// it another.
+// configured reports whether the node has been configured, by this version or one
+// before, or may have been.
+func (n *node) configured() bool {
+	is, err := generation.Read(n.engine.State.Root().FS()).Configured()
+	return is || err != nil
+}
+
+// ownDriveTime is how long after the start of the machine its own drive may
+// appear, if an early version of Loam has not recorded which one that is.
+const ownDriveTime = 2 * time.Minute
+
+// unrecorded is the record of a node without one, nil for a new node. A node that
+// is configured all the same comes from an early version of Loam: the drive that is
+// there when the machine starts is its own, and no later one.
 func (n *node) unrecorded() *source.Accepted {
-	if _, runs, err := n.engine.Current(); err == nil && !runs {
+	if n.Uptime() < ownDriveTime || !n.configured() {
 		return nil
 	}
 	return &source.Accepted{}
 }
 
+// closeDrives records, unless there is a record, that the node has its
+// configuration without a drive: none counts from now on.
+func (n *node) closeDrives() {
+	if _, err := n.root.Lstat(reset.AcceptedName); !errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	closed := source.Accepted{}
+	if err := durable.New(n.root, nil).WriteJSON(reset.AcceptedName, closed, 0o600); err != nil {
+		n.Log.Error("record that no drive counts", zap.Error(err))
+	}
+}
+
+// applied takes in that a change was applied. The first configuration of a node
+// without machine.yaml closes its drives.
+func (n *node) applied() {
+	if !n.hasMachine {
+		n.closeDrives()
+	}
+}
+
 // findMachine reads machine.yaml. It returns source.ErrNone if the node has
-// none. A node with trusted keys has a copy of the document that it accepted,
-// and goes on with that when the present one is missing or does not count.
+// none. A node with trusted keys, or whose document was on a drive, has a copy of
+// what it accepted, and goes on with that when the present one is missing or does
+// not count.
 func (n *node) findMachine(
 	ctx context.Context,
 	places source.Env,
@@ -230,6 +280,9 @@ func (n *node) decodeMachine(doc source.Document, err error) (machine.Machine, e
 	n.status.Machine = doc.Name
 	if doc.SignedSerial > 0 {
 		n.status.Machine += fmt.Sprintf(", serial %d", doc.SignedSerial)
+	}
+	if doc.Kept {
+		n.status.Machine += ", kept copy"
 	}
 
 	m, err := machine.Decode(doc.Name, doc.Text)

@@ -58,8 +58,10 @@ type node struct {
 
 	// status is the state of the node before its loop begins.
 	status status.Status
-	// machine is machine.yaml, zero if it is absent or wrong.
-	machine machine.Machine
+	// machine is machine.yaml, zero if it is absent or wrong, which hasMachine
+	// tells.
+	machine    machine.Machine
+	hasMachine bool
 	// nameless says that the name which it asks for is still to come.
 	nameless bool
 	network  *watch.Network
@@ -90,7 +92,7 @@ func (n *node) agent(ctx context.Context, end context.CancelCauseFunc) *loop.Loo
 	pulled := decode.NewImages(durable.New(n.root, nil), decode.PreparedHosts, n.imagePolicy(),
 		n.systemd.Start)
 	a := &loop.Loop{
-		Engine:      claimingEngine{n.engine, n.data},
+		Engine:      claimingEngine{n.engine, n.data, n.applied},
 		Units:       n.systemd,
 		Jobs:        n.jobs,
 		Source:      n.source,

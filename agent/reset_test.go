@@ -22,6 +22,7 @@ import (
 	"github.com/loam-os/loam/agent/loop"
 	"github.com/loam-os/loam/agent/mount"
 	"github.com/loam-os/loam/agent/reset"
+	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/unit"
 	"github.com/loam-os/loam/test/files"
@@ -135,7 +136,7 @@ func (n *resetNode) reset(t *testing.T, machineYAML string) *reset.Reset {
 	if err != nil {
 		t.Log(err)
 	}
-	if _, err := r.Observe([]byte(machineYAML)); err != nil {
+	if _, err := r.Observe(source.Document{Text: []byte(machineYAML)}.TextDigest()); err != nil {
 		t.Fatal(err)
 	}
 

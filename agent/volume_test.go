@@ -113,10 +113,15 @@ func TestAConfigurationWaitsForTheVolumeThatItClaims(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			called := 0
 			_, err := claimingEngine{
 				engine,
 				d,
+				func() { called++ },
 			}.Apply(t.Context(), apply.Request{Desired: test.desired})
+			if (called == 1) != (err == nil) {
+				t.Errorf("told %d times that it is applied", called)
+			}
 			if (engine.n == 1) != test.applied || (err != nil) != (test.err != "") || err != nil &&
 				!strings.Contains(err.Error(), test.err) {
 				t.Errorf("applied %d times, %v", engine.n, err)

@@ -124,31 +124,6 @@ func (s *Store) sweep(names []string) error {
 	return nil
 }
 
-// currentNames returns the current generation of each OS version, "" for a
-// corrupt one.
-func (s *Store) currentNames() ([]string, error) {
-	versions, err := fs.ReadDir(s.fsys, "os")
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-
-	var names []string
-	for _, v := range versions {
-		if !v.IsDir() {
-			continue
-		}
-		name, err := s.currentName(v.Name())
-		if err != nil && !errors.Is(err, ErrIncomplete) {
-			return nil, err
-		}
-		if name != "" || err != nil {
-			names = append(names, name)
-		}
-	}
-
-	return names, nil
-}
-
 // deleteOthers deletes the names in dir that are not among kept, compared
 // without their directories, and reports whether there were any.
 func (s *Store) deleteOthers(dir string, kept []string) (deleted bool, err error) {

@@ -100,6 +100,38 @@ func (r Reader) currentName(osVersion string) (string, error) {
 	return path.Base(target), nil
 }
 
+// Configured reports whether any version of the system has a current generation: a
+// version that starts for the first time has none yet.
+func (r Reader) Configured() (bool, error) {
+	names, err := r.currentNames()
+	return len(names) > 0, err
+}
+
+// currentNames returns the current generation of each OS version, "" for a
+// corrupt one.
+func (r Reader) currentNames() ([]string, error) {
+	versions, err := fs.ReadDir(r.fsys, "os")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+
+	var names []string
+	for _, v := range versions {
+		if !v.IsDir() {
+			continue
+		}
+		name, err := r.currentName(v.Name())
+		if err != nil && !errors.Is(err, ErrIncomplete) {
+			return nil, err
+		}
+		if name != "" || err != nil {
+			names = append(names, name)
+		}
+	}
+
+	return names, nil
+}
+
 // Load reads the manifest of the generation called name.
 func (r Reader) Load(name string) (Manifest, error) {
 	if !nameForm.MatchString(name) {

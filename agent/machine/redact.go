@@ -139,9 +139,9 @@ func hide(n *yaml.Node, names ...string) bool {
 }
 
 // field returns the value of a field of a mapping, also one whose name has other
-// capital letters; nil if it has none.
+// capital letters; nil if it has none, or n is none.
 func field(n *yaml.Node, name string) *yaml.Node {
-	if n.Kind != yaml.MappingNode {
+	if n == nil || n.Kind != yaml.MappingNode {
 		return nil
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {

@@ -1,8 +1,6 @@
 package reset
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"time"
 
@@ -59,13 +57,12 @@ func (r record) write(node *durable.Dir) error {
 	return nil
 }
 
-// Observe takes in the text of machine.yaml, and reports whether the node is in
+// Observe takes in the SHA-256 of machine.yaml, and reports whether the node is in
 // a reset. It removes the record of a completed reset if machine.yaml has
 // changed since. It must be called before any other method but Active and
 // Status, and not beside one.
-func (r *Reset) Observe(machineYAML []byte) (bool, error) {
-	sum := sha256.Sum256(machineYAML)
-	r.machine = hex.EncodeToString(sum[:])
+func (r *Reset) Observe(machineYAML string) (bool, error) {
+	r.machine = machineYAML
 	if !r.Superseded() {
 		return r.record != nil, nil
 	}

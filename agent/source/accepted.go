@@ -1,6 +1,8 @@
 package source
 
 import (
+	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"strings"
@@ -36,9 +38,12 @@ type Accepted struct {
 	SignedSerial uint64 `json:"signedSerial,omitempty"`
 
 	// Name, Text and Hostname are the document itself, so that the node goes on
-	// with it when it refuses another. They are empty if no keys are trusted.
+	// with it when it refuses another, or when its drive is gone. They are empty
+	// if no keys are trusted and the document is not from a drive. Original is the
+	// SHA-256 of the text that was found, if secrets have been taken out of Text.
 	Name     string `json:"name,omitempty"`
 	Text     string `json:"text,omitempty"`
+	Original string `json:"original,omitempty"`
 	Hostname string `json:"hostname,omitempty"`
 }
 
@@ -51,7 +56,7 @@ func Accept(d Document, trusted []string) Accepted {
 		Trust:        strings.Join(trusted, ","),
 		SignedSerial: d.SignedSerial,
 	}
-	if d.Verified || len(trusted) > 0 {
+	if d.Verified || len(trusted) > 0 || d.Kind == FromDrive {
 		a.Name = d.Name
 		a.Text = string(d.Text)
 		a.Hostname = d.Hostname
@@ -73,8 +78,29 @@ func (a *Accepted) Document() (Document, error) {
 		Serial:       a.Serial,
 		SignedSerial: a.SignedSerial,
 		Verified:     true,
+		Kept:         true,
+		Original:     a.Original,
 	}, nil
 }
+
+// Redacted returns the record with less in its text, by redact. The document that
+// was found counts all the same.
+func (a Accepted) Redacted(redact func(name string, text []byte) []byte) Accepted {
+	text := string(redact(a.Name, []byte(a.Text)))
+	if text != a.Text && a.Original == "" {
+		a.Original = sum([]byte(a.Text))
+	}
+	a.Text = text
+	return a
+}
+
+// kept is the copy that the node has of a document, as a place.
+type kept struct{ *Accepted }
+
+func (k kept) Read(context.Context) (Document, error) { return k.Document() }
+
+// hasDrive reports whether there is a copy of a drive's document.
+func (a *Accepted) hasDrive() bool { return a != nil && a.Kind == FromDrive && a.Text != "" }
 
 // mayRead reports whether a drive may be the document's drive. A drive without
 // a serial number may be, if the document's drive had none either.
@@ -88,16 +114,24 @@ func (a *Accepted) needsText(drives int) bool {
 	return a != nil && (a.Serial == "" || drives > 1)
 }
 
-// proves reports whether a document is from the same drive. A signature or the
-// drive's serial number proves it, and without them only the same text.
-func (a *Accepted) proves(d Document) bool {
-	return a == nil || d.Verified || a.Serial != "" || a.Digest == d.digest()
+// proves reports whether a drive's document counts. A signature or the same text
+// proves it, and the drive's serial number as long as the node has had no
+// configuration: whoever made a mistake corrects it on the drive.
+func (a *Accepted) proves(d Document, configured bool) bool {
+	return a == nil || d.Kept || d.Verified || a.Digest == d.digest() ||
+		a.Serial != "" && !configured
 }
 
 // digest is the SHA-256 of the document, with the host name beside it.
-func (d Document) digest() string {
-	sum := sha256.New()
-	sum.Write(d.Text)
-	sum.Write([]byte("\x00" + d.Hostname))
-	return hex.EncodeToString(sum.Sum(nil))
+func (d Document) digest() string { return sum(d.Text, []byte("\x00"+d.Hostname)) }
+
+// TextDigest is the SHA-256 of the text of the document as it was found.
+func (d Document) TextDigest() string { return cmp.Or(d.Original, sum(d.Text)) }
+
+func sum(parts ...[]byte) string {
+	hash := sha256.New()
+	for _, part := range parts {
+		hash.Write(part)
+	}
+	return hex.EncodeToString(hash.Sum(nil))
 }

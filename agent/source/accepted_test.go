@@ -119,7 +119,51 @@ func TestTheFirstDocumentStays(t *testing.T) {
 				(err != nil && !none) != test.wantErr {
 				t.Errorf("error %v", err)
 			}
+			if test.accepted == nil || test.accepted.Text == "" {
+				return
+			}
+
+			// Once the node is configured, no drive is opened.
+			doc, err = source.Find(t.Context(), source.Env{
+				Drives: func() ([]source.Drive, error) {
+					t.Error("drives are looked for")
+					return nil, nil
+				},
+				Accepted:   test.accepted,
+				Configured: true,
+			})
+			if string(doc.Text) != "first" || err != nil || !doc.Kept {
+				t.Errorf("with a configuration: %q, %v", doc.Text, err)
+			}
 		})
+	}
+}
+
+// TestARecordWithoutATextOfAConfiguredNode, as versions before made it: the same drive
+// with the same text counts, and nothing else.
+func TestARecordWithoutATextOfAConfiguredNode(t *testing.T) {
+	own := fakeDrive{"machine.yaml": "first", "serial": "S1"}
+	doc, err := source.Find(t.Context(), source.Env{Drives: on(own)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := source.Accept(doc, nil)
+	before.Text = ""
+	for _, test := range []struct {
+		name  string
+		drive fakeDrive
+		want  string
+	}{
+		{"the same drive", own, "first"},
+		{"edited", fakeDrive{"machine.yaml": "edited", "serial": "S1"}, ""},
+		{"the same text on another drive", fakeDrive{"machine.yaml": "first", "serial": "S2"}, ""},
+	} {
+		doc, err := source.Find(t.Context(), source.Env{
+			Drives: on(test.drive), Accepted: &before, Configured: true,
+		})
+		if string(doc.Text) != test.want || (test.want == "") != errors.Is(err, source.ErrNone) {
+			t.Errorf("%s: %q, %v", test.name, doc.Text, err)
+		}
 	}
 }
 

@@ -13,6 +13,7 @@
 // drive labelled LOAM or CIDATA. An error in one place is an error, never a
 // silent step to the next. Nothing waits for drives: when one appears, and the
 // node has had no document yet, the agent ends and starts again with its
-// machine.yaml. Afterwards another drive changes nothing ([Accepted]). A node
-// with trusted keys takes only signed documents ([Verify]).
+// machine.yaml. Afterwards another drive changes nothing, and once the node is
+// configured its copy of a drive's document counts ([Accepted]). A node with
+// trusted keys takes only signed documents ([Verify]).
 package source

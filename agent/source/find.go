@@ -44,20 +44,26 @@ func Find(ctx context.Context, env Env) (Document, error) {
 		return Document{}, err
 	}
 
-	found, err := read(ctx, env)
+	keys, err := env.Accepted.trusted(image)
+	if err != nil {
+		return Document{}, err
+	}
+
+	found, err := read(ctx, env, len(keys) > 0)
 	if err != nil {
 		return Document{}, err
 	}
 
 	found, err = Verify(found, image, env.Accepted)
-	if err == nil && found.Kind == FromDrive && !env.Accepted.proves(found) {
+	if err == nil && found.Kind == FromDrive && !env.Accepted.proves(found, env.Configured) {
 		return Document{}, ErrNone
 	}
 	return found, err
 }
 
-// read reads the machine.yaml from the first place that has one.
-func read(ctx context.Context, env Env) (Document, error) {
+// read reads the machine.yaml from the first place that has one. signed says that
+// keys are trusted.
+func read(ctx context.Context, env Env, signed bool) (Document, error) {
 	if place, ok := cmdline.Parse(env.Cmdline).Get(Parameter); ok {
 		return readParameter(ctx, env, place)
 	}
@@ -73,7 +79,10 @@ func read(ctx context.Context, env Env) (Document, error) {
 	if env.ESP != nil {
 		places = append(places, place{FromESP, espFile{esp: env.ESP, path: ESPPath}})
 	}
-	if env.Drives != nil {
+	switch {
+	case env.Configured && !signed && env.Accepted.hasDrive():
+		places = append(places, place{FromDrive, kept{env.Accepted}})
+	case env.Drives != nil:
 		places = append(places, place{FromDrive, drives{env.Drives, env.Accepted}})
 	}
 

@@ -25,6 +25,11 @@ type Document struct {
 	SignedSerial uint64
 	Verified     bool
 
+	// Kept says that it is the copy that the node has of what it accepted, and
+	// Original is [Accepted]'s.
+	Kept     bool
+	Original string
+
 	// FromCluster says that a cluster made the document. It is decoded as the
 	// cluster's own agent decodes it, which overlooks mistakes. A document that
 	// an operator wrote is decoded strictly.
@@ -75,8 +80,11 @@ type Env struct {
 	Drives func() ([]Drive, error)
 
 	// Accepted is the document that configured the node; nil before the first.
-	// Then only its own drive is read.
-	Accepted *Accepted
+	// Then only its own drive is read. Configured says that the node has had a
+	// configuration: then its copy counts, and no drive is read at all, unless a
+	// signature may prove another text.
+	Accepted   *Accepted
+	Configured bool
 }
 
 // New returns the source that machine.yaml names.

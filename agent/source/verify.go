@@ -19,11 +19,10 @@ import (
 // for what a hypervisor hands over: whoever controls that owns the machine
 // anyway, and one rule is easier to keep than two.
 func Verify(found Document, image trust.Keys, before *Accepted) (Document, error) {
-	keys, err := before.keys()
+	keys, err := before.trusted(image)
 	if err != nil {
 		return Document{}, err
 	}
-	keys = append(keys, image...)
 
 	opened, err := trust.Open(found.Text)
 	if err != nil {
@@ -83,14 +82,14 @@ func (a *Accepted) serial() uint64 {
 	return a.SignedSerial
 }
 
-// keys are the keys of the accepted document.
-func (a *Accepted) keys() (trust.Keys, error) {
+// trusted are the keys of the accepted document, and those of the image.
+func (a *Accepted) trusted(image trust.Keys) (trust.Keys, error) {
 	if a == nil {
-		return nil, nil
+		return image, nil
 	}
 	keys, err := trust.ParseKeys(a.Trust)
 	if err != nil {
 		return nil, fmt.Errorf("keys of the accepted machine.yaml: %w", err)
 	}
-	return keys, nil
+	return append(keys, image...), nil
 }

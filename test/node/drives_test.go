@@ -1,21 +1,22 @@
 package node
 
 import (
-	"regexp"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/loam-os/loam/agent/status"
 )
 
-// TestTheFirstDriveStays plugs a stranger's drive into a node that has had its
-// machine.yaml from a drive: while it runs, and before it starts, with the
-// node's own drive and without.
+// TestTheFirstDriveStays plugs a stranger's drive into a node that was configured by a
+// drive: while it runs, and before it starts, with the node's own drive and without. The
+// node goes on with its copy, also when somebody writes to its own drive.
 func TestTheFirstDriveStays(t *testing.T) {
 	matrix(t)
 	b := open(t)
-	yaml := machineYAML(b.manifest.Arch, "")
+	yaml := machineYAML(b.manifest.Arch, "source: {credential: {name: loam.config}}\n")
 	stranger := strings.Replace(yaml, "hostname: hello", "hostname: stranger", 1)
+	config := map[string]string{"loam.config": string(readFile(t, "../../examples/hello.yaml"))}
 
 	m := b.flash(t, b.file(".raw"))
 	own := m.fat("LOAM", "machine.yaml", yaml)
@@ -43,48 +44,40 @@ func TestTheFirstDriveStays(t *testing.T) {
 		n.sh("until test -e /sys/block/vdc; do sleep 0.2; done; udevadm settle")
 	}
 	agent := "systemctl show -P NRestarts loam-agent.service; pidof -s loam"
+	const machine = "machine.yaml of drive /dev/vdb (LOAM)"
 
 	attached(own)
-	n := m.on(t, nil)
+	n := m.on(t, config)
+	n.applied()
 	n.shell()
-	n.says(func(s status.Status) bool { return s.Machine == "machine.yaml of drive /dev/vdb (LOAM)" })
+	n.says(func(s status.Status) bool { return s.Machine == machine })
 	before := n.sh(agent)
 	plug(n)
 	n.want(agent, before)
 	n.want("hostname", "hello")
 	n.off()
 
+	m.tool("mcopy", "-o", "-i", filepath.Join(m.config.Dir, "LOAM.img.fat"),
+		m.file("stranger.yaml", stranger), "::machine.yaml")
 	for _, test := range []struct {
 		name    string
 		present []string
-		machine string
 	}{
-		{"both", []string{"CIDATA", own}, "machine.yaml of drive /dev/vdc (LOAM)"},
-		{"the stranger's alone", []string{"CIDATA"}, ""},
+		{"both", []string{"CIDATA", own}},
+		{"the stranger's alone", []string{"CIDATA"}},
+		{"its own, edited", []string{own}},
+		{"none", nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			attached(test.present...)
-			n := m.on(t, nil)
+			n := m.on(t, config)
 			n.expect(verifiedLine)
-			if test.machine == "" {
-				n.expect(regexp.MustCompile(`ignored drive /dev/vdb \(CIDATA\): `))
-				n.pressPowerButton() // Nothing opens a shell.
-				return
-			}
 			n.shell()
 			n.says(func(s status.Status) bool {
-				return s.Machine == test.machine && s.Hostname == "hello" &&
-					len(s.Warnings) > 0 && strings.HasPrefix(s.Warnings[0],
-					"ignored drive /dev/vdb (CIDATA): ")
+				return s.Machine == machine+", kept copy" && s.Hostname == "hello" &&
+					s.Phase == status.Applied && len(s.Warnings) == 0
 			})
 			n.off()
 		})
 	}
-
-	// The node is still itself.
-	attached(own)
-	n = m.on(t, nil)
-	n.shell()
-	n.want("hostname", "hello")
-	n.off()
 }

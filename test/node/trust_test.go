@@ -50,7 +50,7 @@ func TestOnlySignedDocumentsConfigureANode(t *testing.T) {
 			name:     "a stranger's document",
 			document: stranger,
 			hostname: "hello",
-			machine:  "credential loam.machine",
+			machine:  "credential loam.machine, kept copy",
 			warning:  "is not signed",
 		},
 		{
@@ -63,7 +63,7 @@ func TestOnlySignedDocumentsConfigureANode(t *testing.T) {
 			name:     "an older one",
 			document: signed(t, yaml, 1, key),
 			hostname: "second",
-			machine:  "credential loam.machine, serial 2",
+			machine:  "credential loam.machine, serial 2, kept copy",
 			warning:  "has serial 1",
 		},
 	} {

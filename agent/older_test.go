@@ -1,0 +1,363 @@
+package agent
+
+import (
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/loam-os/loam/agent/boot"
+	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/generation"
+	"github.com/loam-os/loam/agent/inplace"
+	"github.com/loam-os/loam/agent/networkd"
+	"github.com/loam-os/loam/agent/reset"
+	"github.com/loam-os/loam/agent/source"
+	"github.com/loam-os/loam/agent/upgrade"
+	"github.com/loam-os/loam/agent/volume"
+	"github.com/loam-os/loam/test/files"
+	"github.com/loam-os/loam/test/keys"
+)
+
+// ofVersion gives the node the state that an older version left
+// (apply/testdata/older), with its third generation.
+func (n *node) ofVersion(t *testing.T, version string) {
+	t.Helper()
+	out, err := exec.Command("tar", "-C", n.Root, "-xzf",
+		"apply/testdata/older/"+version+".tar.gz").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	state, err := n.root.OpenRoot("var/lib/loam")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { state.Close() })
+	n.engine.State = durable.New(state, nil)
+	n.engine.OSVersion = "9.9.9"
+	if !n.configured() {
+		t.Fatal("the older version's generation does not count")
+	}
+}
+
+// TestTheRecordsOfAnOlderVersion are read, each of them.
+func TestTheRecordsOfAnOlderVersion(t *testing.T) {
+	a, b := strings.Repeat("a", 64), strings.Repeat("b", 64)
+	for _, version := range []string{"aa99b7b", "18a045b"} {
+		t.Run(version, func(t *testing.T) {
+			n := unidentified(t)
+			n.ofVersion(t, version)
+
+			if name, err := n.root.ReadFile(boot.HostnameFile); err != nil || string(name) != "node-1\n" {
+				t.Errorf("host name %q, %v", name, err)
+			}
+			files, err := networkd.Kept(n.root)
+			if err != nil || !strings.Contains(files["10-lan.network"], "DHCP=yes") {
+				t.Errorf("network %v, %v", files, err)
+			}
+			disk, ok, err := volume.ReadRecord(n.root.FS())
+			if err != nil || !ok || disk.Claim.Serial != "S1" || !disk.Made || disk.FileSystem != "ext4" {
+				t.Errorf("data volume %+v, %t, %v", disk, ok, err)
+			}
+
+			var updates inplace.Record
+			ok, err = durable.ReadJSON(n.root.FS(), "var/lib/loam/inplace.json", &updates)
+			if err != nil || !ok || updates.Done.Kubelet != "1.36.3" || updates.Version != "v" ||
+				updates.Agent.IsZero() {
+				t.Errorf("updates in place %+v, %t, %v", updates, ok, err)
+			}
+
+			records := upgrade.Files{Dir: n.engine.State}
+			journal, err := upgrade.ReadJournal(records)
+			if err != nil || journal == nil || journal.Phase != upgrade.Armed ||
+				journal.From.RootHash != a || journal.Target.RootHash != b || journal.Epoch != 3 ||
+				!journal.Stay || journal.Began.IsZero() {
+				t.Errorf("upgrade %+v, %v", journal, err)
+			}
+			failed, err := upgrade.Failures(records)
+			if err != nil || len(failed) != 1 || failed[0].Reason != "fell back" ||
+				failed[0].RootHash != b {
+				t.Errorf("failed upgrades %+v, %v", failed, err)
+			}
+		})
+	}
+}
+
+// testDrive is a drive with a machine.yaml.
+type testDrive struct{ name, serial, text string }
+
+func (d testDrive) String() string { return "drive /dev/" + d.name + " (LOAM)" }
+
+func (d testDrive) Serial() string { return d.serial }
+
+func (d testDrive) Read(int64, ...string) (map[string][]byte, error) {
+	return map[string][]byte{"machine.yaml": []byte(d.text)}, nil
+}
+
+// withoutNetwork removes the network that the older version kept: no systemd is
+// there to bring it up.
+func (n *node) withoutNetwork(t *testing.T) {
+	t.Helper()
+	if err := n.root.Remove(networkd.Record); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// startWithDrives is a start of the agent with those drives.
+func (n *node) startWithDrives(t *testing.T, drives ...source.Drive) *node {
+	t.Helper()
+	again := &node{Env: n.Env, root: n.root, data: n.data, engine: n.engine, record: n.record}
+	again.Drives = &Drives{find: func() ([]source.Drive, error) { return drives, nil }}
+	again.reset = again.newReset()
+	again.identify(t.Context())
+	return again
+}
+
+// driveText is what is on the drives: a machine.yaml with that host name.
+func driveText(name string) string {
+	return "apiVersion: loam.dev/v1alpha1\nkind: Machine\nhostname: " + name +
+		"\nsource: {file: {path: /srv/config.yaml}}\n"
+}
+
+// TestDrivesAfterAnUpgrade: the drive of the node is its drive still, and no later
+// one is, whether or not the version before has recorded which one it was.
+func TestDrivesAfterAnUpgrade(t *testing.T) {
+	own := testDrive{"sr0", "S-own", driveText("node-1")}
+	edited := testDrive{"sr0", "S-own", driveText("edited")}
+	other := testDrive{"vdb", "S-other", driveText("stranger")}
+	nameless := testDrive{"sr0", "", driveText("node-1")}
+	another := testDrive{"vdb", "", driveText("stranger")}
+
+	type start struct {
+		drives   []source.Drive
+		want     string // host name; "" if it follows nothing
+		warnings int
+		late     bool // the machine has run for an hour
+	}
+	for _, test := range []struct {
+		name, version string
+		starts        []start
+	}{
+		{"no record, and its drive is there", "aa99b7b", []start{
+			{drives: []source.Drive{own}, want: "node-1"},
+			{drives: []source.Drive{other, own}, want: "node-1"},
+			{drives: []source.Drive{other}, want: "node-1"},
+			{drives: []source.Drive{edited}, want: "node-1"},
+			{want: "node-1"},
+		}},
+		{"no record, and its drive is gone", "aa99b7b", []start{
+			{late: true},
+			{drives: []source.Drive{other}, warnings: 1},
+			{drives: []source.Drive{other, another}, warnings: 1},
+		}},
+		{"no record, and the agent begins late", "aa99b7b", []start{
+			{drives: []source.Drive{other}, warnings: 1, late: true},
+			{drives: []source.Drive{other}, warnings: 1},
+		}},
+		{"no record, and its drive comes late", "aa99b7b", []start{
+			{},
+			{drives: []source.Drive{own}, want: "node-1"},
+			{drives: []source.Drive{other}, want: "node-1"},
+		}},
+		{"no record, and a stranger's drive beside its own", "aa99b7b", []start{
+			{drives: []source.Drive{other, own}},
+			{drives: []source.Drive{own}, want: "node-1"},
+		}},
+		{"drives without a serial number", "aa99b7b", []start{
+			{drives: []source.Drive{nameless}, want: "node-1"},
+			{drives: []source.Drive{another}, want: "node-1"},
+			{drives: []source.Drive{nameless, another}, want: "node-1"},
+			{drives: []source.Drive{nameless}, want: "node-1"},
+		}},
+		{"a record without the text", "18a045b", []start{
+			{drives: []source.Drive{other}, warnings: 1},
+			{drives: []source.Drive{edited}, warnings: 1},
+			{drives: []source.Drive{other, own}, want: "node-1", warnings: 1},
+			{drives: []source.Drive{edited}, want: "node-1"},
+			{drives: []source.Drive{other}, want: "node-1"},
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			n := unidentified(t)
+			n.ofVersion(t, test.version)
+			n.withoutNetwork(t)
+			for i, s := range test.starts {
+				n.Uptime = func() time.Duration { return time.Second }
+				if s.late {
+					n.Uptime = func() time.Duration { return time.Hour }
+				}
+				got := n.startWithDrives(t, s.drives...)
+				if got.machine.Hostname != s.want || (got.source != nil) != (s.want != "") {
+					t.Errorf("start %d: %q, error %+v", i, got.machine.Hostname, got.status.Error)
+				}
+				if len(got.status.Warnings) != s.warnings {
+					t.Errorf("start %d: warnings %q", i, got.status.Warnings)
+				}
+			}
+		})
+	}
+}
+
+// TestTheOwnDriveIsAwaited for a while, once, on a node of which nothing records
+// where its machine.yaml is from.
+func TestTheOwnDriveIsAwaited(t *testing.T) {
+	n := unidentified(t)
+	n.ofVersion(t, "aa99b7b")
+	n.withoutNetwork(t)
+	n.Uptime = func() time.Duration { return 10 * time.Second }
+	now := n.startWithDrives(t)
+	if !now.Drives.watched() {
+		t.Fatal("its drive is not awaited")
+	}
+
+	now.Uptime = func() time.Duration { return ownDriveTime }
+	now.watchDrives(t.Context(), func(err error) { t.Error(err) })
+	if again := n.startWithDrives(t); again.Drives.watched() {
+		t.Error("it is awaited once more")
+	}
+}
+
+// TestTheDriveOfANodeIsReadUntilItIsConfigured: a mistake can be corrected on the drive
+// before, and afterwards nothing on a drive counts until a reset.
+func TestTheDriveOfANodeIsReadUntilItIsConfigured(t *testing.T) {
+	n := unidentified(t)
+	n.engine.OSVersion = "1.2.3"
+	read := 0
+	on := func(name string) source.Drive {
+		return countedDrive{testDrive{"sdb", "S1", driveText(name)}, &read}
+	}
+	is := func(got *node, want string) {
+		t.Helper()
+		if got.status.Hostname != want || got.status.Error != nil || len(got.status.Warnings) > 0 {
+			t.Errorf("%q, want %q; %+v, %q", got.status.Hostname, want, got.status.Error,
+				got.status.Warnings)
+		}
+	}
+
+	is(n.startWithDrives(t, on("a")), "a")
+	is(n.startWithDrives(t, on("b")), "b")
+	is(n.startWithDrives(t), "b") // Without it, too.
+
+	n.runsA(t, "1.2.3")
+	read = 0
+	for _, drives := range [][]source.Drive{{on("c")}, {on("c"), on("d")}, nil} {
+		got := n.startWithDrives(t, drives...)
+		is(got, "b")
+		if want := "machine.yaml of drive /dev/sdb (LOAM), kept copy"; got.status.Machine != want {
+			t.Errorf("status: %q, want %q", got.status.Machine, want)
+		}
+	}
+	if read > 0 {
+		t.Errorf("%d drives were read", read)
+	}
+
+	// As a reset does.
+	err := errors.Join(generation.Open(n.engine.State).Clear(), n.root.Remove(reset.AcceptedName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	is(n.startWithDrives(t, on("c")), "c")
+}
+
+// countedDrive counts how often it is read.
+type countedDrive struct {
+	testDrive
+	read *int
+}
+
+func (d countedDrive) Read(limit int64, names ...string) (map[string][]byte, error) {
+	*d.read++
+	return d.testDrive.Read(limit, names...)
+}
+
+// TestASignedDocumentOnADriveCounts on a node that runs a configuration, if it trusts
+// keys; then its drive is read.
+func TestASignedDocumentOnADriveCounts(t *testing.T) {
+	key := signer(1)
+	n := unidentified(t)
+	n.engine.OSVersion = "1.2.3"
+	n.startWithDrives(t, testDrive{"sdb", "S1", trusting("a", key)})
+	n.runsA(t, "1.2.3")
+
+	got := n.startWithDrives(t, testDrive{"sdb", "S1", trusting("b")})
+	if got.status.Hostname != "a" || len(got.status.Warnings) == 0 {
+		t.Errorf("not signed: %q, %q", got.status.Hostname, got.status.Warnings)
+	}
+	got = n.startWithDrives(t, testDrive{"sdb", "S1", signedBy(t, trusting("b", key), 1, key)})
+	if got.status.Hostname != "b" {
+		t.Errorf("signed: %q, %q", got.status.Hostname, got.status.Warnings)
+	}
+}
+
+// TestNoSecretIsKept of a machine.yaml on a drive, once the node has joined. A reset
+// holds all the same as long as the drive has what it had.
+func TestNoSecretIsKept(t *testing.T) {
+	const token = "abcdef.0123456789abcdef"
+	head := "apiVersion: loam.dev/v1alpha1\nkind: Machine\nhostname: node-1\n"
+	ca := pem.EncodeToMemory(&pem.Block{
+		Type:  "CERTIFICATE",
+		Bytes: keys.New(t, "ca").Certificate.Raw,
+	})
+	for name, text := range map[string]string{
+		"a bootstrap token": head + fmt.Sprintf("source: {cluster: {server: 'https://a', ca: %q, "+
+			"secret: s, bootstrapToken: %s}}\n", ca, token),
+		"a file": strings.Replace(head, "hostname: node-1\n", "", 1) + "source: {nodeAgent: {}}\n" +
+			"files: [{path: /var/lib/gardener-node-agent/machine-name, content: node-1}, " +
+			"{path: /var/lib/gardener-node-agent/credentials/bootstrap-token, content: " + token + "}]\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := unidentified(t)
+			n.engine.OSVersion = "1.2.3"
+			drive := testDrive{"sr0", "S", text}
+			has := func(want bool) {
+				t.Helper()
+				record, err := n.root.ReadFile(reset.AcceptedName)
+				if err != nil || strings.Contains(string(record), token) != want {
+					t.Errorf("%s, %v", record, err)
+				}
+			}
+			n.startWithDrives(t, drive)
+			has(true)
+
+			join(t, n)
+			n.runsA(t, "1.2.3")
+			n.startWithDrives(t, drive)
+			has(false)
+			got := n.startWithDrives(t)
+			has(false)
+			if got.source == nil || got.status.Hostname != "node-1" || len(got.status.Warnings) > 0 {
+				t.Errorf("without the drive: %+v, %q", got.status.Error, got.status.Warnings)
+			}
+
+			if err := got.reset.Begin(); err != nil {
+				t.Fatal(err)
+			}
+			begun, err := n.root.ReadFile(reset.RecordName)
+			if err != nil || !strings.Contains(string(begun), `"done":false`) {
+				t.Fatalf("%s, %v", begun, err)
+			}
+			files.Write(t, filepath.Join(n.Root, reset.RecordName),
+				strings.Replace(string(begun), `"done":false`, `"done":true`, 1))
+			if err := n.root.Remove(reset.AcceptedName); err != nil {
+				t.Fatal(err)
+			}
+			if again := n.startWithDrives(t, drive); !again.reset.Active() {
+				t.Error("the drive of before has ended the reset")
+			}
+		})
+	}
+}
+
+// runsA gives the node a configuration under that version.
+func (n *node) runsA(t *testing.T, osVersion string) {
+	t.Helper()
+	m := generation.Manifest{Number: 1, Digest: strings.Repeat("1", 64), OSVersion: osVersion}
+	store := generation.Open(n.engine.State)
+	if err := errors.Join(store.Write(m, nil), store.Activate(osVersion, m.Name())); err != nil {
+		t.Fatal(err)
+	}
+}
