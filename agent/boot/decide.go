@@ -106,9 +106,10 @@ type State struct {
 	Damage *Damage `json:"damage,omitempty"`
 
 	// ESP is the UUID of the ESP, which the firmware's boot options are renewed
-	// to if they have the UUID of the image. It is the nil UUID after the first
-	// boot.
-	ESP uuid.UUID `json:"esp,omitzero"`
+	// to if they have the UUID of the image, or OldESP, which it had before. Both
+	// are the nil UUID once the disk has its identity.
+	ESP    uuid.UUID `json:"esp,omitzero"`
+	OldESP uuid.UUID `json:"oldESP,omitzero"`
 }
 
 // Damage is why the state partition cannot be used. The system then runs with
@@ -290,7 +291,9 @@ func byType(d Disk, kind uuid.UUID) (gpt.Partition, bool) {
 // it is, and the state is in memory for this boot.
 //
 // The disk gets its own identity before its state partition is formatted, so
-// the first boot that is not cut off completes both.
+// the first boot that is not cut off completes both. A disk that an early version
+// left without one gets it once its system has proven itself: no trial starts with
+// a change that the way back would meet, too.
 func state(d Disk, f Facts) (State, error) {
 	p, ok := byType(d, partitions.TypeUUID(partitions.State, f.Arch))
 	if !ok {
@@ -315,13 +318,16 @@ func state(d Disk, f Facts) (State, error) {
 	}
 
 	table, changed := d.Table.Grow(d.Size)
-	if c.Filesystem == FilesystemEmpty {
-		if partitions.Public(table.DiskGUID) && !d.ReadOnly {
-			table = f.Identity.Give(table)
-			changed = true
-		}
-		if esp, ok := byType(d, partitions.TypeUUID(partitions.ESP, f.Arch)); ok {
-			s.ESP = table.Partition(esp.Index).UUID
+	isNew := c.Filesystem == FilesystemEmpty
+	gets := partitions.Public(table.DiskGUID) && !d.ReadOnly && (isNew || !f.Counted)
+	if gets {
+		table = f.Identity.Give(table)
+		changed = true
+	}
+	if esp, ok := byType(d, partitions.TypeUUID(partitions.ESP, f.Arch)); ok && (isNew || gets) {
+		s.ESP = table.Partition(esp.Index).UUID
+		if s.ESP != esp.UUID {
+			s.OldESP = esp.UUID
 		}
 	}
 	if (changed || d.Damage != "") && !d.ReadOnly {

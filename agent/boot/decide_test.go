@@ -293,10 +293,44 @@ func TestDecide(t *testing.T) {
 			},
 		},
 		{
-			name:  "a disk in use keeps the identity of the image",
+			name:  "a disk of an early version gets an identity, and keeps its state",
 			facts: image(machine()),
 			check: func(d Decision) string {
+				want, _ := image(machine()).Disks[0].Table.Grow(4 * gib)
+				want = own.Give(want)
+				return cmp.Diff(&want, d.State.Table) +
+					cmp.Diff([]uuid.UUID{own.ESP, {6: 0x80, 15: 12}},
+						[]uuid.UUID{d.State.ESP, d.State.OldESP}) +
+					cmp.Diff(false, d.State.Format)
+			},
+		},
+		{
+			name: "not while its system is on trial",
+			facts: func() Facts {
+				f := image(machine())
+				f.Counted = true
+				return f
+			}(),
+			check: func(d Decision) string {
 				return cmp.Diff(image(machine()).Disks[0].Table.DiskGUID, d.State.Table.DiskGUID) +
+					cmp.Diff(uuid.Nil, d.State.ESP)
+			},
+		},
+		{
+			name:  "nor if its state is damaged",
+			facts: with(image(machine()), 6, func(c *Content) { c.Errors = true }),
+			check: func(d Decision) string {
+				if d.State.Table != nil || d.State.Damage == nil {
+					return "the table is written"
+				}
+				return ""
+			},
+		},
+		{
+			name:  "a disk with an identity keeps it",
+			facts: machine(),
+			check: func(d Decision) string {
+				return cmp.Diff(machine().Disks[0].Table.DiskGUID, d.State.Table.DiskGUID) +
 					cmp.Diff(uuid.Nil, d.State.ESP)
 			},
 		},

@@ -26,6 +26,10 @@ type Facts struct {
 	// Boot####), or the zero Location if unknown.
 	BootOption loadoption.Location `json:"bootOption,omitzero"`
 
+	// Counted means that the boot loader counts the tries of this system (EFI
+	// variable LoaderBootCountPath): it has not proven itself.
+	Counted bool `json:"counted,omitempty"`
+
 	// Identity is random. A disk gets it that has none of its own.
 	Identity partitions.Identity `json:"identity,omitzero"`
 	Disks    []Disk              `json:"disks"`

@@ -55,7 +55,15 @@ func cuts(epoch []sector) (states [][]sector) {
 // identity, it has all of the old one or all of the new one, and the next boot
 // completes it.
 func TestAFirstBootThatIsCutOff(t *testing.T) {
-	f := with(image(machine()), 6, func(c *Content) { c.Filesystem = FilesystemEmpty })
+	isCutOff(t, with(image(machine()), 6, func(c *Content) { c.Filesystem = FilesystemEmpty }))
+}
+
+// TestALaterIdentityThatIsCutOff is the same on a machine that an early version
+// installed. The boot options stay as they are if the power fails before they are
+// renewed: the disk still has its name \EFI\BOOT.
+func TestALaterIdentityThatIsCutOff(t *testing.T) { isCutOff(t, image(machine())) }
+
+func isCutOff(t *testing.T, f Facts) {
 	f.LoaderPartition = f.Disks[0].Table.Partitions[0].UUID
 	public := *f.Disks[0].Table
 
@@ -144,14 +152,16 @@ func completes(t *testing.T, f Facts, disk firmware.Memory) {
 		t.Fatalf("after the next boot: %+v, %v", after.Source, err)
 	case partitions.Public(after.DiskGUID):
 		t.Fatal("the next boot leaves the identity of the image")
-	case d.State.ESP != after.Partitions[0].UUID:
+	case f.Disks[0].Contents[6].Filesystem == FilesystemEmpty &&
+		d.State.ESP != after.Partitions[0].UUID:
 		t.Fatalf("boot options get %s, the ESP has %s", d.State.ESP, after.Partitions[0].UUID)
 	}
 }
 
 func TestBootOptionsOfTheImageAreRenewed(t *testing.T) {
 	sys := t.TempDir()
-	if err := renewOptions(sys, hash, own.ESP); err != nil {
+	old := uuid.UUID{6: 0x80, 15: 12} // of the release that it was installed with
+	if err := renewOptions(sys, hash, old, own.ESP); err != nil {
 		t.Errorf("a machine without variables: %v", err)
 	}
 	if err := os.MkdirAll(filepath.Join(sys, efivar.Dir), 0o755); err != nil {
@@ -165,6 +175,7 @@ func TestBootOptionsOfTheImageAreRenewed(t *testing.T) {
 	for name, value := range map[string][]byte{
 		"Boot0000": option(uuid.UUID{1}),
 		"Boot0001": option(images),
+		"Boot0002": option(old),
 		"Boot000A": []byte("?"),
 	} {
 		if err := efivar.Write(sys, name, efivar.Global, value); err != nil {
@@ -173,12 +184,13 @@ func TestBootOptionsOfTheImageAreRenewed(t *testing.T) {
 	}
 
 	for range 2 {
-		if err := renewOptions(sys, hash, own.ESP); err != nil {
+		if err := renewOptions(sys, hash, old, own.ESP); err != nil {
 			t.Fatal(err)
 		}
 		for name, want := range map[string][]byte{
 			"Boot0000": option(uuid.UUID{1}),
 			"Boot0001": option(own.ESP),
+			"Boot0002": option(own.ESP),
 			"Boot000A": []byte("?"),
 		} {
 			have, err := efivar.Read(os.DirFS(sys), name, efivar.Global)

@@ -60,6 +60,7 @@ func Observe() (Facts, error) {
 		Cmdline:         strings.TrimSpace(string(text)),
 		LoaderPartition: loaderPartition(sys),
 		BootOption:      bootOption(sys),
+		Counted:         isCounted(sys),
 		Identity:        id,
 	}
 
@@ -89,6 +90,14 @@ func loaderPartition(sys fs.FS) uuid.UUID {
 		return uuid.Nil
 	}
 	return id
+}
+
+// isCounted reports whether the boot loader has the EFI variable
+// LoaderBootCountPath, which it sets for an entry with tries (Boot Loader
+// Interface).
+func isCounted(sys fs.FS) bool {
+	_, err := efivar.Read(sys, "LoaderBootCountPath", efivar.Loader)
+	return err == nil
 }
 
 // bootOption returns the boot option that the firmware started (UEFI 2.10,

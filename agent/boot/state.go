@@ -34,7 +34,7 @@ func (i *Init) prepare(d *Decision) error {
 
 	// The disk still has its name \EFI\BOOT, so this is best effort.
 	if s.ESP != uuid.Nil {
-		if err := renewOptions("/sys", d.RootHash, s.ESP); err != nil {
+		if err := renewOptions("/sys", d.RootHash, s.OldESP, s.ESP); err != nil {
 			d.Warnings = append(d.Warnings, hint.Text(err))
 		}
 	}
@@ -90,8 +90,9 @@ func growPartition(disk string, s State) error {
 }
 
 // renewOptions gives the firmware's boot options that start the ESP of the
-// image the UUID of the ESP of this disk. sys is the directory of sysfs.
-func renewOptions(sys, rootHash string, esp uuid.UUID) error {
+// image, or with the UUID old unless that is nil, the UUID of the ESP of this disk.
+// sys is the directory of sysfs.
+func renewOptions(sys, rootHash string, old, esp uuid.UUID) error {
 	hash, err := verity.ParseRootHash(rootHash)
 	if err != nil {
 		return err
@@ -104,6 +105,9 @@ func renewOptions(sys, rootHash string, esp uuid.UUID) error {
 
 	for number, option := range options {
 		renewed, ok := loadoption.Renew(option, partitions.ImageESP(hash), esp)
+		if !ok && old != uuid.Nil {
+			renewed, ok = loadoption.Renew(option, old, esp)
+		}
 		if !ok {
 			continue
 		}
