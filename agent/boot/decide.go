@@ -326,8 +326,8 @@ func state(d Disk, f Facts) (State, error) {
 	}
 	if esp, ok := byType(d, partitions.TypeUUID(partitions.ESP, f.Arch)); ok && (isNew || gets) {
 		s.ESP = table.Partition(esp.Index).UUID
-		if s.ESP != esp.UUID {
-			s.OldESP = esp.UUID
+		if !isNew {
+			s.OldESP = esp.UUID // Of the release that it was installed with.
 		}
 	}
 	if (changed || d.Damage != "") && !d.ReadOnly {
