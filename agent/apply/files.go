@@ -160,7 +160,7 @@ func (f files) removePlaced(m, current generation.Manifest, except string) ([]st
 		var err error
 		if above[p.Path] {
 			did, err = f.removeObstacle(p.Path)
-		} else if generation.Placed(f.node.Root().FS(), p) {
+		} else if generation.Placed(f.node.FS(), p) {
 			did = true
 			err = f.removePath(p.Path)
 		}
@@ -234,7 +234,7 @@ func (f files) linkCurrent() (bool, error) {
 	if err := f.node.MkdirAll(path.Dir(name)); err != nil {
 		return false, err
 	}
-	return f.node.Symlink(generation.CurrentTarget(f.node.Root().FS(), f.osVersion), name)
+	return f.node.Symlink(generation.CurrentTarget(f.node.FS(), f.osVersion), name)
 }
 
 // removePath removes a path that is no longer managed. If the image has a file
@@ -371,7 +371,7 @@ func (f files) removeAll(current generation.Manifest, all []generation.Manifest)
 			}
 			info, err := f.node.Root().Lstat(name)
 			if err != nil || info.IsDir() ||
-				m.Name() != current.Name() && !generation.Placed(f.node.Root().FS(), p) {
+				m.Name() != current.Name() && !generation.Placed(f.node.FS(), p) {
 				continue
 			}
 			if err := f.removePath(p.Path); !behindLink(err) {

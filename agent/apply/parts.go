@@ -53,7 +53,7 @@ func partsOf(e *Executor) parts {
 
 	p.planner = Planner{
 		State:     m.store.Reader,
-		Node:      e.Node.Root().FS(),
+		Node:      e.Node.FS(),
 		Image:     e.Image,
 		Catalog:   m.catalog,
 		Units:     e.Units,

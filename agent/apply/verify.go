@@ -166,8 +166,8 @@ func (f files) sources(
 // has it.
 func (f files) otherCopy(entry generation.Entry) (config.Content, bool) {
 	for _, p := range generation.Place(generation.Manifest{Entries: []generation.Entry{entry}}) {
-		if p.Kind == generation.PlaceCopy && generation.Placed(f.node.Root().FS(), p) {
-			open := func() (io.ReadCloser, error) { return f.node.Root().Open(entry.Path[1:]) }
+		if p.Kind == generation.PlaceCopy && generation.Placed(f.node.FS(), p) {
+			open := func() (io.ReadCloser, error) { return f.node.FS().Open(entry.Path[1:]) }
 			return config.Stream(entry.Digest, entry.Size, open), true
 		}
 	}
@@ -185,7 +185,7 @@ func (f files) verifyPlaced(
 	var errs []error
 	for _, p := range generation.Place(m) {
 		v.Checked++
-		placed := generation.Placed(f.node.Root().FS(), p)
+		placed := generation.Placed(f.node.FS(), p)
 		if p.Kind == generation.PlaceCopy {
 			v.Bytes += p.Size
 			progress.read(p.Size)

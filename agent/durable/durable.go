@@ -349,7 +349,7 @@ func (d *Dir) equal(name string, data []byte, mode fs.FileMode) bool {
 	if err != nil || info.Mode() != mode || info.Size() != int64(len(data)) {
 		return false
 	}
-	have, err := d.root.ReadFile(name)
+	have, err := fs.ReadFile(d.FS(), name)
 	return err == nil && bytes.Equal(have, data)
 }
 

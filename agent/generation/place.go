@@ -92,7 +92,7 @@ func Place(m Manifest) []Placement {
 // directory in the way is an error. A path behind a link that the image does
 // not have is an [*Error].
 func Put(dir *durable.Dir, p Placement, store Reader) (bool, error) {
-	if Placed(dir.Root().FS(), p) {
+	if Placed(dir.FS(), p) {
 		return false, nil
 	}
 	if err := put(dir, p, store); err != nil {
