@@ -33,7 +33,7 @@ alone    = /agent/(volume|install|plane/bundle)$$
 extension = cmd/gardener-extension-os-loam
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster worker image next release extension test test-all suite images census test-places places check style vulnerabilities gardener-diff golden docs man pictures bench crash crash-long damage-proof cluster-proof rollout-proof pairs race fuzz upgrades clean $(loamctl)
+.PHONY: help run cluster worker image next release extension test test-all suite images census test-places places check style vulnerabilities gardener-diff golden docs man pictures bench crash crash-long damage-proof cluster-proof rollout-proof pairs race fuzz upgrades upgrades-from clean $(loamctl)
 
 help: ## list the targets (at once)
 	@awk -F':.*## ' '/^##@ / {print "\n" substr($$0, 5)} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -159,6 +159,18 @@ upgrades: image next ## upgrade to every kind of bad system in a VM, each falls 
 	@$(loamctl) judges $(flags) build/judges
 	. build/judges/env && CI=true LOAM_ALL=1 LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next go test -count=1 -timeout 90m -v -run 'Upgrade|BadSystem|Drill' $(machines)
 	. build/judges/env && CI=true LOAM_BUILD=$(CURDIR)/$(out)-4096 LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next go test -count=1 -timeout 30m -v -run 'TestUpgrades|BadSystem' $(machines)
+
+# The last versions before nodes kept the machine.yaml of a drive, and before that
+# before disks had UUIDs of their own.
+COMMITS = aa99b7b 18a045b
+
+upgrades-from: image next ## upgrade machines in a VM that run the versions of COMMITS, and attach strangers' drives (20 minutes)
+	@$(loamctl) judges $(flags) build/judges
+	@for commit in $(COMMITS); do dir=build/early/$$commit; \
+		if ! test -e $$dir; then git clone -q . $$dir.new && git -C $$dir.new checkout -q $$commit && mv $$dir.new $$dir || exit 1; fi; \
+		$(MAKE) -C $$dir image || exit 1; done
+	. build/judges/env && CI=true LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next LOAM_EARLY_BUILDS='$(patsubst %,$(CURDIR)/build/early/%/$(out),$(COMMITS))' \
+		go test -count=1 -timeout 60m -v -run '^TestAnUpgradeFromAnEarlyVersion$$' $(machines)
 
 race: ## find data races, by the tests of make test in which goroutines share something; needs a C compiler (8 minutes; 15 with empty caches)
 	@command -v "$$(go env CC)" >/dev/null || { echo "make race: the race detector needs a C compiler, and there is no $$(go env CC): apt-get install gcc libc6-dev, or set CC"; exit 1; }

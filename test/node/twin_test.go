@@ -1,10 +1,7 @@
 package node
 
 import (
-	"encoding/hex"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -57,26 +54,14 @@ func TestATwinNeverBoots(t *testing.T) {
 	m := b.flash(t, b.file(".raw"))
 	disk := m.config.Disk
 	credentials := map[string]string{"loam.machine": machineYAML(b.manifest.Arch, "")}
-	// The GUIDs of the disk and of its ESP, where UEFI 5.3 has them.
-	guids := `for at in 568 1040; do od -An -tx1 -j$at -N16 /dev/%s | tr -d ' \n'; done`
-	image := make([]byte, 2048)
-	raw, err := os.Open(b.file(".raw"))
-	if err == nil {
-		_, err = io.ReadFull(raw, image)
-		err = errors.Join(err, raw.Close())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	image := imageGUIDs(t, b)
 
 	// The first boot of the image gives the disk its own UUIDs.
 	n := m.on(t, credentials)
 	n.shell()
 	n.sh("touch /var/lib/ours; sync")
-	first := n.sh(fmt.Sprintf(guids, "vda"))
-	for _, guid := range []string{
-		hex.EncodeToString(image[568:584]), hex.EncodeToString(image[1040:1056]),
-	} {
+	first := n.sh(fmt.Sprintf(guidsOf, "vda"))
+	for _, guid := range []string{image[:32], image[32:]} {
 		if strings.Contains(first, guid) || len(first) != 64 {
 			t.Errorf("UUIDs %s: the image has %s", first, guid)
 		}
@@ -98,7 +83,7 @@ func TestATwinNeverBoots(t *testing.T) {
 		n.want(`sed -n 's/.*"state":"\([^"]*\)".*/\1/p' /run/loam/boot.json; echo; ls /var/lib/ours`,
 			"/dev/vdb8\n/var/lib/ours")
 		n.want("findmnt -no SOURCE /var", "/dev/vdb8")
-		if now := n.sh(fmt.Sprintf(guids, "vdb")); now != first {
+		if now := n.sh(fmt.Sprintf(guidsOf, "vdb")); now != first {
 			t.Errorf("the node's UUIDs change:\n%s\n%s", first, now)
 		}
 
