@@ -148,7 +148,7 @@ func TestAConfigurationWithoutADocument(t *testing.T) {
 	}
 
 	n.engine.OSVersion = ""
-	if err := n.root.RemoveAll("os"); err != nil {
+	if err := n.root.RemoveAll("var/lib/loam/os"); err != nil {
 		t.Fatal(err)
 	}
 	if a := n.accepted(); a != nil {

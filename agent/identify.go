@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -188,9 +189,13 @@ func (n *node) accepted() *source.Accepted {
 }
 
 // configured reports whether the node has been configured, by this version or one
-// before, or may have been.
+// before, or may have been. A repair asks, too, which has no engine.
 func (n *node) configured() bool {
-	is, err := generation.Read(n.engine.State.Root().FS()).Configured()
+	state, err := fs.Sub(n.root.FS(), strings.TrimPrefix(generation.Dir, "/"))
+	if err != nil {
+		return true
+	}
+	is, err := generation.Read(state).Configured()
 	return is || err != nil
 }
 

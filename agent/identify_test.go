@@ -255,6 +255,14 @@ func (n *node) checkCertificates(t *testing.T) {
 func unidentified(t *testing.T) *node {
 	t.Helper()
 	data := manager.New(diskless.Node(t), zap.NewNop())
+	if err := data.Dir.MkdirAll("var/lib/loam"); err != nil {
+		t.Fatal(err)
+	}
+	state, err := data.Dir.Root().OpenRoot("var/lib/loam")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { state.Close() })
 
 	return &node{
 		Env: Env{
@@ -273,7 +281,7 @@ func unidentified(t *testing.T) *node {
 		root: data.Dir.Root(),
 		data: data,
 		engine: &apply.Executor{
-			State: durable.New(data.Dir.Root(), nil),
+			State: durable.New(state, nil),
 			Node:  data.Dir,
 		},
 	}

@@ -32,12 +32,6 @@ func (n *node) ofVersion(t *testing.T, version string) {
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	state, err := n.root.OpenRoot("var/lib/loam")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { state.Close() })
-	n.engine.State = durable.New(state, nil)
 	n.engine.OSVersion = "9.9.9"
 	if !n.configured() {
 		t.Fatal("the older version's generation does not count")
@@ -349,6 +343,25 @@ func TestNoSecretIsKept(t *testing.T) {
 				t.Error("the drive of before has ended the reset")
 			}
 		})
+	}
+}
+
+// TestARepairLooksForMachineYAML, which says whether what cannot be repaired is made
+// new, on a machine whose state is in memory and whose agent does not run.
+func TestARepairLooksForMachineYAML(t *testing.T) {
+	n := unidentified(t)
+	n.engine = nil
+	n.Drives = &Drives{find: func() ([]source.Drive, error) {
+		return []source.Drive{testDrive{"sr0", "S", driveText("a") + "state: {onDamage: reset}\n"}}, nil
+	}}
+	resets, err := (&repairSystem{node: n}).Resets(t.Context())
+	if err != nil || !resets {
+		t.Errorf("%t, %v", resets, err)
+	}
+
+	n.Drives = nil
+	if resets, err := (&repairSystem{node: n}).Resets(t.Context()); err != nil || resets {
+		t.Errorf("without a machine.yaml: %t, %v", resets, err)
 	}
 }
 
