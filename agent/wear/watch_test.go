@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/fstest"
 	"testing/synctest"
@@ -83,11 +84,11 @@ func TestADiskWhoseDriverWaits(t *testing.T) {
 			names = append(names, fmt.Sprintf("nvme%dn1", i))
 		}
 		o := NewObserver(sysfs(names...))
-		asked := 0
+		var asked atomic.Int32
 		answers := make(chan struct{})
 		o.ask = func(_ context.Context, name string) ([]byte, error) {
 			if name == "nvme7n1" {
-				asked++
+				asked.Add(1)
 				<-answers // whatever happens to ctx
 			}
 			return []byte(fails), nil
@@ -99,16 +100,16 @@ func TestADiskWhoseDriverWaits(t *testing.T) {
 			if len(got) != 199 || err == nil || !strings.Contains(err.Error(), "nvme7n1") {
 				t.Errorf("%d disks, %v", len(got), err)
 			}
-			if asked != 1 || time.Since(started) > time.Minute {
-				t.Errorf("asked %d times, for %s", asked, time.Since(started))
+			if asked.Load() != 1 || time.Since(started) > time.Minute {
+				t.Errorf("asked %d times, for %s", asked.Load(), time.Since(started))
 			}
 		}
 
 		answers <- struct{}{}
 		synctest.Wait()
 		close(answers)
-		if got, err := o.Observe(t.Context()); len(got) != 200 || err != nil || asked != 2 {
-			t.Errorf("after its answer: %d disks, %v, asked %d times", len(got), err, asked)
+		if got, err := o.Observe(t.Context()); len(got) != 200 || err != nil || asked.Load() != 2 {
+			t.Errorf("after its answer: %d disks, %v, asked %d times", len(got), err, asked.Load())
 		}
 	})
 }
