@@ -204,9 +204,9 @@ func (m *Manager) publish(state volume.State, err error) {
 }
 
 // Watch observes the volume when disks come, go and grow, and when something is
-// mounted, until ctx ends. It calls end if the agent must start again: with
-// [ErrAvailable], or because the mounts cannot be read. The error says why it
-// cannot watch.
+// mounted, until ctx ends. It calls end with [ErrAvailable] if the agent must start
+// again. The error says why it cannot watch: a process without a file left for the
+// list of mounts must not end for that.
 func (m *Manager) Watch(ctx context.Context, end context.CancelCauseFunc) error {
 	events, err := uevent.Open(uevent.Udev, "block")
 	if err != nil {
@@ -220,8 +220,12 @@ func (m *Manager) Watch(ctx context.Context, end context.CancelCauseFunc) error 
 	defer mounts.Close()
 
 	for {
-		if err := m.observe(ctx); err != nil {
+		err := m.observe(ctx)
+		switch {
+		case errors.Is(err, ErrAvailable):
 			end(err)
+		case err != nil:
+			return err
 		}
 		if !events.Next(ctx, mounts.Poll()) {
 			return nil

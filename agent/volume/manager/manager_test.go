@@ -112,3 +112,18 @@ func TestChangedTellsTheProblem(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// TestMountsThatCannotBeListed end no agent: its limit of open files may be used up, and
+// it watches again later.
+func TestMountsThatCannotBeListed(t *testing.T) {
+	node := diskless.Node(t)
+	if err := os.Remove(filepath.Join(node.Path, "proc/self/mountinfo")); err != nil {
+		t.Fatal(err)
+	}
+	err := New(node, zap.NewNop()).Watch(t.Context(), func(err error) {
+		t.Errorf("the agent ends: %v", err)
+	})
+	if err == nil || !strings.Contains(err.Error(), "list mounts") {
+		t.Error(err)
+	}
+}
