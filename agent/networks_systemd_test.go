@@ -124,6 +124,8 @@ func networkOfTheNode(t *testing.T, c *container.Container) {
 	})
 	n.remove(credential)
 	n.remove(networkd.Record)
+	// An agent that runs would put back what is removed.
+	n.Command(t, "systemctl", "stop", "loam-agent.service")
 	n.Command(t, "rm", "-r", "/var/lib/loam/os", "/var/lib/loam/generations")
 	n.boot()
 	n.await("a node without any has the image's", func(s status.Status) bool {
