@@ -29,6 +29,7 @@ func checkFile(report *document.Report, file located[File]) {
 	}
 
 	checkContent(report, at+".content", value.Content)
+	checkModprobe(report, file)
 	if text, ok := value.Content.text(); ok {
 		checkUnitPath(report, at+".content", value.Path, text)
 	}
