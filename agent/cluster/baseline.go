@@ -3,8 +3,6 @@ package cluster
 import (
 	"context"
 
-	"go.uber.org/zap"
-
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/inplace"
 )
@@ -39,22 +37,25 @@ func decideBaseline(w world, hasRecord bool) baselineAction {
 type baselineController struct {
 	updates *updates
 	dir     *durable.Dir
-	log     *zap.Logger
 }
 
 func (c *baselineController) step(_ context.Context, w *world) (outcome, error) {
-	var err error
-	switch decideBaseline(*w, c.updates.hasRecord) {
+	u := c.updates
+	switch decideBaseline(*w, u.hasRecord) {
 	case baselineCreate:
-		err = c.updates.save(c.dir, inplace.Record{Done: *w.pending.update})
+		return outcome{}, u.save(c.dir, inplace.Record{Done: *w.pending.update})
 	case baselineRemove:
-		c.updates.record = inplace.Record{}
-		c.updates.hasRecord = false
-		err = removeRecord(c.dir)
+		if err := removeRecord(c.dir); err != nil {
+			return outcome{}, err
+		}
+		u.record = inplace.Record{}
+		u.hasRecord = false
+		u.unsaved = nil
+		return outcome{}, nil
 	}
 
-	if err != nil {
-		c.log.Error("updates in place", zap.Error(err))
+	if u.unsaved != nil && u.hasRecord {
+		return outcome{}, u.save(c.dir, u.record)
 	}
 	return outcome{}, nil
 }

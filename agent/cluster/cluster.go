@@ -36,8 +36,10 @@ type Env struct {
 	Root  *os.Root
 	Image fs.FS
 
-	// Spare makes room for what is recorded; nil for none.
+	// Spare makes room for what is recorded; nil for none. hook is called before
+	// each step of a record; nil for none.
 	Spare *durable.Spare
+	hook  durable.Hook
 
 	// Token is the bootstrap token. If empty, the node's file has it.
 	Token string
@@ -76,7 +78,7 @@ type Env struct {
 }
 
 // records returns where the node records what it must know after a restart.
-func (e Env) records() *durable.Dir { return durable.New(e.Root, nil).WithSpare(e.Spare) }
+func (e Env) records() *durable.Dir { return durable.New(e.Root, e.hook).WithSpare(e.Spare) }
 
 // about returns a random duration between half of d and one and a half, to
 // spread the nodes.

@@ -67,7 +67,7 @@ func (c *Cluster) controllers(m *memory, conn connection) []controller {
 			log:      env.Log,
 			refusals: &m.refusals,
 		},
-		&baselineController{updates: &m.updates, dir: env.records(), log: env.Log},
+		&baselineController{updates: &m.updates, dir: env.records()},
 		&addressController{
 			api:       conn.api,
 			addresses: &m.addresses,

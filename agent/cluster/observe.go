@@ -196,7 +196,7 @@ func (n *nodeWatch) useSecret(name string) {
 		return
 	}
 
-	err := saveSecretName(n.env.Root, name, w.config.SecretName)
+	err := saveSecretName(n.env.records(), name, w.config.SecretName)
 	if err != nil {
 		n.env.Log.Error("save the name of the Secret", zap.Error(err))
 		return

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path"
 
+	"github.com/loam-os/loam/agent/cluster/reach"
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/inplace"
 	"github.com/loam-os/loam/hint"
@@ -33,11 +34,26 @@ func loadRecord(root *os.Root) (r inplace.Record, ok bool, err error) {
 
 // saveRecord replaces the record of updates in place.
 func saveRecord(dir *durable.Dir, r inplace.Record) error {
-	if err := dir.MkdirAll(path.Dir(recordName)); err != nil {
-		return err
-	}
-	return dir.WriteJSON(recordName, r, 0o600)
+	return writeRecord(dir, "record of updates in place", recordName, r)
 }
 
 // removeRecord ends the record of updates in place.
-func removeRecord(dir *durable.Dir) error { return dir.Remove(recordName) }
+func removeRecord(dir *durable.Dir) error {
+	if err := dir.Remove(recordName); err != nil {
+		return reach.Untried(fmt.Errorf("remove the record of updates in place: %w", err))
+	}
+	return nil
+}
+
+// writeRecord replaces the record name, which is called what. The API server has no
+// part in its errors.
+func writeRecord(dir *durable.Dir, what, name string, value any) error {
+	err := dir.MkdirAll(path.Dir(name))
+	if err == nil {
+		err = dir.WriteJSON(name, value, 0o600)
+	}
+	if err != nil {
+		return reach.Untried(fmt.Errorf("keep the %s: %w", what, err))
+	}
+	return nil
+}

@@ -29,12 +29,11 @@ func loadSecretName(root *os.Root, configured string) string {
 }
 
 // saveSecretName writes the name of the Node's label.
-func saveSecretName(root *os.Root, name, configured string) error {
+func saveSecretName(dir *durable.Dir, name, configured string) error {
 	if wrong := validation.IsDNS1123Subdomain(name); len(wrong) > 0 {
 		return fmt.Errorf("%.100q is not the name of a Secret: %s", name, wrong[0])
 	}
 
-	dir := durable.New(root, nil)
 	if err := dir.MkdirAll(path.Dir(secretName)); err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/test/files"
 )
 
@@ -30,13 +31,13 @@ func TestNameOfTheSecretIsSaved(t *testing.T) {
 
 	t.Run("as it was saved", func(t *testing.T) {
 		root := files.Root(t)
-		if err := saveSecretName(root, "label", "pool"); err != nil ||
+		if err := saveSecretName(durable.New(root, nil), "label", "pool"); err != nil ||
 			loadSecretName(root, "pool") != "label" ||
 			loadSecretName(root, "new") != "new" {
 			t.Errorf("%q and %q, %v", loadSecretName(root, "pool"), loadSecretName(root, "new"),
 				err)
 		}
-		if err := saveSecretName(root, "No_Name", "pool"); err == nil ||
+		if err := saveSecretName(durable.New(root, nil), "No_Name", "pool"); err == nil ||
 			loadSecretName(root, "pool") != "label" {
 			t.Errorf("%q, %v", loadSecretName(root, "pool"), err)
 		}

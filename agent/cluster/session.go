@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -75,6 +76,10 @@ type session struct {
 
 	// wake is when to run the next step at the latest.
 	wake time.Time
+
+	// unrecorded is why the last step could not write a record, nil if it could.
+	// The API server has no part in it.
+	unrecorded error
 
 	// refused says that the API server does not accept the certificate, failing
 	// that the last step had errors.
@@ -220,6 +225,7 @@ func (s *session) step(ctx context.Context) {
 	s.wake = s.env.Now().Add(stepInterval)
 	blocked := ""
 	failed := false
+	s.unrecorded = nil
 
 	for i := range s.parts {
 		out, ok := s.stepPart(ctx, &s.parts[i])
@@ -237,6 +243,7 @@ func (s *session) step(ctx context.Context) {
 		s.link.record("write", nil, s.env.Now())
 	}
 	s.failing = failed
+	s.link.setProblem("record", s.link.explain(s.unrecorded, s.env.Now()))
 
 	s.link.edit(func(l *status.Cluster) {
 		*l = s.memory.world.link(*l)
@@ -245,7 +252,7 @@ func (s *session) step(ctx context.Context) {
 }
 
 // stepPart runs a step of one controller, unless its requests wait, and reports
-// whether it had no error.
+// whether none of them had an error.
 func (s *session) stepPart(ctx context.Context, p *part) (out outcome, ok bool) {
 	w := &s.memory.world
 	w.tick(s.env.Now(), s.env.Uptime())
@@ -261,6 +268,12 @@ func (s *session) stepPart(ctx context.Context, p *part) (out outcome, ok bool) 
 	uptime := s.env.Uptime()
 	p.rejection = p.rejection.next(err, uptime, s.env.about)
 	if err == nil {
+		return out, true
+	}
+
+	if reach.IsUntried(err) {
+		s.unrecorded = cmp.Or(s.unrecorded, err)
+		s.wakeAt(s.env.Now().Add(s.env.about(retryStep)))
 		return out, true
 	}
 

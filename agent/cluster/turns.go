@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"fmt"
 	"os"
-	"path"
 	"strings"
 	"time"
 
@@ -104,10 +103,7 @@ func loadTurn(root *os.Root, log *zap.Logger) turnOfPool {
 
 // saveTurn replaces the record of the turn.
 func saveTurn(dir *durable.Dir, t turnRecord) error {
-	if err := dir.MkdirAll(path.Dir(turnName)); err != nil {
-		return err
-	}
-	return dir.WriteJSON(turnName, t, 0o600)
+	return writeRecord(dir, "turn", turnName, t)
 }
 
 // turnController takes and gives the node's turn in the ledger of its pool.

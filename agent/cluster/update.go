@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/cluster/reach"
 	"github.com/loam-os/loam/agent/inplace"
 	"github.com/loam-os/loam/hint"
 )
@@ -147,6 +147,9 @@ func (c *updateController) step(ctx context.Context, w *world) (outcome, error) 
 func (c *updateController) begin(step inplace.Step, w world) error {
 	u := c.updates
 	record, isNew := u.begun(step, w)
+	if !isNew && u.unsaved != nil {
+		return u.save(c.env.records(), record)
+	}
 	if !isNew {
 		return nil
 	}
@@ -158,8 +161,8 @@ func (c *updateController) begin(step inplace.Step, w world) error {
 
 	if changes.CPUManagerPolicy {
 		// The kubelet does not start with the state of another policy.
-		if err := durable.New(c.env.Root, nil).Remove(cpuManagerState); err != nil {
-			return err
+		if err := c.env.records().Remove(cpuManagerState); err != nil {
+			return reach.Untried(err)
 		}
 	}
 

@@ -85,6 +85,9 @@ func Untried(err error) error {
 	return untried{err}
 }
 
+// IsUntried reports whether the node made no request because of err.
+func IsUntried(err error) bool { return errors.As(err, new(untried)) }
+
 // Explain returns why a request has ended with err. The text of an error that
 // has a code stays as it is. The text is the same for the same cause, so that
 // another one is news; what varies from try to try is in Tried.
@@ -94,7 +97,7 @@ func Explain(err error, a Attempt) Problem {
 	}
 
 	p := a.problem(err)
-	if !errors.As(err, new(untried)) {
+	if !IsUntried(err) {
 		p.Tried = line(a.tried(err))
 	}
 	p.Text = line(cmp.Or(p.Text, err.Error()))
