@@ -10,7 +10,6 @@ import (
 	"github.com/loam-os/loam/agent/boot"
 	"github.com/loam-os/loam/agent/cluster/credentials"
 	"github.com/loam-os/loam/agent/crypt"
-	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/loop"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/hint"
@@ -80,7 +79,7 @@ func (n *node) encrypt(ctx context.Context, before *source.Accepted) bool {
 
 // requestEncryption has /init format the state again, and restarts the machine.
 func (n *node) requestEncryption(ctx context.Context, mode crypt.Mode) error {
-	dir := durable.New(n.root, nil)
+	dir := n.records()
 	if _, err := dir.WriteFile(boot.EncryptName, []byte(mode+"\n"), 0o600); err != nil {
 		return err
 	}

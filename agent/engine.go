@@ -61,6 +61,9 @@ func (n *node) openEngine() (*apply.Executor, error) {
 	}, nil
 }
 
+// records returns where the node records what it must know after a restart.
+func (n *node) records() *durable.Dir { return durable.New(n.root, nil).WithSpare(n.spare) }
+
 // bootID is the kernel's id of this boot (random(4)).
 func bootID() (string, error) {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")

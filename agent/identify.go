@@ -82,9 +82,13 @@ func (n *node) accept(doc source.Document, m machine.Machine, before *source.Acc
 	if before != nil && *before == now {
 		return
 	}
-	if err := durable.New(n.root, nil).WriteJSON(reset.AcceptedName, now, 0o600); err != nil {
+	if err := n.keepAccepted(now); err != nil {
 		n.warn(fmt.Errorf("record where machine.yaml is from: %w", err))
 	}
+}
+
+func (n *node) keepAccepted(a source.Accepted) error {
+	return n.records().WriteJSON(reset.AcceptedName, a, 0o600)
 }
 
 // inReset reports whether the node is in a reset, which another machine.yaml

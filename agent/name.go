@@ -42,7 +42,7 @@ func (n *node) setHostname(name string) error {
 	if err := n.SetHostname(name); err != nil {
 		return fmt.Errorf("set the host name to %s: %w", name, err)
 	}
-	_, err := durable.New(n.root, nil).WriteFile(boot.HostnameFile, []byte(name+"\n"), 0o644)
+	_, err := n.records().WriteFile(boot.HostnameFile, []byte(name+"\n"), 0o644)
 	if err != nil {
 		return fmt.Errorf("keep the host name: %w", err)
 	}

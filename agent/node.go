@@ -191,7 +191,7 @@ func (n *node) applyNetwork(ctx context.Context, want *network.Config) {
 
 	_, runs, err := n.engine.Current()
 	fresh := err == nil && !runs && saidBefore(n.root).Machine == ""
-	if err := n.network.Apply(ctx, durable.New(n.root, nil), want, fresh); err != nil {
+	if err := n.network.Apply(ctx, n.records(), want, fresh); err != nil {
 		n.Log.Error("network", zap.Error(err))
 		n.warn(err)
 	}

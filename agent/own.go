@@ -123,7 +123,7 @@ func (n *node) logEtcd(e etcd.Event) {
 }
 
 func (n *node) planeStore() plane.Store {
-	return plane.NewStore(durable.New(n.root, nil).WithSpare(n.spare))
+	return plane.NewStore(n.records())
 }
 
 // refuseSource drops the source of machine.yaml from a node that has a cluster

@@ -11,7 +11,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/plane"
 	"github.com/loam-os/loam/agent/proxy"
 )
@@ -67,7 +66,7 @@ func (n *node) writeProxy(text string) (changed bool, err error) {
 		return false, nil
 	}
 
-	dir := durable.New(n.root, nil)
+	dir := n.records()
 	if text == "" {
 		return true, dir.Remove(proxy.File)
 	}

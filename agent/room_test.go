@@ -12,17 +12,22 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"regexp"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/loam-os/loam/agent/boot"
 	"github.com/loam-os/loam/agent/cluster/credentials"
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/network"
 	"github.com/loam-os/loam/agent/networkd"
 	"github.com/loam-os/loam/agent/plane"
 	"github.com/loam-os/loam/agent/plane/pki"
+	"github.com/loam-os/loam/agent/proxy"
+	"github.com/loam-os/loam/agent/reset"
+	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/upgrade"
 	"github.com/loam-os/loam/agent/upgrade/records"
 	"github.com/loam-os/loam/agent/volume"
@@ -57,9 +62,26 @@ func TestEveryRecordWithoutRoom(t *testing.T) {
 // recordStep writes a record, the nth one of its kind.
 type recordStep struct {
 	name string
-	do   func(d *durable.Dir, nth int) error
+	do   func(n *node, nth int) error
 	// is returns what of it the node has, "" if it has nothing that it can use.
 	is func(d *durable.Dir) string
+}
+
+var number = regexp.MustCompile("[0-9]+")
+
+// ofNode is a step of the node itself, which writes to a file.
+func ofNode(name, file string, do func(n *node, nth int) error) recordStep {
+	return recordStep{
+		name: name,
+		do:   do,
+		is: func(d *durable.Dir) string {
+			text, err := d.Root().ReadFile(file)
+			if err != nil {
+				return ""
+			}
+			return number.FindString(string(text))
+		},
+	}
 }
 
 // upgradeRecord is a step that saves a record of upgrades.
@@ -67,7 +89,7 @@ func upgradeRecord(name string) recordStep {
 	files := func(d *durable.Dir) records.Store { return stateOf{d} }
 	return recordStep{
 		name: "upgrade: " + name,
-		do:   func(d *durable.Dir, nth int) error { return records.Save(files(d), name, nth) },
+		do:   func(n *node, nth int) error { return records.Save(files(n.records()), name, nth) },
 		is: func(d *durable.Dir) string {
 			var nth int
 			if err := records.Load(files(d), name, &nth); err != nil || nth == 0 {
@@ -105,7 +127,8 @@ func recordSteps(t *testing.T) []recordStep {
 	who := []credentials.Credentials{ownCertificate(t, 1), ownCertificate(t, 2), ownCertificate(t, 3)}
 	steps = append(steps, recordStep{
 		name: "renewal: the certificate of the agent",
-		do: func(d *durable.Dir, nth int) error {
+		do: func(n *node, nth int) error {
+			d := n.records()
 			store := credentials.Of(d)
 			return store.Save(credentials.Target{Server: "https://a"}, who[nth-1])
 		},
@@ -129,7 +152,8 @@ func recordSteps(t *testing.T) []recordStep {
 	year := func(nth int) time.Time { return built.AddDate(5*(nth-1), 0, 0) }
 	steps = append(steps, recordStep{
 		name: "renewal: the certificates of the own cluster",
-		do: func(d *durable.Dir, nth int) error {
+		do: func(n *node, nth int) error {
+			d := n.records()
 			store := plane.NewStore(d)
 			times := pki.Times{Built: built, Now: year(nth)}
 			if err := store.Keys.Create("plant-7", times); err != nil &&
@@ -169,14 +193,24 @@ func recordSteps(t *testing.T) []recordStep {
 		return ""
 	}
 	return append(steps,
+		ofNode("the host name", boot.HostnameFile, func(n *node, nth int) error {
+			return n.setHostname(fmt.Sprint(nth))
+		}),
+		ofNode("the proxy", proxy.File, func(n *node, nth int) error {
+			_, err := n.writeProxy(fmt.Sprint(nth))
+			return err
+		}),
+		ofNode("the document of the machine", reset.AcceptedName, func(n *node, nth int) error {
+			return n.keepAccepted(source.Accepted{Serial: fmt.Sprint(nth)})
+		}),
 		recordStep{
 			"own cluster: the record",
-			func(d *durable.Dir, nth int) error { return plane.NewStore(d).WriteRecord(of(nth)) },
+			func(n *node, nth int) error { return n.planeStore().WriteRecord(of(nth)) },
 			func(d *durable.Dir) string { return number(plane.NewStore(d).Record()) },
 		},
 		recordStep{
 			"own cluster: what runs",
-			func(d *durable.Dir, nth int) error { return plane.NewStore(d).WriteApplied(of(nth)) },
+			func(n *node, nth int) error { return n.planeStore().WriteApplied(of(nth)) },
 			func(d *durable.Dir) string {
 				r, err := plane.NewStore(d).Applied()
 				if r == nil {
@@ -187,7 +221,8 @@ func recordSteps(t *testing.T) []recordStep {
 		},
 		recordStep{
 			"own cluster: the address",
-			func(d *durable.Dir, nth int) error {
+			func(n *node, nth int) error {
+				d := n.records()
 				if err := d.MkdirAll(plane.StateDirectory[1:]); err != nil {
 					return err
 				}
@@ -203,7 +238,8 @@ func recordSteps(t *testing.T) []recordStep {
 		},
 		recordStep{
 			"the network",
-			func(d *durable.Dir, nth int) error {
+			func(n *node, nth int) error {
+				d := n.records()
 				return networkd.Keep(d, network.Files{"a.network": fmt.Sprint(nth)})
 			},
 			func(d *durable.Dir) string {
@@ -216,7 +252,8 @@ func recordSteps(t *testing.T) []recordStep {
 		},
 		recordStep{
 			"the data volume",
-			func(d *durable.Dir, nth int) error {
+			func(n *node, nth int) error {
+				d := n.records()
 				claim := volume.Claim{Serial: fmt.Sprint(nth)}
 				return volume.Record{Claim: claim, FileSystem: "ext4"}.Write(d)
 			},
@@ -326,17 +363,19 @@ func withoutRoom(t *testing.T, dir string) {
 		for _, inodes := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, inodes %t", s.name, inodes), func(t *testing.T) {
 				d := durable.New(root, nil)
-				if err := s.do(d, 1); err != nil || s.is(d) != "1" {
+				n := &node{root: root}
+				n.SetHostname = func(string) error { return nil }
+				if err := s.do(n, 1); err != nil || s.is(d) != "1" {
 					t.Fatalf("%q, %v", s.is(d), err)
 				}
 
 				p.take(inodes)
-				err := s.do(d, 2)
+				err := s.do(n, 2)
 				if !errors.Is(err, unix.ENOSPC) || s.is(d) != "1" {
 					t.Errorf("without room: %q, %v", s.is(d), err)
 				}
 				p.give()
-				if err := s.do(d, 2); err != nil || s.is(d) != "2" {
+				if err := s.do(n, 2); err != nil || s.is(d) != "2" {
 					t.Errorf("with room again: %q, %v", s.is(d), err)
 				}
 
@@ -344,8 +383,8 @@ func withoutRoom(t *testing.T, dir string) {
 					t.Fatalf("spare room: %t, %v", kept, err)
 				}
 				p.take(inodes)
-				d = durable.New(root, nil).WithSpare(spare)
-				if err := s.do(d, 3); err != nil || s.is(d) != "3" {
+				n.spare = spare
+				if err := s.do(n, 3); err != nil || s.is(d) != "3" {
 					t.Errorf("with spare room: %q, %v", s.is(d), err)
 				}
 				p.give()

@@ -84,6 +84,7 @@ func (n *node) own(ctx context.Context) (err error) {
 		return err
 	}
 	defer n.engine.State.Root().Close()
+	n.data.Dir.WithSpare(n.spare)
 
 	locked, err := lock(n.engine.State.Root())
 	if err != nil {

@@ -87,7 +87,7 @@ func advice(err error) string {
 	switch {
 	case invalid.Reason == x509.Expired:
 		return "this node's clock may be wrong: `timedatectl`"
-	case errors.Is(err, syscall.ENOSPC):
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return "free room on the state partition, `df -h /var` and `df -i /var`; " +
 			"the node goes on by itself"
 	case errors.Is(err, syscall.EROFS):

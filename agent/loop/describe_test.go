@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/loam-os/loam/agent/document"
@@ -47,6 +49,16 @@ func TestDescribeNamesTheField(t *testing.T) {
 	}
 	if *got != want {
 		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+// TestDescribeHintsAtTheRoom for either way in which there is none.
+func TestDescribeHintsAtTheRoom(t *testing.T) {
+	for _, errno := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT} {
+		got := Describe(fmt.Errorf("write the journal: %w", errno))
+		if got.Code != fault.DiskFull || !strings.Contains(got.Hint, "the node goes on by itself") {
+			t.Errorf("%+v", got)
+		}
 	}
 }
 
