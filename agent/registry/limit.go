@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	rpcstatus "google.golang.org/grpc/status"
@@ -121,12 +123,21 @@ func (l limits) explain(ctx context.Context, err error) error {
 	return err
 }
 
-// explain adds to an error what to do if a request of the session has timed out.
+// explain adds to an error what to do if a request of the session has timed out, or
+// if containerd has no room. Of an error of its file system, containerd sends the
+// text only.
 func (s *session) explain(err error) error {
-	if err == nil || !s.hung.Load() {
-		return err
+	switch {
+	case err == nil:
+		return nil
+	case s.hung.Load():
+		return hint.With(fault.With(err, fault.RuntimeUnreachable), "systemctl status containerd")
+	case strings.Contains(err.Error(), unix.ENOSPC.Error()),
+		strings.Contains(err.Error(), unix.EDQUOT.Error()):
+		return hint.With(fault.With(err, fault.StateFull),
+			"free room on the state partition, `df -h /var` and `df -i /var`; the node goes on by itself")
 	}
-	return hint.With(fault.With(err, fault.RuntimeUnreachable), "systemctl status containerd")
+	return err
 }
 
 // transfer is a stream that ends when one message takes longer than the limit.

@@ -61,6 +61,16 @@ func (s Store) Fetch(ctx context.Context, from Source, r Request) (Bundle, error
 		return b, nil
 	}
 
+	b, err = s.fetch(ctx, from, r)
+	if fault.Of(err) == fault.DiskFull {
+		err = hint.With(fault.With(err, fault.StateFull),
+			"free room on the state partition, `df -h /var` and `df -i /var`; the node goes on by itself")
+	}
+	return b, err
+}
+
+// fetch fetches a bundle that the node does not have.
+func (s Store) fetch(ctx context.Context, from Source, r Request) (Bundle, error) {
 	ix, err := from.find(ctx, r)
 	if err != nil {
 		return Bundle{}, err
