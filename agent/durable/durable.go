@@ -51,9 +51,10 @@ func (d *Dir) WriteFile(name string, data []byte, mode fs.FileMode) (bool, error
 	if d.equal(name, data, mode) {
 		return false, nil
 	}
-	return true, d.withRoom(func() error {
-		return d.WriteFrom(name, bytes.NewReader(data), mode)
-	})
+	return true, d.withRoom(
+		func() error { return d.WriteFrom(name, bytes.NewReader(data), mode) },
+		func() error { return d.writeInSpare(name, data, mode) },
+	)
 }
 
 // WriteFrom is WriteFile for a stream; it always writes.
@@ -94,7 +95,7 @@ func (d *Dir) Symlink(target, name string) (bool, error) {
 		return false, nil
 	}
 
-	err := d.withRoom(func() error { return d.symlink(target, name) })
+	err := d.withRoom(func() error { return d.symlink(target, name) }, nil)
 	return err == nil, err
 }
 
@@ -127,7 +128,23 @@ func (d *Dir) symlink(target, name string) error {
 // Append adds a line to name, which is created with mode if it does not exist.
 // A power cut may leave a part of the line, which readers must skip.
 func (d *Dir) Append(name string, line []byte, mode fs.FileMode) error {
-	return d.withRoom(func() error { return d.append(name, line, mode) })
+	return d.withRoom(
+		func() error { return d.append(name, line, mode) },
+		func() error { return d.appendInSpare(name, line, mode) },
+	)
+}
+
+// appendInSpare replaces the file by one with the line.
+func (d *Dir) appendInSpare(name string, line []byte, mode fs.FileMode) error {
+	text, err := d.root.ReadFile(name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err == nil && len(text) > 0 && text[len(text)-1] != '\n' {
+		text = append(text, '\n')
+	}
+	text = append(append(text, line...), '\n')
+	return d.writeInSpare(name, text, mode)
 }
 
 func (d *Dir) append(name string, line []byte, mode fs.FileMode) error {
@@ -155,7 +172,12 @@ func (d *Dir) append(name string, line []byte, mode fs.FileMode) error {
 		text = append([]byte{'\n'}, text...)
 	}
 
+	info, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("append to %s: %w", name, err)
+	}
 	if _, err := f.Write(text); err != nil {
+		_ = f.Truncate(info.Size()) // Best effort: a full disk leaves a part of the line.
 		return fmt.Errorf("append to %s: %w", name, err)
 	}
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -12,57 +13,86 @@ import (
 // spareShare is how much of what is free a new spare may take: one part of it.
 const spareShare = 8
 
-// Spare is a file without content of use, which keeps room on a file system. A
-// [Dir] gives it up when a record does not fit: a disk that other programs have
-// filled must not keep the node from recording what it has done. Its methods
-// may be called by several goroutines.
+// pieces is how many files a spare has. Each is room for one record.
+const pieces = 64
+
+// Spare keeps room on a file system, as files without content of use. A disk that
+// other programs have filled must not keep the node from recording what it has
+// done: a [Dir] then writes a record into one of the files, and gives it the name of
+// the record. So none of the room is free in between, as a program that writes all
+// the time would take it first. Its methods may be called by several goroutines.
 type Spare struct {
 	root *os.Root
 	name string
+	// size is that of a piece.
 	size int64
 
 	mu    sync.Mutex
 	given chan struct{}
 }
 
-// NewSpare returns the spare of size bytes with that name in root. [Spare.Keep]
-// makes it.
+// NewSpare returns the spare of size bytes in root, whose files have that name with
+// a number. [Spare.Keep] makes them.
 func NewSpare(root *os.Root, name string, size int64) *Spare {
 	return &Spare{
 		root:  root,
 		name:  name,
-		size:  size,
+		size:  size / pieces,
 		given: make(chan struct{}, 1),
 	}
 }
 
-// Given receives a value when the spare was given up.
+// Given receives a value when some of the spare was given up.
 func (s *Spare) Given() <-chan struct{} { return s.given }
 
-// Keep makes the spare if it is absent, and reports whether it is there. On a
-// file system with little room it makes none.
+// piece returns the name of a piece.
+func (s *Spare) piece(i int) string { return fmt.Sprintf("%s.%d", s.name, i) }
+
+// Keep makes what is absent of the spare, and reports whether all of it is there.
+// On a file system with little room it makes none.
 func (s *Spare) Keep() (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	info, err := s.root.Lstat(s.name)
-	if err == nil && info.Size() == s.size {
+
+	// Earlier versions had one file.
+	if err := s.root.Remove(s.name); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return false, fmt.Errorf("keep room: %w", err)
+	}
+
+	var absent []string
+	for i := range pieces {
+		info, err := s.root.Lstat(s.piece(i))
+		if err != nil || !info.Mode().IsRegular() || info.Size() != s.size {
+			absent = append(absent, s.piece(i))
+		}
+	}
+	if absent == nil {
 		return true, nil
 	}
 
 	room, err := s.room()
-	if err != nil || room < spareShare*s.size {
+	if err != nil || room < spareShare*s.size*int64(len(absent)) {
 		return false, err
 	}
+	for _, name := range absent {
+		if err := s.keep(name); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
 
-	f, err := s.root.OpenFile(s.name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+// keep makes a piece.
+func (s *Spare) keep(name string) error {
+	f, err := s.root.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
-		return false, fmt.Errorf("keep room: %w", err)
+		return fmt.Errorf("keep room: %w", err)
 	}
 	if err := unix.Fallocate(int(f.Fd()), 0, 0, s.size); err != nil {
-		err = fmt.Errorf("keep room in %s: %w", s.name, err)
-		return false, errors.Join(err, f.Close(), s.root.Remove(s.name))
+		err = fmt.Errorf("keep room in %s: %w", name, err)
+		return errors.Join(err, f.Close(), s.root.Remove(name))
 	}
-	return true, f.Close()
+	return f.Close()
 }
 
 // room returns how many bytes of the file system are free.
@@ -80,14 +110,60 @@ func (s *Spare) room() (int64, error) {
 	return int64(st.Bavail) * st.Bsize, nil
 }
 
-// give gives the spare up, and reports whether there was one.
+// has reports whether there is a piece for a record of size bytes.
+func (s *Spare) has(size int) bool {
+	if s == nil || int64(size) > s.size {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range pieces {
+		if info, err := s.root.Lstat(s.piece(i)); err == nil && info.Size() == s.size {
+			return true
+		}
+	}
+	return false
+}
+
+// lend gives a piece the name temp in dir, which must not exist. It returns an
+// error if there is no piece, or if dir is on another file system.
+func (s *Spare) lend(dir *os.File, temp string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	from, err := s.root.Open(".")
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+
+	for i := range pieces {
+		err = unix.Renameat2(int(from.Fd()), s.piece(i), int(dir.Fd()), path.Base(temp),
+			unix.RENAME_NOREPLACE)
+		if !errors.Is(err, unix.ENOENT) {
+			break
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("take room for %s: %w", temp, err)
+	}
+	s.tell()
+	return nil
+}
+
+// give gives all of the spare up, and reports whether there was any.
 func (s *Spare) give() bool {
 	if s == nil {
 		return false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.root.Remove(s.name); err != nil {
+	given := false
+	for i := range pieces {
+		if err := s.root.Remove(s.piece(i)); err == nil {
+			given = true
+		}
+	}
+	if !given {
 		return false
 	}
 
@@ -96,27 +172,100 @@ func (s *Spare) give() bool {
 		_ = unix.Syncfs(int(dir.Fd()))
 		dir.Close()
 	}
+	s.tell()
+	return true
+}
+
+// tell says that some of the spare was given up.
+func (s *Spare) tell() {
 	select {
 	case s.given <- struct{}{}:
 	default:
 	}
-	return true
 }
 
-// WithSpare has d give up the spare when a record does not fit. It returns d.
+// WithSpare has d use the spare when a record does not fit. It returns d.
 func (d *Dir) WithSpare(s *Spare) *Dir {
 	d.spare = s
 	return d
 }
 
-// withRoom calls write, and once more if the file system was full and the spare
-// made room.
-func (d *Dir) withRoom(write func() error) error {
+// withRoom calls write. If the file system is full, it calls inSpare, which writes
+// the same into a piece of the spare; nil for what is not a file. If that does not
+// do, the spare is given up for another write.
+func (d *Dir) withRoom(write, inSpare func() error) error {
 	err := write()
-	if isFull(err) && d.spare.give() {
+	if !isFull(err) {
+		return err
+	}
+
+	if inSpare != nil {
+		again := inSpare()
+		switch {
+		case again == nil:
+			return nil
+		case !isFull(again): // Such as a record on another file system.
+			return err
+		}
+	}
+	if d.spare.give() {
 		return write()
 	}
 	return err
+}
+
+// writeInSpare is [Dir.WriteFile] into a piece of the spare.
+func (d *Dir) writeInSpare(name string, data []byte, mode os.FileMode) error {
+	if !d.spare.has(len(data)) {
+		return unix.ENOSPC
+	}
+	dir, err := d.open(path.Dir(name))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+
+	temp := temporary(name)
+	if err := d.discard(dir, temp); err != nil {
+		return err
+	}
+	if err := d.fillPiece(dir, temp, data, mode); err != nil {
+		return errors.Join(err, d.discard(dir, temp))
+	}
+	if err := d.rename(dir, temp, name); err != nil {
+		return err
+	}
+	return d.syncDir(dir, path.Dir(name))
+}
+
+// fillPiece is [Dir.fill] for a piece of the spare, which is as good as a new file:
+// what it has is not read.
+func (d *Dir) fillPiece(dir *os.File, temp string, data []byte, mode os.FileMode) error {
+	if err := d.step(Step{Op: Create, Name: temp}); err != nil {
+		return err
+	}
+	if err := d.spare.lend(dir, temp); err != nil {
+		return err
+	}
+	f, err := openAt(dir, temp, unix.O_WRONLY)
+	if err != nil {
+		return err
+	}
+	if err := d.step(Step{Op: Write, Name: temp}); err != nil {
+		return errors.Join(err, f.Close())
+	}
+
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Truncate(int64(len(data)))
+	}
+	if err == nil {
+		err = f.Chmod(mode)
+	}
+	if err == nil {
+		err = d.sync(f, Step{Op: SyncFile, Name: temp})
+	}
+	return errors.Join(err, f.Close())
 }
 
 func isFull(err error) bool {
