@@ -114,9 +114,11 @@ func (h host) Proven(ctx context.Context) {
 func (h host) End(why error) { h.end(why) }
 
 // remember keeps from an earlier run of the agent in this boot when its
-// generation was applied, so that it is not announced again.
+// generation was applied, so that it is not announced again, and what its disks
+// said: one that fails may not answer any more.
 func (n *node) remember() {
 	before := saidBefore(n.root)
+	n.status.Disks = before.Disks
 	if before.AppliedAt == 0 {
 		return
 	}

@@ -1,12 +1,16 @@
 package agent
 
 import (
+	"path"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/loam-os/loam/agent/apply"
+	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/hint/fault"
+	"github.com/loam-os/loam/test/files"
 )
 
 func TestTakenBackIsOfTheLastRecord(t *testing.T) {
@@ -38,5 +42,25 @@ func TestTakenBackIsOfTheLastRecord(t *testing.T) {
 		if diff := cmp.Diff(tt.want, takenBack(tt.records, tt.current)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
 		}
+	}
+}
+
+// TestADiskThatFailsIsRemembered by an agent that starts again: the disk may not
+// answer any more.
+func TestADiskThatFailsIsRemembered(t *testing.T) {
+	n := &node{root: files.Root(t)}
+	want := []status.Disk{{Name: "sda", Code: fault.DiskFailing, Problem: "the disk sda fails"}}
+	dir := durable.New(n.root, nil)
+	err := dir.MkdirAll(path.Dir(status.Path[1:]))
+	if err == nil {
+		err = status.Write(dir, status.Status{Disks: want})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	n.remember()
+	if diff := cmp.Diff(want, n.status.Disks); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -102,7 +102,7 @@ func (n *node) agent(ctx context.Context, end context.CancelCauseFunc) *loop.Loo
 		Drift:       n.managed,
 		Contents:    n.contents.Events(),
 		Volumes:     n.data.Changed(),
-		Disks:       wear.Watch(ctx, n.root.FS(), n.Log),
+		Disks:       wear.Watch(ctx, n.root.FS(), n.status.Disks, n.Log),
 		Reset:       n.reset,
 		Requests:    n.requests,
 		Queries:     n.queries,

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os/exec"
 	"slices"
 	"time"
@@ -32,12 +33,15 @@ const (
 )
 
 // Watch looks at the disks of the machine with this root directory, with /sys,
-// every hour until ctx ends, and sends what is known of each. Nothing waits for
-// a disk that does not answer.
-func Watch(ctx context.Context, root fs.FS, log *zap.Logger) <-chan []status.Disk {
+// every hour until ctx ends, and sends what is known of each. before is what an
+// earlier run of the agent in this boot knew. Nothing waits for a disk that does
+// not answer.
+func Watch(
+	ctx context.Context, root fs.FS, before []status.Disk, log *zap.Logger,
+) <-chan []status.Disk {
 	found := make(chan []status.Disk)
 	next := time.NewTimer(firstAfter)
-	o := NewObserver(root)
+	o := NewObserver(root, before)
 	go func() {
 		defer next.Stop()
 		for {
@@ -47,7 +51,7 @@ func Watch(ctx context.Context, root fs.FS, log *zap.Logger) <-chan []status.Dis
 			case <-next.C:
 			}
 
-			readings, err := o.Observe(ctx)
+			disks, err := o.Observe(ctx)
 			if err != nil && ctx.Err() == nil {
 				log.Warn("find out how worn the disks are", zap.Error(err))
 			}
@@ -55,7 +59,7 @@ func Watch(ctx context.Context, root fs.FS, log *zap.Logger) <-chan []status.Dis
 			select {
 			case <-ctx.Done():
 				return
-			case found <- Decide(readings):
+			case found <- disks:
 			}
 			next.Reset(interval)
 		}
@@ -68,8 +72,8 @@ type Observer struct {
 	root fs.FS
 	ask  func(ctx context.Context, name string) ([]byte, error)
 
-	// last has what each disk said last.
-	last map[string]Reading
+	// last has what is known of each disk.
+	last map[string]status.Disk
 	// silent has the disks whose driver waits still: a disk is not asked again
 	// before the channel has a value.
 	silent map[string]<-chan answer
@@ -81,43 +85,56 @@ type answer struct {
 }
 
 // NewObserver returns an Observer of the machine with this root directory, which
-// has /sys.
-func NewObserver(root fs.FS) *Observer {
+// has /sys. before is what is known of its disks.
+func NewObserver(root fs.FS, before []status.Disk) *Observer {
+	last := map[string]status.Disk{}
+	for _, d := range before {
+		last[d.Name] = d
+	}
 	return &Observer{
 		root:   root,
 		ask:    ask,
-		last:   map[string]Reading{},
+		last:   last,
 		silent: map[string]<-chan answer{},
 	}
 }
 
-// Observe asks each disk of the machine. The error is about the disks that did
-// not answer. Of these it returns what they said before, if they did: a disk that
-// fails must not be well again because it no longer answers.
-func (o *Observer) Observe(ctx context.Context) ([]Reading, error) {
+// Observe asks each disk of the machine, and returns what is known of those that
+// say something, never nil. The error is about the disks that did not answer. Of
+// these it returns what they said before, if they did: a disk that fails must not
+// be well again because it no longer answers.
+func (o *Observer) Observe(ctx context.Context) ([]status.Disk, error) {
 	disks, err := block.List(o.root, block.Loop, block.RAM, block.ZRAM, block.Mapped)
 	if err != nil {
-		return nil, err
+		return o.known(), err
 	}
 
-	var readings []Reading
 	var errs []error
-	now := map[string]Reading{}
+	now := map[string]status.Disk{}
 	for _, d := range disks {
 		r, says, err := o.observe(ctx, d)
+		disk := decide(r)
 		if err != nil {
-			r, says = o.last[d.Name]
+			disk, says = o.last[d.Name]
 		}
 		if err != nil && (says || !errors.Is(err, errNotOpened)) {
 			errs = append(errs, err)
 		}
 		if says {
-			readings = append(readings, r)
-			now[d.Name] = r
+			now[d.Name] = disk
 		}
 	}
 	o.last = now
-	return readings, errors.Join(errs...)
+	return o.known(), errors.Join(errs...)
+}
+
+// known returns what is known of all disks, by their names.
+func (o *Observer) known() []status.Disk {
+	known := []status.Disk{}
+	for _, name := range slices.Sorted(maps.Keys(o.last)) {
+		known = append(known, o.last[name])
+	}
+	return known
 }
 
 // asked are the kinds of disks that smartctl knows.

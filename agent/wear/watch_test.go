@@ -12,6 +12,8 @@ import (
 	"testing/fstest"
 	"testing/synctest"
 	"time"
+
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // sysfs returns a /sys with these disks.
@@ -28,7 +30,7 @@ const fails = `{"model_name": "M", "smart_status": {"passed": false}}`
 // TestADiskThatNoLongerAnswers fails still, until it is gone.
 func TestADiskThatNoLongerAnswers(t *testing.T) {
 	root := sysfs("sda", "sdb")
-	o := NewObserver(root)
+	o := NewObserver(root, nil)
 	broken := errors.New("input/output error")
 	var err error
 	o.ask = func(context.Context, string) ([]byte, error) { return []byte(fails), err }
@@ -38,7 +40,7 @@ func TestADiskThatNoLongerAnswers(t *testing.T) {
 		got, err := o.Observe(t.Context())
 		var names []string
 		for _, r := range got {
-			if len(r.Fails) > 0 {
+			if r.Code == fault.DiskFailing {
 				names = append(names, r.Name)
 			}
 		}
@@ -54,11 +56,20 @@ func TestADiskThatNoLongerAnswers(t *testing.T) {
 	look(true, "sdb")
 	root["sys/block/sda/size"] = &fstest.MapFile{Data: []byte("2048\n")} // another
 	look(true, "sdb")
+
+	// The agent starts again.
+	before, _ := o.Observe(t.Context())
+	ask := o.ask
+	o = NewObserver(root, before)
+	o.ask = ask
+	look(true, "sdb")
+	delete(root, "sys/block/sdb/size")
+	look(true)
 }
 
 // TestADiskThatNeverAnswered is no news each hour, as one behind a controller.
 func TestADiskThatNeverAnswered(t *testing.T) {
-	o := NewObserver(sysfs("sda"))
+	o := NewObserver(sysfs("sda"), nil)
 	answer, err := []byte(fails), errNotOpened
 	o.ask = func(context.Context, string) ([]byte, error) { return answer, err }
 	if got, err := o.Observe(t.Context()); len(got) > 0 || err != nil {
@@ -83,7 +94,7 @@ func TestADiskWhoseDriverWaits(t *testing.T) {
 		for i := range 200 {
 			names = append(names, fmt.Sprintf("nvme%dn1", i))
 		}
-		o := NewObserver(sysfs(names...))
+		o := NewObserver(sysfs(names...), nil)
 		var asked atomic.Int32
 		answers := make(chan struct{})
 		o.ask = func(_ context.Context, name string) ([]byte, error) {

@@ -1,6 +1,6 @@
 // Package wear says how worn the disks of a node are, and which of them fail.
 //
-//	Observe --Reading--> Decide --> status.Disk, each disk that says something
+//	Observe --Reading--> decide --> status.Disk, each disk that says something
 //	smartctl, sysfs
 //
 // NVMe, SATA and SAS disks are asked by smartctl, which knows what the numbers
@@ -46,38 +46,34 @@ const wornFrom = 90
 // longestName is the longest text of a disk that is shown, in bytes.
 const longestName = 64
 
-// Decide returns what is known of each disk, never nil.
-func Decide(readings []Reading) []status.Disk {
-	disks := []status.Disk{}
-	for _, r := range readings {
-		d := status.Disk{
-			Name:       r.Name,
-			Model:      printable.Line(r.Model, longestName),
-			Serial:     printable.Line(r.Serial, longestName),
-			Used:       r.Used,
-			Spare:      r.Spare,
-			Unreadable: r.Unreadable,
-			Hours:      r.Hours,
-			Celsius:    r.Celsius,
-		}
-
-		switch {
-		case len(r.Fails) > 0:
-			d.Code = fault.DiskFailing
-			d.Problem = fmt.Sprintf("%s fails: %s", describe(d), strings.Join(r.Fails, ", "))
-			d.Hint = "copy what is only on it, and replace it soon"
-		case r.Used != nil && *r.Used >= wornFrom:
-			d.Code = fault.DiskWorn
-			d.Problem = fmt.Sprintf("%s is worn: %d %% of the writes that it is made for are used",
-				describe(d), *r.Used)
-			d.Hint = "plan to replace it"
-		}
-		if d.Hint != "" {
-			d.Hint += "; `smartctl -a " + block.Node(d.Name) + "` shows all that it says"
-		}
-		disks = append(disks, d)
+// decide returns what is known of a disk.
+func decide(r Reading) status.Disk {
+	d := status.Disk{
+		Name:       r.Name,
+		Model:      printable.Line(r.Model, longestName),
+		Serial:     printable.Line(r.Serial, longestName),
+		Used:       r.Used,
+		Spare:      r.Spare,
+		Unreadable: r.Unreadable,
+		Hours:      r.Hours,
+		Celsius:    r.Celsius,
 	}
-	return disks
+
+	switch {
+	case len(r.Fails) > 0:
+		d.Code = fault.DiskFailing
+		d.Problem = fmt.Sprintf("%s fails: %s", describe(d), strings.Join(r.Fails, ", "))
+		d.Hint = "copy what is only on it, and replace it soon"
+	case r.Used != nil && *r.Used >= wornFrom:
+		d.Code = fault.DiskWorn
+		d.Problem = fmt.Sprintf("%s is worn: %d %% of the writes that it is made for are used",
+			describe(d), *r.Used)
+		d.Hint = "plan to replace it"
+	}
+	if d.Hint != "" {
+		d.Hint += "; `smartctl -a " + block.Node(d.Name) + "` shows all that it says"
+	}
+	return d
 }
 
 // describe names a disk as its label does.

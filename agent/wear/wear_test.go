@@ -245,16 +245,17 @@ func TestDecide(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			test.reading.Name = "sda"
-			got := Decide([]Reading{test.reading})
-			if len(got) != 1 || got[0].Code != test.code || got[0].Problem != test.problem ||
-				(got[0].Hint != "") != (test.code != "") {
+			got := decide(test.reading)
+			if got.Code != test.code || got.Problem != test.problem ||
+				(got.Hint != "") != (test.code != "") {
 				t.Errorf("%+v, want %s: %s", got, test.code, test.problem)
 			}
 		})
 	}
 
-	if got := Decide(nil); got == nil || len(got) > 0 {
-		t.Errorf("no disk: %+v, want none, and not unknown", got)
+	got, err := NewObserver(sysfs(), nil).Observe(t.Context())
+	if got == nil || len(got) > 0 || err != nil {
+		t.Errorf("no disk: %+v, %v, want none, and not unknown", got, err)
 	}
 }
 
@@ -273,7 +274,7 @@ func TestObserve(t *testing.T) {
 		"sys/block/mmcblk1/device/life_time":      file("0x04 0x01\n"),
 		"sys/block/mmcblk1/device/pre_eol_info":   file("0x01\n"),
 	}
-	got, err := NewObserver(root).Observe(t.Context())
+	got, err := NewObserver(root, nil).Observe(t.Context())
 	if err != nil || len(got) != 1 || got[0].Name != "mmcblk1" || *got[0].Used != 30 {
 		t.Errorf("%+v, %v, want the eMMC", got, err)
 	}
