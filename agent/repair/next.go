@@ -160,6 +160,9 @@ func (v View) why() (problem, hint string) {
 	case v.Clean && !v.Failed:
 		return "it is repaired, but a restart cannot be counted: " + v.Uncounted,
 			"restart the machine: `systemctl reboot`"
+	case v.Aborted:
+		return v.Record.Problem, "`e2fsck -fy " + v.Record.Device + "` in a debug shell has no such " +
+			"limits; a restart tries again, three times a day"
 	case v.Record.Problem != "":
 		return v.Record.Problem, reset
 	case !v.Present:

@@ -1,6 +1,8 @@
 package repair
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/loam-os/loam/agent/status"
@@ -161,11 +163,36 @@ func TestNext(t *testing.T) {
 			with(judged, func(v *View) { v.Reset, v.Aborted = true, true }),
 			Stay,
 		},
+		{
+			"but three of them do",
+			View{
+				Present: true,
+				Ext4:    true,
+				Reset:   true,
+				Record:  Record{Repairs: maxRepairs},
+				Before:  status.RepairFailed,
+			},
+			KeepAside,
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := Next(tt.view); got != tt.want {
 				t.Errorf("Next: %s, want %s", got, tt.want)
 			}
 		})
+	}
+}
+
+// TestWhyWithoutAVerdict says what to do about a check that has limits, and nothing of
+// a reset, which the next restart would not do.
+func TestWhyWithoutAVerdict(t *testing.T) {
+	v := View{Present: true, Ext4: true, Counted: true}
+	v.Record.Device = "/dev/vda8"
+	v.abort(errors.New("e2fsck: signal: killed"))
+	problem, hint := v.why()
+	if problem != "e2fsck: signal: killed" ||
+		!strings.HasPrefix(hint, "`e2fsck -fy /dev/vda8` in a debug shell") ||
+		strings.Contains(hint, "onDamage") {
+		t.Errorf("%s; hint: %s", problem, hint)
 	}
 }
