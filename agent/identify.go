@@ -223,8 +223,7 @@ func (n *node) closeDrives() {
 	if _, err := n.root.Lstat(reset.AcceptedName); !errors.Is(err, fs.ErrNotExist) {
 		return
 	}
-	closed := source.Accepted{}
-	if err := durable.New(n.root, nil).WriteJSON(reset.AcceptedName, closed, 0o600); err != nil {
+	if err := n.keepAccepted(source.Accepted{}); err != nil {
 		n.Log.Error("record that no drive counts", zap.Error(err))
 	}
 }
