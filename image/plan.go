@@ -103,6 +103,8 @@ func (p Plan) live(sum, from string) string {
 // quiet leaves the console to the node's status. lockdown= and module.sig_enforce
 // keep root from changing the kernel (kernel_lockdown(7)), as Secure Boot does,
 // and slab_nomerge keeps a freed object of one kind from becoming one of another.
+// A virtual machine whose host has no time for it may lose the ticks by which the
+// kernel judges its timer, and panic: no_timer_check leaves that out (kernel parameters).
 // loam.epoch is for /init (agent/boot).
 func cmdline(s Spec, root [32]byte) string {
 	serial := "ttyS0"
@@ -114,6 +116,9 @@ func cmdline(s Spec, root [32]byte) string {
 			"lockdown=integrity module.sig_enforce=1 slab_nomerge systemd.show_status=no",
 		hex.EncodeToString(root[:]), serial,
 	)
+	if s.Profile != Metal && s.Arch == "amd64" {
+		text += " no_timer_check"
+	}
 	if s.Release.Epoch > 0 {
 		text += fmt.Sprintf(" loam.epoch=%d", s.Release.Epoch)
 	}
