@@ -134,8 +134,11 @@ func TestTheDocumentIsRecorded(t *testing.T) {
 func TestAConfigurationWithoutADocument(t *testing.T) {
 	n := unidentified(t)
 	n.engine.OSVersion = "1.2.3"
+	n.beforeChange()
+	if a := n.accepted(); a != nil {
+		t.Errorf("before its configuration: record %+v", a)
+	}
 	n.runsA(t, "1.2.3")
-	n.applied()
 
 	a := n.accepted()
 	if a == nil || *a != (source.Accepted{}) {

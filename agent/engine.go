@@ -96,8 +96,8 @@ type dataVolume interface {
 type claimingEngine struct {
 	Engine
 	volume dataVolume
-	// applied is called after each change.
-	applied func()
+	// before is called before each change.
+	before func()
 }
 
 // Apply implements [Engine]. A node whose volume cannot be made is not
@@ -111,9 +111,6 @@ func (e claimingEngine) Apply(ctx context.Context, r apply.Request) (generation.
 		return generation.Manifest{}, err
 	}
 
-	m, err := e.Engine.Apply(ctx, r)
-	if err == nil {
-		e.applied()
-	}
-	return m, err
+	e.before()
+	return e.Engine.Apply(ctx, r)
 }

@@ -228,10 +228,12 @@ func (n *node) closeDrives() {
 	}
 }
 
-// applied takes in that a change was applied. The first configuration of a node
-// without machine.yaml closes its drives.
-func (n *node) applied() {
-	if !n.hasMachine {
+// beforeChange takes in that a change follows. The first configuration of a node
+// without machine.yaml closes its drives. The record comes first, so that no power
+// cut leaves a configuration without it; without a configuration it counts as none.
+// A node that is configured already may still wait for its own drive.
+func (n *node) beforeChange() {
+	if !n.hasMachine && !n.configured() {
 		n.closeDrives()
 	}
 }

@@ -92,7 +92,7 @@ func (n *node) agent(ctx context.Context, end context.CancelCauseFunc) *loop.Loo
 	pulled := decode.NewImages(durable.New(n.root, nil), decode.PreparedHosts, n.imagePolicy(),
 		n.systemd.Start)
 	a := &loop.Loop{
-		Engine:      claimingEngine{n.engine, n.data, n.applied},
+		Engine:      claimingEngine{n.engine, n.data, n.beforeChange},
 		Units:       n.systemd,
 		Jobs:        n.jobs,
 		Source:      n.source,

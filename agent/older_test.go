@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/boot"
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/generation"
@@ -212,6 +214,43 @@ func TestTheOwnDriveIsAwaited(t *testing.T) {
 	now.watchDrives(t.Context(), func(err error) { t.Error(err) })
 	if again := n.startWithDrives(t); again.Drives.watched() {
 		t.Error("it is awaited once more")
+	}
+}
+
+// cutOff is an engine during whose change the power fails.
+type cutOff struct {
+	Engine
+	change func()
+}
+
+func (c cutOff) Apply(context.Context, apply.Request) (generation.Manifest, error) {
+	c.change()
+	return generation.Manifest{}, errors.New("power cut")
+}
+
+// TestAPowerCutAfterAConfigurationWithoutADocument: a stranger's drive does not count
+// afterwards. It counts for a node that an early version configured, which may still get
+// its own.
+func TestAPowerCutAfterAConfigurationWithoutADocument(t *testing.T) {
+	drive := testDrive{"vdb", "S-other", driveText("a")}
+	for early, want := range map[string]string{"": "", "aa99b7b": "a"} {
+		n := unidentified(t)
+		n.engine.OSVersion = "1.2.3"
+		if early != "" {
+			n.ofVersion(t, early)
+			n.withoutNetwork(t)
+		}
+		n.Uptime = func() time.Duration { return time.Second }
+		now := n.startWithDrives(t)
+
+		engine := cutOff{change: func() { now.runsA(t, "9.9.9") }}
+		_, err := claimingEngine{engine, now.data, now.beforeChange}.Apply(t.Context(), apply.Request{})
+		if err == nil || !n.configured() {
+			t.Fatal(err)
+		}
+		if got := n.startWithDrives(t, drive); got.machine.Hostname != want {
+			t.Errorf("early version %q: host name %q, want %q", early, got.machine.Hostname, want)
+		}
 	}
 }
 
