@@ -28,7 +28,7 @@ func (n *node) newReset() *reset.Reset {
 		Restart:    n.systemd.Reboot,
 		Tokens:     n,
 		Root:       n.Root,
-		Node:       durable.New(n.root, nil).WithImage(n.image.FS()),
+		Node:       n.records().WithImage(n.image.FS()),
 		Now:        n.Now,
 		JobTimeout: jobWait,
 	})

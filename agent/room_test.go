@@ -16,11 +16,13 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
 	"github.com/loam-os/loam/agent/boot"
 	"github.com/loam-os/loam/agent/cluster/credentials"
 	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/network"
 	"github.com/loam-os/loam/agent/networkd"
 	"github.com/loam-os/loam/agent/plane"
@@ -397,4 +399,36 @@ func withoutRoom(t *testing.T, dir string) {
 			})
 		}
 	}
+
+	t.Run("the agent gives up its spare room", func(t *testing.T) {
+		for _, test := range []struct {
+			name, file string
+			record     func(n *node) error
+		}{
+			{"for machine.yaml", reset.AcceptedName, func(n *node) error {
+				doc := source.Document{Kind: source.FromDrive, Text: []byte("a")}
+				n.accept(doc, machine.Machine{}, nil)
+				return nil
+			}},
+			{"for no machine.yaml", reset.AcceptedName, func(n *node) error {
+				n.closeDrives()
+				return nil
+			}},
+			{"for a reset", reset.RecordName, func(n *node) error { return n.newReset().Begin() }},
+		} {
+			if kept, err := spare.Keep(); !kept || err != nil {
+				t.Fatalf("spare room: %t, %v", kept, err)
+			}
+			n := &node{Env: Env{Root: dir, Now: time.Now, Log: zap.NewNop()}, root: root, spare: spare}
+			p.take(false)
+			err := test.record(n)
+			p.give()
+			if _, missing := root.Stat(test.file); err != nil || missing != nil {
+				t.Errorf("%s: %v, %v, warnings %q", test.name, err, missing, n.status.Warnings)
+			}
+			if err := root.RemoveAll(test.file); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
 }
