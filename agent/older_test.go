@@ -326,6 +326,26 @@ func TestASignedDocumentOnADriveCounts(t *testing.T) {
 	}
 }
 
+// TestACopyKeepsTheSerialNumber of a document that was signed, of a node that trusts no
+// keys, and everything else that was recorded.
+func TestACopyKeepsTheSerialNumber(t *testing.T) {
+	n := unidentified(t)
+	n.engine.OSVersion = "1.2.3"
+	n.startWithDrives(t, testDrive{"sdb", "S1", signedBy(t, trusting("a"), 5, signer(1))})
+	n.runsA(t, "1.2.3")
+	before, err := n.root.ReadFile(reset.AcceptedName)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	got := n.startWithDrives(t)
+	const want = "machine.yaml of drive /dev/sdb (LOAM), serial 5, kept copy"
+	after, err := n.root.ReadFile(reset.AcceptedName)
+	if got.status.Machine != want || err != nil || string(after) != string(before) {
+		t.Errorf("status: %q, want %q; %v, %s", got.status.Machine, want, err, after)
+	}
+}
+
 // TestNoSecretIsKept of a machine.yaml on a drive, once the node has joined. A reset
 // holds all the same as long as the drive has what it had.
 func TestNoSecretIsKept(t *testing.T) {

@@ -53,6 +53,9 @@ func Find(ctx context.Context, env Env) (Document, error) {
 	if err != nil {
 		return Document{}, err
 	}
+	if found.Kept {
+		return found, nil // What it was signed with is not in the copy.
+	}
 
 	found, err = Verify(found, image, env.Accepted)
 	if err == nil && found.Kind == FromDrive && !env.Accepted.proves(found, env.Configured) {
