@@ -10,7 +10,7 @@ import (
 
 // Joined returns a machine.yaml without what only a machine needs that has not
 // joined its cluster yet: the bootstrap token, and the files. Everything else of it
-// means the same. A text of which that cannot be said is returned as it is.
+// means the same, but comments. A text of which that cannot be said is returned as it is.
 func Joined(name string, text []byte) []byte {
 	want, err := Decode(name, text)
 	if err != nil {
@@ -18,7 +18,9 @@ func Joined(name string, text []byte) []byte {
 	}
 	before := want
 	want.Files = nil
+	token := ""
 	if c := want.Source.Cluster; c != nil {
+		token = c.BootstrapToken
 		without := *c
 		without.BootstrapToken = ""
 		want.Source.Cluster = &without
@@ -31,6 +33,7 @@ func Joined(name string, text []byte) []byte {
 	if err != nil || len(root.Content) == 0 {
 		return text
 	}
+	resolve(&root)
 	fields := root.Content[0]
 	remove(fields, "files")
 	remove(field(field(fields, "source"), "cluster"), "bootstrapToken")
@@ -41,10 +44,25 @@ func Joined(name string, text []byte) []byte {
 	if err := encoder.Encode(&root); err != nil {
 		return text
 	}
-	if got, err := Decode(name, out.Bytes()); err != nil || !reflect.DeepEqual(got, want) {
+	joined := out.Bytes()
+	if token != "" {
+		joined = bytes.ReplaceAll(joined, []byte(token), nil) // Of a comment.
+	}
+	if got, err := Decode(name, joined); err != nil || !reflect.DeepEqual(got, want) {
 		return text
 	}
-	return out.Bytes()
+	return joined
+}
+
+// resolve puts a copy in the place of each reference to another part of the document.
+func resolve(n *yaml.Node) {
+	for _, child := range n.Content {
+		if child.Kind == yaml.AliasNode {
+			*child = *child.Alias
+			child.Anchor = ""
+		}
+		resolve(child)
+	}
 }
 
 // remove removes a field of a mapping, with its value.

@@ -29,6 +29,16 @@ func TestJoined(t *testing.T) {
 			`{"apiVersion": "loam.dev/v1alpha1"`,
 		},
 		"files": {head + "source: {nodeAgent: {}}\n" + files, head + "source: {nodeAgent: {}}\n"},
+		"a token that a comment has, too": {
+			head + "# kubeadm join --token " + token + "\nsource: " + source + "\n",
+			head + "# kubeadm join --token \nsource:",
+		},
+		"a comment of the token": {
+			head + "source:\n  cluster:\n    server: https://a\n    secret: s\n    # was " + token +
+				"\n    bootstrapToken: " + token + " # " + token + "\n    # also " + token +
+				fmt.Sprintf("\n    ca: %q\n", ca),
+			head + "source:\n  cluster:\n    server: https://a\n",
+		},
 		"neither": {
 			head + "source:   {file: {path: /srv/a}}\n",
 			head + "source:   {file: {path: /srv/a}}\n",
@@ -45,10 +55,13 @@ func TestJoined(t *testing.T) {
 		}
 	}
 
-	anchor := head + "source: {nodeAgent: {}}\nfiles:\n" +
+	// What refers to a file keeps its value.
+	anchor := "apiVersion: loam.dev/v1alpha1\nkind: Machine\nsource: {nodeAgent: {}}\nfiles:\n" +
 		"- {path: /var/lib/gardener-node-agent/machine-name, content: &a node-1}\n" +
-		"images: {keys: [*a]}\n"
-	if got := string(machine.Joined("machine.yaml", []byte(anchor))); got != anchor {
+		"- {path: /var/lib/gardener-node-agent/credentials/bootstrap-token, content: " + token + "}\n" +
+		"hostname: *a\n"
+	want := "apiVersion: loam.dev/v1alpha1\nkind: Machine\nsource: {nodeAgent: {}}\nhostname: node-1\n"
+	if got := string(machine.Joined("machine.yaml", []byte(anchor))); got != want {
 		t.Errorf("what refers to a file:\n%s", got)
 	}
 }
