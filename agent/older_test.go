@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"crypto/ed25519"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 	"github.com/loam-os/loam/agent/networkd"
 	"github.com/loam-os/loam/agent/reset"
 	"github.com/loam-os/loam/agent/source"
+	"github.com/loam-os/loam/agent/trust"
 	"github.com/loam-os/loam/agent/upgrade"
 	"github.com/loam-os/loam/agent/volume"
 	"github.com/loam-os/loam/test/files"
@@ -405,22 +407,48 @@ func TestNoSecretIsKept(t *testing.T) {
 	}
 }
 
-// TestARepairLooksForMachineYAML, which says whether what cannot be repaired is made
-// new, on a machine whose state is in memory and whose agent does not run.
-func TestARepairLooksForMachineYAML(t *testing.T) {
+// TestAnImageGetsKeysByAnUpgrade: the document that was accepted before counts, with its
+// drive and without, also once the secrets are out of the copy, and no other one.
+func TestAnImageGetsKeysByAnUpgrade(t *testing.T) {
+	const name = "files: [{path: /var/lib/gardener-node-agent/machine-name, content: node-1}]\n"
+	head := "apiVersion: loam.dev/v1alpha1\nkind: Machine\nsource: {nodeAgent: {}}\n"
+	own := testDrive{"sr0", "S", head + name}
+	edited := testDrive{"sr0", "S", head + strings.Replace(name, "node-1", "edited", 1)}
+	other := testDrive{"vdb", "S-other", edited.text}
+
 	n := unidentified(t)
-	n.engine = nil
-	n.Drives = &Drives{find: func() ([]source.Drive, error) {
-		return []source.Drive{testDrive{"sr0", "S", driveText("a") + "state: {onDamage: reset}\n"}}, nil
-	}}
-	resets, err := (&repairSystem{node: n}).Resets(t.Context())
-	if err != nil || !resets {
-		t.Errorf("%t, %v", resets, err)
+	n.engine.OSVersion = "1.2.3"
+	n.startWithDrives(t, own)
+	n.runsA(t, "1.2.3")
+	join(t, n)
+	n.startWithDrives(t)
+	if record, err := n.root.ReadFile(reset.AcceptedName); err != nil ||
+		strings.Contains(string(record), "files") {
+		t.Fatalf("the copy has the files still: %s, %v", record, err)
 	}
 
-	n.Drives = nil
-	if resets, err := (&repairSystem{node: n}).Resets(t.Context()); err != nil || resets {
-		t.Errorf("without a machine.yaml: %t, %v", resets, err)
+	key := trust.FormatKey(signer(1).Public().(ed25519.PublicKey))
+	files.Write(t, filepath.Join(n.Root, "proc/cmdline"), "loam.trust="+key)
+	signed := testDrive{"sr0", "S", signedBy(t, edited.text, 1, signer(1))}
+	for i, s := range []struct {
+		drives   []source.Drive
+		want     string
+		warnings int
+	}{
+		{nil, "node-1", 0},
+		{[]source.Drive{own}, "node-1", 0},
+		{nil, "node-1", 0},
+		{[]source.Drive{edited}, "node-1", 2},
+		{[]source.Drive{other}, "node-1", 1},
+		{[]source.Drive{other, own}, "node-1", 1},
+		{[]source.Drive{signed}, "edited", 1}, // Its files are not written any more.
+		{[]source.Drive{own}, "edited", 2},
+		{nil, "edited", 0},
+	} {
+		got := n.startWithDrives(t, s.drives...)
+		if got.status.Hostname != s.want || len(got.status.Warnings) != s.warnings {
+			t.Errorf("start %d: %q, warnings %q", i, got.status.Hostname, got.status.Warnings)
+		}
 	}
 }
 
