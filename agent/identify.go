@@ -53,7 +53,9 @@ func (n *node) identify(ctx context.Context) {
 		n.applyProxy(ctx)
 		n.openKernel()
 		if n.name() && !n.inReset(doc) && n.encrypt(ctx, places.Accepted) {
-			n.accept(n.redact(doc), m, places.Accepted)
+			doc = n.redact(doc)
+			n.inReset(doc) // A later reset holds as long as the text is this one.
+			n.accept(doc, m, places.Accepted)
 			n.configure(ctx, places)
 		}
 	}

@@ -14,8 +14,10 @@ import (
 	"testing"
 
 	"github.com/loam-os/loam/agent/cluster/credentials"
+	"github.com/loam-os/loam/agent/reset"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/image/esp"
+	"github.com/loam-os/loam/test/files"
 	"github.com/loam-os/loam/test/keys"
 )
 
@@ -69,16 +71,7 @@ func TestTheTokenStaysUntilThereIsACertificate(t *testing.T) {
 		"{server: 'https://a', ca: %q, secret: s, bootstrapToken: %s}}\n", ca, token)
 
 	n := unidentified(t)
-	n.record.ESP = filepath.Join(t.TempDir(), "esp")
-	const size = 528 << 20
-	f, err := os.Create(n.record.ESP)
-	if err == nil {
-		err = errors.Join(f.Truncate(size), esp.Write(f, size, 512, 1,
-			[]esp.File{{Path: "loam/machine.yaml", Data: text}}), f.Close())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	n.onESP(t, text)
 
 	doc := source.Document{Name: "machine.yaml", Text: text, Kind: source.FromESP}
 	if got := n.redact(doc); !bytes.Equal(got.Text, text) {
@@ -108,6 +101,51 @@ func TestTheTokenStaysUntilThereIsACertificate(t *testing.T) {
 	if err != nil || !bytes.Equal(found.Text, got.Text) || bytes.Contains(got.Text, []byte(token)) ||
 		len(n.status.Warnings) > 0 {
 		t.Errorf("%v, warnings %q:\n%s", err, n.status.Warnings, found.Text)
+	}
+}
+
+// onESP gives a node an ESP with that machine.yaml.
+func (n *node) onESP(t *testing.T, text []byte) {
+	t.Helper()
+	n.record.ESP = filepath.Join(t.TempDir(), "esp")
+	const size = 528 << 20
+	f, err := os.Create(n.record.ESP)
+	if err == nil {
+		err = errors.Join(f.Truncate(size), esp.Write(f, size, 512, 1,
+			[]esp.File{{Path: "loam/machine.yaml", Data: text}}), f.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestAResetHoldsAfterTheTokenIsTakenOut, also if both are of the same run of the agent.
+func TestAResetHoldsAfterTheTokenIsTakenOut(t *testing.T) {
+	ca := pem.EncodeToMemory(&pem.Block{
+		Type:  "CERTIFICATE",
+		Bytes: keys.New(t, "ca").Certificate.Raw,
+	})
+	n := unidentified(t)
+	n.onESP(t, fmt.Appendf(nil, "apiVersion: loam.dev/v1alpha1\nkind: Machine\nhostname: a\n"+
+		"source: {cluster: {server: 'https://a', ca: %q, secret: s, bootstrapToken: "+
+		"abcdef.0123456789abcdef}}\n", ca))
+	join(t, n)
+	now := n.startWithDrives(t)
+	if now.cluster == nil {
+		t.Fatalf("%+v", now.status.Error)
+	}
+
+	if err := now.reset.Begin(); err != nil {
+		t.Fatal(err)
+	}
+	begun, err := n.root.ReadFile(reset.RecordName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files.Write(t, filepath.Join(n.Root, reset.RecordName),
+		strings.Replace(string(begun), `"done":false`, `"done":true`, 1))
+	if again := n.startWithDrives(t); !again.reset.Active() || again.status.Hostname != "a" {
+		t.Errorf("the reset is over: %+v", again.status.Error)
 	}
 }
 
