@@ -2,10 +2,12 @@ package boot
 
 import (
 	"bytes"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
+	"testing/fstest"
 
 	"github.com/google/uuid"
 
@@ -197,6 +199,26 @@ func TestBootOptionsOfTheImageAreRenewed(t *testing.T) {
 			if err != nil || !bytes.Equal(have, want) {
 				t.Errorf("%s: %x, %v; want %x", name, have, err, want)
 			}
+		}
+	}
+}
+
+// TestWhoIsOnTrial: the loader's variable says so, also one that cannot be read. A
+// machine without UEFI has none.
+func TestWhoIsOnTrial(t *testing.T) {
+	const name = efivar.Dir + "/LoaderBootCountPath-" + efivar.Loader
+	for _, test := range []struct {
+		name string
+		sys  fstest.MapFS
+		want bool
+	}{
+		{"no UEFI", fstest.MapFS{}, false},
+		{"no tries", fstest.MapFS{efivar.Dir: {Mode: fs.ModeDir | 0o755}}, false},
+		{"tries", fstest.MapFS{name: {Data: []byte("\x06\x00\x00\x00\\\x00")}}, true},
+		{"a variable that is cut off", fstest.MapFS{name: {Data: []byte("\x06")}}, true},
+	} {
+		if got := isCounted(test.sys); got != test.want {
+			t.Errorf("%s: %t, want %t", test.name, got, test.want)
 		}
 	}
 }

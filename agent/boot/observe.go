@@ -94,10 +94,10 @@ func loaderPartition(sys fs.FS) uuid.UUID {
 
 // isCounted reports whether the boot loader has the EFI variable
 // LoaderBootCountPath, which it sets for an entry with tries (Boot Loader
-// Interface).
+// Interface). One that cannot be read is there, too.
 func isCounted(sys fs.FS) bool {
 	_, err := efivar.Read(sys, "LoaderBootCountPath", efivar.Loader)
-	return err == nil
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // bootOption returns the boot option that the firmware started (UEFI 2.10,
