@@ -371,7 +371,15 @@ func (d *Dir) equal(name string, data []byte, mode fs.FileMode) bool {
 	if err != nil || info.Mode() != mode || info.Size() != int64(len(data)) {
 		return false
 	}
-	have, err := fs.ReadFile(d.FS(), name)
+
+	f, err := d.FS().Open(name)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+
+	// It may be a larger file by now.
+	have, err := io.ReadAll(io.LimitReader(f, int64(len(data))+1))
 	return err == nil && bytes.Equal(have, data)
 }
 

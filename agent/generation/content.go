@@ -46,9 +46,11 @@ func Octal(mode fs.FileMode) uint32 {
 // errContent is returned for content that does not match its digest.
 var errContent = errors.New("content does not match its digest")
 
-// checked reads content and compares it with the digest at the end.
+// checked reads content, but at most a byte too much of it, and compares it with the
+// digest at the end.
 type checked struct {
-	from   io.ReadCloser
+	from   io.Reader
+	file   io.Closer
 	digest string
 	sum    hash.Hash
 }
@@ -58,7 +60,7 @@ func openChecked(c config.Content) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &checked{from, c.Digest, sha256.New()}, nil
+	return &checked{io.LimitReader(from, c.Size+1), from, c.Digest, sha256.New()}, nil
 }
 
 func (c *checked) Read(p []byte) (int, error) {
@@ -70,7 +72,7 @@ func (c *checked) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (c *checked) Close() error { return c.from.Close() }
+func (c *checked) Close() error { return c.file.Close() }
 
 // isContent reports whether file name of fsys is a regular file of that mode
 // and digest.
@@ -79,7 +81,7 @@ func isContent(fsys fs.FS, name string, mode fs.FileMode, digest string, size in
 	if err != nil || info.Mode() != mode || info.Size() != size || !isOurs(info) {
 		return false
 	}
-	have, err := digestOf(fsys, name)
+	have, err := digestOf(fsys, name, size)
 	return err == nil && have == digest
 }
 
@@ -90,8 +92,9 @@ func isOurs(info fs.FileInfo) bool {
 	return !ok || int(stat.Uid) == os.Geteuid() && int(stat.Gid) == os.Getegid()
 }
 
-// digestOf returns the SHA-256 of a file in hex.
-func digestOf(fsys fs.FS, name string) (string, error) {
+// digestOf returns the SHA-256 of a file of that size in hex. It reads no more of it: a
+// pod can put a larger one in its place.
+func digestOf(fsys fs.FS, name string, size int64) (string, error) {
 	f, err := fsys.Open(name)
 	if err != nil {
 		return "", err
@@ -99,7 +102,7 @@ func digestOf(fsys fs.FS, name string) (string, error) {
 	defer f.Close()
 
 	sum := sha256.New()
-	if _, err := io.Copy(sum, f); err != nil {
+	if _, err := io.Copy(sum, io.LimitReader(f, size+1)); err != nil {
 		return "", err
 	}
 
