@@ -52,7 +52,8 @@ func (n *node) identify(ctx context.Context) {
 		n.applyNetwork(ctx, &m.Network)
 		n.applyProxy(ctx)
 		n.openKernel()
-		if n.name() && !n.inReset(doc) && n.encrypt(ctx, places.Accepted) {
+		inReset := n.inReset(doc)
+		if n.name() && !inReset && n.encrypt(ctx, places.Accepted) {
 			doc = n.redact(doc)
 			n.inReset(doc) // A later reset holds as long as the text is this one.
 			n.accept(doc, m, places.Accepted)

@@ -451,3 +451,32 @@ func TestVolumeOfTheKubeletIsEmptiedWhileItIsMounted(t *testing.T) {
 	}
 	n.isForgotten(t)
 }
+
+// TestAResetOfANamelessNodeHolds when the name comes: its machine.yaml is the same.
+func TestAResetOfANamelessNodeHolds(t *testing.T) {
+	text := "apiVersion: loam.dev/v1alpha1\nkind: Machine\nhostnameFrom: dhcp\n"
+	n := unidentified(t)
+	now := n.startWith(t, text)
+	if !now.nameless {
+		t.Fatal("it has a name")
+	}
+	if err := now.reset.Begin(); err != nil {
+		t.Fatal(err)
+	}
+
+	begun, err := n.root.ReadFile(reset.RecordName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files.Write(t, filepath.Join(n.Root, reset.RecordName),
+		strings.Replace(string(begun), `"done":false`, `"done":true`, 1))
+	named := &node{Env: n.Env, root: n.root}
+	named.reset = named.newReset()
+	in, err := named.reset.Observe(source.Document{Text: []byte(text)}.TextDigest())
+	if !in || err != nil {
+		t.Errorf("in a reset: %t, %v; %s", in, err, begun)
+	}
+	if again := n.startWith(t, text+"# edited\n"); again.reset.Active() {
+		t.Error("another machine.yaml does not end it")
+	}
+}
