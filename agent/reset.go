@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 
 	"github.com/loam-os/loam/agent/crypt"
-	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/mount"
 	"github.com/loam-os/loam/agent/plane/local"
 	"github.com/loam-os/loam/agent/pods"
