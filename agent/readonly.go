@@ -1,0 +1,63 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"github.com/loam-os/loam/agent/loop"
+	"github.com/loam-os/loam/partitions/ext4"
+)
+
+// restartReadOnly restarts the machine if the agent cannot run because the kernel has
+// found errors in the state partition and made it read-only: the next boot finds
+// the error flag, and repairs the partition (/init counts that). It returns err as it
+// is if that is not so, and never restarts for a partition that would not be repaired.
+func (n *node) restartReadOnly(ctx context.Context, err error) error {
+	if !errors.Is(err, unix.EROFS) || !hasErrors(n.record.State) {
+		return err
+	}
+
+	why := fmt.Errorf("the kernel has found errors in the state partition %s, and made it "+
+		"read-only: the machine restarts, and repairs it", n.record.State)
+	n.Log.Error("read-only", zap.Error(why))
+	n.status.Error = loop.Describe(why)
+	if n.Consoles != nil {
+		n.Consoles.Show(n.status, true)
+	}
+	if rebootErr := n.systemd.Reboot(ctx); rebootErr != nil {
+		return errors.Join(err, rebootErr)
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// hasErrors reports whether the file system of a device has the error flag, on the
+// device and not only in memory: what cannot be written there is gone after a restart.
+func hasErrors(device string) bool {
+	f, err := os.OpenFile(device, os.O_RDONLY|unix.O_DIRECT, 0)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+
+	const page = 4096 // What O_DIRECT wants, on every disk that the kernel supports.
+	head, err := unix.Mmap(-1, 0, page, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		return false
+	}
+	defer unix.Munmap(head)
+
+	n, err := f.ReadAt(head, 0)
+	if err != nil {
+		return false
+	}
+	sb, err := ext4.ReadSuperblock(bytes.NewReader(head[:n]))
+	return err == nil && sb.Errors
+}
