@@ -65,7 +65,7 @@ func Run(ctx context.Context, env Env) error {
 		queries:  make(loop.Queries),
 		data:     manager.New(data, env.Log),
 	}
-	return n.restartReadOnly(ctx, n.own(ctx))
+	return n.restartDamaged(ctx, n.own(ctx))
 }
 
 // Restarts reports whether an error of Run says only that the agent is to start

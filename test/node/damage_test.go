@@ -495,9 +495,9 @@ func TestGeneratedDamages(t *testing.T) {
 			for range most {
 				n := m.on(t, nil)
 				end := n.expect(regexp.MustCompile(`(being repaired|not well: the state is in memory|` +
-					`the machine restarts, and repairs|health +(?:idle|well|changing: the agent))`))
+					`the kernel has found errors|health +(?:idle|well|changing: the agent))`))
 				switch {
-				case strings.HasPrefix(end[1], "the machine restarts"):
+				case strings.HasPrefix(end[1], "the kernel"):
 					n.ended() // The kernel found the damage while it ran.
 					continue
 				case !strings.HasPrefix(end[1], "being"):

@@ -45,14 +45,14 @@ func TestOnlyAFlaggedPartitionRestartsTheMachine(t *testing.T) {
 
 	n := &node{}
 	n.record.State = file
-	for _, err := range []error{nil, os.ErrNotExist, fmt.Errorf("lock: %w", unix.EIO)} {
-		if got := n.restartReadOnly(t.Context(), err); got != err {
+	for _, err := range []error{nil, os.ErrNotExist, fmt.Errorf("lock: %w", unix.ENOSPC)} {
+		if got := n.restartDamaged(t.Context(), err); got != err {
 			t.Errorf("%v became %v", err, got)
 		}
 	}
 	n.record.State = filepath.Join(filepath.Dir(file), "gone")
-	readOnly := fmt.Errorf("lock: %w", unix.EROFS)
-	if got := n.restartReadOnly(t.Context(), readOnly); got != readOnly {
+	damage := fmt.Errorf("lock: %w", unix.EROFS)
+	if got := n.restartDamaged(t.Context(), damage); got != damage {
 		t.Errorf("without a partition: %v", got)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
@@ -14,18 +15,23 @@ import (
 	"github.com/loam-os/loam/partitions/ext4"
 )
 
-// restartReadOnly restarts the machine if the agent cannot run because the kernel has
-// found errors in the state partition and made it read-only: the next boot finds
-// the error flag, and repairs the partition (/init counts that). It returns err as it
-// is if that is not so, and never restarts for a partition that would not be repaired.
-func (n *node) restartReadOnly(ctx context.Context, err error) error {
-	if !errors.Is(err, unix.EROFS) || !hasErrors(n.record.State) {
+// ofDamage are the errors of a file system in which the kernel has found errors
+// (EUCLEAN is its EFSCORRUPTED, EBADMSG its EFSBADCRC).
+var ofDamage = []error{unix.EROFS, unix.EUCLEAN, unix.EBADMSG, unix.EIO}
+
+// restartDamaged restarts the machine if the agent has ended because the kernel has
+// found errors in the state partition: the next boot finds the error flag, and
+// repairs the partition (/init counts that). It returns err as it is if that is not
+// so, and never restarts for a partition that would not be repaired.
+func (n *node) restartDamaged(ctx context.Context, err error) error {
+	isDamage := slices.ContainsFunc(ofDamage, func(d error) bool { return errors.Is(err, d) })
+	if !isDamage || !hasErrors(n.record.State) {
 		return err
 	}
 
-	why := fmt.Errorf("the kernel has found errors in the state partition %s, and made it "+
-		"read-only: the machine restarts, and repairs it", n.record.State)
-	n.Log.Error("read-only", zap.Error(why))
+	why := fmt.Errorf("the kernel has found errors in the state partition %s: the machine "+
+		"restarts, and repairs it", n.record.State)
+	n.Log.Error("state partition", zap.Error(err), zap.NamedError("why", why))
 	n.status.Error = loop.Describe(why)
 	if n.Consoles != nil {
 		n.Consoles.Show(n.status, true)
