@@ -149,19 +149,13 @@ func (n *node) refuseSource() {
 // record is damaged goes on with the one that it last ran. Certificates that are due
 // are issued here, before systemd starts the programs that read them.
 func (n *node) obeyRecord() {
-	r, found, err := n.planeStore().Record()
+	r, made, err := local.FindRecord(n.planeStore(), n.first)
 	if err != nil {
-		applied, appliedErr := n.planeStore().Applied()
-		if applied == nil {
-			n.status.Error = loop.Describe(errors.Join(err, appliedErr))
-			return
-		}
-		r, found = *applied, true // The source waits for a record that can be read.
-	} else if !found {
-		if n.first == nil {
-			return
-		}
-		r = *n.first
+		n.status.Error = loop.Describe(err)
+		return
+	}
+	if r == nil {
+		return
 	}
 
 	built, err := n.Built()
@@ -169,12 +163,12 @@ func (n *node) obeyRecord() {
 		n.status.Error = loop.Describe(err)
 		return
 	}
-	n.controlPlane = local.New(r, local.Node{
+	n.controlPlane = local.New(*r, local.Node{
 		Store:     n.planeStore(),
 		Root:      n.Root,
 		Image:     n.image,
 		Name:      n.status.Hostname,
-		First:     !found,
+		First:     !made,
 		Addresses: n.Addresses,
 		NetworkChanges: func(ctx context.Context) (<-chan struct{}, error) {
 			return watch.Changes(ctx, n.Root)
@@ -188,8 +182,8 @@ func (n *node) obeyRecord() {
 		Now:     n.Now,
 		Log:     n.Log,
 	})
-	if found {
-		if err := n.controlPlane.Renew(r); err != nil {
+	if made {
+		if err := n.controlPlane.Renew(*r); err != nil {
 			n.warn(err)
 		}
 	}
