@@ -1,7 +1,6 @@
 package config_test
 
 import (
-	"path"
 	"slices"
 	"testing"
 
@@ -17,51 +16,24 @@ type mutant struct {
 	mutate         func([]power.Op)
 }
 
-// without forgets the ops whose names match pattern.
-func without(op durable.Op, pattern string) func([]power.Op) {
-	return func(ops []power.Op) {
-		for i := range ops {
-			if match, err := path.Match(pattern, ops[i].Name); err == nil && match &&
-				ops[i].Op == op {
-				ops[i].Op = power.Mark
-			}
-		}
-	}
-}
-
 const (
 	journal = stateDir + "/journal.json"
 	flip    = stateDir + "/os/" + crashVersion + "/current"
 )
 
-// write returns where the first ops are that write name durably.
-func write(ops []power.Op, name string) (start, end int) {
-	end = slices.IndexFunc(ops, func(op power.Op) bool {
-		return op.Op == durable.Rename &&
-			op.Name == name
-	})
-	start = slices.IndexFunc(ops, func(op power.Op) bool { return op.Name == ops[end].From })
-	return start, end + 2
-}
-
-// later moves the ops from start to end to where to is.
-func later(ops []power.Op, start, end, to int) {
-	copy(ops[start:to], slices.Concat(ops[end:to], ops[start:end]))
-}
-
 // flipFirst writes the journal when the flip is done.
 func flipFirst(ops []power.Op) {
-	start, end := write(ops, journal)
-	_, flipped := write(ops, flip)
-	later(ops, start, end, flipped)
+	start, end := power.FirstWrite(ops, journal)
+	_, flipped := power.FirstWrite(ops, flip)
+	power.Later(ops, start, end, flipped)
 }
 
 // placeFirst brings the real files about before journal and flip.
 func placeFirst(ops []power.Op) {
-	start, _ := write(ops, journal)
-	_, flipped := write(ops, flip)
-	_, placed := write(ops, "var/lib/was")
-	later(ops, start, flipped, placed)
+	start, _ := power.FirstWrite(ops, journal)
+	_, flipped := power.FirstWrite(ops, flip)
+	_, placed := power.FirstWrite(ops, "var/lib/was")
+	power.Later(ops, start, flipped, placed)
 }
 
 // forgetEarly removes the journal before the steps that it protects.
@@ -70,8 +42,8 @@ func forgetEarly(ops []power.Op) {
 		return op.Op == durable.Remove &&
 			op.Name == journal
 	})
-	_, flipped := write(ops, flip)
-	later(ops, flipped, end, end+2)
+	_, flipped := power.FirstWrite(ops, flip)
+	power.Later(ops, flipped, end, end+2)
 }
 
 // unsureConfirm forgets to sync the last journal.
@@ -88,42 +60,42 @@ func mutants() []mutant {
 	const one, all, good = "one file", "everything", "good, with old generations to delete"
 
 	return []mutant{
-		{"content is not synced", one, without(durable.SyncFile, stateDir+"/store/sha256/*")},
-		{"the directory of content is not synced", one, without(
+		{"content is not synced", one, power.Without(durable.SyncFile, stateDir+"/store/sha256/*")},
+		{"the directory of content is not synced", one, power.Without(
 			durable.SyncDir,
 			stateDir+"/store/sha256",
 		)},
-		{"the directories of a generation are not synced", one, without(
+		{"the directories of a generation are not synced", one, power.Without(
 			durable.SyncDir,
 			stateDir+"/store/tree/*",
 		)},
-		{"the directory of directories is not synced", one, without(
+		{"the directory of directories is not synced", one, power.Without(
 			durable.SyncDir,
 			stateDir+"/store/tree",
 		)},
-		{"the manifest is not synced", one, without(durable.SyncFile, stateDir+"/generations/*/*")},
-		{"the directory of a generation is not synced", one, without(
+		{"the manifest is not synced", one, power.Without(durable.SyncFile, stateDir+"/generations/*/*")},
+		{"the directory of a generation is not synced", one, power.Without(
 			durable.SyncDir,
 			stateDir+"/generations/*",
 		)},
-		{"the list of generations is not synced", one, without(
+		{"the list of generations is not synced", one, power.Without(
 			durable.SyncDir,
 			stateDir+"/generations",
 		)},
-		{"a first apply syncs nothing", "first apply", without(durable.SyncAll, stateDir)},
-		{"the flip is not synced", one, without(durable.SyncDir, stateDir+"/os/*")},
-		{"the journal's name is not synced", one, without(durable.SyncDir, stateDir)},
-		{"the journal's content is not synced", one, without(durable.SyncFile, stateDir+"/.*")},
+		{"a first apply syncs nothing", "first apply", power.Without(durable.SyncAll, stateDir)},
+		{"the flip is not synced", one, power.Without(durable.SyncDir, stateDir+"/os/*")},
+		{"the journal's name is not synced", one, power.Without(durable.SyncDir, stateDir)},
+		{"the journal's content is not synced", one, power.Without(durable.SyncFile, stateDir+"/.*")},
 		{"the journal comes after the flip", one, flipFirst},
 		{"real files come before the flip", all, placeFirst},
 		{"the journal goes before the files are placed", "bad", forgetEarly},
 		{"a confirmation is not synced", "try and confirm", unsureConfirm},
-		{"content goes before its generation is sure to", good, without(
+		{"content goes before its generation is sure to", good, power.Without(
 			durable.SyncDir,
 			stateDir+"/generations",
 		)},
-		{"real files are not synced", good, without(durable.SyncFile, "var/lib/app/*")},
-		{"the names of real files are not synced", good, without(durable.SyncDir, "var/lib/app")},
+		{"real files are not synced", good, power.Without(durable.SyncFile, "var/lib/app/*")},
+		{"the names of real files are not synced", good, power.Without(durable.SyncDir, "var/lib/app")},
 	}
 }
 
