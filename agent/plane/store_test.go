@@ -1,7 +1,6 @@
 package plane_test
 
 import (
-	"crypto/sha256"
 	"errors"
 	"net/netip"
 	"os"
@@ -21,7 +20,6 @@ import (
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/test/files"
-	"github.com/loam-os/loam/test/power"
 )
 
 var firstTimes = pki.Times{
@@ -231,59 +229,6 @@ func TestTheRecordOfALaterRelease(t *testing.T) {
 	}
 }
 
-// TestPowerCutsOfInit cuts init before each durable step, and calls it again:
-// there is one cluster, with the keys of the node if it had a record.
-func TestPowerCutsOfInit(t *testing.T) {
-	root := files.Root(t)
-	base, err := power.Read(root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	recorder := power.NewRecorder(root, base)
-	store := plane.NewStore(durable.New(root, recorder.Hook("")))
-	r := named(t, "plant-7")
-	if _, err := store.Init(r, firstTimes); err != nil {
-		t.Fatal(err)
-	}
-	recording, err := recorder.Recording()
-	if err != nil {
-		t.Fatal(err)
-	}
-	keys, err := store.Keys.Authorities()
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	seen := map[[sha256.Size]byte]bool{}
-	recording.Replay(func(k int, d *power.Disk) bool {
-		for seed := range uint64(20) {
-			loss := power.Loss{Entries: power.Random, Content: power.Random, Seed: seed}
-			cut := d.Cut(loss)
-			if seen[cut.Sum()] {
-				continue
-			}
-			seen[cut.Sum()] = true
-
-			left := plane.NewStore(durable.New(written(t, cut), nil))
-			_, found, err := left.Record()
-			if err != nil {
-				t.Fatalf("cut before step %d (%s): %v", k, recording.Ops[k].Step, err)
-			}
-			if _, err := left.Init(r, firstTimes); err != nil {
-				t.Fatalf("cut before step %d (%s): %v", k, recording.Ops[k].Step, err)
-			}
-
-			if found {
-				checkAuthorities(t, left, keys)
-			}
-			if _, err := left.Init(r, firstTimes); err != nil {
-				t.Fatal(err)
-			}
-		}
-		return true
-	})
-}
-
 func checkAuthorities(t *testing.T, s plane.Store, want map[string]pki.Authority) {
 	t.Helper()
 	have, err := s.Keys.Authorities()
@@ -295,16 +240,6 @@ func checkAuthorities(t *testing.T, s plane.Store, want map[string]pki.Authority
 			t.Fatalf("%s is another authority", name)
 		}
 	}
-}
-
-// written returns a directory with what a cut has left.
-func written(t *testing.T, d *power.Disk) *os.Root {
-	t.Helper()
-	root := files.Root(t)
-	if err := d.Write(root.Name()); err != nil {
-		t.Fatal(err)
-	}
-	return root
 }
 
 // TestTwoWriters: `loam cluster set` and the agent write the record at any time,

@@ -20,12 +20,7 @@ const keysDir = "var/lib/loam/plane/keys"
 
 func renew(t *testing.T, s Store, now time.Time) []Renewal {
 	t.Helper()
-	return renewLeaves(t, s, Leaves(names), now)
-}
-
-func renewLeaves(t *testing.T, s Store, leaves []Leaf, now time.Time) []Renewal {
-	t.Helper()
-	renewed, err := s.Renew(leaves, []string{"secrets"}, at(now))
+	renewed, err := s.Renew(Leaves(names), []string{"secrets"}, at(now))
 	if err != nil {
 		t.Fatal(err)
 	}
