@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"sync"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -70,9 +71,11 @@ type node struct {
 	source  source.Source
 	cluster *cluster.Cluster
 	// controlPlane is nil if the node has no cluster of its own, and makes none.
-	// first is the record of the one that it is to make; nil if none.
+	// first is the record of the one that it is to make, nil if none, and fsyncP99
+	// what was measured of the disk for it.
 	controlPlane *local.Node
 	first        *plane.Record
+	fsyncP99     time.Duration
 	// tokens are the tokens that machine.yaml has synced.
 	tokens []cluster.Token
 	// upgrades is nil where the node cannot be upgraded.

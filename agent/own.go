@@ -61,7 +61,7 @@ func (n *node) initCluster(ctx context.Context) {
 	found, err := n.planeStore().CheckInit(r)
 	err = local.AtInit(err)
 	if err == nil && !found {
-		err = n.admitDisk(ctx)
+		n.fsyncP99, err = n.admitDisk(ctx)
 	}
 	switch {
 	case err != nil:
@@ -71,22 +71,24 @@ func (n *node) initCluster(ctx context.Context) {
 	}
 }
 
-// admitDisk returns why the disk of the state cannot have the data of etcd.
-func (n *node) admitDisk(ctx context.Context) error {
+// admitDisk returns the 99th percentile of the time of a sync of the disk of the state,
+// or why it cannot have the data of etcd.
+func (n *node) admitDisk(ctx context.Context) (time.Duration, error) {
 	p99, err := disk.Admit(ctx, n.Fsync, filepath.Join(n.Root, stateFileSystem))
 	if err == nil {
 		n.Log.Info("the disk is fast enough for etcd",
-			zap.Duration("fsyncP99", p99), zap.Duration("limit", etcd.SlowFsync))
-		return nil
+			zap.Duration("fsyncP99", p99), zap.Duration("limit", disk.SlowFsync),
+			zap.Stringer("timing", disk.TimingOf(p99)))
+		return p99, nil
 	}
 
 	allowed := n.machine.Cluster.AllowSlowDisk
 	n.Log.Warn("the disk for etcd", zap.Error(err), zap.Bool("allowed", allowed))
 	if allowed {
 		n.warn(errors.New(err.Error())) // The hint is what machine.yaml has done.
-		return nil
+		return p99, nil
 	}
-	return err
+	return 0, err
 }
 
 // maintainEtcd keeps etcd able to write until ctx ends.
@@ -169,6 +171,7 @@ func (n *node) obeyRecord() {
 		Image:     n.image,
 		Name:      n.status.Hostname,
 		First:     !made,
+		FsyncP99:  n.fsyncP99,
 		Addresses: n.Addresses,
 		NetworkChanges: func(ctx context.Context) (<-chan struct{}, error) {
 			return watch.Changes(ctx, n.Root)

@@ -52,6 +52,7 @@ func TestADiskTooSlowForEtcd(t *testing.T) {
 
 	type result struct {
 		Cluster  string
+		FsyncP99 time.Duration
 		Error    string
 		Code     string
 		Path     string
@@ -67,7 +68,7 @@ func TestADiskTooSlowForEtcd(t *testing.T) {
 			name:    "a disk that is fast enough",
 			cluster: "{init: {}}",
 			probe:   syncsIn(99 * time.Millisecond),
-			want:    result{Cluster: "kubernetes"},
+			want:    result{Cluster: "kubernetes", FsyncP99: 99 * time.Millisecond},
 		},
 		{
 			name:    "a slow disk",
@@ -83,7 +84,11 @@ func TestADiskTooSlowForEtcd(t *testing.T) {
 			name:    "a slow disk that is allowed",
 			cluster: "{init: {}, allowSlowDisk: true}",
 			probe:   syncsIn(140 * time.Millisecond),
-			want:    result{Cluster: "kubernetes", Warnings: []string{slow}},
+			want: result{
+				Cluster:  "kubernetes",
+				FsyncP99: 140 * time.Millisecond,
+				Warnings: []string{slow},
+			},
 		},
 		{
 			name:    "a disk that cannot be measured",
@@ -106,6 +111,9 @@ func TestADiskTooSlowForEtcd(t *testing.T) {
 			n.identify(t.Context())
 
 			got := result{Cluster: nameOf(n.status.OwnCluster)}
+			if n.controlPlane != nil {
+				got.FsyncP99 = n.controlPlane.FsyncP99
+			}
 			if n.status.Error != nil {
 				got.Error = withoutRoot(n, n.status.Error.Problem)
 				got.Code = string(n.status.Error.Code)

@@ -12,6 +12,9 @@
 // units, so that a control plane does not depend on its kubelet. Keys and
 // certificates are files of agent/plane/pki, which the units refer to.
 //
+// Of the node alone is what was measured of its disk ([Store.FsyncP99]), which decides
+// on the timing of etcd, and the address that it last had ([Store.Address]).
+//
 // [Store.Init] makes a node the first of a cluster, once: the keys first, and the
 // record last. After a power cut it goes on, and it never makes keys for a node
 // that has a record, or has lost one. It is called once address and programs are

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/loam-os/loam/agent/plane/etcd/disk"
 	"github.com/loam-os/loam/agent/plane/pki"
 )
 
@@ -93,7 +94,7 @@ func (f flags) args() []string {
 // node's name, so that further members can be added whatever its address is.
 func etcdFlags(r Record, n Node) flags {
 	peer := fmt.Sprintf("https://%s:2380", n.Name)
-	return flags{
+	f := flags{
 		"name":                           n.Name,
 		"data-dir":                       etcdData,
 		"initial-cluster":                n.Name + "=" + peer,
@@ -115,6 +116,20 @@ func etcdFlags(r Record, n Node) flags {
 		"feature-gates":                  "CompactHashCheck=true,InitialCorruptCheck=true",
 		"quota-backend-bytes":            strconv.Itoa(2 << 30),
 		"watch-progress-notify-interval": "5s",
+	}
+	maps.Copy(f, timingFlags(n))
+	return f
+}
+
+// timingFlags are none for a disk that is fast enough for etcd's own timing.
+func timingFlags(n Node) flags {
+	t := disk.TimingOf(n.FsyncP99)
+	if t == disk.DefaultTiming {
+		return flags{}
+	}
+	return flags{
+		"heartbeat-interval": strconv.FormatInt(t.Heartbeat.Milliseconds(), 10),
+		"election-timeout":   strconv.FormatInt(t.Election.Milliseconds(), 10),
 	}
 }
 

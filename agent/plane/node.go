@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"path"
+	"time"
 
 	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/agent/plane/pki"
@@ -25,6 +26,10 @@ type Node struct {
 	// Programs is the directory with the programs of etcd and Kubernetes. Etcd is
 	// another one with etcd, while only that is upgraded; Programs if empty.
 	Programs, Etcd string
+
+	// FsyncP99 is the 99th percentile of the time of a sync of etcd's disk, which
+	// decides on the timing of etcd; 0 if it was not measured.
+	FsyncP99 time.Duration
 
 	// Keys are the keys and certificates of the cluster, with an absolute path.
 	Keys pki.Files

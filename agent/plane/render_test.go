@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -23,6 +24,12 @@ import (
 // lines in its record.
 func rendered(t *testing.T, lines string) config.Desired {
 	t.Helper()
+	return renderedOn(t, lines, 0)
+}
+
+// renderedOn is rendered for a node whose disk takes that long for a sync.
+func renderedOn(t *testing.T, lines string, p99 time.Duration) config.Desired {
+	t.Helper()
 	r, err := plane.Decode("cluster.yaml", []byte("apiVersion: loam.dev/v1alpha1\n"+
 		"kind: Cluster\nname: plant-7\nkubernetes: 1.37.2\n"+lines))
 	if err != nil {
@@ -34,6 +41,7 @@ func rendered(t *testing.T, lines string) config.Desired {
 		Programs:         "/var/lib/loam/kubernetes/1.37.2/bin",
 		Keys:             pki.Files{Dir: "/var/lib/loam/plane/keys"},
 		EtcdCertificates: "5e1a",
+		FsyncP99:         p99,
 	})
 }
 
@@ -145,6 +153,31 @@ func TestTheRecordDecides(t *testing.T) {
 				t.Errorf("%s: %q is there: %v\n%s", row.in, row.want, row.not, got)
 			}
 		})
+	}
+}
+
+// TestTheDiskDecidesOnTheTimingOfEtcd: a node whose disk was not measured renders what
+// it did before disks were, so that an upgrade of Loam restarts no etcd.
+func TestTheDiskDecidesOnTheTimingOfEtcd(t *testing.T) {
+	const ms = time.Millisecond
+	own := rendered(t, "").Digest()
+	for p99, want := range map[time.Duration]string{
+		0:       "",
+		9 * ms:  "",
+		12 * ms: "--election-timeout=2000 --heartbeat-interval=200",
+		15 * ms: "--election-timeout=2000 --heartbeat-interval=200",
+		90 * ms: "--election-timeout=5000 --heartbeat-interval=500",
+	} {
+		d := renderedOn(t, "", p99)
+		var found []string
+		for _, arg := range strings.Fields(find(t, d, "etcd.service")) {
+			if strings.HasPrefix(arg, "--heartbeat") || strings.HasPrefix(arg, "--election") {
+				found = append(found, arg)
+			}
+		}
+		if got := strings.Join(found, " "); got != want || (d.Digest() == own) != (want == "") {
+			t.Errorf("%s: %q, want %q; the digest is the same: %v", p99, got, want, d.Digest() == own)
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -21,7 +22,8 @@ import (
 	"github.com/loam-os/loam/hint/fault"
 )
 
-// StateDirectory is where a node keeps its cluster: record.json, and its keys.
+// StateDirectory is where a node keeps its cluster: record.json, its keys, and what is
+// of this node alone.
 const StateDirectory = "/var/lib/loam/plane"
 
 // KeysDirectory is the directory of the keys.
@@ -31,6 +33,9 @@ const KeysDirectory = StateDirectory + "/keys"
 const RecordFile = StateDirectory + "/record.json"
 
 const addressFile = StateDirectory + "/address"
+
+// fsyncFile has what was measured of the disk of etcd before the cluster was made.
+const fsyncFile = StateDirectory + "/fsync-p99"
 
 // etcdState is the data of etcd, where systemd has it for a DynamicUser.
 const etcdState = "/var/lib/private/etcd"
@@ -259,6 +264,33 @@ func (s Store) Address() (netip.Addr, error) {
 // WriteAddress replaces the address, durably.
 func (s Store) WriteAddress(address netip.Addr) error {
 	_, err := s.dir.WriteFile(addressFile[1:], []byte(address.String()+"\n"), 0o600)
+	return err
+}
+
+// FsyncP99 returns the 99th percentile of the time of a sync of etcd's disk before the
+// cluster was made, 0 if it is not known: an earlier release has made the cluster. It
+// is of this node, unlike the record.
+func (s Store) FsyncP99() (time.Duration, error) {
+	text, err := s.dir.Root().ReadFile(fsyncFile[1:])
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+
+	// etcd works with its own timing, too.
+	p99, _ := time.ParseDuration(strings.TrimSpace(string(text)))
+	return max(p99, 0), nil
+}
+
+// WriteFsyncP99 replaces what was measured of the disk, durably. It must be called
+// before the cluster is made, since etcd restarts if its flags change.
+func (s Store) WriteFsyncP99(p99 time.Duration) error {
+	if err := s.dir.MkdirAll(StateDirectory[1:]); err != nil {
+		return err
+	}
+	_, err := s.dir.WriteFile(fsyncFile[1:], []byte(p99.String()+"\n"), 0o600)
 	return err
 }
 

@@ -65,6 +65,10 @@ type EtcdStorage struct {
 	// started, in milliseconds; 0 if it is not known.
 	FsyncP99 float64 `json:"fsyncP99"`
 
+	// Heartbeat and Election are the intervals of etcd for its disk, in milliseconds.
+	Heartbeat int64 `json:"heartbeat"`
+	Election  int64 `json:"election"`
+
 	// Condition is the condition in a word, "ok" if all is well. Problem is what
 	// is wrong, and Hint what to do; both are absent if all is well.
 	Condition string `json:"condition"`
@@ -84,6 +88,8 @@ func EtcdStorageOf(s etcd.State) *EtcdStorage {
 		Quota:     s.Quota,
 		RaftIndex: s.RaftIndex,
 		FsyncP99:  float64(s.FsyncP99.Microseconds()) / 1000,
+		Heartbeat: s.Timing().Heartbeat.Milliseconds(),
+		Election:  s.Timing().Election.Milliseconds(),
 		Condition: string(s.Condition()),
 		text:      s.String(),
 	}

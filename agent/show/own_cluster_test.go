@@ -76,6 +76,10 @@ func TestEtcdStorageWithAProblem(t *testing.T) {
 	unmetered.Recent = 0
 	unmetered.MetricsError = errors.New("connection refused")
 
+	slow := wellEtcd()
+	slow.FsyncP99 = 34 * time.Millisecond
+	slow.Measured = 31 * time.Millisecond
+
 	for _, row := range []struct {
 		name   string
 		health error
@@ -97,6 +101,11 @@ func TestEtcdStorageWithAProblem(t *testing.T) {
 			want: `etcd         no-metrics, 12 MiB of 2 GiB
              metrics of etcd: connection refused
 `,
+		},
+		{
+			name:  "a timing for a slow disk",
+			state: &slow,
+			want:  "etcd         ok, 12 MiB of 2 GiB, fsync p99 34 ms, heartbeat 500 ms, election 5000 ms\n",
 		},
 		{
 			name:   "an etcd that does not answer",

@@ -18,6 +18,7 @@ import (
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/plane"
 	"github.com/loam-os/loam/agent/plane/etcd"
+	"github.com/loam-os/loam/agent/plane/etcd/disk"
 	"github.com/loam-os/loam/agent/plane/local"
 	"github.com/loam-os/loam/agent/plane/pki"
 	"github.com/loam-os/loam/hint"
@@ -200,10 +201,12 @@ type etcdFixture struct {
 func newEtcd(t *testing.T) *etcdFixture {
 	t.Helper()
 	e := &etcdFixture{machine: newCluster(t), now: built}
+	e.machine.node.FsyncP99 = disk.SlowFsync // The disk of the host may be.
 	e.machine.startEtcd(t)
 
 	client, transport := e.machine.etcdClient(t)
 	client.HTTP.Transport = killer{e, transport}
+	client.Measured = e.machine.node.FsyncP99
 	e.client = client
 	t.Cleanup(transport.CloseIdleConnections)
 	e.maintenance = etcd.Maintenance{

@@ -18,6 +18,7 @@ import (
 
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/plane"
+	"github.com/loam-os/loam/agent/plane/etcd/disk"
 	"github.com/loam-os/loam/agent/plane/pki"
 	"github.com/loam-os/loam/test/cluster"
 	"github.com/loam-os/loam/test/judge"
@@ -41,6 +42,8 @@ type intended struct {
 	// Flags and Kubelet are what is different on purpose.
 	Flags   []difference `json:"flags"`
 	Kubelet []difference `json:"kubelet"`
+	// SlowDisk are further flags of a node whose disk is slow.
+	SlowDisk []difference `json:"slowDisk"`
 	// CoreDNS are fields of its objects, after their kinds. Proxy are fields of the
 	// configuration of kube-proxy.
 	CoreDNS []difference `json:"coredns"`
@@ -77,7 +80,7 @@ func compareWithKubeadm(t *testing.T, program, version string) {
 	kubeadm := cluster.Program(t, program)
 	var want intended
 	read(t, "testdata/kubeadm.yaml", &want)
-	for _, d := range slices.Concat(want.Flags, want.Kubelet) {
+	for _, d := range slices.Concat(want.Flags, want.SlowDisk, want.Kubelet) {
 		if d.Why == "" {
 			t.Errorf("%s %s: no reason for the difference", d.Program, d.Name)
 		}
@@ -94,6 +97,8 @@ func compareWithKubeadm(t *testing.T, program, version string) {
 
 			theirs := theirFlags(t, dir, want.Files)
 			compare(t, want.Flags, differences(theirs, ourFlags(t, ours), n))
+			slow := plane.RenderPods(recordOf(t, n, version), slowNode(n), plane.Images{})
+			compare(t, slices.Concat(want.Flags, want.SlowDisk), differences(theirs, ourFlags(t, slow), n))
 			compare(t, want.Kubelet, kubeletDifferences(t, dir, ours, want.Files))
 		})
 	}
@@ -122,6 +127,13 @@ func node(n networks) plane.Node {
 		Programs: "/usr/bin",
 		Keys:     pki.Files{Dir: plane.KeysDirectory},
 	}
+}
+
+// slowNode is node with a disk that has the longest timing.
+func slowNode(n networks) plane.Node {
+	slow := node(n)
+	slow.FsyncP99 = disk.SlowFsync
+	return slow
 }
 
 // runKubeadm returns the directory with what kubeadm renders. A dry run writes

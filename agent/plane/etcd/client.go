@@ -40,6 +40,10 @@ type Client struct {
 	URL        string
 	MetricsURL string
 
+	// Measured is the 99th percentile of a sync that decided on the timing of etcd, 0
+	// if none did.
+	Measured time.Duration
+
 	// HTTP has the certificate of a client of etcd.
 	HTTP *http.Client
 }
@@ -108,6 +112,7 @@ func (c Client) Observe(ctx context.Context, before Histogram) (State, error) {
 		return State{}, err
 	}
 	s.Members = len(members.Members)
+	s.Measured = c.Measured
 
 	s.Fsyncs, s.MetricsError = c.fsyncs(ctx)
 	recent := s.Fsyncs.Since(before)

@@ -13,5 +13,5 @@
 //
 // What only an operator can repair is a [State.Problem] with a hint: a quota full
 // of data, damaged data, a slow disk. Package disk refuses a slow disk before it
-// has any data.
+// has any data, and decides on the timing of etcd.
 package etcd

@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -233,6 +234,14 @@ func TestCondition(t *testing.T) {
 		s.FsyncP99 = 100 * time.Millisecond
 		s.Recent = 100
 	}
+	const ms = time.Millisecond
+	syncs := func(count uint64, limit, measured time.Duration) State {
+		return well(func(s *State) {
+			s.Fsyncs = Histogram{{limit.Seconds(), count}, {math.Inf(1), count}}
+			s.FsyncP99 = limit
+			s.Measured = measured
+		})
+	}
 	for _, row := range []struct {
 		name  string
 		state State
@@ -289,6 +298,25 @@ func TestCondition(t *testing.T) {
 			state: well(slow, func(s *State) { s.Recent = 2 }),
 			want:  Well,
 		},
+		{
+			name:  "on a disk that is too slow for etcd's own timing",
+			state: syncs(1000, 16*ms, 0),
+			want:  Slower,
+			problem: "the timing of etcd (heartbeat 100 ms, election 1000 ms) is too short for " +
+				"its disk: a sync takes up to 16 ms",
+			hinted: true,
+		},
+		{name: "while the machine starts", state: syncs(999, 16*ms, 0), want: Well},
+		{name: "on the disk that was measured", state: syncs(1000, 16*ms, 12*ms), want: Well},
+		{
+			name:  "on a disk that has become slower",
+			state: syncs(1000, 64*ms, 12*ms),
+			want:  Slower,
+			problem: "the timing of etcd (heartbeat 200 ms, election 2000 ms) is too short for " +
+				"its disk: a sync takes up to 63 ms",
+			hinted: true,
+		},
+		{name: "on a disk that has become faster", state: syncs(1000, ms, 70*ms), want: Well},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			if got := row.state.Condition(); got != row.want {

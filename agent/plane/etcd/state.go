@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/loam-os/loam/agent/plane/etcd/disk"
 	"github.com/loam-os/loam/agent/volume"
 	"github.com/loam-os/loam/hint"
 )
@@ -49,6 +50,10 @@ type State struct {
 
 	// MetricsError is why Fsyncs is missing. The rest does not need it.
 	MetricsError error
+
+	// Measured is the 99th percentile of a sync that decided on the timing of etcd, 0
+	// if none did.
+	Measured time.Duration
 }
 
 // Alarm is an alarm of a member.
@@ -64,13 +69,12 @@ const (
 	// a warning begins, too.
 	roomPercent = 80
 
-	// SlowFsync is the 99th percentile of the time of a sync from which on a disk
-	// is too slow. It is the interval of etcd's heartbeats, and ten times what
-	// etcd's own documents ask for (https://etcd.io/docs/v3.6/faq).
-	SlowFsync = 100 * time.Millisecond
-
 	// minRecent is the number of syncs that a 99th percentile needs.
 	minRecent = 100
+
+	// minTimed is the number of syncs after which the disk may be called slower than
+	// its timing: a machine that starts reads and writes much else.
+	minTimed = 1000
 )
 
 // Condition is how etcd is, in a word.
@@ -90,8 +94,10 @@ const (
 	Leaderless Condition = "no-leader"
 	// Filling means that etcd will soon be full.
 	Filling Condition = "filling"
-	// Slow means that the disk is.
-	Slow Condition = "slow"
+	// Slow means that the disk is, and Slower that it is too slow for the timing of
+	// etcd.
+	Slow   Condition = "slow"
+	Slower Condition = "slower"
 	// Unmetered means that the metrics cannot be read.
 	Unmetered Condition = "no-metrics"
 	// Well means that nothing is wrong.
@@ -111,8 +117,10 @@ func (s State) Condition() Condition {
 		return Leaderless
 	case s.Quota > 0 && !s.fits(s.InUse):
 		return Filling
-	case s.Recent >= minRecent && s.FsyncP99 >= SlowFsync:
+	case s.Recent >= minRecent && s.FsyncP99 >= disk.SlowFsync:
 		return Slow
+	case s.outgrown():
+		return Slower
 	case s.MetricsError != nil:
 		return Unmetered
 	}
@@ -148,13 +156,33 @@ func (s State) Problem() error {
 
 	case Slow:
 		return hint.With(fmt.Errorf("the disk of etcd is slow: a sync takes up to %s",
-			FormatDuration(s.FsyncP99)),
+			disk.FormatDuration(s.FsyncP99)),
 			"move what writes much away from the disk, or take a faster one")
+
+	case Slower:
+		return hint.With(fmt.Errorf(
+			"the timing of etcd (%s) is too short for its disk: a sync takes up to %s",
+			s.Timing(), disk.FormatDuration(s.allP99())),
+			"move what writes much away from the disk, or take a faster one; an etcd without "+
+				"other members works all the same")
 
 	case Unmetered:
 		return fmt.Errorf("metrics of etcd: %w", s.MetricsError)
 	}
 	return nil
+}
+
+// allP99 returns the 99th percentile of all syncs since etcd has started. In contrast
+// to that of the recent ones, it does not change from minute to minute.
+func (s State) allP99() time.Duration { return s.Fsyncs.Quantile(0.99) }
+
+// Timing returns the timing that etcd has.
+func (s State) Timing() disk.Timing { return disk.TimingOf(s.Measured) }
+
+// outgrown reports whether the disk is too slow for the timing of etcd.
+func (s State) outgrown() bool {
+	return s.Fsyncs.Total() >= minTimed &&
+		disk.TimingOf(s.allP99()).Heartbeat > s.Timing().Heartbeat
 }
 
 // has reports whether any member has an alarm of that kind.
@@ -181,23 +209,18 @@ func (s State) owns(kind string) bool {
 func (s State) fits(size int64) bool { return size < s.Quota/100*roomPercent }
 
 // String returns the sizes and times, such as "12 MiB of 2 GiB, fsync p99 4 ms".
-// Of a file of 100 MiB or more, it says how much is not in use.
+// Of a file of 100 MiB or more, it says how much is not in use, and of a timing that
+// is not etcd's own, which it is.
 func (s State) String() string {
 	text := fmt.Sprintf("%s of %s", volume.FormatSize(s.Size), volume.FormatSize(s.Quota))
 	if s.Size >= minFragmented && s.Size-s.InUse > s.Size/10 {
 		text += fmt.Sprintf(" (%s in use)", volume.FormatSize(s.InUse))
 	}
 	if s.Recent > 0 {
-		text += ", fsync p99 " + FormatDuration(s.FsyncP99)
+		text += ", fsync p99 " + disk.FormatDuration(s.FsyncP99)
+	}
+	if s.Timing() != disk.DefaultTiming {
+		text += ", " + s.Timing().String()
 	}
 	return text
-}
-
-// FormatDuration returns the time of a sync in milliseconds.
-func FormatDuration(d time.Duration) string {
-	ms := float64(d) / float64(time.Millisecond)
-	if ms < 10 {
-		return fmt.Sprintf("%.1f ms", ms)
-	}
-	return fmt.Sprintf("%.0f ms", ms)
 }

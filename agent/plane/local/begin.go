@@ -55,6 +55,10 @@ func (n *Node) begin(ctx context.Context, r plane.Record) error {
 		return err
 	}
 
+	// Until the record is there, the next start measures again.
+	if err := n.Store.WriteFsyncP99(n.FsyncP99); err != nil {
+		return err
+	}
 	made, err := n.Store.Init(r, n.times())
 	if err != nil {
 		return err

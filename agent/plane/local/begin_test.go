@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/test/files"
+	"github.com/loam-os/loam/test/power"
 )
 
 // site is what a node finds where it is to make a cluster.
@@ -170,6 +172,85 @@ func TestABundleOfAnotherNode(t *testing.T) {
 			writeBundle(t, dir, version)
 			n.makes(t)
 		})
+	}
+}
+
+// TestTheTimingOfEtcdIsDecidedOnce, with the cluster: whatever is measured later, etcd
+// keeps its flags.
+func TestTheTimingOfEtcdIsDecidedOnce(t *testing.T) {
+	n := newFirst(t, &site{addresses: []string{"192.0.2.10"}})
+	n.FsyncP99 = 34 * time.Millisecond
+	n.makes(t)
+
+	n.FsyncP99 = time.Millisecond
+	for _, start := range []string{"the first start", "the next one"} {
+		d, err := n.decode(t)
+		unit := textOf(t, d, "etcd.service")
+		if err != nil || !strings.Contains(unit, "--heartbeat-interval=500 ") {
+			t.Errorf("%s: %v\n%s", start, err, unit)
+		}
+		again := *n
+		again.First = false
+		n = New(n.record, again)
+	}
+
+	// etcd starts without it, too.
+	files.Write(t, filepath.Join(n.Root, plane.StateDirectory, "fsync-p99"), "3")
+	d, err := n.decode(t)
+	if unit := textOf(t, d, "etcd.service"); err != nil || strings.Contains(unit, "--heartbeat") {
+		t.Errorf("damaged: %v\n%s", err, unit)
+	}
+}
+
+// TestPowerCutsOfBegin: a node that has its record has what was measured of its disk.
+func TestPowerCutsOfBegin(t *testing.T) {
+	n := newFirst(t, &site{addresses: []string{"192.0.2.10"}})
+	writeBundle(t, filepath.Join(n.Root, bundle.Directory, n.record.Kubernetes), n.record.Kubernetes)
+	n.FsyncP99 = 34 * time.Millisecond
+	root, err := os.OpenRoot(n.Root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	base, err := power.Read(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorder := power.NewRecorder(root, base)
+	n.Store = plane.NewStore(durable.New(root, recorder.Hook("")))
+	if err := n.begin(t.Context(), n.record); err != nil {
+		t.Fatal(err)
+	}
+	recording, err := recorder.Recording()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	made := 0
+	recording.Replay(func(k int, d *power.Disk) bool {
+		for seed := range uint64(20) {
+			left := files.Root(t)
+			loss := power.Loss{Entries: power.Random, Content: power.Random, Seed: seed}
+			if err := d.Cut(loss).Write(left.Name()); err != nil {
+				t.Fatal(err)
+			}
+			store := plane.NewStore(durable.New(left, nil))
+			_, found, err := store.Record()
+			if err != nil {
+				t.Fatal(err)
+			}
+			p99, err := store.FsyncP99()
+			if err != nil || found && p99 != n.FsyncP99 {
+				t.Fatalf("cut %d: the disk takes %s, %v", k, p99, err)
+			}
+			if found {
+				made++
+			}
+		}
+		return true
+	})
+	if made == 0 {
+		t.Error("no cut left a record")
 	}
 }
 

@@ -18,12 +18,17 @@ func EtcdClient(store plane.Store) (etcd.Client, error) {
 	if err != nil {
 		return etcd.Client{}, err
 	}
+	measured, err := store.FsyncP99()
+	if err != nil {
+		return etcd.Client{}, err
+	}
 
 	roots := x509.NewCertPool()
 	roots.AddCert(authority)
 	return etcd.Client{
 		URL:        plane.EtcdURL,
 		MetricsURL: plane.EtcdMetricsURL,
+		Measured:   measured,
 		HTTP: &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{
 			RootCAs:      roots,
 			Certificates: []tls.Certificate{pair},

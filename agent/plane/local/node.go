@@ -84,6 +84,10 @@ type Node struct {
 	// machine.yaml, and Decode makes the cluster.
 	First bool
 
+	// FsyncP99 is the 99th percentile of the time of a sync of etcd's disk, for a
+	// node that has no cluster yet.
+	FsyncP99 time.Duration
+
 	// Current returns the digest of the configuration that the node runs, "" if
 	// none, and whether it is on trial.
 	Current func() (digest string, trying bool, err error)
@@ -308,9 +312,15 @@ func (n *Node) desired(
 		return config.Desired{}, err
 	}
 
+	p99, err := n.Store.FsyncP99()
+	if err != nil {
+		return config.Desired{}, err
+	}
+
 	desired, err := render(plane.Node{
 		Name:     n.Name,
 		Address:  address,
+		FsyncP99: p99,
 		Programs: programsDir(p.settings),
 		Etcd:     programsDir(p.etcd),
 	})

@@ -1,10 +1,12 @@
-// Package disk refuses a disk that is too slow for etcd.
+// Package disk says what the disk of etcd allows: a cluster, and which timing.
 //
-//	directory ---Measure---> p99 of a sync ---Check---> nil, or a refusal with a hint
+//	directory ---Measure---> p99 of a sync ---Check-----> nil, or a refusal with a hint
+//	                                       ---TimingOf--> heartbeat, election timeout
 //
 // etcd answers a write when its log is synced to the disk. On a slow disk, the
 // API server runs into its timeouts, and the programs that hold leases lose them.
-// So a disk is measured before it has a cluster.
+// So a disk is measured before it has a cluster. What was measured is recorded then
+// (package plane), and the flags of etcd follow from that for good.
 package disk
 
 import (
@@ -19,10 +21,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/loam-os/loam/agent/document"
-	"github.com/loam-os/loam/agent/plane/etcd"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
 )
+
+// SlowFsync is the 99th percentile of the time of a sync from which on a disk is
+// too slow. It is the interval of etcd's heartbeats, and ten times what etcd's own
+// documents ask for (https://etcd.io/docs/v3.6/faq).
+const SlowFsync = 100 * time.Millisecond
 
 const (
 	// A write of writeSize bytes is about what etcd syncs for a small object. With
@@ -55,7 +61,7 @@ func Admit(ctx context.Context, probe Probe, directory string) (time.Duration, e
 		if i == 0 || p99 < best {
 			best = p99
 		}
-		if best < etcd.SlowFsync {
+		if best < SlowFsync {
 			break
 		}
 	}
@@ -64,12 +70,12 @@ func Admit(ctx context.Context, probe Probe, directory string) (time.Duration, e
 
 // Check refuses a disk with that 99th percentile.
 func Check(directory string, p99 time.Duration) error {
-	if p99 < etcd.SlowFsync {
+	if p99 < SlowFsync {
 		return nil
 	}
 	problem := fmt.Errorf(
 		"the disk of %s is too slow for etcd: a sync takes up to %s, want less than %s",
-		directory, etcd.FormatDuration(p99), etcd.FormatDuration(etcd.SlowFsync),
+		directory, FormatDuration(p99), FormatDuration(SlowFsync),
 	)
 	return document.At("cluster.allowSlowDisk",
 		hint.With(fault.With(problem, fault.DiskTooSlow),
@@ -142,4 +148,13 @@ func percentile(times []time.Duration) time.Duration {
 	sorted := slices.Sorted(slices.Values(times))
 	rank := (len(sorted)*99 + 99) / 100
 	return sorted[rank-1]
+}
+
+// FormatDuration returns the time of a sync in milliseconds.
+func FormatDuration(d time.Duration) string {
+	ms := float64(d) / float64(time.Millisecond)
+	if ms < 10 {
+		return fmt.Sprintf("%.1f ms", ms)
+	}
+	return fmt.Sprintf("%.0f ms", ms)
 }
