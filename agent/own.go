@@ -23,6 +23,7 @@ import (
 	"github.com/loam-os/loam/agent/plane/bundle"
 	"github.com/loam-os/loam/agent/plane/etcd"
 	"github.com/loam-os/loam/agent/plane/etcd/disk"
+	"github.com/loam-os/loam/agent/plane/etcd/room"
 	"github.com/loam-os/loam/agent/plane/local"
 	"github.com/loam-os/loam/agent/plane/pki"
 	"github.com/loam-os/loam/agent/source"
@@ -99,12 +100,28 @@ func (n *node) maintainEtcd(ctx context.Context) {
 	case <-n.controlPlane.Begun():
 	}
 
+	keeper := room.Keeper{
+		Dir:    filepath.Join(n.Root, plane.EtcdDirectory),
+		Report: n.logEtcdRoom,
+	}
+	n.others.Go(func() { keeper.Run(ctx) })
 	maintenance := etcd.Maintenance{
 		Connect: n.controlPlane.Etcd,
 		Now:     n.Now,
 		Report:  n.logEtcd,
 	}
 	maintenance.Run(ctx)
+}
+
+func (n *node) logEtcdRoom(e room.Event) {
+	switch {
+	case e.Err != nil:
+		n.Log.Warn("room for etcd on the disk", zap.Error(e.Err))
+	case e.All:
+		n.Log.Info("etcd has its room on the disk again")
+	default:
+		n.Log.Warn("the disk is too full to reserve room for etcd, which ends when it is full: free some")
+	}
 }
 
 func (n *node) logEtcd(e etcd.Event) {

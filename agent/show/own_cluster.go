@@ -12,6 +12,7 @@ import (
 	"github.com/loam-os/loam/agent/plane/etcd"
 	"github.com/loam-os/loam/agent/plane/pki"
 	"github.com/loam-os/loam/agent/unit"
+	"github.com/loam-os/loam/agent/volume"
 	"github.com/loam-os/loam/hint"
 )
 
@@ -69,6 +70,10 @@ type EtcdStorage struct {
 	Heartbeat int64 `json:"heartbeat"`
 	Election  int64 `json:"election"`
 
+	// Reserved is the room on the disk that only etcd can use, in bytes; 0 on a disk with
+	// little room.
+	Reserved int64 `json:"reserved"`
+
 	// Condition is the condition in a word, "ok" if all is well. Problem is what
 	// is wrong, and Hint what to do; both are absent if all is well.
 	Condition string `json:"condition"`
@@ -79,8 +84,9 @@ type EtcdStorage struct {
 	text string
 }
 
-// EtcdStorageOf returns the storage of an etcd in that state.
-func EtcdStorageOf(s etcd.State) *EtcdStorage {
+// EtcdStorageOf returns the storage of an etcd in that state, and with that many bytes
+// reserved on the disk.
+func EtcdStorageOf(s etcd.State, reserved int64) *EtcdStorage {
 	storage := &EtcdStorage{
 		Version:   s.Version,
 		Size:      s.Size,
@@ -90,8 +96,12 @@ func EtcdStorageOf(s etcd.State) *EtcdStorage {
 		FsyncP99:  float64(s.FsyncP99.Microseconds()) / 1000,
 		Heartbeat: s.Timing().Heartbeat.Milliseconds(),
 		Election:  s.Timing().Election.Milliseconds(),
+		Reserved:  reserved,
 		Condition: string(s.Condition()),
-		text:      s.String(),
+		text:      s.String() + ", no room reserved",
+	}
+	if reserved > 0 {
+		storage.text = fmt.Sprintf("%s, %s reserved", s, volume.FormatSize(reserved))
 	}
 	for _, alarm := range s.Alarms {
 		storage.Alarms = append(storage.Alarms, alarm.Kind)

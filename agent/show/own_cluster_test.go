@@ -26,7 +26,7 @@ func TestOwnCluster(t *testing.T) {
 		"kubelet":     until("2027-06-01"),
 		"etcd-server": until("2027-05-01"),
 	})
-	c.Observe(nil, errors.New("connection refused"), EtcdStorageOf(wellEtcd()), []unit.State{
+	c.Observe(nil, errors.New("connection refused"), EtcdStorageOf(wellEtcd(), 132<<20), []unit.State{
 		{Name: "etcd.service", Active: "active", Sub: "running"},
 		{Name: "kube-apiserver.service", Active: "activating", Sub: "auto-restart"},
 	})
@@ -38,7 +38,7 @@ kubernetes   1.37.2
 pods         10.244.0.0/16
 services     10.96.0.0/16
 api          connection refused
-etcd         ok, 12 MiB of 2 GiB, fsync p99 4.0 ms
+etcd         ok, 12 MiB of 2 GiB, fsync p99 4.0 ms, 132 MiB reserved
 add-ons      coredns                          Service kube-dns: absent
              kube-proxy                       ok
 units        etcd.service                     active/running
@@ -90,7 +90,7 @@ func TestEtcdStorageWithAProblem(t *testing.T) {
 			name:   "a quota that is full of data",
 			health: refused,
 			state:  &full,
-			want: `etcd         full, 2 GiB of 2 GiB, fsync p99 4.0 ms
+			want: `etcd         full, 2 GiB of 2 GiB, fsync p99 4.0 ms, no room reserved
              etcd is full of data and refuses writes (NOSPACE): 2.0 GiB of 2 GiB are in use
              hint: delete ConfigMaps, Secrets or Events that no program needs, which etcd still accepts; the node does the rest within minutes
 `,
@@ -98,7 +98,7 @@ func TestEtcdStorageWithAProblem(t *testing.T) {
 		{
 			name:  "metrics that cannot be read",
 			state: &unmetered,
-			want: `etcd         no-metrics, 12 MiB of 2 GiB
+			want: `etcd         no-metrics, 12 MiB of 2 GiB, no room reserved
              metrics of etcd: connection refused
 `,
 		},
@@ -116,7 +116,7 @@ func TestEtcdStorageWithAProblem(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			var storage *EtcdStorage
 			if row.state != nil {
-				storage = EtcdStorageOf(*row.state)
+				storage = EtcdStorageOf(*row.state, 0)
 			}
 			c := OwnCluster{Name: "plant-7"}
 			c.Observe(row.health, nil, storage, nil)

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/loam-os/loam/agent/plane"
+	"github.com/loam-os/loam/agent/plane/etcd/room"
 	"github.com/loam-os/loam/agent/plane/local"
 	"github.com/loam-os/loam/agent/show"
 	"github.com/loam-os/loam/agent/status"
@@ -97,5 +98,5 @@ func observeEtcd(ctx context.Context, store plane.Store) *show.EtcdStorage {
 	if err != nil {
 		return nil
 	}
-	return show.EtcdStorageOf(state)
+	return show.EtcdStorageOf(state, room.Of(plane.EtcdDirectory))
 }
