@@ -105,7 +105,7 @@ func TestEtcdStorageWithAProblem(t *testing.T) {
 		{
 			name:  "a timing for a slow disk",
 			state: &slow,
-			want:  "etcd         ok, 12 MiB of 2 GiB, fsync p99 34 ms, heartbeat 500 ms, election 5000 ms\n",
+			want:  "etcd         ok, 12 MiB of 2 GiB, fsync p99 34 ms, heartbeat 500 ms, election 5000 ms, no room reserved\n",
 		},
 		{
 			name:   "an etcd that does not answer",
