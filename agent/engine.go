@@ -15,8 +15,8 @@ import (
 )
 
 // jobWait is how long a stage of units may take before the agent goes on: a
-// little more than systemd gives a service to start (systemd-system.conf(5),
-// DefaultTimeoutStartSec=, 90 s). A change has proven itself when its units
+// little more than systemd gives a service to start that says nothing else
+// (systemd-system.conf(5), DefaultTimeoutStartSec=, 90 s). A change has proven itself when its units
 // have been well for steady; limit is when that has to have begun.
 const (
 	jobWait = 100 * time.Second

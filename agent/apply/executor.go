@@ -41,8 +41,9 @@ type Executor struct {
 	OSVersion string
 	BootID    string
 
-	// JobWait limits one stage of units. A job that takes longer goes on in
-	// systemd and counts as an error.
+	// JobWait limits one stage of units, unless one of them asks for longer
+	// ([health.Patience]). A job that takes longer goes on in systemd and counts
+	// as an error.
 	JobWait time.Duration
 
 	// Steady is how long all units must be well before a change is good, Limit

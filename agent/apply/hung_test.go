@@ -2,6 +2,7 @@ package apply_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,10 +14,11 @@ import (
 )
 
 // hanging is a systemd whose services are starting for ever once they are
-// restarted.
+// restarted. limits are what they ask for by TimeoutStartSec=.
 type hanging struct {
 	apply.Units
-	hung map[string]bool
+	hung   map[string]bool
+	limits map[string]time.Duration
 }
 
 func (h hanging) Restart(ctx context.Context, name string) error {
@@ -28,6 +30,7 @@ func (h hanging) Restart(ctx context.Context, name string) error {
 func (h hanging) Show(ctx context.Context, names []string) ([]unit.State, error) {
 	states, err := h.Units.Show(ctx, names)
 	for i := range states {
+		states[i].StartLimit = h.limits[states[i].Name]
 		if h.hung[states[i].Name] {
 			states[i].Active, states[i].Sub, states[i].Job = "activating", "start", true
 		}
@@ -40,12 +43,29 @@ func (h hanging) Show(ctx context.Context, names []string) ([]unit.State, error)
 func TestUnitThatHangsIsTakenBackInTime(t *testing.T) {
 	stages := []string{"containerd.service", "a.service", "kubelet.service"}
 	for _, tt := range []struct {
-		name  string
-		units []string
-		want  time.Duration
+		name   string
+		units  []string
+		limits map[string]time.Duration
+		want   time.Duration
+		bad    string
 	}{
-		{"one unit", stages[1:2], 3 * time.Minute},
-		{"a unit in each stage", stages, 3*time.Minute + 10*time.Second},
+		{"one unit", stages[1:2], nil, 3 * time.Minute, stages[1]},
+		{"a unit in each stage", stages, nil, 3*time.Minute + 10*time.Second, stages[0]},
+		{
+			"a unit that asks for longer",
+			stages[1:2],
+			map[string]time.Duration{stages[1]: 5 * time.Minute},
+			5*time.Minute + 10*time.Second,
+			stages[1],
+		},
+		{
+			// The second stage begins after 310 s, and has its 100 s.
+			"a unit that asks for longer, and one after it",
+			stages[1:],
+			map[string]time.Duration{stages[1]: 5 * time.Minute},
+			5*time.Minute + 10*time.Second + 80*time.Second,
+			stages[1],
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			n, fake := fakeNode(t)
@@ -64,7 +84,7 @@ func TestUnitThatHangsIsTakenBackInTime(t *testing.T) {
 
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				e.Units = hanging{fake, map[string]bool{}}
+				e.Units = hanging{fake, map[string]bool{}, tt.limits}
 				e.JobWait = 100 * time.Second
 				e.Limit = 3 * time.Minute
 				e.Uptime = func() time.Duration { return time.Hour + time.Since(began) }
@@ -77,8 +97,9 @@ func TestUnitThatHangsIsTakenBackInTime(t *testing.T) {
 					time.Sleep(v.Next - e.Uptime())
 					v, err = e.Judge(t.Context())
 				}
-				want := "unit " + tt.units[0] + " is activating/start after 3m"
-				if err != nil || v.Word != health.Bad || v.Unit != tt.units[0] ||
+				want := fmt.Sprintf("unit %s is activating/start after %dm", tt.bad,
+					int(tt.want.Minutes()))
+				if err != nil || v.Word != health.Bad || v.Unit != tt.bad ||
 					!strings.HasPrefix(v.Reason, want) {
 					t.Errorf("verdict %+v %v, want %s", v, err, want)
 				}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/generation"
+	"github.com/loam-os/loam/agent/health"
 	"github.com/loam-os/loam/agent/plan"
 )
 
@@ -21,7 +22,8 @@ type units struct {
 	node   *durable.Dir
 	bootID string
 	// wait is how long one stage may take, limit how long all of them, unless
-	// the last ones need a moment more.
+	// the last ones need a moment more. A stage whose units ask for longer
+	// ([health.Patience]) adds that to both.
 	wait, limit time.Duration
 	uptime      func() time.Duration
 	owed        owedUnits
@@ -69,7 +71,7 @@ func (u units) run(
 	failed = map[string]error{}
 	hung = map[string]time.Duration{}
 	p := u.progressOf(j)
-	began := u.uptime()
+	began, limit := u.uptime(), u.limit
 
 	for _, stage := range stages(actions) {
 		stage = slices.DeleteFunc(stage, func(a plan.Action) bool {
@@ -80,7 +82,9 @@ func (u units) run(
 		}
 
 		asked := u.uptime()
-		wait := min(u.wait, max(u.limit-(asked-began), retryWait))
+		wait := u.patience(ctx, stage)
+		limit += wait - u.wait
+		wait = min(wait, max(limit-(asked-began), retryWait))
 		errs := u.stage(ctx, wait, stage, &p)
 		maps.Copy(failed, errs)
 		for name, err := range errs {
@@ -99,10 +103,32 @@ func (u units) runAlone(ctx context.Context, actions []plan.Action) map[string]e
 	p := progress{BootID: u.bootID}
 	for _, stage := range stages(actions) {
 		if len(stage) > 0 && ctx.Err() == nil {
-			maps.Copy(failed, u.stage(ctx, u.wait, stage, &p))
+			maps.Copy(failed, u.stage(ctx, u.patience(ctx, stage), stage, &p))
 		}
 	}
 	return failed
+}
+
+// patience is how long to wait for a stage. If systemd does not answer, neither
+// will the jobs.
+func (u units) patience(ctx context.Context, actions []plan.Action) time.Duration {
+	var names []string
+	for _, a := range actions {
+		if a.Verb != plan.Stop {
+			names = append(names, a.Unit)
+		}
+	}
+
+	states, err := u.systemd.Show(ctx, names)
+	if err != nil {
+		return u.wait
+	}
+
+	wait := u.wait
+	for _, s := range states {
+		wait = max(wait, health.Patience(u.wait, s))
+	}
+	return wait
 }
 
 // finish records that nothing is left to do for the change j.

@@ -11,10 +11,11 @@
 // A change has proved itself when all of these have been well for 10 s without
 // a break. systemd calls a service up that has not read its flags yet, so those
 // that can be asked, the kubelet and containerd, must first have answered, if
-// they did before the change. One of them that fails, that systemd restarts three times, or that
-// is not up 3 minutes after it was asked to start reverts it. A unit that was
-// never well on this node reverts nothing, because going back would not make it
-// well: it is a warning and an Event.
+// they did before the change. One of them that fails, that systemd restarts
+// three times, or that is not up 3 minutes after it was asked to start reverts
+// it; see [Patience] for a unit that asks for longer. A unit that was never well
+// on this node reverts nothing, because going back would not make it well: it is
+// a warning and an Event.
 package health
 
 import (
@@ -66,6 +67,23 @@ const autoRestart = "auto-restart"
 const (
 	maxRestarts = 3
 	recently    = time.Minute
+)
+
+// Patience returns how long to wait for the start of a unit: usual, or a moment
+// longer than systemd waits if the unit asks for more than it gives to any
+// (TimeoutStartSec=), as a Kubernetes API server does for slow machines. A unit
+// that asks for more than mostPatience gets that.
+func Patience(usual time.Duration, s unit.State) time.Duration {
+	if s.StartLimit <= systemdPatience {
+		return usual
+	}
+	return max(usual, min(s.StartLimit, mostPatience)+10*time.Second)
+}
+
+// systemdPatience is DefaultTimeoutStartSec= (systemd-system.conf(5)).
+const (
+	systemdPatience = 90 * time.Second
+	mostPatience    = 5 * time.Minute
 )
 
 // Before sorts units by their state before have is replaced. A unit was well if
@@ -169,7 +187,7 @@ type Gate struct {
 
 	// Since is when the change was done. It is good when all units that count
 	// have been well for Steady without a break, and bad if one of them is not
-	// well after Limit.
+	// well after Limit, or after what Patience makes of it.
 	Since, Steady, Limit time.Duration
 
 	// Hung are the units whose jobs had not ended then, with the time at which
@@ -224,7 +242,7 @@ func (g *Gate) Judge(
 	}
 
 	var waits Unwell
-	var since time.Duration
+	var since, deadline time.Duration
 	silent := false
 	for _, u := range g.Want.Units {
 		i := slices.IndexFunc(states, func(s unit.State) bool { return s.Name == u.Name })
@@ -254,13 +272,13 @@ func (g *Gate) Judge(
 			return Verdict{Word: Bad, Unit: u.Name, Reason: g.Failed[u.Name].Error()}
 		}
 
-		if waits.Unit == "" || g.since(u.Name) < since {
+		until := g.since(u.Name) + Patience(g.Limit, s)
+		if waits.Unit == "" || until < deadline {
 			waits = Unwell{u.Name, how}
-			since = g.since(u.Name)
+			since, deadline = g.since(u.Name), until
 		}
 	}
 
-	deadline := since + g.Limit
 	switch {
 	case waits.Unit != "" && now >= deadline:
 		return Verdict{

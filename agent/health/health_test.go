@@ -34,6 +34,8 @@ var (
 
 func named(name string, s unit.State) unit.State { s.Name = name; return s }
 
+func slow(limit time.Duration, s unit.State) unit.State { s.StartLimit = limit; return s }
+
 func restarted(n int, s unit.State) unit.State { s.Restarts = n; return s }
 
 func TestWell(t *testing.T) {
@@ -282,6 +284,18 @@ func TestGate(t *testing.T) {
 			"unit a.service is activating/start after 1m0s",
 		},
 		{
+			"asks for longer than the limit",
+			generation.Unit{},
+			nil,
+			nil,
+			[]look{
+				{60 * s, slow(2*time.Minute, activating), Wait},
+				{129 * s, slow(2*time.Minute, activating), Wait},
+				{130 * s, slow(2*time.Minute, activating), Bad},
+			},
+			"unit a.service is activating/start after 2m10s",
+		},
+		{
 			"does not stay up",
 			generation.Unit{},
 			nil,
@@ -438,6 +452,51 @@ func TestGate(t *testing.T) {
 				t.Errorf("reason %q, not %q", v.Reason, tt.reason)
 			}
 		})
+	}
+}
+
+func TestPatience(t *testing.T) {
+	const usual = time.Minute
+	for asks, want := range map[time.Duration]time.Duration{
+		0:                usual,
+		5 * time.Second:  usual,
+		90 * time.Second: usual,
+		91 * time.Second: 101 * time.Second,
+		5 * time.Minute:  5*time.Minute + 10*time.Second,
+		time.Hour:        5*time.Minute + 10*time.Second,
+	} {
+		if got := Patience(usual, slow(asks, activating)); got != want {
+			t.Errorf("a unit that asks for %s gets %s, want %s", asks, got, want)
+		}
+	}
+}
+
+// Of units that hang, the one whose time ends first is waited for.
+func TestGateOfUnitsThatAskForMoreTime(t *testing.T) {
+	const limit = time.Minute
+	g := Gate{
+		Want: generation.Manifest{Units: []generation.Unit{
+			{Name: "api.service"}, {Name: "kubelet.service"},
+		}},
+		Well:   []string{"api.service", "kubelet.service"},
+		Since:  time.Hour,
+		Steady: 10 * time.Second,
+		Limit:  limit,
+	}
+	v := g.Judge([]unit.State{
+		named("api.service", slow(4*time.Minute, activating)),
+		named("kubelet.service", activating),
+	}, nil, g.Since)
+	if v.Word != Wait || v.Unit != "kubelet.service" || v.Deadline != g.Since+limit {
+		t.Errorf("%+v", v)
+	}
+
+	v = g.Judge([]unit.State{
+		named("api.service", slow(4*time.Minute, activating)),
+		named("kubelet.service", active),
+	}, nil, g.Since+limit)
+	if v.Word != Wait || v.Unit != "api.service" || v.Deadline != g.Since+4*time.Minute+10*time.Second {
+		t.Errorf("%+v", v)
 	}
 }
 

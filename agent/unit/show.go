@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -165,6 +166,7 @@ func stateOf(name string, all map[string]dbus.Variant) State {
 		ExitCode:     int(p.signed("ExecMainStatus")),
 		Job:          p.job(),
 		Restarts:     int(p.unsigned("NRestarts")),
+		StartLimit:   p.limit("TimeoutStartUSec"),
 		BoundBy: slices.Concat(p.texts("RequiredBy"), p.texts("RequisiteOf"),
 			p.texts("BoundBy"), p.texts("ConsistsOf")),
 		Skipped: p.long("ConditionTimestampMonotonic") > 0 && !p.flag("ConditionResult"),
@@ -180,6 +182,15 @@ func (p properties) flag(key string) bool       { v, _ := p[key].Value().(bool);
 func (p properties) signed(key string) int32    { v, _ := p[key].Value().(int32); return v }
 func (p properties) unsigned(key string) uint32 { v, _ := p[key].Value().(uint32); return v }
 func (p properties) long(key string) uint64     { v, _ := p[key].Value().(uint64); return v }
+
+// limit returns a time in microseconds, in which systemd says "infinity" by the
+// largest number.
+func (p properties) limit(key string) time.Duration {
+	if limit := p.long(key); limit <= math.MaxInt64/uint64(time.Microsecond) {
+		return time.Duration(limit) * time.Microsecond
+	}
+	return 0
+}
 
 // id returns a 128-bit ID in hex, "" if it was never set.
 func (p properties) id(key string) string {

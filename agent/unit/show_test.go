@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/unit"
@@ -180,11 +181,18 @@ func neverOld(t *testing.T, c *container.Container) {
 		t.Errorf("after the start of what requires it, bound by %q", now.BoundBy)
 	}
 
-	place(t, dir, units+"a.service.d/10-type.conf", "[Service]\nType=exec\n")
+	place(t, dir, units+"a.service.d/10-type.conf", "[Service]\nType=exec\nTimeoutStartSec=4min\n")
 	systemctl("daemon-reload")
 
-	if now := show(t, s, "a.service"); now.Type != "exec" || len(now.DropInPaths) != 1 {
-		t.Errorf("after a reload: %+v", now)
+	if now := show(t, s, "a.service"); now.Type != "exec" || len(now.DropInPaths) != 1 ||
+		before.StartLimit != 90*time.Second || now.StartLimit != 4*time.Minute {
+		t.Errorf("after a reload: %+v, before: %+v", now, before)
+	}
+
+	place(t, dir, units+"a.service.d/10-type.conf", "[Service]\nTimeoutStartSec=infinity\n")
+	systemctl("daemon-reload")
+	if now := show(t, s, "a.service"); now.StartLimit != 0 {
+		t.Errorf("without a limit: %+v", now)
 	}
 
 	systemctl("kill", "--signal=KILL", "a.service")

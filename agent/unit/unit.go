@@ -40,6 +40,10 @@ type State struct {
 	// (Restart=) since it was last started in another way.
 	Restarts int
 
+	// StartLimit is how long systemd gives a service to start (TimeoutStartSec=),
+	// 0 if it sets no limit.
+	StartLimit time.Duration
+
 	// BoundBy are the units that stop and restart with this unit: RequiredBy,
 	// RequisiteOf, BoundBy and ConsistsOf.
 	BoundBy []string

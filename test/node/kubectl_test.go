@@ -161,5 +161,5 @@ func (n *node) checkRestarts(k kubectl) {
 // awaitAPI waits until the API server answers.
 func (n *node) awaitAPI() {
 	n.t.Helper()
-	n.sh("until " + apiCommand("GET", "/readyz") + "; do sleep 1; done")
+	n.sh("until " + apiCommand("GET", "/readyz", "--max-time", "30") + "; do sleep 1; done")
 }

@@ -43,6 +43,7 @@ func TestSecureBootRefusesWhatWouldNotStart(t *testing.T) {
 
 	n := m.on(t, map[string]string{"loam.machine": machineYAML(b.manifest.Arch, u.machineYAML())})
 	n.shell()
+	n.sh("until networkctl list --no-legend | grep -q routable; do sleep 1; done")
 	n.sh("until test -e /run/loam/status.json; do sleep 0.2; done")
 
 	got := n.sh("loam upgrade --plan 2>&1 || true")
