@@ -461,10 +461,13 @@ var unread = []struct{ pattern, reader, hint string }{
 const (
 	maxPath = 1024
 	maxName = 255
-	// maxDepth is a number of directories. The kernel follows 40 links in a
-	// path (MAXSYMLINKS in include/linux/namei.h), and each directory of a
-	// generation may be a link.
-	maxDepth = 24
+	// MaxDepth is a number of directories, the root directory among them. Each
+	// directory of a generation may be a link, and up to five more lead there.
+	// The kernel follows 40 in a path (MAXSYMLINKS in include/linux/namei.h), but
+	// those that it has followed count again if it has to begin anew, as when
+	// something is mounted meanwhile (do_filp_open in fs/namei.c): with more
+	// than 20, opening a file fails now and then with ELOOP.
+	MaxDepth = 16
 )
 
 // CheckPath reports why file must not be the path of a file from a document. at
@@ -489,8 +492,8 @@ func CheckPath(report *document.Report, at, file string) {
 		add("is not in its shortest form", "write "+path.Clean(file))
 	case len(file) > maxPath || longestPart(file) > maxName:
 		add("is too long", "keep each part within 255 bytes, and all of it within 1024")
-	case strings.Count(file, "/") > maxDepth:
-		add("is too deep", fmt.Sprintf("keep it within %d directories", maxDepth))
+	case strings.Count(file, "/") > MaxDepth:
+		add("is too deep", fmt.Sprintf("keep it within %d directories", MaxDepth))
 	case !isAllowed(file):
 		add("is outside the trees a configuration may write",
 			"choose a path below "+strings.Join(allowed, ", "))
