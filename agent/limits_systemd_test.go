@@ -14,6 +14,7 @@ import (
 
 	"github.com/loam-os/loam/agent/limits"
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/agent/unit"
 	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/test/container"
 	"github.com/loam-os/loam/test/judge"
@@ -27,7 +28,8 @@ func TestAgentAtLimitsOfTheKernel(t *testing.T) { container.Run(t, atLimits) }
 // limited is an agent whose limits are used up.
 type limited struct {
 	*container.Container
-	root *os.Root
+	root    *os.Root
+	systemd *unit.Systemd
 	// serial counts the documents.
 	serial int
 	// full says that no more commands can be run.
@@ -46,13 +48,18 @@ func atLimits(t *testing.T, c *container.Container) {
 	write(t, n.root, "etc/credstore/loam.machine",
 		strings.Replace(machineYAML, "/srv/config.yaml", "/run/config.yaml", 1))
 	write(t, n.root, "srv/active", "")
-	write(t, n.root, "usr/lib/systemd/system/fill.service", `[Service]
+	// Its shell ends when the container is full, and comes back as soon as something
+	// else has ended.
+	write(t, n.root, "usr/lib/systemd/system/fill.service", `[Unit]
+StartLimitIntervalSec=0
+[Service]
 KillMode=process
+Restart=always
 TasksMax=infinity
 ExecStart=sh -c 'while :; do sleep infinity & done'
 `)
-	systemd := c.Connect(t)
-	if err := systemd.Reload(t.Context()); err != nil {
+	n.systemd = c.Connect(t)
+	if err := n.systemd.Reload(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
@@ -60,7 +67,7 @@ ExecStart=sh -c 'while :; do sleep infinity & done'
 			t.Log(n.Command(t, "sh", "-c", "grep -v -e github -e /agent/ /srv/log | tail -n 100"))
 		}
 	}()
-	if err := systemd.Start(t.Context(), "loam-agent.service"); err != nil {
+	if err := n.systemd.Start(t.Context(), "loam-agent.service"); err != nil {
 		t.Fatal(err)
 	}
 	n.change(t)
@@ -215,6 +222,9 @@ func (n *limited) fillThreads(t *testing.T) {
 // of them than the limit of the container.
 func (n *limited) freeThreads(t *testing.T) {
 	n.full = false
+	if err := n.systemd.Stop(t.Context(), "fill.service"); err != nil {
+		t.Fatal(err)
+	}
 	write(t, n.root, "sys/fs/cgroup/system.slice/fill.service/cgroup.kill", "1")
 	eventually(t, "processes again", func() bool { return exec.Command("true").Run() == nil })
 	n.sh(t, "echo "+strings.TrimSpace(n.most)+" >/proc/sys/kernel/pid_max")
