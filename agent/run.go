@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -22,6 +23,7 @@ import (
 	"github.com/loam-os/loam/agent/loop"
 	"github.com/loam-os/loam/agent/metrics"
 	"github.com/loam-os/loam/agent/osimage"
+	"github.com/loam-os/loam/agent/plane/local"
 	"github.com/loam-os/loam/agent/unit"
 	"github.com/loam-os/loam/agent/volume/manager"
 )
@@ -245,10 +247,15 @@ func probes() map[string]func(context.Context) error {
 	}
 }
 
-// watchLiveness restarts containerd and the kubelet when they do not answer.
+// watchLiveness restarts containerd, the kubelet and the programs of the node's own
+// cluster when they do not answer.
 func (n *node) watchLiveness(ctx context.Context) {
+	all := probes()
+	if n.controlPlane != nil {
+		maps.Copy(all, local.Probes(new(net.Dialer).DialContext))
+	}
 	liveness.Watch{
-		Probes:    probes(),
+		Probes:    all,
 		Standings: n.queries.Standings,
 		Restart:   n.requests.RestartUnlessBusy,
 		Report: func(e liveness.Event) {

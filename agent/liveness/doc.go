@@ -1,5 +1,5 @@
-// Package liveness checks whether the kubelet and containerd answer. systemd
-// does not restart them when they hang, as they are still up.
+// Package liveness checks whether the kubelet, containerd and the programs of a control
+// plane answer. systemd does not restart them when they hang, as they are still up.
 //
 //	probe --> error or nil --+
 //	                         +--Next--> Health, Word --> Restart, Report

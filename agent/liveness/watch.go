@@ -55,14 +55,15 @@ func (w Watch) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			w.probeAll(ctx, known)
+			w.Look(ctx, known)
 		}
 	}
 }
 
-// probeAll probes each unit once, and restarts all that need it in one call:
-// the callee orders containerd before kubelet.
-func (w Watch) probeAll(ctx context.Context, known map[string]Health) {
+// Look probes each unit once, adds that to what is known, and restarts all that
+// need it in one call, in the order of their names, which is also the order in which
+// they need each other. Run calls it every [Every].
+func (w Watch) Look(ctx context.Context, known map[string]Health) {
 	units := slices.Sorted(maps.Keys(w.Probes))
 	standings, err := w.Standings(ctx, units)
 	if err != nil { // The node's loop has ended, or will.

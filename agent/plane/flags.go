@@ -41,6 +41,18 @@ var (
 	ProxyHealthURL = "http://" + proxyHealth + "/healthz"
 )
 
+// AliveURLs are where the programs answer, by their units, as long as they do not hang. A
+// program is alive although it cannot do its work, for which a restart would be no help:
+// etcd while it is defragmented, when a read waits, and the others while etcd or the API
+// server is away. The kubelet is not among them: each node has one.
+var AliveURLs = map[string]string{
+	etcd + ".service":              etcdMetrics + "/livez?exclude=serializable_read",
+	apiServer + ".service":         APIServerURL + "/livez?exclude=etcd",
+	controllerManager + ".service": "https://127.0.0.1:10257/healthz",
+	scheduler + ".service":         "https://127.0.0.1:10259/healthz",
+	proxy + ".service":             "http://" + proxyHealth + "/livez",
+}
+
 // Units returns the units of the programs of a node.
 func (r Record) Units() []string {
 	programs := []string{etcd, apiServer, controllerManager, scheduler, kubelet}

@@ -17,7 +17,9 @@ import (
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/health"
+	"github.com/loam-os/loam/agent/liveness"
 	"github.com/loam-os/loam/agent/plane"
+	"github.com/loam-os/loam/agent/plane/local"
 	"github.com/loam-os/loam/agent/plane/pki"
 	"github.com/loam-os/loam/test/cluster"
 	"github.com/loam-os/loam/test/container"
@@ -80,10 +82,14 @@ func TestTheEngineRunsTheControlPlane(t *testing.T) {
 			t.Errorf("generation %s, want %s", now, renewed.Name())
 		}
 
+		// What hangs is restarted, and nothing else.
+		n.stopEach(t)
+
 		// kube-proxy takes its rules with it.
 		n.addNode(t)
 		n.setAddOns(t, plane.AddOnProxy)
 		n.awaitRules(t)
+		n.checkAlive(t)
 		n.setAddOns(t)
 		if rules := n.rules(t); rules != "" {
 			t.Errorf("without kube-proxy there are %s", rules)
@@ -301,6 +307,92 @@ func (n *systemdNode) killEach(t *testing.T) {
 	w.check(t)
 }
 
+// stopEach stops all programs without an end, first one and then all others, while a
+// client writes. The agent restarts them, and no write is lost.
+func (n *systemdNode) stopEach(t *testing.T) {
+	t.Helper()
+	admin := newClient(t, n.store.Keys, n.times(), joinNamespace(t, n.Network()), time.Now)
+	t.Cleanup(admin.CloseIdleConnections)
+	w := startWriter(t, admin)
+	w.await(t, 20)
+
+	known := map[string]liveness.Health{}
+	watch := n.watch(t)
+	n.checkAlive(t)
+
+	for _, hanging := range [][]string{
+		{"etcd.service"},
+		{"kube-apiserver.service", "kube-controller-manager.service", "kube-scheduler.service"},
+	} {
+		before := n.processes(t)
+		for _, unit := range hanging {
+			out := n.Command(t, "systemctl", "kill", "--kill-whom=main", "--signal=STOP", unit)
+			if out != "" {
+				t.Fatal(out)
+			}
+		}
+		for range looksUntilRestart {
+			watch.Look(t.Context(), known)
+		}
+		n.checkRestarted(t, before, hanging...)
+		poll(t, "answers after a restart", func(ctx context.Context) error {
+			watch.Look(ctx, known)
+			for unit, health := range known {
+				if health.Failures > 0 {
+					return fmt.Errorf("%s does not answer: %+v", unit, health)
+				}
+			}
+			return nil
+		})
+		n.checkRestarted(t, before, hanging...)
+		w.await(t, 20)
+	}
+	w.check(t)
+}
+
+// checkAlive makes sure that each program answers the watch.
+func (n *systemdNode) checkAlive(t *testing.T) {
+	t.Helper()
+	known := map[string]liveness.Health{}
+	n.watch(t).Look(t.Context(), known)
+	for unit, health := range known {
+		if health != (liveness.Health{}) {
+			t.Errorf("%s does not answer: %+v", unit, health)
+		}
+	}
+}
+
+// looksUntilRestart is how many times a program must not answer until it is restarted
+// (package liveness).
+const looksUntilRestart = 3
+
+// watch is the agent's watch over the programs that the node runs.
+func (n *systemdNode) watch(t *testing.T) liveness.Watch {
+	t.Helper()
+	inside := joinNamespace(t, n.Network())
+	return liveness.Watch{
+		Probes: local.Probes(inside.dial),
+		Standings: func(_ context.Context, units []string) (map[string]liveness.Standing, error) {
+			all := map[string]liveness.Standing{}
+			for _, unit := range units {
+				state := n.Command(t, "systemctl", "is-active", unit)
+				if strings.TrimSpace(state) == "active" {
+					all[unit] = liveness.Up
+				}
+			}
+			return all, nil
+		},
+		Restart: func(ctx context.Context, units []string) error {
+			var errs []error
+			for _, unit := range units {
+				errs = append(errs, n.executor.Units.Restart(ctx, unit))
+			}
+			return errors.Join(errs...)
+		},
+		Report: func(e liveness.Event) { t.Log(e.Text()) },
+	}
+}
+
 // answers asks a program whether it is well.
 func (n *systemdNode) answers(t *testing.T, name string) error {
 	t.Helper()
@@ -318,12 +410,12 @@ func (n *systemdNode) answers(t *testing.T, name string) error {
 	return nil
 }
 
-// checkRestarted makes sure that one unit has another process than before, and
+// checkRestarted makes sure that these units have another process than before, and
 // no other has.
-func (n *systemdNode) checkRestarted(t *testing.T, before map[string]string, restarted string) {
+func (n *systemdNode) checkRestarted(t *testing.T, before map[string]string, restarted ...string) {
 	t.Helper()
 	for unit, pid := range n.processes(t) {
-		if (pid == before[unit]) != (unit != restarted) {
+		if (pid == before[unit]) == slices.Contains(restarted, unit) {
 			t.Errorf("%s was process %s and is %s", unit, before[unit], pid)
 		}
 	}

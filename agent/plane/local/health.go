@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"net"
 	"net/http"
 	"strings"
 
@@ -33,6 +34,27 @@ func APIHealth(ctx context.Context, store plane.Store) error {
 	}}}
 	defer client.CloseIdleConnections()
 	return check(ctx, client, plane.APIHealthURL)
+}
+
+// Probes returns probes of the programs of a control plane by their units, for package
+// liveness: whether they answer, each time over a connection of its own. No secret is
+// sent and nothing is believed, so neither side needs a certificate. dial is that of
+// [net.Dialer].
+func Probes(
+	dial func(ctx context.Context, network, address string) (net.Conn, error),
+) map[string]func(ctx context.Context) error {
+	probes := map[string]func(context.Context) error{}
+	for unit, url := range plane.AliveURLs {
+		probes[unit] = func(ctx context.Context) error {
+			client := &http.Client{Transport: &http.Transport{
+				DialContext:       dial,
+				DisableKeepAlives: true,
+				TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
+			}}
+			return check(ctx, client, url)
+		}
+	}
+	return probes
 }
 
 // check returns why a URL does not answer with 200.

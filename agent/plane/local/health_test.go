@@ -1,10 +1,38 @@
 package local
 
 import (
+	"context"
+	"errors"
+	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/loam-os/loam/agent/plane"
 )
+
+// TestEachProgramIsProbed, except for the kubelet, which every node has. A program that
+// accepts no connection does not answer.
+func TestEachProgramIsProbed(t *testing.T) {
+	refused := errors.New("refused")
+	probes := Probes(func(context.Context, string, string) (net.Conn, error) { return nil, refused })
+	want := slices.DeleteFunc(plane.NewRecord(plane.Settings{}).Units(), func(unit string) bool {
+		return unit == "kubelet.service"
+	})
+	slices.Sort(want)
+	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(probes))); diff != "" {
+		t.Errorf("probed units (-want +got):\n%s", diff)
+	}
+	for unit, probe := range probes {
+		if err := probe(t.Context()); !errors.Is(err, refused) {
+			t.Errorf("%s: %v", unit, err)
+		}
+	}
+}
 
 func TestCheck(t *testing.T) {
 	status := http.StatusOK
