@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -247,15 +246,25 @@ func probes() map[string]func(context.Context) error {
 	}
 }
 
+// hungPlane is how many probes a program of a control plane may fail: 5 min of them.
+// On a machine that is too busy, an API server answers to none for a minute or two,
+// and a restart makes it busier.
+const hungPlane = int(5 * time.Minute / liveness.Every)
+
 // watchLiveness restarts containerd, the kubelet and the programs of the node's own
 // cluster when they do not answer.
 func (n *node) watchLiveness(ctx context.Context) {
 	all := probes()
+	patience := map[string]int{}
 	if n.controlPlane != nil {
-		maps.Copy(all, local.Probes(new(net.Dialer).DialContext))
+		for unit, probe := range local.Probes(new(net.Dialer).DialContext) {
+			all[unit] = probe
+			patience[unit] = hungPlane
+		}
 	}
 	liveness.Watch{
 		Probes:    all,
+		Patience:  patience,
 		Standings: n.queries.Standings,
 		Restart:   n.requests.RestartUnlessBusy,
 		Report: func(e liveness.Event) {

@@ -39,16 +39,17 @@ const (
 )
 
 // A unit is restarted when it has failed for a minute, which is two periods of
-// a probe. Each restart that does not help doubles that, up to eight minutes: a
-// kubelet that takes two minutes to come up must get them.
+// a probe, or for as long as [Watch].Patience gives it. Each restart that does not
+// help doubles that, up to eight times: a kubelet that takes two minutes to come up
+// must get them.
 const (
 	maxFailures = 2
 	maxDoubling = 3
 )
 
 // Next adds one observation of a unit; failed is the result of the probe if it
-// is Up.
-func Next(h Health, s Standing, failed error) (Health, Word) {
+// is Up. A unit may fail so many times in a row before it is restarted.
+func Next(h Health, s Standing, failed error, patience int) (Health, Word) {
 	switch {
 	case s == Absent:
 		return Health{}, Nothing
@@ -66,7 +67,7 @@ func Next(h Health, s Standing, failed error) (Health, Word) {
 	case !h.Reported:
 		h.Reported = true
 		return h, Failing
-	case h.Failures > maxFailures<<min(h.Restarts, maxDoubling):
+	case h.Failures > patience<<min(h.Restarts, maxDoubling):
 		h.Failures = 1
 		h.Restarts += 1
 		return h, Restart

@@ -56,7 +56,7 @@ func TestNext(t *testing.T) {
 					failed = errors.New("no answer")
 				}
 				var word liveness.Word
-				h, word = liveness.Next(h, letters[look], failed)
+				h, word = liveness.Next(h, letters[look], failed, 2)
 				got.WriteString(marks[word])
 			}
 

@@ -1,6 +1,7 @@
 package liveness
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -33,6 +34,10 @@ type Watch struct {
 	// Probes has a probe for each unit, which returns an error if it does not
 	// answer.
 	Probes map[string]func(ctx context.Context) error
+
+	// Patience is how many times in a row a unit may fail before it is restarted,
+	// for those that get more than two.
+	Patience map[string]int
 
 	// Standings returns the standing of each unit; a missing unit is Absent.
 	Standings func(ctx context.Context, units []string) (map[string]Standing, error)
@@ -79,7 +84,8 @@ func (w Watch) Look(ctx context.Context, known map[string]Health) {
 	var restart []Event
 	for _, unit := range units {
 		e := Event{Unit: unit}
-		known[unit], e.Word = Next(known[unit], standings[unit], failed[unit])
+		known[unit], e.Word = Next(known[unit], standings[unit], failed[unit],
+			cmp.Or(w.Patience[unit], maxFailures))
 		if failed[unit] != nil {
 			e.Problem = failed[unit].Error()
 		}

@@ -26,6 +26,7 @@ type node struct {
 	// dead are the units that do not answer, hangs those whose probe never
 	// returns.
 	dead, hangs map[string]bool
+	patience    map[string]int
 
 	// helps makes a restarted unit answer; restart is the result of a restart.
 	helps   bool
@@ -60,6 +61,7 @@ func (n *node) watch() liveness.Watch {
 			"containerd.service": n.probe("containerd.service"),
 			"kubelet.service":    n.probe("kubelet.service"),
 		},
+		Patience: n.patience,
 		Standings: func(_ context.Context, units []string) (map[string]liveness.Standing, error) {
 			if n.then != nil && time.Since(n.begin) > 100*time.Second {
 				n.then(n)
@@ -122,6 +124,25 @@ func TestWatch(t *testing.T) {
 				"100s kubelet.service restart context deadline exceeded <nil>",
 				"120s containerd.service recovered  <nil>",
 				"120s kubelet.service recovered  <nil>",
+			},
+		},
+		{
+			name: "a unit that gets more time than the other",
+			node: node{
+				standing: liveness.Up,
+				dead:     map[string]bool{"kubelet.service": true, "containerd.service": true},
+				patience: map[string]int{"containerd.service": 5},
+				helps:    true,
+			},
+			want: []string{
+				" 30s containerd.service failing no answer <nil>",
+				" 30s kubelet.service failing no answer <nil>",
+				" 90s asked to restart [kubelet.service]",
+				" 90s kubelet.service restart no answer <nil>",
+				"120s kubelet.service recovered  <nil>",
+				"180s asked to restart [containerd.service]",
+				"180s containerd.service restart no answer <nil>",
+				"210s containerd.service recovered  <nil>",
 			},
 		},
 		{
