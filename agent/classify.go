@@ -59,7 +59,7 @@ func (n *node) classifier() func(ctx context.Context, text []byte) (turns.Class,
 	}
 
 	p := apply.Planner{
-		State:     generation.Read(n.engine.State.Root().FS()),
+		State:     generation.Read(n.engine.Config().State.Root().FS()),
 		Node:      n.root.FS(),
 		Image:     n.image.FS(),
 		Catalog:   generation.NewCatalog(n.image.FS()),

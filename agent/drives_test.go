@@ -133,7 +133,7 @@ func TestTheDocumentIsRecorded(t *testing.T) {
 // document, unless the configuration was taken back.
 func TestAConfigurationWithoutADocument(t *testing.T) {
 	n := unidentified(t)
-	n.engine.OSVersion = "1.2.3"
+	n.runsVersion("1.2.3")
 	n.beforeChange()
 	if a := n.accepted(); a != nil {
 		t.Errorf("before its configuration: record %+v", a)
@@ -150,7 +150,7 @@ func TestAConfigurationWithoutADocument(t *testing.T) {
 		t.Error("a drive that appears may give it another document")
 	}
 
-	n.engine.OSVersion = ""
+	n.runsVersion("")
 	if err := n.root.RemoveAll("var/lib/loam/os"); err != nil {
 		t.Fatal(err)
 	}

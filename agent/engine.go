@@ -45,7 +45,7 @@ func (n *node) openEngine() (*apply.Executor, error) {
 	}
 
 	n.spare = durable.NewSpare(state, spareName, spareSize)
-	return &apply.Executor{
+	return apply.Open(apply.Config{
 		State:     durable.New(state, nil).WithSpare(n.spare),
 		Node:      dir,
 		Image:     n.image.FS(),
@@ -58,7 +58,7 @@ func (n *node) openEngine() (*apply.Executor, error) {
 		Probes:    probes(),
 		Now:       n.Now,
 		Uptime:    n.Uptime,
-	}, nil
+	}), nil
 }
 
 // records returns where the node records what it must know after a restart.

@@ -278,13 +278,17 @@ func unidentified(t *testing.T) *node {
 			},
 			Log: zap.NewNop(),
 		},
-		root: data.Dir.Root(),
-		data: data,
-		engine: &apply.Executor{
-			State: durable.New(state, nil),
-			Node:  data.Dir,
-		},
+		root:   data.Dir.Root(),
+		data:   data,
+		engine: apply.Open(apply.Config{State: durable.New(state, nil), Node: data.Dir}),
 	}
+}
+
+// runsVersion has the node run that version of the system.
+func (n *node) runsVersion(version string) {
+	c := n.engine.Config()
+	c.OSVersion = version
+	n.engine = apply.Open(c)
 }
 
 func (n *node) identified(t *testing.T) identified {

@@ -36,7 +36,7 @@ func (n *node) ofVersion(t *testing.T, version string) {
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	n.engine.OSVersion = "9.9.9"
+	n.runsVersion("9.9.9")
 	if !n.configured() {
 		t.Fatal("the older version's generation does not count")
 	}
@@ -69,7 +69,7 @@ func TestTheRecordsOfAnOlderVersion(t *testing.T) {
 				t.Errorf("updates in place %+v, %t, %v", updates, ok, err)
 			}
 
-			records := upgrade.Files{Dir: n.engine.State}
+			records := upgrade.Files{Dir: n.engine.Config().State}
 			journal, err := upgrade.ReadJournal(records)
 			if err != nil || journal == nil || journal.Phase != upgrade.Armed ||
 				journal.From.RootHash != a || journal.Target.RootHash != b || journal.Epoch != 3 ||
@@ -237,7 +237,7 @@ func TestAPowerCutAfterAConfigurationWithoutADocument(t *testing.T) {
 	drive := testDrive{"vdb", "S-other", driveText("a")}
 	for early, want := range map[string]string{"": "", "aa99b7b": "a"} {
 		n := unidentified(t)
-		n.engine.OSVersion = "1.2.3"
+		n.runsVersion("1.2.3")
 		if early != "" {
 			n.ofVersion(t, early)
 			n.withoutNetwork(t)
@@ -260,7 +260,7 @@ func TestAPowerCutAfterAConfigurationWithoutADocument(t *testing.T) {
 // before, and afterwards nothing on a drive counts until a reset.
 func TestTheDriveOfANodeIsReadUntilItIsConfigured(t *testing.T) {
 	n := unidentified(t)
-	n.engine.OSVersion = "1.2.3"
+	n.runsVersion("1.2.3")
 	read := 0
 	on := func(name string) source.Drive {
 		return countedDrive{testDrive{"sdb", "S1", driveText(name)}, &read}
@@ -291,7 +291,7 @@ func TestTheDriveOfANodeIsReadUntilItIsConfigured(t *testing.T) {
 	}
 
 	// As a reset does.
-	err := errors.Join(generation.Open(n.engine.State).Clear(), n.root.Remove(reset.AcceptedName))
+	err := errors.Join(generation.Open(n.engine.Config().State).Clear(), n.root.Remove(reset.AcceptedName))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -314,7 +314,7 @@ func (d countedDrive) Read(limit int64, names ...string) (map[string][]byte, err
 func TestASignedDocumentOnADriveCounts(t *testing.T) {
 	key := signer(1)
 	n := unidentified(t)
-	n.engine.OSVersion = "1.2.3"
+	n.runsVersion("1.2.3")
 	n.startWithDrives(t, testDrive{"sdb", "S1", trusting("a", key)})
 	n.runsA(t, "1.2.3")
 
@@ -332,7 +332,7 @@ func TestASignedDocumentOnADriveCounts(t *testing.T) {
 // keys, and everything else that was recorded.
 func TestACopyKeepsTheSerialNumber(t *testing.T) {
 	n := unidentified(t)
-	n.engine.OSVersion = "1.2.3"
+	n.runsVersion("1.2.3")
 	n.startWithDrives(t, testDrive{"sdb", "S1", signedBy(t, trusting("a"), 5, signer(1))})
 	n.runsA(t, "1.2.3")
 	before, err := n.root.ReadFile(reset.AcceptedName)
@@ -366,7 +366,7 @@ func TestNoSecretIsKept(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := unidentified(t)
-			n.engine.OSVersion = "1.2.3"
+			n.runsVersion("1.2.3")
 			drive := testDrive{"sr0", "S", text}
 			has := func(want bool) {
 				t.Helper()
@@ -417,7 +417,7 @@ func TestAnImageGetsKeysByAnUpgrade(t *testing.T) {
 	other := testDrive{"vdb", "S-other", edited.text}
 
 	n := unidentified(t)
-	n.engine.OSVersion = "1.2.3"
+	n.runsVersion("1.2.3")
 	n.startWithDrives(t, own)
 	n.runsA(t, "1.2.3")
 	join(t, n)
@@ -456,7 +456,7 @@ func TestAnImageGetsKeysByAnUpgrade(t *testing.T) {
 func (n *node) runsA(t *testing.T, osVersion string) {
 	t.Helper()
 	m := generation.Manifest{Number: 1, Digest: strings.Repeat("1", 64), OSVersion: osVersion}
-	store := generation.Open(n.engine.State)
+	store := generation.Open(n.engine.Config().State)
 	if err := errors.Join(store.Write(m, nil), store.Activate(osVersion, m.Name())); err != nil {
 		t.Fatal(err)
 	}

@@ -217,7 +217,7 @@ func (n *node) obeyRecord() {
 // pruneBundles removes the programs of versions before oldest, unless a generation
 // names them: the other system may go on with its own, and an operator may go back.
 func (n *node) pruneBundles(oldest string) error {
-	named, err := namedBundles(generation.Read(n.engine.State.Root().FS()))
+	named, err := namedBundles(generation.Read(n.engine.Config().State.Root().FS()))
 	if err != nil {
 		return err
 	}
@@ -288,7 +288,7 @@ func (n *node) bundleFetcher(
 		_, err := store.Fetch(ctx, bundle.Source{
 			Ref:     from.Repository,
 			Root:    []byte(from.Root),
-			Keep:    upgrade.Files{Dir: n.engine.State},
+			Keep:    upgrade.Files{Dir: n.engine.Config().State},
 			Mirrors: from.Mirrors,
 			Built:   built,
 		}, bundle.Request{

@@ -427,7 +427,7 @@ func TestAClusterGoesOnAfterATrial(t *testing.T) {
 		t.Errorf("it runs %q, on trial %v, %v", digest, trying, err)
 	}
 
-	n.engine.OSVersion = "1.2.3"
+	n.runsVersion("1.2.3")
 	files.Write(t, filepath.Join(n.Root, "os/1.2.3/current"), "not a link")
 	digest, trying, err = n.currentChange()
 	if digest != "" || trying || err != nil {
@@ -448,7 +448,7 @@ func TestAClusterGoesOnAfterATrial(t *testing.T) {
 // a fallback, and an operator may go back to an earlier one.
 func TestProgramsOfAGenerationStay(t *testing.T) {
 	n := unidentified(t)
-	store := generation.Open(n.engine.State)
+	store := generation.Open(n.engine.Config().State)
 	for i, row := range []struct{ version, system string }{
 		{"1.36.1", "1.0.0"}, {"1.36.2", ""}, {"1.37.1", ""}, {"1.37.2", "2.0.0"},
 	} {

@@ -84,10 +84,10 @@ func (n *node) own(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer n.engine.State.Root().Close()
+	defer n.engine.Config().State.Root().Close()
 	n.data.Dir.WithSpare(n.spare)
 
-	locked, err := lock(n.engine.State.Root())
+	locked, err := lock(n.engine.Config().State.Root())
 	if err != nil {
 		return err
 	}

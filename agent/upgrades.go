@@ -85,7 +85,7 @@ func (n *node) upgrader() (*upgrade.Upgrader, error) {
 	id, idErr := bootID()
 
 	return &upgrade.Upgrader{
-		Records: upgrade.Files{Dir: n.engine.State},
+		Records: upgrade.Files{Dir: n.engine.Config().State},
 		Anchor:  anchor(n.record),
 		Boot: upgrade.Boot{
 			ID:        id,

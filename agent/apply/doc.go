@@ -36,9 +36,8 @@
 //	                                |     |    judge    accept
 //	                              files units           or revert
 //
-// [Executor] is what package agent calls. It has only the memory that outlives
-// a call, and partsOf makes the types that do the work, each with the fields
-// that it uses:
+// [Executor] is what package agent calls. [Open] makes it of the types that do the
+// work, each with the fields that it uses:
 //
 //   - [Planner] makes a change (two manifests and a plan) from a [Request].
 //   - changes is the state machine: it begins a change with a journal

@@ -26,9 +26,8 @@ type Units interface {
 	ResetFailed(ctx context.Context, name string)
 }
 
-// Executor changes the configuration of one node. It is not safe for concurrent
-// use.
-type Executor struct {
+// Config is the node that an [Executor] changes. All fields must be set but Probes.
+type Config struct {
 	// State is /var/lib/loam, Node the running root directory, Image the root
 	// directory of the image without anything mounted over it.
 	State *durable.Dir
@@ -60,9 +59,20 @@ type Executor struct {
 	// since boot.
 	Now    func() time.Time
 	Uptime func() time.Duration
-
-	memory memory
 }
+
+// Executor changes the configuration of one node. It is not safe for concurrent
+// use.
+type Executor struct {
+	config Config
+	parts
+}
+
+// Open returns the executor of a node. It reads and writes nothing yet.
+func Open(c Config) *Executor { return &Executor{config: c, parts: newParts(c)} }
+
+// Config returns what the executor was opened with.
+func (e *Executor) Config() Config { return e.config }
 
 // ErrUnfinished means that the node is between two generations. The journal
 // stays, and Resume does the rest.
@@ -78,19 +88,19 @@ func unfinished(err error) error {
 
 // Current returns the generation that the node runs; false if it has none.
 func (e *Executor) Current() (generation.Manifest, bool, error) {
-	return partsOf(e).running.current()
+	return e.running.current()
 }
 
 // Plan returns what Apply would do. It changes nothing.
 func (e *Executor) Plan(ctx context.Context, d config.Desired, source string) (plan.Plan, error) {
-	return partsOf(e).planner.Plan(ctx, d, source)
+	return e.planner.Plan(ctx, d, source)
 }
 
 // Resume ends a change that was cut off. The node then runs exactly the current
 // generation, the one before the change or the one after it. If nothing was cut
 // off and nothing has drifted, it writes nothing and does not call systemd.
 func (e *Executor) Resume(ctx context.Context) (Resumed, error) {
-	return partsOf(e).resumer.resume(ctx)
+	return e.resumer.resume(ctx)
 }
 
 // Apply makes the configuration of r the current generation. It first completes
@@ -99,12 +109,11 @@ func (e *Executor) Resume(ctx context.Context) (Resumed, error) {
 // restart a unit, Apply does all the rest and returns a *unit.JobError with the
 // name of the unit; the generation stays until Judge and Conclude have decided.
 func (e *Executor) Apply(ctx context.Context, r Request) (generation.Manifest, error) {
-	p := partsOf(e)
-	before, err := p.resumer.finishPending(ctx)
+	before, err := e.resumer.finishPending(ctx)
 	if err != nil {
 		return generation.Manifest{}, err
 	}
-	return p.changes.apply(ctx, r, before)
+	return e.changes.apply(ctx, r, before)
 }
 
 // Rollback goes back, for an operator, to an earlier generation of the running
@@ -112,57 +121,57 @@ func (e *Executor) Apply(ctx context.Context, r Request) (generation.Manifest, e
 // node leaves is held. A generation that is held because it failed is refused:
 // see [Executor.Reapply].
 func (e *Executor) Rollback(ctx context.Context, name string) (generation.Manifest, error) {
-	return partsOf(e).rollbacks.rollback(ctx, name)
+	return e.rollbacks.rollback(ctx, name)
 }
 
 // Reapply makes an earlier generation of the running OS version the current one
 // although it is held because it failed. Unlike after a rollback, it is watched
 // and reverted if it is bad. Once it has proven itself, it is no longer held.
 func (e *Executor) Reapply(ctx context.Context, name string) (generation.Manifest, error) {
-	return partsOf(e).rollbacks.reapply(ctx, name)
+	return e.rollbacks.reapply(ctx, name)
 }
 
 // Pending returns the change that is under way, and reports whether there is
 // one.
-func (e *Executor) Pending() (Pending, bool, error) { return partsOf(e).trial.pending() }
+func (e *Executor) Pending() (Pending, bool, error) { return e.trial.pending() }
 
 // Judge observes the units of the watched change. Conclude carries out the
 // verdict. If no change is watched, the verdict is zero.
 func (e *Executor) Judge(ctx context.Context) (health.Verdict, error) {
-	return partsOf(e).trial.judge(ctx)
+	return e.trial.judge(ctx)
 }
 
 // Conclude carries out a verdict: a good change stays, and a bad one is
 // reverted. It returns the generation that the node then runs.
 func (e *Executor) Conclude(ctx context.Context, v health.Verdict) (generation.Manifest, error) {
-	return partsOf(e).trial.conclude(ctx, v)
+	return e.trial.conclude(ctx, v)
 }
 
 // Confirm ends the trial of a change, so that it stays. Its units are still
 // watched until all of them have been well for long enough.
-func (e *Executor) Confirm() (generation.Manifest, error) { return partsOf(e).trial.confirm() }
+func (e *Executor) Confirm() (generation.Manifest, error) { return e.trial.confirm() }
 
 // Held returns the hold on the configuration with this digest, and reports
 // whether it is held.
-func (e *Executor) Held(digest string) (Held, bool, error) { return partsOf(e).ledger.Held(digest) }
+func (e *Executor) Held(digest string) (Held, bool, error) { return e.ledger.Held(digest) }
 
 // Hold keeps a configuration from being applied again by itself.
-func (e *Executor) Hold(h Held) error { return partsOf(e).ledger.Hold(h) }
+func (e *Executor) Hold(h Held) error { return e.ledger.Hold(h) }
 
 // Release ends a hold, when a caller asks for the configuration on purpose.
-func (e *Executor) Release(digest string) error { return partsOf(e).ledger.Release(digest) }
+func (e *Executor) Release(digest string) error { return e.ledger.Release(digest) }
 
 // Owed lists the units of the current generation that systemd could not start
 // or restart when they changed, and that have not come up since: see Retry.
 // When no unit is owed, the configuration counts as applied.
-func (e *Executor) Owed() ([]string, error) { return partsOf(e).units.owed.list() }
+func (e *Executor) Owed() ([]string, error) { return e.units.owed.list() }
 
 // Retry starts the owed units again, and returns the ones that are still owed,
 // and why. A unit that has come up by itself is no longer owed. A start that
 // takes longer than retryWait goes on in systemd, and its unit stays owed until
 // it is up.
 func (e *Executor) Retry(ctx context.Context) ([]string, error) {
-	return partsOf(e).units.retry(ctx)
+	return e.units.retry(ctx)
 }
 
 // Repair makes the given paths what the current generation says, and returns
@@ -172,7 +181,7 @@ func (e *Executor) Retry(ctx context.Context) ([]string, error) {
 func (e *Executor) Repair(
 	ctx context.Context, paths []string, content map[string]config.Content,
 ) ([]string, error) {
-	return partsOf(e).repairs.repair(ctx, paths, content)
+	return e.repairs.repair(ctx, paths, content)
 }
 
 // Verify reads all content of all generations, and every managed path of the
@@ -186,7 +195,7 @@ func (e *Executor) Verify(
 	repair bool,
 	report func(done, all int64),
 ) (Verified, error) {
-	return partsOf(e).repairs.verify(ctx, content, repair, report)
+	return e.repairs.verify(ctx, content, repair, report)
 }
 
 // Tidy prunes generations if there are many. It is called after each change,
@@ -194,12 +203,12 @@ func (e *Executor) Verify(
 // verdict prunes anyway, and an ext4 without a journal is slow to make an inode
 // where many were deleted within the last minutes (find_inode_bit in
 // fs/ext4/ialloc.c).
-func (e *Executor) Tidy() error { return partsOf(e).changes.tidy() }
+func (e *Executor) Tidy() error { return e.changes.tidy() }
 
 // HandOver makes another OS version start with the current configuration. With
 // own, a configuration that the other version already has stays.
 func (e *Executor) HandOver(osVersion string, own bool) error {
-	return handOver(partsOf(e).store, e.OSVersion, osVersion, own)
+	return handOver(e.store, e.config.OSVersion, osVersion, own)
 }
 
 // Reset removes what all generations have placed, and then the generations with
@@ -212,9 +221,9 @@ func (e *Executor) HandOver(osVersion string, own bool) error {
 // other error comes from a unit of the image that did not come up without its
 // configuration.
 func (e *Executor) Reset(ctx context.Context) error {
-	done, err := partsOf(e).removal.removeAll(ctx)
+	done, err := e.removal.removeAll(ctx)
 	if done {
-		e.memory = memory{}
+		e.parts = newParts(e.config)
 	}
 	return err
 }

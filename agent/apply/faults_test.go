@@ -12,6 +12,7 @@ import (
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/test/executor"
 )
 
 var errPower = errors.New("power cut")
@@ -224,8 +225,12 @@ func TestStaleIsOfTheOSVersionBefore(t *testing.T) {
 		t.Helper()
 		r, err := e.Resume(t.Context())
 		if err != nil || fmt.Sprint(r.Repaired) != fmt.Sprint(want) {
-			t.Errorf("resume under %s: %v %v, want %v", e.OSVersion, r.Repaired, err, want)
+			t.Errorf("resume under %s: %v %v, want %v", e.Config().OSVersion, r.Repaired, err, want)
 		}
+	}
+
+	runs := func(version string) {
+		e = executor.With(e, func(c *apply.Config) { c.OSVersion = version })
 	}
 
 	resume()
@@ -233,10 +238,10 @@ func TestStaleIsOfTheOSVersionBefore(t *testing.T) {
 	mustApply(t, e, filesOf("/etc/y", "y"))
 	put(t, n, "opt/cni/bin/x", "x") // by a daemon set
 	resume()
-	e.OSVersion = "0.2.0"
+	runs("0.2.0")
 	resume()
 	mustApply(t, e, filesOf("/var/new", "n"))
-	e.OSVersion = "0.1.0"
+	runs("0.1.0")
 	resume("/var/new")
 
 	if absent(n, "opt/cni/bin/x") {

@@ -11,6 +11,7 @@ import (
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/health"
 	"github.com/loam-os/loam/agent/unit"
+	"github.com/loam-os/loam/test/executor"
 )
 
 // hanging is a systemd whose services are starting for ever once they are
@@ -84,17 +85,20 @@ func TestUnitThatHangsIsTakenBackInTime(t *testing.T) {
 
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				e.Units = hanging{fake, map[string]bool{}, tt.limits}
-				e.JobWait = 100 * time.Second
-				e.Limit = 3 * time.Minute
-				e.Uptime = func() time.Duration { return time.Hour + time.Since(began) }
+				uptime := func() time.Duration { return time.Hour + time.Since(began) }
+				e := executor.With(e, func(c *apply.Config) {
+					c.Units = hanging{fake, map[string]bool{}, tt.limits}
+					c.JobWait = 100 * time.Second
+					c.Limit = 3 * time.Minute
+					c.Uptime = uptime
+				})
 				if _, err := e.Apply(t.Context(), configured(sleeper+"# new\n")); err == nil {
 					t.Fatal("a job that does not end has ended")
 				}
 
 				v, err := e.Judge(t.Context())
 				for err == nil && v.Word == health.Wait {
-					time.Sleep(v.Next - e.Uptime())
+					time.Sleep(v.Next - uptime())
 					v, err = e.Judge(t.Context())
 				}
 				want := fmt.Sprintf("unit %s is activating/start after %dm", tt.bad,

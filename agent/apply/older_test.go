@@ -45,12 +45,12 @@ func TestTheStateOfAnOlderVersion(t *testing.T) {
 			is(third, "three")
 			accept(t, e)
 
-			held, err := apply.HeldList(e.State.Root().FS())
+			held, err := apply.HeldList(e.Config().State.Root().FS())
 			if err != nil || len(held) != 1 || held[0].Digest != "0123456789ab" ||
 				held[0].Why != "demo.service failed" {
 				t.Errorf("held %+v, %v", held, err)
 			}
-			history, err := apply.History(e.State.Root().FS())
+			history, err := apply.History(e.Config().State.Root().FS())
 			if err != nil || len(history) != 3 || history[0].Outcome != apply.Applied ||
 				history[2].Generation != third {
 				t.Errorf("history %+v, %v", history, err)

@@ -16,6 +16,7 @@ import (
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/health"
 	"github.com/loam-os/loam/agent/unit"
+	"github.com/loam-os/loam/test/executor"
 )
 
 // both is a configuration with a unit that was there before, and one of that
@@ -52,15 +53,14 @@ func TestUnitThatWasNeverWellTakesNothingBack(t *testing.T) {
 	}
 
 	owes(t, e, "new.service")
-	history, err := apply.History(e.State.Root().FS())
+	history, err := apply.History(e.Config().State.Root().FS())
 	if err != nil || history[len(history)-1].Outcome != apply.Applied ||
 		!strings.Contains(history[len(history)-1].Reason, "new.service") {
 		t.Errorf("history: %+v %v", history, err)
 	}
 
 	// Another agent knows, and so does one after a restart of the machine.
-	e = n.executor(t, nil)
-	e.BootID = "boot-2"
+	e = executor.With(e, func(c *apply.Config) { c.BootID = "boot-2" })
 	if _, err := e.Resume(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func TestSlowStartIsStillOwed(t *testing.T) {
 	}
 
 	synctest.Test(t, func(t *testing.T) {
-		e.Units = slowStarts{fake}
+		e := executor.With(e, func(c *apply.Config) { c.Units = slowStarts{fake} })
 		began := time.Now()
 		left, err := e.Retry(t.Context())
 		if !slices.Equal(left, []string{"new.service"}) || err != nil {
@@ -217,7 +217,9 @@ func TestWhatWasWellBeforeTheFirstOfTwoChangesCounts(t *testing.T) {
 	e := n.executor(t, nil)
 	before := mustApply(t, e, unitsOf(ownUnit("a.service", sleeper)))
 	accept(t, e)
-	e.Steady = time.Second // of a clock that stands still
+	e = executor.With(e, func(c *apply.Config) {
+		c.Steady = time.Second // of a clock that stands still
+	})
 	mustApply(t, e, unitsOf(ownUnit("a.service", sleeper), ownUnit("new.service", sleeper)))
 
 	if _, err := e.Apply(t.Context(),

@@ -4,22 +4,9 @@ import (
 	"github.com/loam-os/loam/agent/generation"
 )
 
-// memory is what outlives a call of an [Executor]. Everything else is on disk.
-type memory struct {
-	store   *generation.Store
-	catalog *generation.Catalog
-
-	// last is the generation that was current when last seen.
-	last    generation.Manifest
-	watched watched
-	owed    owed
-
-	// reload is set while systemd has not read a repaired unit file yet.
-	reload bool
-}
-
 // parts are the types that do the work of an [Executor], each with the fields
-// that it uses.
+// that it uses. What they remember they share by pointers; everything else is on
+// disk.
 type parts struct {
 	store     *generation.Store
 	running   running
@@ -35,98 +22,93 @@ type parts struct {
 	removal   removal
 }
 
-// partsOf returns the parts of e for one call. They share its memory.
-func partsOf(e *Executor) parts {
-	m := &e.memory
-	if m.store == nil {
-		m.store = generation.Open(e.State)
-	}
-	if m.catalog == nil {
-		m.catalog = generation.NewCatalog(e.Image)
-	}
+// newParts returns the parts of an executor that remembers nothing.
+func newParts(c Config) parts {
+	store := generation.Open(c.State)
+	watching := new(watched)
 
 	p := parts{
-		store:   m.store,
-		running: running{store: m.store, osVersion: e.OSVersion, last: &m.last},
-		ledger:  Ledger{State: e.State, Now: e.Now},
+		store:   store,
+		running: running{store: store, osVersion: c.OSVersion, last: new(generation.Manifest)},
+		ledger:  Ledger{State: c.State, Now: c.Now},
 	}
 
 	p.planner = Planner{
-		State:     m.store.Reader,
-		Node:      e.Node.FS(),
-		Image:     e.Image,
-		Catalog:   m.catalog,
-		Units:     e.Units,
-		OSVersion: e.OSVersion,
+		State:     store.Reader,
+		Node:      c.Node.FS(),
+		Image:     c.Image,
+		Catalog:   generation.NewCatalog(c.Image),
+		Units:     c.Units,
+		OSVersion: c.OSVersion,
 	}
 
 	p.files = files{
-		node:      e.Node.WithImage(e.Image),
-		image:     e.Image,
-		state:     e.State,
-		store:     m.store,
-		osVersion: e.OSVersion,
+		node:      c.Node.WithImage(c.Image),
+		image:     c.Image,
+		state:     c.State,
+		store:     store,
+		osVersion: c.OSVersion,
 	}
 
 	p.units = units{
-		systemd: e.Units,
-		node:    e.Node,
-		bootID:  e.BootID,
-		wait:    e.JobWait,
-		limit:   e.Limit,
-		uptime:  e.Uptime,
-		owed:    owedUnits{state: e.State, running: p.running, cached: &m.owed},
-		reload:  &m.reload,
+		systemd: c.Units,
+		node:    c.Node,
+		bootID:  c.BootID,
+		wait:    c.JobWait,
+		limit:   c.Limit,
+		uptime:  c.Uptime,
+		owed:    owedUnits{state: c.State, running: p.running, cached: new(owed)},
+		reload:  new(bool),
 	}
 
 	p.changes = changes{
-		store:      m.store,
-		candidates: candidates{store: m.store, ledger: p.ledger, osVersion: e.OSVersion},
+		store:      store,
+		candidates: candidates{store: store, ledger: p.ledger, osVersion: c.OSVersion},
 		planner:    p.planner,
 		files:      p.files,
 		units:      p.units,
 		ledger:     p.ledger,
-		osVersion:  e.OSVersion,
-		bootID:     e.BootID,
-		now:        e.Now,
-		uptime:     e.Uptime,
-		probes:     e.Probes,
-		steady:     e.Steady,
-		limit:      e.Limit,
-		watched:    &m.watched,
+		osVersion:  c.OSVersion,
+		bootID:     c.BootID,
+		now:        c.Now,
+		uptime:     c.Uptime,
+		probes:     c.Probes,
+		steady:     c.Steady,
+		limit:      c.Limit,
+		watched:    watching,
 	}
 
 	p.trial = trial{
-		store:   m.store,
+		store:   store,
 		changes: p.changes,
-		watched: &m.watched,
-		systemd: e.Units,
-		probes:  e.Probes,
-		bootID:  e.BootID,
-		uptime:  e.Uptime,
+		watched: watching,
+		systemd: c.Units,
+		probes:  c.Probes,
+		bootID:  c.BootID,
+		uptime:  c.Uptime,
 	}
 
 	p.resumer = resumer{
 		changes: p.changes,
 		running: p.running,
-		store:   m.store,
+		store:   store,
 		files:   p.files,
 		units:   p.units,
-		bootID:  e.BootID,
+		bootID:  c.BootID,
 	}
 
 	p.rollbacks = rollbacks{resumer: p.resumer, changes: p.changes, running: p.running}
 	p.repairs = repairs{
-		store:   m.store,
+		store:   store,
 		running: p.running,
 		files:   p.files,
 		units:   p.units,
 	}
 
 	p.removal = removal{
-		node:    e.Node,
-		state:   e.State,
-		store:   m.store,
+		node:    c.Node,
+		state:   c.State,
+		store:   store,
 		running: p.running,
 		planner: p.planner,
 		files:   p.files,

@@ -11,6 +11,7 @@ import (
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/health"
+	"github.com/loam-os/loam/test/executor"
 )
 
 var errRefused = errors.New("connection refused")
@@ -39,7 +40,7 @@ func judged(t *testing.T, e *apply.Executor) health.Verdict {
 	t.Helper()
 	v, err := e.Judge(t.Context())
 	for err == nil && v.Word == health.Wait {
-		time.Sleep(v.Next - e.Uptime())
+		time.Sleep(v.Next - e.Config().Uptime())
 		v, err = e.Judge(t.Context())
 	}
 	if err != nil {
@@ -99,13 +100,14 @@ func TestChangeIsGoodOnlyIfTheKubeletAnswersAgain(t *testing.T) {
 					began := time.Now()
 					now := test.before
 					start := func(e *apply.Executor) *apply.Executor {
-						e.Steady = 10 * time.Second
-						e.Limit = 3 * time.Minute
-						e.Uptime = func() time.Duration { return time.Hour + time.Since(began) }
-						e.Probes = map[string]func(context.Context) error{
-							"kubelet.service": func(ctx context.Context) error { return now.probe(ctx) },
-						}
-						return e
+						return executor.With(e, func(c *apply.Config) {
+							c.Steady = 10 * time.Second
+							c.Limit = 3 * time.Minute
+							c.Uptime = func() time.Duration { return time.Hour + time.Since(began) }
+							c.Probes = map[string]func(context.Context) error{
+								"kubelet.service": func(ctx context.Context) error { return now.probe(ctx) },
+							}
+						})
 					}
 
 					e := start(e)
@@ -155,9 +157,11 @@ func TestChangeOfAChangeIsHeldToWhatAnsweredBeforeBoth(t *testing.T) {
 	accept(t, e)
 
 	var now kubelet
-	e.Probes = map[string]func(context.Context) error{
-		"kubelet.service": func(ctx context.Context) error { return now.probe(ctx) },
-	}
+	e = executor.With(e, func(c *apply.Config) {
+		c.Probes = map[string]func(context.Context) error{
+			"kubelet.service": func(ctx context.Context) error { return now.probe(ctx) },
+		}
+	})
 
 	now.answers = true
 	mustApply(t, e, kubeletWith("two").Desired)
@@ -181,10 +185,12 @@ func TestChangeOfAKubeletThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		hangs := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
-		e.Probes = map[string]func(context.Context) error{
-			"kubelet.service":    hangs,
-			"containerd.service": hangs,
-		}
+		e := executor.With(e, func(c *apply.Config) {
+			c.Probes = map[string]func(context.Context) error{
+				"kubelet.service":    hangs,
+				"containerd.service": hangs,
+			}
+		})
 		if _, err := e.Apply(t.Context(), kubeletWith("two")); err != nil {
 			t.Fatal(err)
 		}

@@ -90,7 +90,7 @@ func TestReset(t *testing.T) {
 		t.Errorf("the next start finds %+v %v", r, err)
 	}
 
-	if records, err := apply.History(e.State.Root().FS()); err != nil || len(records) == 0 {
+	if records, err := apply.History(e.Config().State.Root().FS()); err != nil || len(records) == 0 {
 		t.Errorf("the history: %v %v", records, err)
 	}
 	if got := mustApply(t, e, first()); !strings.HasPrefix(got, "000001-") {

@@ -214,7 +214,7 @@ func TestJournalThatCannotBeWrittenLeavesNothing(t *testing.T) {
 
 func generations(t *testing.T, e *apply.Executor) []string {
 	t.Helper()
-	names, err := generation.Read(e.State.Root().FS()).List()
+	names, err := generation.Read(e.Config().State.Root().FS()).List()
 	if err != nil {
 		t.Fatal(err)
 	}

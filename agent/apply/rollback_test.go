@@ -12,6 +12,7 @@ import (
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/health"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/test/executor"
 )
 
 // goodNode is a node whose generation good has proven itself.
@@ -127,8 +128,7 @@ func TestTryOfAnotherBootEnds(t *testing.T) {
 	}
 
 	n.clock.Store(time.Minute)
-	e = n.executor(t, nil)
-	e.BootID = "boot-2"
+	e = executor.With(e, func(c *apply.Config) { c.BootID = "boot-2" })
 	goOn(t, e)
 	isAt(t, n, e, good, "1")
 }
@@ -245,7 +245,7 @@ func TestReapplyIsWatchedAndTakenBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	isAt(t, n, e, good, "good")
-	held, err := apply.HeldList(e.State.Root().FS())
+	held, err := apply.HeldList(e.Config().State.Root().FS())
 	if err != nil || len(held) != 1 || held[0].Unit != v.Unit || v.Unit == "" {
 		t.Errorf("held: %+v %v, want unit %q", held, err, v.Unit)
 	}
@@ -265,18 +265,20 @@ func TestReapplyThatProvesItselfIsNoLongerHeld(t *testing.T) {
 	}
 	accept(t, e)
 	isAt(t, n, e, newer, "newer")
-	if held, err := apply.HeldList(e.State.Root().FS()); err != nil || len(held) > 0 {
+	if held, err := apply.HeldList(e.Config().State.Root().FS()); err != nil || len(held) > 0 {
 		t.Errorf("held: %+v %v", held, err)
 	}
 }
 
 func TestHistoryHasTheTimeThatPassedAlthoughTheClockWasSet(t *testing.T) {
 	n, e, _ := goodNode(t)
+	clock := time.Unix(0, 0)
+	e = executor.With(e, func(c *apply.Config) { c.Now = func() time.Time { return clock } })
 	mustApply(t, e, withUnit("newer", sleeper))
 	n.clock.Store(time.Hour + 12*time.Second)
-	e.Now = func() time.Time { return time.Unix(1<<31, 0) }
+	clock = time.Unix(1<<31, 0)
 	accept(t, e)
-	records, err := apply.History(e.State.Root().FS())
+	records, err := apply.History(e.Config().State.Root().FS())
 	if err != nil || len(records) != 2 || records[1].Took != 12*time.Second {
 		t.Errorf("%+v %v", records, err)
 	}
@@ -284,11 +286,13 @@ func TestHistoryHasTheTimeThatPassedAlthoughTheClockWasSet(t *testing.T) {
 
 func TestHistoryHasTheWallClocksTimeIfAnotherClockBeganTheChange(t *testing.T) {
 	n, e, _ := goodNode(t)
+	clock := time.Unix(0, 0)
+	e = executor.With(e, func(c *apply.Config) { c.Now = func() time.Time { return clock } })
 	mustApply(t, e, withUnit("newer", sleeper))
 	n.clock.Store(time.Minute)
-	e.Now = func() time.Time { return time.Unix(12, 0) }
+	clock = time.Unix(12, 0)
 	accept(t, e)
-	records, err := apply.History(e.State.Root().FS())
+	records, err := apply.History(e.Config().State.Root().FS())
 	if err != nil || len(records) != 2 || records[1].Took != 12*time.Second {
 		t.Errorf("%+v %v", records, err)
 	}

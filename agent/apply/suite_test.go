@@ -210,7 +210,7 @@ func suite(t *testing.T, n node) {
 		}
 	}
 
-	history, err := apply.History(e.State.Root().FS())
+	history, err := apply.History(e.Config().State.Root().FS())
 	if err != nil || len(history) != 2 || history[0].Generation != m.Name() ||
 		history[1].Outcome != apply.Applied {
 		t.Errorf("history: %+v %v", history, err)

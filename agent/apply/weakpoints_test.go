@@ -15,6 +15,7 @@ import (
 	"github.com/loam-os/loam/agent/osc"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/unit"
+	"github.com/loam-os/loam/test/executor"
 )
 
 // The weak points of Gardener's reference node agent, by number, and what Loam
@@ -275,7 +276,7 @@ func TestWeakPoint09NoFailureIsMasked(t *testing.T) {
 	e := n.executor(t, nil)
 	mustApply(t, e, unitsOf(ownUnit("a.service", sleeper)))
 	accept(t, e)
-	e.Steady = 10 * time.Second
+	e = executor.With(e, func(c *apply.Config) { c.Steady = 10 * time.Second })
 
 	_, err := e.Apply(t.Context(),
 		request(unitsOf(ownUnit("a.service", crasher), ownUnit("b.service", crasher))))
@@ -291,7 +292,7 @@ func TestWeakPoint09NoFailureIsMasked(t *testing.T) {
 		t.Errorf("verdict: %+v", v)
 	}
 
-	history, err := apply.History(e.State.Root().FS())
+	history, err := apply.History(e.Config().State.Root().FS())
 	if err != nil || len(history) == 0 ||
 		!strings.Contains(history[len(history)-1].Reason, "exit code 3") {
 		t.Errorf("history: %+v %v", history, err)

@@ -162,7 +162,7 @@ func newRig(name string) (*rig, error) {
 		b.roots = append(b.roots, root)
 	}
 
-	b.Executor = &apply.Executor{
+	b.Executor = apply.Open(apply.Config{
 		State:     durable.New(b.roots[1], b.meter.hook),
 		Node:      durable.New(b.roots[0], b.meter.hook),
 		Image:     b.roots[2].FS(),
@@ -173,7 +173,7 @@ func newRig(name string) (*rig, error) {
 		Limit:     time.Minute,
 		Now:       time.Now,
 		Uptime:    func() time.Duration { return time.Hour },
-	}
+	})
 
 	return b, nil
 }

@@ -39,7 +39,7 @@ func (n Node) Start(t testing.TB) *apply.Executor {
 	}
 	t.Cleanup(func() { state.Close() })
 
-	return &apply.Executor{
+	return apply.Open(apply.Config{
 		State:     durable.New(state, n.Hook),
 		Node:      durable.New(n.Root, n.Hook),
 		Image:     n.Image.FS(),
@@ -50,7 +50,15 @@ func (n Node) Start(t testing.TB) *apply.Executor {
 		Limit:     time.Minute,
 		Now:       func() time.Time { return time.Unix(0, 0) },
 		Uptime:    n.Uptime,
-	}
+	})
+}
+
+// With returns the executor of an agent that starts on the same node with another
+// configuration.
+func With(e *apply.Executor, change func(*apply.Config)) *apply.Executor {
+	c := e.Config()
+	change(&c)
+	return apply.Open(c)
 }
 
 // Uptime returns CLOCK_MONOTONIC, the clock of a real systemd on this host.

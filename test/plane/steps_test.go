@@ -118,7 +118,7 @@ func newSteps(t *testing.T, c *container.Container) *steps {
 		Units:  c.Connect(t),
 		Uptime: executor.Uptime,
 	}.Start(t)
-	n.executor.Limit = hostTimeout
+	n.executor = executor.With(n.executor, func(c *apply.Config) { c.Limit = hostTimeout })
 
 	n.installBundle(t, earlierVersion, earlierEnding, earlierEtcdEnding)
 	n.installBundle(t, version, "", "")

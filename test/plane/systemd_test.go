@@ -178,7 +178,7 @@ func newSystemdNode(t *testing.T, c *container.Container) *systemdNode {
 		Units:  c.Connect(t),
 		Uptime: executor.Uptime,
 	}.Start(t)
-	n.executor.Limit = hostTimeout
+	n.executor = executor.With(n.executor, func(c *apply.Config) { c.Limit = hostTimeout })
 
 	n.install(t)
 	n.store = plane.NewStore(durable.New(n.root, nil))
@@ -385,7 +385,7 @@ func (n *systemdNode) watch(t *testing.T) liveness.Watch {
 		Restart: func(ctx context.Context, units []string) error {
 			var errs []error
 			for _, unit := range units {
-				errs = append(errs, n.executor.Units.Restart(ctx, unit))
+				errs = append(errs, n.executor.Config().Units.Restart(ctx, unit))
 			}
 			return errors.Join(errs...)
 		},

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/test/cluster"
 	"github.com/loam-os/loam/test/files"
 )
@@ -74,8 +73,7 @@ func (w *fixture) needs(name string) *needy {
 	units := &needy{Systemd: w.systemd}
 	w.adjust = func(n *Node) {
 		units.file = filepath.Join(n.Dir, name)
-		n.Agent.Engine.(*apply.Executor).Units = units
-		n.Agent.Units = units
+		n.asks(units)
 	}
 	return units
 }

@@ -16,7 +16,7 @@ func TestAClockThatStartsIn1970AndIsSet(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t, cluster.Options{Controllers: true})
 	w.delay = "1h"
-	w.adjust = func(n *Node) { n.Agent.Engine.(*apply.Executor).Now = w.now }
+	w.adjust = func(n *Node) { n.change(func(c *apply.Config) { c.Now = w.now }) }
 	w.put("ca", map[string]string{"bundle.crt": "A"})
 	w.startOfTime()
 

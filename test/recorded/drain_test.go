@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/test/cluster"
 )
 
@@ -199,8 +198,7 @@ func TestANodeDrainsItself(t *testing.T) {
 		}
 		h := &held{w.systemd, make(chan struct{}, 16), make(chan struct{})}
 		w.adjust = func(n *Node) {
-			n.Agent.Engine.(*apply.Executor).Units = h
-			n.Agent.Units = h
+			n.asks(h)
 		}
 		w.startAgain()
 		w.runPods() // Their Node stays Ready.

@@ -165,11 +165,12 @@ func (n *observed) prepare(node *Node) {
 	node.Agent.Units = n.units
 	node.Agent.Jobs.Units = n.units
 
-	executor := node.Agent.Engine.(*apply.Executor)
-	executor.BootID = n.boot
-	executor.Steady = time.Second
-	executor.JobWait = 10 * time.Second
-	executor.Limit = 10 * time.Second
+	node.change(func(c *apply.Config) {
+		c.BootID = n.boot
+		c.Steady = time.Second
+		c.JobWait = 10 * time.Second
+		c.Limit = 10 * time.Second
+	})
 }
 
 // document returns a configuration whose unit app.service runs a command, with

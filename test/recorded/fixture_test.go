@@ -11,8 +11,11 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/loam-os/loam/agent/apply"
 	agent "github.com/loam-os/loam/agent/cluster"
+	"github.com/loam-os/loam/agent/loop"
 	"github.com/loam-os/loam/test/cluster"
+	"github.com/loam-os/loam/test/executor"
 	"github.com/loam-os/loam/test/files"
 )
 
@@ -138,6 +141,20 @@ func (w *fixture) startWith(dir, token string, systemd *Systemd, steady time.Dur
 		}
 	})
 	w.Cleanup(w.stop)
+}
+
+// change has the node start with another configuration of its engine.
+func (n *Node) change(how func(*apply.Config)) {
+	n.Agent.Engine = executor.With(n.Agent.Engine.(*apply.Executor), how)
+}
+
+// asks has the node ask another systemd.
+func (n *Node) asks(systemd interface {
+	apply.Units
+	loop.Units
+}) {
+	n.change(func(c *apply.Config) { c.Units = systemd })
+	n.Agent.Units = systemd
 }
 
 // now is the node's clock.

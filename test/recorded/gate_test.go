@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/test/cluster"
 )
 
@@ -57,8 +56,7 @@ func TestTurnsAndDelaysOutliveTheAgentAndItsSessions(t *testing.T) {
 		w.stop()
 		h := &held{w.systemd, make(chan struct{}, 16), make(chan struct{})}
 		w.adjust = func(n *Node) {
-			n.Agent.Engine.(*apply.Executor).Units = h
-			n.Agent.Units = h
+			n.asks(h)
 		}
 		w.startAgain()
 		w.overtake()

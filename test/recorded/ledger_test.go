@@ -14,7 +14,6 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/turns"
 	"github.com/loam-os/loam/agent/unit"
 	"github.com/loam-os/loam/test/cluster"
@@ -294,8 +293,7 @@ func TestATurnOutlivesTheAgent(t *testing.T) {
 	w.stop()
 	h := &held{w.systemd, make(chan struct{}, 16), make(chan struct{})}
 	w.adjust = func(n *Node) {
-		n.Agent.Engine.(*apply.Executor).Units = h
-		n.Agent.Units = h
+		n.asks(h)
 	}
 	w.startAgain()
 	w.waitsFor("the Node is pinned: db")

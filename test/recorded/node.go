@@ -111,7 +111,7 @@ func New(
 	}
 
 	n.Agent = &loop.Loop{
-		Engine: &apply.Executor{
+		Engine: apply.Open(apply.Config{
 			State:     durable.New(state, nil),
 			Node:      node,
 			Image:     image.FS(),
@@ -123,7 +123,7 @@ func New(
 			Limit:     time.Minute,
 			Now:       time.Now,
 			Uptime:    agent.Uptime,
-		},
+		}),
 		Units:    systemd,
 		Jobs:     jobs,
 		Source:   n.Cluster,

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/agent/unit"
 	"github.com/loam-os/loam/test/cluster"
@@ -66,8 +65,7 @@ func TestTheClusterHearsOfAConfigurationThatIsNotRun(t *testing.T) {
 	w := newFixture(t, cluster.Options{Controllers: true})
 	w.adjust = func(n *Node) {
 		s := &sick{w.systemd, func() string { return w.onNode("etc/a") }}
-		n.Agent.Engine.(*apply.Executor).Units = s
-		n.Agent.Units = s
+		n.asks(s)
 	}
 
 	const wrong = "  - path: etc/b\n    content: {inline: {data: x}}\n"

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/test/cluster"
 	"github.com/loam-os/loam/test/files"
 )
@@ -59,8 +58,7 @@ func TestATurnIsRenewedUntilTheNodeIsDone(t *testing.T) {
 	w.stop()
 	h := &held{w.systemd, make(chan struct{}, 16), make(chan struct{})}
 	w.adjust = func(n *Node) {
-		n.Agent.Engine.(*apply.Executor).Units = h
-		n.Agent.Units = h
+		n.asks(h)
 	}
 	w.startAgain()
 	w.says(osc("two"))

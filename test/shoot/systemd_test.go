@@ -92,7 +92,7 @@ func newNode(t *testing.T, c *container.Container) *node {
 	}
 	t.Cleanup(func() { state.Close() })
 
-	n.executor = &apply.Executor{
+	n.executor = apply.Open(apply.Config{
 		State:     durable.New(state, nil),
 		Node:      durable.New(root, nil),
 		Image:     image.FS(),
@@ -104,7 +104,7 @@ func newNode(t *testing.T, c *container.Container) *node {
 		Limit:     unitTimeout,
 		Now:       time.Now,
 		Uptime:    executor.Uptime,
-	}
+	})
 
 	n.decoder = decode.Decoder{
 		Hostname: "node-1",
@@ -243,7 +243,7 @@ func (n *node) proves(d shoot.Document) {
 			n.Fatalf("%s made the node worse: %s\n%s", d.Name, verdict.Reason, n.journal())
 		}
 
-		wait := verdict.Next - n.executor.Uptime()
+		wait := verdict.Next - executor.Uptime()
 		select {
 		case <-changes:
 		case <-time.After(wait):

@@ -258,7 +258,7 @@ func (n *clusterNode) placeGeneration() error {
 // startAgent is what agent.node does of a start that bears on the cluster (agent/own.go).
 func (n *clusterNode) startAgent() (*agent, error) {
 	a := &agent{node: n, store: plane.NewStore(n.dir())}
-	a.executor = &apply.Executor{
+	a.executor = apply.Open(apply.Config{
 		State:     n.stateDir(),
 		Node:      n.dir(),
 		Image:     n.image.FS(),
@@ -269,7 +269,7 @@ func (n *clusterNode) startAgent() (*agent, error) {
 		Limit:     time.Minute,
 		Now:       func() time.Time { return n.now },
 		Uptime:    func() time.Duration { return time.Hour },
-	}
+	})
 
 	wanted := first()
 	made, err := a.store.CheckInit(wanted)

@@ -112,7 +112,7 @@ func (n *crashNode) bootID() string { return fmt.Sprintf("boot-%d", n.boots) }
 
 // executor returns the executor of a new agent.
 func (n *crashNode) executor() *apply.Executor {
-	return &apply.Executor{
+	return apply.Open(apply.Config{
 		State:     durable.New(n.state, n.hook(stateDir)),
 		Node:      durable.New(n.root, n.hook("")),
 		Image:     n.image.FS(),
@@ -123,7 +123,7 @@ func (n *crashNode) executor() *apply.Executor {
 		Limit:     time.Minute,
 		Now:       func() time.Time { return time.Unix(0, 0) },
 		Uptime:    func() time.Duration { return time.Hour },
-	}
+	})
 }
 
 // record has all that is done to the node recorded from now on. base is what

@@ -15,6 +15,7 @@ import (
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/health"
 	"github.com/loam-os/loam/agent/unit"
+	"github.com/loam-os/loam/test/executor"
 	"github.com/loam-os/loam/test/files"
 )
 
@@ -308,10 +309,15 @@ func maskedByImage(t *testing.T, s stage) {
 	}
 }
 
+// steady has a change prove itself for so long from now on.
+func (s *stage) steady(d time.Duration) {
+	s.e = executor.With(s.e, func(c *apply.Config) { c.Steady = d })
+}
+
 func slowStart(t *testing.T, s stage) {
 	slow := "[Service]\nExecStartPre=sleep 3\nExecStart=sleep infinity\n"
 	s.apply(t, unitsOf(ownUnit("slow.service", sleeper)))
-	s.e.JobWait = time.Second
+	s.e = executor.With(s.e, func(c *apply.Config) { c.JobWait = time.Second })
 	_, err := s.e.Apply(t.Context(), request(unitsOf(ownUnit("slow.service", slow))))
 	if err == nil || !strings.Contains(err.Error(), "restart slow.service: not done after 1s") {
 		t.Errorf("a job that takes longer than is waited for: %v", err)
@@ -319,7 +325,7 @@ func slowStart(t *testing.T, s stage) {
 	if v := s.judged(t, s.e); v.Word != health.Good || !s.show(t, "slow.service").Running() {
 		t.Errorf("it was given the time: %+v", v)
 	}
-	s.e.JobWait = time.Minute
+	s.e = executor.With(s.e, func(c *apply.Config) { c.JobWait = time.Minute })
 	s.becomes(t, unitsOf(ownUnit("slow.service", slow+"# other\n")), outcome{"slow.service": "new"})
 }
 
@@ -331,7 +337,7 @@ func (s stage) takenBack(t *testing.T, d config.Desired, why string) {
 		t.Fatal(err)
 	}
 
-	s.e.Steady = time.Hour // It must become bad before it is good.
+	s.steady(time.Hour) // It must become bad before it is good.
 	if _, err := s.e.Apply(t.Context(), request(d)); err != nil {
 		t.Fatal(err)
 	}
@@ -346,7 +352,7 @@ func (s stage) takenBack(t *testing.T, d config.Desired, why string) {
 		t.Errorf("held: %+v %v %v", held, ok, err)
 	}
 
-	history, err := apply.History(s.e.State.Root().FS())
+	history, err := apply.History(s.e.Config().State.Root().FS())
 	if err != nil || len(history) == 0 {
 		t.Fatal(err)
 	}
@@ -417,7 +423,8 @@ func neverWell(t *testing.T, s stage) {
 		"[Service]\nRestart=always\nRestartSec=50ms\nExecStart=sh -c 'exit 1'\n[Install]\nWantedBy=multi-user.target\n",
 	)
 	s.apply(t, unitsOf(fine))
-	s.e.Steady = time.Hour // The test advances the clock by it.
+	const steady = time.Hour
+	s.steady(steady)
 	for _, d := range []config.Desired{unitsOf(fine, loop), unitsOf(
 		withDropIn(fine, "[Service]\nEnvironment=A=1\n"),
 		loop,
@@ -432,7 +439,7 @@ func neverWell(t *testing.T, s stage) {
 			}
 			return s.show(t, "loop.service").Restarts > before+3
 		})
-		s.clock.advance(s.e.Steady)
+		s.clock.advance(steady)
 		v := s.judged(t, s.e)
 		if v.Word != health.Good || len(v.Unwell) != 1 ||
 			!strings.Contains(v.Unwell[0].How, "does not stay up") {
@@ -441,7 +448,7 @@ func neverWell(t *testing.T, s stage) {
 		s.owes(t)
 	}
 
-	s.e.Steady = 0
+	s.steady(0)
 	if _, err := s.e.Apply(t.Context(), request(unitsOf(fine))); err != nil {
 		t.Fatal(err) // It may restart once more before it stops.
 	}
