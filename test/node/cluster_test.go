@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/loam-os/loam/agent/liveness"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/test/cluster"
 	"github.com/loam-os/loam/test/cluster/testcluster"
@@ -148,7 +149,8 @@ func TestNodeOfACluster(t *testing.T) {
 		})
 
 		w.await("the Node stays Ready", testcluster.NodeAPI, testcluster.Condition("Ready", "True"))
-		n.sh("systemctl is-active kubelet.service")
+		// Until it answers, it may not have read the host name, which changes next.
+		n.sh("until curl --silent --fail http://" + liveness.KubeletAddress + "/healthz; do sleep 1; done")
 	})
 
 	t.Run("a managed file that is deleted comes back", func(t *testing.T) {
