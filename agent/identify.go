@@ -113,7 +113,6 @@ func (n *node) configure(ctx context.Context, places source.Env) {
 		n.status.Contents = n.machine.Contents.Directory.Path
 	}
 
-	n.initCluster(ctx)
 	n.refuseSource()
 	n.placeFiles()
 	n.source = source.New(n.machine.Source, places)
@@ -121,11 +120,12 @@ func (n *node) configure(ctx context.Context, places source.Env) {
 	if err != nil {
 		n.status.Error = loop.Describe(err)
 	}
-	if err == nil || n.machine.DataVolume != (machine.DataVolume{}) {
+	if err == nil || n.machine.DataVolume != (machine.Volume{}) {
 		if err := n.data.Configure(ctx, n.machine.DataVolume, config.DataVolumeSize); err != nil {
 			n.warn(err)
 		}
 	}
+	n.initCluster(ctx)
 	if err == nil && joins {
 		n.join(config, token)
 	}

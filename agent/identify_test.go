@@ -255,6 +255,8 @@ func (n *node) checkCertificates(t *testing.T) {
 func unidentified(t *testing.T) *node {
 	t.Helper()
 	data := manager.New(diskless.Node(t), zap.NewNop())
+	etcdData := data.Node
+	etcdData.For = volume.Etcd
 	if err := data.Dir.MkdirAll("var/lib/loam"); err != nil {
 		t.Fatal(err)
 	}
@@ -278,9 +280,10 @@ func unidentified(t *testing.T) *node {
 			},
 			Log: zap.NewNop(),
 		},
-		root:   data.Dir.Root(),
-		data:   data,
-		engine: apply.Open(apply.Config{State: durable.New(state, nil), Node: data.Dir}),
+		root:     data.Dir.Root(),
+		data:     data,
+		etcdData: manager.New(etcdData, zap.NewNop()),
+		engine:   apply.Open(apply.Config{State: durable.New(state, nil), Node: data.Dir}),
 	}
 }
 
@@ -293,7 +296,7 @@ func (n *node) runsVersion(version string) {
 
 func (n *node) identified(t *testing.T) identified {
 	t.Helper()
-	record, _, err := volume.ReadRecord(n.root.FS())
+	record, _, err := volume.Data.ReadRecord(n.root.FS())
 	if err != nil {
 		t.Fatal(err)
 	}

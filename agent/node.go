@@ -55,7 +55,7 @@ type node struct {
 	requests          loop.Requests
 	queries           Queries
 	reset             *reset.Reset
-	data              *manager.Manager
+	data, etcdData    *manager.Manager
 
 	// status is the state of the node before its loop begins.
 	status status.Status
@@ -105,6 +105,7 @@ func (n *node) agent(ctx context.Context, end context.CancelCauseFunc) *loop.Loo
 		Drift:       n.managed,
 		Contents:    n.contents.Events(),
 		Volumes:     n.data.Changed(),
+		EtcdVolumes: n.etcdData.Changed(),
 		Disks:       wear.Watch(ctx, n.root.FS(), n.status.Disks, n.Log),
 		Reset:       n.reset,
 		Requests:    n.requests,

@@ -57,7 +57,7 @@ func TestTheRecordsOfAnOlderVersion(t *testing.T) {
 			if err != nil || !strings.Contains(files["10-lan.network"], "DHCP=yes") {
 				t.Errorf("network %v, %v", files, err)
 			}
-			disk, ok, err := volume.ReadRecord(n.root.FS())
+			disk, ok, err := volume.Data.ReadRecord(n.root.FS())
 			if err != nil || !ok || disk.Claim.Serial != "S1" || !disk.Made || disk.FileSystem != "ext4" {
 				t.Errorf("data volume %+v, %t, %v", disk, ok, err)
 			}
@@ -108,7 +108,14 @@ func (n *node) withoutNetwork(t *testing.T) {
 // startWithDrives is a start of the agent with those drives.
 func (n *node) startWithDrives(t *testing.T, drives ...source.Drive) *node {
 	t.Helper()
-	again := &node{Env: n.Env, root: n.root, data: n.data, engine: n.engine, record: n.record}
+	again := &node{
+		Env:      n.Env,
+		root:     n.root,
+		data:     n.data,
+		etcdData: n.etcdData,
+		engine:   n.engine,
+		record:   n.record,
+	}
 	again.Drives = &Drives{find: func() ([]source.Drive, error) { return drives, nil }}
 	again.reset = again.newReset()
 	again.identify(t.Context())

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/loop"
@@ -27,12 +28,15 @@ import (
 	"github.com/loam-os/loam/agent/plane/local"
 	"github.com/loam-os/loam/agent/plane/pki"
 	"github.com/loam-os/loam/agent/source"
+	"github.com/loam-os/loam/agent/unit"
 	"github.com/loam-os/loam/agent/upgrade"
+	"github.com/loam-os/loam/agent/volume"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
 )
 
-// stateFileSystem is a directory of the file system that etcd's data will be on.
+// stateFileSystem is a directory of the file system that etcd's data are on without a
+// volume of their own.
 const stateFileSystem = "var/lib"
 
 // recordDecoder decodes the cluster record of a node, and all other documents as
@@ -51,8 +55,13 @@ func (d recordDecoder) Decode(ctx context.Context, doc source.Document) (config.
 }
 
 // initCluster has the node become the first of the cluster of machine.yaml, unless
-// it is already. A disk that is too slow for etcd is refused before that.
+// it is already. A disk that is too slow for etcd is refused before that. The claims of
+// all volumes must be recorded except that of etcd.
 func (n *node) initCluster(ctx context.Context) {
+	if err := n.claimEtcdVolume(ctx); err != nil {
+		n.status.Error = loop.Describe(document.At(volume.Etcd.Field, err))
+		return
+	}
 	settings := n.machine.Cluster.Init
 	if settings == nil {
 		return
@@ -64,7 +73,13 @@ func (n *node) initCluster(ctx context.Context) {
 	if err == nil && !found {
 		n.fsyncP99, err = n.admitDisk(ctx)
 	}
+	if err == nil && !found {
+		// The volume that is mounted now may have the data of another cluster.
+		_, err = n.planeStore().CheckInit(r)
+		err = local.AtInit(err)
+	}
 	switch {
+	case errors.Is(err, errNoVolume): // It is reported by itself.
 	case err != nil:
 		n.status.Error = loop.Describe(err)
 	case !found:
@@ -72,10 +87,71 @@ func (n *node) initCluster(ctx context.Context) {
 	}
 }
 
-// admitDisk returns the 99th percentile of the time of a sync of the disk of the state,
-// or why it cannot have the data of etcd.
+// claimEtcdVolume records the claim of machine.yaml to a volume for etcd. A cluster that
+// has its data elsewhere would lose them.
+func (n *node) claimEtcdVolume(ctx context.Context) error {
+	claim := n.machine.Cluster.EtcdVolume
+	if claim == (machine.Volume{}) {
+		return n.etcdData.Configure(ctx, claim, 0)
+	}
+
+	kept, claimed, err := volume.Etcd.ReadRecord(n.root.FS())
+	if err != nil {
+		return err
+	}
+	r, found, err := n.planeStore().Record()
+	if err != nil {
+		return err
+	}
+	switch {
+	case !found && claimed && kept.Claim != claim.Claim():
+		// After a reset, another disk may take the place of the one before.
+		kept.Made = false
+		if err := volume.Etcd.WriteRecord(n.etcdData.Dir, kept); err != nil {
+			return err
+		}
+	case found && !kept.Made:
+		return hint.With(
+			fault.With(
+				fmt.Errorf("cluster %s has the data of etcd on the state partition", r.Name),
+				fault.CannotBeApplied,
+			),
+			"leave etcdVolume out, or reset the node: its cluster is lost then",
+		)
+	}
+	return n.etcdData.Configure(ctx, claim, 0)
+}
+
+// errNoVolume says that the volume for etcd has a problem.
+var errNoVolume = errors.New("no volume for etcd")
+
+// etcdDirectory returns a directory of the file system that the data of etcd will be on.
+// If a volume is claimed for them, it makes and mounts that, and the error is errNoVolume
+// if it has a problem.
+func (n *node) etcdDirectory(ctx context.Context) (string, error) {
+	_, claimed, err := volume.Etcd.ReadRecord(n.root.FS())
+	if err != nil || !claimed {
+		return stateFileSystem, err
+	}
+
+	if err := n.etcdData.Start(ctx, n.Uptime(), unit.Ready); err != nil {
+		return "", err
+	}
+	state, err := n.etcdData.Mounted()
+	if err == nil && state.Device == "" {
+		err = errNoVolume
+	}
+	return volume.Etcd.Mountpoint, err
+}
+
+// admitDisk returns the 99th percentile of the time of a sync of the disk for etcd, or
+// why it cannot have the data of etcd.
 func (n *node) admitDisk(ctx context.Context) (time.Duration, error) {
-	p99, err := disk.Admit(ctx, n.Fsync, filepath.Join(n.Root, stateFileSystem))
+	directory, err := n.etcdDirectory(ctx)
+	if err != nil {
+		return 0, err
+	}
+	p99, err := disk.Admit(ctx, n.Fsync, filepath.Join(n.Root, directory))
 	if err == nil {
 		n.Log.Info("the disk is fast enough for etcd",
 			zap.Duration("fsyncP99", p99), zap.Duration("limit", disk.SlowFsync),

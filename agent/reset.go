@@ -11,6 +11,7 @@ import (
 	"github.com/loam-os/loam/agent/plane/local"
 	"github.com/loam-os/loam/agent/pods"
 	"github.com/loam-os/loam/agent/reset"
+	"github.com/loam-os/loam/agent/volume/manager"
 )
 
 // newReset opens the reset of the node. A record that cannot be read is a
@@ -37,19 +38,21 @@ func (n *node) newReset() *reset.Reset {
 	return r
 }
 
-// keyDropper returns what drops the key of the state and of the data volume, nil
+// keyDropper returns what drops the key of the state and of the volumes, nil
 // if the state is not encrypted.
 func (n *node) keyDropper() func(record string) error {
 	if n.record.Container == "" {
 		return nil
 	}
 	return func(record string) error {
-		// The state has the key of the data volume.
-		err := n.data.Drop(func(device string) (*os.File, error) {
-			return os.OpenFile(filepath.Join(n.Root, device), os.O_RDWR, 0)
-		})
-		if err != nil {
-			return err
+		// The state has the keys of the volumes.
+		for _, v := range []*manager.Manager{n.data, n.etcdData} {
+			err := v.Drop(func(device string) (*os.File, error) {
+				return os.OpenFile(filepath.Join(n.Root, device), os.O_RDWR, 0)
+			})
+			if err != nil {
+				return err
+			}
 		}
 
 		f, err := os.OpenFile(n.record.Container, os.O_RDWR, 0)

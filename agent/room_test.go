@@ -257,10 +257,10 @@ func recordSteps(t *testing.T) []recordStep {
 			func(n *node, nth int) error {
 				d := n.records()
 				claim := volume.Claim{Serial: fmt.Sprint(nth)}
-				return volume.Record{Claim: claim, FileSystem: "ext4"}.Write(d)
+				return volume.Data.WriteRecord(d, volume.Record{Claim: claim, FileSystem: "ext4"})
 			},
 			func(d *durable.Dir) string {
-				r, _, err := volume.ReadRecord(d.Root().FS())
+				r, _, err := volume.Data.ReadRecord(d.Root().FS())
 				if err != nil {
 					return ""
 				}

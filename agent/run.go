@@ -24,6 +24,7 @@ import (
 	"github.com/loam-os/loam/agent/osimage"
 	"github.com/loam-os/loam/agent/plane/local"
 	"github.com/loam-os/loam/agent/unit"
+	"github.com/loam-os/loam/agent/volume"
 	"github.com/loam-os/loam/agent/volume/manager"
 )
 
@@ -52,8 +53,11 @@ func Run(ctx context.Context, env Env) error {
 		return err
 	}
 
-	data := manager.NewNode(root, env.Root, systemd)
-	data.Encrypt = record.Encryption != crypt.None
+	volumeOf := func(purpose *volume.Purpose) *manager.Manager {
+		node := manager.NewNode(root, env.Root, systemd, purpose)
+		node.Encrypt = record.Encryption != crypt.None
+		return manager.New(node, env.Log)
+	}
 	n := &node{
 		Env:      env,
 		root:     root,
@@ -64,7 +68,8 @@ func Run(ctx context.Context, env Env) error {
 		jobs:     &loop.Jobs{Units: systemd, Changed: make(chan struct{}, 1)},
 		requests: make(loop.Requests),
 		queries:  make(loop.Queries),
-		data:     manager.New(data, env.Log),
+		data:     volumeOf(volume.Data),
+		etcdData: volumeOf(volume.Etcd),
 	}
 	return n.restartDamaged(ctx, n.own(ctx))
 }
@@ -86,6 +91,7 @@ func (n *node) own(ctx context.Context) (err error) {
 	}
 	defer n.engine.Config().State.Root().Close()
 	n.data.Dir.WithSpare(n.spare)
+	n.etcdData.Dir.WithSpare(n.spare)
 
 	locked, err := lock(n.engine.Config().State.Root())
 	if err != nil {
@@ -114,8 +120,10 @@ func (n *node) live(ctx context.Context) error {
 	n.status.Repair = n.lastRepair()
 	n.identify(ctx)
 	n.status.Reset = n.reset.Status()
-	if err := n.data.Start(ctx, n.Uptime(), unit.Ready); err != nil {
-		n.warn(err)
+	for _, v := range []*manager.Manager{n.data, n.etcdData} {
+		if err := v.Start(ctx, n.Uptime(), unit.Ready); err != nil {
+			n.warn(err)
+		}
 	}
 
 	n.remember()
@@ -144,9 +152,11 @@ func (n *node) live(ctx context.Context) error {
 // startOthers starts what goes on beside the loop until ctx ends.
 func (n *node) startOthers(ctx context.Context, end context.CancelCauseFunc, op operator) {
 	n.others.Go(func() { n.watchHostname(ctx, end) })
-	n.others.Go(func() {
-		n.persist(ctx, "disks are not watched", func() error { return n.data.Watch(ctx, end) })
-	})
+	for _, v := range n.watchedVolumes() {
+		n.others.Go(func() {
+			n.persist(ctx, "disks are not watched", func() error { return v.Watch(ctx, end) })
+		})
+	}
 	n.others.Go(func() { n.watchDrives(ctx, end) })
 	n.others.Go(func() { n.network.Run(ctx, n.Root, n.Log) })
 	if n.nameless {
@@ -169,6 +179,16 @@ func (n *node) startOthers(ctx context.Context, end context.CancelCauseFunc, op 
 	if op.resetUnfinished() {
 		n.others.Go(func() { op.goOn(ctx, n.Log) })
 	}
+}
+
+// watchedVolumes are those that may come and go while the agent runs. Only a start of the
+// agent claims the volume of etcd, and to watch takes a thread and files.
+func (n *node) watchedVolumes() []*manager.Manager {
+	watched := []*manager.Manager{n.data}
+	if _, claimed, err := volume.Etcd.ReadRecord(n.root.FS()); claimed || err != nil {
+		watched = append(watched, n.etcdData)
+	}
+	return watched
 }
 
 // serve runs the agent and answers operators' requests. Without the socket the

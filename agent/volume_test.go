@@ -102,14 +102,14 @@ func TestAConfigurationWaitsForTheVolumeThatItClaims(t *testing.T) {
 			d.InUse = func(context.Context) bool { return test.used }
 			if test.own {
 				err := d.Configure(
-					t.Context(), machine.DataVolume{Disk: machine.Disk{Serial: "S1"}}, 0,
+					t.Context(), machine.Volume{Disk: machine.Disk{Serial: "S1"}}, 0,
 				)
 				if err != nil {
 					t.Fatal(err)
 				}
 			}
 			if test.before != (volume.Record{}) {
-				if err := test.before.Write(d.Dir); err != nil {
+				if err := volume.Data.WriteRecord(d.Dir, test.before); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -26,7 +26,7 @@ func withoutVolumeMount(root fs.FS, desired config.Desired) (config.Desired, err
 	if err != nil {
 		return desired, err
 	}
-	_, claimed, err := volume.ReadRecord(root)
+	_, claimed, err := volume.Data.ReadRecord(root)
 	if err != nil || !claimed && size == 0 {
 		return desired, err
 	}

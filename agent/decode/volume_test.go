@@ -42,7 +42,7 @@ func TestMountUnitOfAVolumeIsLeftToLoam(t *testing.T) {
 				t.Fatal(err)
 			}
 			if test.record != (volume.Record{}) {
-				if err := test.record.Write(durable.New(root, nil)); err != nil {
+				if err := volume.Data.WriteRecord(durable.New(root, nil), test.record); err != nil {
 					t.Fatal(err)
 				}
 			}

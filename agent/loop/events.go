@@ -14,6 +14,7 @@ type events struct {
 	source          <-chan struct{}
 	contents, drift <-chan []string
 	volumes         <-chan *status.Volume
+	etcdVolumes     <-chan *status.Volume
 	disks           <-chan []status.Disk
 	jobs            <-chan struct{}
 	// Each receives when a part of the status that others observe may be
@@ -33,12 +34,13 @@ func (r *runner) listen(ctx context.Context, l *Loop) error {
 	}
 
 	e := events{
-		units:    units,
-		source:   r.watch(ctx, l.Source),
-		contents: l.Contents,
-		volumes:  l.Volumes,
-		disks:    l.Disks,
-		shells:   openShells(ctx, l.Units, l.DebugShells, r.others),
+		units:       units,
+		source:      r.watch(ctx, l.Source),
+		contents:    l.Contents,
+		volumes:     l.Volumes,
+		etcdVolumes: l.EtcdVolumes,
+		disks:       l.Disks,
+		shells:      openShells(ctx, l.Units, l.DebugShells, r.others),
 	}
 	if l.Jobs != nil {
 		e.jobs = l.Jobs.Changed
@@ -120,6 +122,7 @@ func (r *runner) wait(ctx context.Context) error {
 		n.checkWatches()
 		n.state = n.state.touch(paths)
 	case n.state.Facts.Volume = <-e.volumes:
+	case n.state.Facts.EtcdVolume = <-e.etcdVolumes:
 	case disks := <-e.disks:
 		r.disksRead(ctx, disks)
 	case <-e.jobs:

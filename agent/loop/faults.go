@@ -16,6 +16,8 @@ type Faults struct {
 	Unfinished *status.Error
 	// Volume is the problem of the data volume.
 	Volume *status.Error
+	// EtcdVolume is the problem of the volume of etcd.
+	EtcdVolume *status.Error
 	// Jobs is what systemd could not do for the current generation.
 	Jobs *status.Error
 	// Unit is a unit that has failed.
@@ -31,6 +33,7 @@ func (f Faults) First() *status.Error {
 		f.Desired,
 		f.Unfinished,
 		f.Volume,
+		f.EtcdVolume,
 		f.Jobs,
 		f.Unit,
 		f.Drift,

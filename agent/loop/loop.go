@@ -33,6 +33,8 @@ type Loop struct {
 	Cluster Cluster
 	// Volumes receives the state of the data volume; nil if the node has none.
 	Volumes <-chan *status.Volume
+	// EtcdVolumes receives that of the volume of etcd; nil if the node has none.
+	EtcdVolumes <-chan *status.Volume
 	// Disks receives how worn the disks are; nil if nobody asks them.
 	Disks <-chan []status.Disk
 	// Network is how the node is reached; nil if unknown.

@@ -60,6 +60,7 @@ func (s State) Status() status.Status {
 func (s State) faults() Faults {
 	all := s.Faults
 	all.Volume = s.Facts.Volume.Fault()
+	all.EtcdVolume = s.Facts.EtcdVolume.Fault()
 	all.Unit = s.Current.failure()
 	return all
 }

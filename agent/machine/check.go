@@ -85,7 +85,8 @@ func check(report *document.Report, m Machine) {
 
 	checkImages(report, m.Images)
 	checkUpgrade(report, m.Upgrade)
-	checkDataVolume(report, m.DataVolume)
+	checkVolume(report, "dataVolume.", m.DataVolume)
+	checkVolume(report, "cluster.etcdVolume.", m.Cluster.EtcdVolume)
 	checkInstall(report, m.Install)
 
 	checkState(report, m.State)
@@ -133,7 +134,9 @@ func checkEmpty(report *document.Report, m Machine, wrong document.Errors) {
 		"write repository and root, or leave it out")
 	check("kernel", m.Kernel.IsZero(),
 		"write modules, userNamespaces or ioUring, or leave it out: all stays closed then")
-	check("dataVolume", m.DataVolume == DataVolume{},
+	check("dataVolume", m.DataVolume == Volume{},
+		"write what identifies the disk, such as serial, or leave it out")
+	check("cluster.etcdVolume", m.Cluster.EtcdVolume == Volume{},
 		"write what identifies the disk, such as serial, or leave it out")
 }
 
@@ -234,7 +237,7 @@ func checkSerials(report *document.Report, m Machine) {
 	claim := func(at, serial string) {
 		if before := claimed[serial]; before != "" && serial != "" {
 			report.Add(at, document.Quote(serial)+" is also "+before,
-				"claim another disk: system, state and data have a disk each")
+				"claim another disk: system, state, data and etcd have a disk each")
 			return
 		}
 		claimed[serial] = at
@@ -247,6 +250,7 @@ func checkSerials(report *document.Report, m Machine) {
 		claim("state.disk.serial", m.State.Disk.Serial)
 	}
 	claim("dataVolume.serial", m.DataVolume.Serial)
+	claim("cluster.etcdVolume.serial", m.Cluster.EtcdVolume.Serial)
 }
 
 func checkSource(report *document.Report, source Source) {
@@ -290,6 +294,10 @@ func checkSource(report *document.Report, source Source) {
 }
 
 func checkOwnCluster(report *document.Report, m Machine) {
+	if m.Source != (Source{}) && m.Cluster.EtcdVolume != (Volume{}) {
+		report.Add("cluster.etcdVolume", "is set as well as source",
+			"keep one of them: only a machine that is a cluster runs etcd")
+	}
 	if m.Cluster.Init == nil {
 		return
 	}
@@ -533,10 +541,10 @@ func isListenAddress(text string) bool {
 	return err == nil && number > 0
 }
 
-func checkDataVolume(report *document.Report, d DataVolume) {
-	checkDisk(report, "dataVolume.", d.Disk)
-	if fs := d.FileSystem; fs != "" && fs != "ext4" && fs != "xfs" {
-		report.Add("dataVolume.fileSystem", document.Quote(fs)+" is not known here",
+func checkVolume(report *document.Report, at string, v Volume) {
+	checkDisk(report, at, v.Disk)
+	if fs := v.FileSystem; fs != "" && fs != "ext4" && fs != "xfs" {
+		report.Add(at+"fileSystem", document.Quote(fs)+" is not known here",
 			"write ext4 or xfs")
 	}
 }

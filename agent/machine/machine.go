@@ -75,8 +75,8 @@ type Machine struct {
 	Upgrade Upgrade `json:"upgrade"`
 
 	// DataVolume claims the disk for the kubelet's data. It goes before a size
-	// in the configuration; the zero DataVolume leaves the choice to that.
-	DataVolume DataVolume `json:"dataVolume"`
+	// in the configuration, which decides without it.
+	DataVolume Volume `json:"dataVolume"`
 
 	// Install claims the disk on which a node that was started over the
 	// network, or from a USB installer, installs the system; nil if none. A
@@ -137,6 +137,11 @@ type OwnCluster struct {
 	// AllowSlowDisk makes the cluster on a disk that is too slow for etcd, too:
 	// one that takes 100 ms or longer for a sync.
 	AllowSlowDisk bool `json:"allowSlowDisk"`
+
+	// EtcdVolume claims the disk for the data of etcd, before there is a cluster.
+	// Without it, they are on the state partition. A disk that dataVolume matches,
+	// too, is not taken.
+	EtcdVolume Volume `json:"etcdVolume"`
 }
 
 // NodeAgent is a cluster as Gardener describes it to its own node agent:
@@ -235,8 +240,8 @@ type Turns struct {
 	Group     string `json:"group"`
 }
 
-// DataVolume is a claim to a disk for the kubelet's data, with its file system.
-type DataVolume struct {
+// Volume is a claim to a disk for data, with its file system.
+type Volume struct {
 	Disk
 	// FileSystem is ext4 or xfs; "" is ext4.
 	FileSystem string `json:"fileSystem"`

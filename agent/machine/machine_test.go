@@ -144,7 +144,7 @@ func TestDecode(t *testing.T) {
 			name: "a disk for data",
 			text: head + "dataVolume: {minSize: 90Gi, maxSize: 100G, serial: S1, model: FAST 1, " +
 				"path: 'pci-0000:03:00.0-nvme-1', onlyEmpty: true, fileSystem: xfs}\n",
-			want: machine.Machine{DataVolume: machine.DataVolume{
+			want: machine.Machine{DataVolume: machine.Volume{
 				Disk: machine.Disk{
 					MinSize:   "90Gi",
 					MaxSize:   "100G",
@@ -233,7 +233,7 @@ func TestDecodeErrors(t *testing.T) {
 			"with a letter or digit at both ends"
 		sizeHint = "; hint: write one such as 100Gi (of 1024), 100G (of 1000), " +
 			"or a number of bytes in quotes"
-		claimHint = "; hint: claim another disk: system, state and data have a disk each"
+		claimHint = "; hint: claim another disk: system, state, data and etcd have a disk each"
 
 		repositoryHint = " is not a repository; hint: write an absolute directory, " +
 			"http://HOST/DIR, https://HOST/DIR or oci://HOST/NAME:TAG"
@@ -478,6 +478,28 @@ func TestDecodeErrors(t *testing.T) {
 			name: "a file system that is not made here",
 			text: head + "dataVolume: {fileSystem: btrfs}\n",
 			want: `m:3: dataVolume.fileSystem: "btrfs" is not known here; hint: write ext4 or xfs`,
+		},
+		{
+			name: "a file system of etcd that Loam does not make",
+			text: head + "cluster: {etcdVolume: {fileSystem: btrfs}}\n",
+			want: `m:3: cluster.etcdVolume.fileSystem: "btrfs" is not known here; hint: write ext4 or xfs`,
+		},
+		{
+			name: "a disk for the kubelet and for etcd",
+			text: head + "dataVolume: {serial: S1}\ncluster: {etcdVolume: {serial: S1}}\n",
+			want: `m:4: cluster.etcdVolume.serial: "S1" is also dataVolume.serial` + claimHint,
+		},
+		{
+			name: "a volume of etcd on a node of another cluster",
+			text: head + "source: {file: {path: /a}}\ncluster: {etcdVolume: {serial: S1}}\n",
+			want: "m:4: cluster.etcdVolume: is set as well as source; hint: keep one of them: " +
+				"only a machine that is a cluster runs etcd",
+		},
+		{
+			name: "a volume of etcd that says nothing",
+			text: head + "cluster: {init: {}, etcdVolume: {}}\n",
+			want: "m:3: cluster.etcdVolume: is empty; hint: write what identifies the disk, such as " +
+				"serial, or leave it out",
 		},
 		{
 			name: "groups that say nothing",

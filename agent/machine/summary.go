@@ -99,6 +99,9 @@ func (m Machine) disks() string {
 	if m.DataVolume.Disk != (Disk{}) {
 		all = append(all, "kubelet's data on "+m.DataVolume.Disk.summary())
 	}
+	if m.Cluster.EtcdVolume.Disk != (Disk{}) {
+		all = append(all, "etcd's data on "+m.Cluster.EtcdVolume.Disk.summary())
+	}
 
 	if all == nil {
 		all = append(all, "claims no disk")

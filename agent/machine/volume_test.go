@@ -41,6 +41,7 @@ func TestWhatIsOfferedIsTaken(t *testing.T) {
 				if r.IntN(3) == 0 {
 					d.Content = volume.Content{
 						Evidence:   []volume.Evidence{{Name: "xfs"}},
+						Volume:     volume.Label,
 						FileSystem: "xfs",
 					}
 				}

@@ -13,7 +13,8 @@
 // certificates are files of agent/plane/pki, which the units refer to.
 //
 // Of the node alone is what was measured of its disk ([Store.FsyncP99]), which decides
-// on the timing of etcd, and the address that it last had ([Store.Address]).
+// on the timing of etcd, whose data may be on a volume of their own
+// (agent/volume.Etcd), and the address that it last had ([Store.Address]).
 //
 // [Store.Init] makes a node the first of a cluster, once: the keys first, and the
 // record last. After a power cut it goes on, and it never makes keys for a node

@@ -145,6 +145,11 @@ func (r *Reset) Run(ctx context.Context) error {
 
 	// Deleting a file leaves its content on the disk.
 	bestEffort = append(bestEffort, r.env.Trim(r.path("/var")))
+	for _, dir := range plane.Directories() {
+		if r.isMountPoint(dir) {
+			bestEffort = append(bestEffort, r.env.Trim(r.path(dir)))
+		}
+	}
 	return errors.Join(slices.Concat(required, bestEffort)...)
 }
 

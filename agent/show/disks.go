@@ -9,8 +9,10 @@ import (
 // Disks are the disks of a machine.
 type Disks struct {
 	Disks []Disk `json:"disks"`
-	// Claimed is the disk that a machine.yaml claims; nil without one.
+	// Claimed is the disk that a machine.yaml claims for the kubelet; nil without one.
 	Claimed *Claimed `json:"claimed,omitempty"`
+	// EtcdClaimed is the disk that it claims for etcd; nil without one.
+	EtcdClaimed *Claimed `json:"etcdClaimed,omitempty"`
 }
 
 // Disk is a disk of a machine.

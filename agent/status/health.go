@@ -48,8 +48,10 @@ func (s Status) Assess() (Health, string) {
 		return Unwell, "it cannot join its cluster"
 	case s.Phase == Waiting:
 		return Idle, "no configuration yet"
-	case s.Volume != nil && s.Volume.Problem != "":
+	case s.Volume.isMissing():
 		return Unwell, "the data volume is missing"
+	case s.EtcdVolume.isMissing():
+		return Unwell, "the etcd volume is missing"
 	}
 
 	if problem := s.beside(); problem != "" {
@@ -63,6 +65,9 @@ func (s Status) Assess() (Health, string) {
 	}
 	return Well, "the node is as its configuration wants it"
 }
+
+// isMissing reports whether a volume is claimed and not there.
+func (v *Volume) isMissing() bool { return v != nil && v.Problem != "" }
 
 // cannotJoin reports whether something keeps a node without a configuration from
 // its cluster.
@@ -83,8 +88,10 @@ func (s Status) fault(unsettled []string) string {
 	switch {
 	case s.Error != nil && s.Error.Code == fault.AgentEnded:
 		return "the node agent has ended"
-	case s.Volume != nil && s.Volume.Problem != "":
+	case s.Volume.isMissing():
 		return "the data volume is missing"
+	case s.EtcdVolume.isMissing():
+		return "the etcd volume is missing"
 	case len(unsettled) > 0:
 		return isNotAsWanted(unsettled)
 	case s.Refused && s.Generation == "":

@@ -164,6 +164,8 @@ type Status struct {
 
 	// Volume is the data volume; nil if none is claimed.
 	Volume *Volume `json:"volume,omitempty"`
+	// EtcdVolume is the volume of etcd; nil if none is claimed.
+	EtcdVolume *Volume `json:"etcdVolume,omitempty"`
 
 	// Repair is the last repair of the state partition; nil if none.
 	Repair *Repair `json:"repair,omitempty"`
@@ -218,7 +220,7 @@ const (
 	Reverted Refusal = "reverted"
 )
 
-// Volume is the disk for the kubelet's directory.
+// Volume is a disk for data of the node.
 type Volume struct {
 	// Device is "" if it is not mounted, FileSystem ext4 or xfs. Size is in
 	// bytes, 0 for a disk that is gone.

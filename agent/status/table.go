@@ -85,7 +85,8 @@ func (t *table) runs(s Status) {
 	if s.Upgrade != nil && s.Slot != "" {
 		t.row("other slot", cmp.Or(s.Upgrade.Other, "holds no system"))
 	}
-	t.volume(s.Volume)
+	t.volume("data volume", "the kubelet", s.Volume)
+	t.volume("etcd volume", "etcd", s.EtcdVolume)
 	t.row("wear", wear(s.Disks))
 }
 
@@ -248,8 +249,10 @@ const mostNotes = 2
 
 func (t *table) warnings(s Status) {
 	warnings := slices.Clone(s.Warnings)
-	if s.Volume != nil {
-		warnings = append(warnings, s.Volume.Warnings...)
+	for _, v := range []*Volume{s.Volume, s.EtcdVolume} {
+		if v != nil {
+			warnings = append(warnings, v.Warnings...)
+		}
 	}
 	if s.Upgrade != nil {
 		warnings = append(warnings, s.Upgrade.Damage...)
@@ -497,15 +500,15 @@ func (t *table) network(n *Network) {
 	}
 }
 
-func (t *table) volume(v *Volume) {
+func (t *table) volume(name, user string, v *Volume) {
 	switch {
 	case v == nil:
 	case v.Device == "":
-		t.row("data volume", "none: the kubelet does not start")
+		t.row(name, "none: "+user+" does not start")
 	case v.Size == 0:
-		t.row("data volume", v.Device+" is gone")
+		t.row(name, v.Device+" is gone")
 	default:
-		t.row("data volume",
+		t.row(name,
 			fmt.Sprintf("%s, %s, %.1f GiB", v.Device, v.FileSystem, float64(v.Size)/(1<<30)))
 	}
 }

@@ -418,7 +418,14 @@ func TestTableShowsTheDataVolume(t *testing.T) {
 		}
 	}
 
-	if got := (Status{}).Table(View{Width: 80}); strings.Contains(got, "data volume") {
+	etcd := Status{EtcdVolume: &Volume{Problem: "no disk", Warnings: []string{"not encrypted"}}}
+	const want = "etcd volume  none: etcd does not start\n"
+	if got := etcd.Table(View{Width: 80}); !strings.Contains(got, want) ||
+		!strings.Contains(got, "not encrypted") {
+		t.Errorf("%q is not in\n%s", want, got)
+	}
+
+	if got := (Status{}).Table(View{Width: 80}); strings.Contains(got, " volume") {
 		t.Errorf("an unclaimed volume:\n%s", got)
 	}
 }

@@ -17,8 +17,8 @@ import (
 // pollInterval is how long Await waits for a change before it tries again.
 const pollInterval = 30 * time.Second
 
-// Await mounts the data volume that the node has had before as soon as its disk
-// is there. It returns when a volume is mounted at Mountpoint, by Await or by
+// Await mounts the volume that the node has had before as soon as its disk
+// is there. It returns when a volume is mounted at its mountpoint, by Await or by
 // another process, when no volume is claimed, or when ctx ends. It calls notify
 // with what it waits for, once for each reason.
 func (n Node) Await(ctx context.Context, notify func(error)) error {
@@ -101,14 +101,14 @@ func (n Node) Refresh(ctx context.Context, size int64) (State, error) {
 	case err != nil:
 		return s, err
 	case s.Device == "":
-		return s, hint.With(errors.New("the data volume is not mounted any more"),
-			"restart the machine: the kubelet may be running without it")
+		return s, hint.With(fmt.Errorf("the %s is not mounted any more", n.For.Name),
+			"restart the machine: %s may be running without it", n.For.User)
 	case s.Size == 0:
-		return s, hint.With(fmt.Errorf("the disk of the data volume, %s, is gone", s.Device),
+		return s, hint.With(fmt.Errorf("the disk of the %s, %s, is gone", n.For.Name, s.Device),
 			"plug it in again and restart the machine: what is mounted does not come "+
 				"back by itself")
 	case s.Size > size && s.Mapped != "":
-		s.Warnings = []string{"the disk of the data volume has grown: the volume, which is " +
+		s.Warnings = []string{"the disk of the " + n.For.Name + " has grown: the volume, which is " +
 			"encrypted, grows when the machine restarts"}
 	case s.Size > size:
 		s.Warnings = n.grow(ctx, Choice{Device: s.Device, FileSystem: s.FileSystem})
@@ -120,7 +120,7 @@ func (n Node) Refresh(ctx context.Context, size int64) (State, error) {
 // Pending returns what the volume waits for while it is not mounted: nil for
 // the process that mounts it, ErrNew for the process that makes it.
 func (n Node) Pending() error {
-	record, claimed, err := ReadRecord(n.Dir.Root().FS())
+	record, claimed, err := n.For.ReadRecord(n.Dir.Root().FS())
 	if err != nil || !claimed {
 		return err
 	}

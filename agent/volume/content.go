@@ -24,7 +24,8 @@ func ReadContent(device io.ReaderAt, size int64) Content {
 
 	r := newReader(device, size)
 	var c Content
-	if start, ok := r.read(0, len(FormatMark)); ok && string(start) == FormatMark {
+	if p := markedFor(r); p != nil {
+		c.Volume = p.Label
 		c.Evidence = append(c.Evidence, Evidence{Name: marked})
 	}
 
@@ -46,21 +47,29 @@ func ReadContent(device io.ReaderAt, size int64) Content {
 
 	c.Evidence = slices.Compact(c.Evidence)
 	c.recognise(r)
-	c.Container = container(c, io.NewSectionReader(device, 0, size))
+	c.findContainer(io.NewSectionReader(device, 0, size))
 	return c
 }
 
-// container returns the UUID of the encrypted data volume on a device, "" if it
-// has none.
-func container(c Content, device io.ReaderAt) string {
+// markedFor returns what a device is being formatted for, nil if it is not.
+func markedFor(r *reader) *Purpose {
+	return purposeOf(func(p *Purpose) bool {
+		start, ok := r.read(0, len(p.Mark))
+		return ok && string(start) == p.Mark
+	})
+}
+
+// findContainer finds an encrypted volume.
+func (c *Content) findContainer(device io.ReaderAt) {
 	if !c.has("crypto_LUKS") || c.has(marked) {
-		return ""
+		return
 	}
 	h, err := luks.Read(device)
-	if err != nil || h.Label != Label {
-		return ""
+	if err != nil || labelled(h.Label) == nil {
+		return
 	}
-	return h.UUID.String()
+	c.Volume = h.Label
+	c.Container = h.UUID.String()
 }
 
 // signatures returns evidence for all signatures on the device.

@@ -111,6 +111,7 @@ func TestLook(t *testing.T) {
 			broken: -1,
 			want: Content{
 				Evidence:   []Evidence{{"ext4", "", 1080}},
+				Volume:     Label,
 				FileSystem: "ext4",
 				Used:       64 * mib,
 			},
@@ -119,7 +120,7 @@ func TestLook(t *testing.T) {
 			name:   "a volume of xfs",
 			write:  xfs,
 			broken: -1,
-			want:   Content{Evidence: []Evidence{{"xfs", "", 0}}, FileSystem: "xfs"},
+			want:   Content{Evidence: []Evidence{{"xfs", "", 0}}, Volume: Label, FileSystem: "xfs"},
 		},
 		{
 			name:   "the file system of others",
@@ -133,6 +134,7 @@ func TestLook(t *testing.T) {
 			broken: -1,
 			want: Content{
 				Evidence:   []Evidence{{"ext4", "", 1080}, {"btrfs", "", 64*mib + 64}},
+				Volume:     Label,
 				FileSystem: "ext4",
 				Used:       64 * mib,
 			},
@@ -151,7 +153,7 @@ func TestLook(t *testing.T) {
 			name:   "a volume to be finished",
 			write:  []piece{mark},
 			broken: -1,
-			want:   Content{Evidence: []Evidence{{marked, "", 0}}, Unfinished: true},
+			want:   Content{Evidence: []Evidence{{marked, "", 0}}, Volume: Label, Unfinished: true},
 		},
 		{
 			name:   "a volume to be finished, with a copy of its superblock",
@@ -166,6 +168,7 @@ func TestLook(t *testing.T) {
 			},
 			want: Content{
 				Evidence:   []Evidence{{marked, "", 0}, {"ext4", "", 128*mib + 0x38}},
+				Volume:     Label,
 				Unfinished: true,
 			},
 		},
@@ -173,7 +176,7 @@ func TestLook(t *testing.T) {
 			name:   "a mark, and the file system of others",
 			write:  append(slices.Clone(ext4[:3]), piece{1024 + 0x78, []byte("photos")}, mark),
 			broken: -1,
-			want:   Content{Evidence: []Evidence{{marked, "", 0}, {"ext4", "", 1080}}},
+			want:   Content{Evidence: []Evidence{{marked, "", 0}, {"ext4", "", 1080}}, Volume: Label},
 		},
 		{
 			name:   "a mark, and the volume but for its first sector",
@@ -181,6 +184,7 @@ func TestLook(t *testing.T) {
 			broken: -1,
 			want: Content{
 				Evidence:   []Evidence{{marked, "", 0}, {"ext4", "", 1080}},
+				Volume:     Label,
 				Unfinished: true,
 			},
 		},
@@ -188,7 +192,7 @@ func TestLook(t *testing.T) {
 			name:   "a mark, and the volume of others",
 			write:  []piece{mark, {512, []byte("LABELONE")}},
 			broken: -1,
-			want:   Content{Evidence: []Evidence{{marked, "", 0}, {"LVM2_member", "", 512}}},
+			want:   Content{Evidence: []Evidence{{marked, "", 0}, {"LVM2_member", "", 512}}, Volume: Label},
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

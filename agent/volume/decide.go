@@ -30,9 +30,12 @@ type Facts struct {
 	Container string
 
 	// Field is the field of machine.yaml with the claim, such as
-	// "install.disk"; "" is dataVolume. For other fields a data volume is
-	// content like any other.
+	// "install.disk"; "" is dataVolume. A volume of another field is content like
+	// any other.
 	Field string
+
+	// Rivals are the claims of the other volumes of the machine.
+	Rivals []Rival
 }
 
 // Choice is the chosen data volume.
@@ -69,9 +72,11 @@ type Choice struct {
 //     volume.
 //   - If the node has had a volume and the volume is absent, its disk is late
 //     or broken. Then another disk is formatted only if the claim names it by
-//     serial or path. A volume is still used if nothing is claimed any more.
+//     serial or path, and never for etcd, which would begin again without its
+//     data. A volume is still used if nothing is claimed any more.
 //   - A disk that appears twice (multipath without its mapping) is never
-//     formatted.
+//     formatted, and neither is a disk that another claim of the machine matches:
+//     an operator has to say which volume it is for.
 func Decide(f Facts, c Claim) (Choice, error) {
 	f.Disks = slices.SortedFunc(slices.Values(f.Disks), func(a, b Disk) int {
 		return strings.Compare(a.Device, b.Device)
@@ -88,19 +93,23 @@ func choose(f Facts, c Claim) (choice Choice, why string) {
 	if c.IsZero() && !f.Made {
 		return Choice{}, "no disk is claimed"
 	}
-	if found := volumes(f.Disks, c.Names(), f.Container); len(found) > 0 && f.Field == "" {
-		return pickVolume(found, c)
+	if p := f.purpose(); p != nil {
+		found := volumes(p, f.Disks, c.Names(), f.Container)
+		if len(found) > 0 {
+			return pickVolume(p, found, c)
+		}
 	}
 
 	candidates := filter(f.Disks, c)
+	contested := func(d Disk) bool { return f.rival(d) != "" }
 	free := slices.DeleteFunc(slices.Clone(candidates), func(d Disk) bool {
 		return obstacle(d, f.Disks) != ""
 	})
 
 	unreadable := func(d Disk) bool { return d.Content.has(Unreadable) }
 	switch {
-	case f.Made && !c.Names():
-		return Choice{}, "the data volume that the node had is not there"
+	case f.Made && (!c.Names() || !f.purpose().Replaceable):
+		return Choice{}, "the " + f.purpose().Name + " that the node had is not there"
 	case len(candidates) == 0:
 		return Choice{}, "no disk that is free matches"
 	case len(free) == 0:
@@ -111,21 +120,23 @@ func choose(f Facts, c Claim) (choice Choice, why string) {
 		return Choice{}, "more than one disk matches"
 	case slices.ContainsFunc(candidates, unreadable):
 		return Choice{}, "a disk that matches cannot be read, and may be the volume"
+	case contested(free[0]):
+		return Choice{}, "the empty disk that matches is claimed by " + f.rival(free[0]) + ", too"
 	}
 
 	return Choice{Action: ToFormat, Device: free[0].Device, Size: free[0].Size}, ""
 }
 
-// volume is a device that has a data volume, complete or unfinished.
+// volume is a device that has a volume, complete or unfinished.
 type volume struct {
 	disk   Disk
 	choice Choice
 }
 
-// volumes returns the data volumes on all disks, on removable ones only if
+// volumes returns the volumes of a purpose on all disks, on removable ones only if
 // asked for. With a container, it returns no other complete volume. It returns
 // unfinished volumes only if there are no complete ones.
-func volumes(disks []Disk, removable bool, container string) []volume {
+func volumes(purpose *Purpose, disks []Disk, removable bool, container string) []volume {
 	var complete, unfinished []volume
 	for _, d := range disks {
 		if d.Removable && !removable {
@@ -134,6 +145,7 @@ func volumes(disks []Disk, removable bool, container string) []volume {
 
 		choice := Choice{Device: d.Device, Size: d.Size}
 		switch c := d.Content; {
+		case c.Volume != purpose.Label:
 		case container != "" && c.Container == container:
 			choice.Action = ToUse
 			choice.Container = container
@@ -149,7 +161,7 @@ func volumes(disks []Disk, removable bool, container string) []volume {
 		}
 
 		for _, p := range d.Parts {
-			if p.Content.FileSystem == "" || container != "" {
+			if p.Content.FileSystem == "" || p.Content.Volume != purpose.Label || container != "" {
 				continue
 			}
 			complete = append(complete, volume{d, Choice{
@@ -174,21 +186,21 @@ func volumes(disks []Disk, removable bool, container string) []volume {
 func grows(c Content, size int64) bool { return size-c.Used >= mib }
 
 // pickVolume returns the volume that the claim means.
-func pickVolume(found []volume, c Claim) (choice Choice, why string) {
+func pickVolume(p *Purpose, found []volume, c Claim) (choice Choice, why string) {
 	meant := slices.DeleteFunc(slices.Clone(found), func(v volume) bool {
 		return !c.Identity(v.disk)
 	})
 
 	switch {
 	case len(meant) == 0:
-		return Choice{}, "there is a data volume already, on a disk that is not claimed"
+		return Choice{}, "there is " + p.a() + " already, on a disk that is not claimed"
 	case len(meant) > 1:
-		return Choice{}, "there is more than one data volume"
+		return Choice{}, "there is more than one " + p.Name
 	}
 
 	v := meant[0]
 	if v.choice.Action == ToFinish && (len(v.disk.Uses) > 0 || v.disk.ReadOnly) {
-		return Choice{}, "an unfinished data volume is not free"
+		return Choice{}, "an unfinished " + p.Name + " is not free"
 	}
 
 	return v.choice, ""

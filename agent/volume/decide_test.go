@@ -36,13 +36,14 @@ func TestDecide(t *testing.T) {
 	ours := func(d *Disk) {
 		d.Content = Content{
 			Evidence:   []Evidence{{"ext4", "", 1080}},
+			Volume:     Label,
 			FileSystem: "ext4",
 			Used:       d.Size,
 		}
 	}
 
 	cut := func(d *Disk) {
-		d.Content = Content{Evidence: []Evidence{{marked, "", 0}}, Unfinished: true}
+		d.Content = Content{Evidence: []Evidence{{marked, "", 0}}, Volume: Label, Unfinished: true}
 	}
 
 	dead := func(d *Disk) { d.Content.Evidence = []Evidence{{Name: Unreadable}} }
@@ -53,7 +54,7 @@ func TestDecide(t *testing.T) {
 				{
 					Device:  d.Device + "1",
 					Size:    d.Size - mib,
-					Content: Content{FileSystem: fs, Used: d.Size - mib},
+					Content: Content{Volume: Label, FileSystem: fs, Used: d.Size - mib},
 				},
 			}
 			d.Content.Evidence = []Evidence{{"gpt", "", 512}}

@@ -1,11 +1,16 @@
-// Package volume finds the disk for the kubelet's data, and never takes a disk
-// that holds anything.
+// Package volume finds the disks for the kubelet's data and for etcd's, and never
+// takes a disk that holds anything.
 //
 //	sysfs, mounts, contents --Observe--> Facts --+
 //	                                             +--Decide--> Choice | Refusal
 //	machine.yaml --> Record: Claim --------------+              |
 //	                                                            v
 //	/var/lib/kubelet <-- mount <-- migrate what was there <-- Maker.Make
+//
+// What is different for the two is data: a [Purpose]. This page is about the
+// kubelet's volume ([Data]). That of etcd ([Etcd]) has no migration: it is claimed
+// before etcd has data, and refused afterwards. A disk that both claims match
+// becomes neither.
 //
 // A disk is formatted only if it is not in use, its first and last MiB are
 // zero, it has no signature of a known table, file system, volume manager or

@@ -22,9 +22,6 @@ import (
 	"github.com/loam-os/loam/partitions/luks"
 )
 
-// MappingName is the name of the device that has the decrypted data volume.
-const MappingName = "data"
-
 // Container is an encrypted volume that is to be made (LUKS2).
 type Container struct {
 	UUID uuid.UUID
@@ -45,7 +42,7 @@ func newContainer(root fs.FS) (*Container, error) {
 	var recovery luks.Prepared
 	found, err := durable.ReadJSON(root, crypt.RecoveryName, &recovery)
 	if err != nil {
-		return nil, fmt.Errorf("recovery key of the data volume: %w", err)
+		return nil, fmt.Errorf("recovery key of the new volume: %w", err)
 	}
 	if found {
 		c.Recovery = &recovery
@@ -54,17 +51,17 @@ func newContainer(root fs.FS) (*Container, error) {
 }
 
 // makeEncrypted makes a container on a disk of size bytes, with a file system in
-// it. The FormatMark of the disk stays until the container is complete.
+// it. The mark of the disk stays until the container is complete.
 func (m Maker) makeEncrypted(
 	ctx context.Context, disk Writable, size int64, fileSystem string, in Container,
 ) error {
-	h, key, err := luks.New(in.UUID, Label, rand.Reader)
+	h, key, err := luks.New(in.UUID, m.For.Label, rand.Reader)
 	if err != nil {
 		return err
 	}
 
 	mark := make([]byte, luks.SectorSize)
-	copy(mark, FormatMark)
+	copy(mark, m.For.Mark)
 	if err := writeSynced(disk, mark); err != nil {
 		return fmt.Errorf("mark disk: %w", err)
 	}
@@ -120,15 +117,19 @@ func (e encrypted) Zero(at, n int64) error {
 // errPlain says that a volume from elsewhere would have the secrets of a node
 // whose state is encrypted. To refuse it is safe: a node that refuses it is new,
 // and has no data on it.
-var errPlain = hint.With(fault.With(errors.New("the disk has a data volume that is not encrypted, "+
-	"and the state of this node is"), fault.DiskNotEmpty),
-	"if nothing on it is needed, empty the disk from another system (wipefs --all, and zeros in "+
-		"its first and last MiB); the node then makes an encrypted data volume")
+func errPlain(p *Purpose) error {
+	return hint.With(fault.With(fmt.Errorf("the disk has %s that is not encrypted, "+
+		"and the state of this node is", p.a()), fault.DiskNotEmpty),
+		"if nothing on it is needed, empty the disk from another system (wipefs --all, and zeros "+
+			"in its first and last MiB); the node then makes an encrypted one")
+}
 
 // notEncrypted is the warning about a volume that is older than the encryption of
-// data volumes. To refuse it would stop a node that works.
-const notEncrypted = "the data volume is not encrypted, although the state is: drain the node " +
-	"and empty the disk for an encrypted one"
+// volumes. To refuse it would stop a node that works.
+func notEncrypted(p *Purpose) string {
+	return "the " + p.Name + " is not encrypted, although the state is: drain the node " +
+		"and empty the disk for an encrypted one"
+}
 
 // open maps an encrypted volume, unless it is mapped already, and returns the
 // choice of the decrypted device.
@@ -142,21 +143,21 @@ func (n Node) open(record Record, c Choice) (Choice, error) {
 		var err error
 		device, err = n.mapContainer(record, c)
 		if err != nil {
-			return c, fmt.Errorf("open encrypted data volume %s: %w", c.Device, err)
+			return c, fmt.Errorf("open encrypted %s %s: %w", n.For.Name, c.Device, err)
 		}
 	}
 
 	f, err := n.Machine.Open(device, false)
 	if err != nil {
-		return c, fmt.Errorf("open encrypted data volume %s: %w", c.Device, err)
+		return c, fmt.Errorf("open encrypted %s %s: %w", n.For.Name, c.Device, err)
 	}
 	defer f.Close()
 
 	size := n.Machine.number(sizeFile(device)) * 512
 	content := ReadContent(f, size)
 	if content.FileSystem == "" {
-		return c, fmt.Errorf("encrypted data volume %s: no file system in it: %s", c.Device,
-			content)
+		return c, fmt.Errorf("encrypted %s %s: no file system in it: %s", n.For.Name,
+			c.Device, content)
 	}
 	c.Device = device
 	c.FileSystem = content.FileSystem
@@ -183,15 +184,15 @@ func (n Node) mapContainer(record Record, c Choice) (device string, err error) {
 	if err != nil {
 		return "", err
 	}
-	return n.System.Map(MappingName, h, h.Table(c.Device, key), h.DataSize(c.Size))
+	return n.System.Map(n.For.Mapping, h, h.Table(c.Device, key), h.DataSize(c.Size))
 }
 
 // Drop makes an encrypted volume unreadable for good, also by the recovery key. A
-// volume that is mapped stays so. Its disk has the FormatMark afterwards, so that
+// volume that is mapped stays so. Its disk has the mark afterwards, so that
 // the node makes another volume on it. Without an encrypted volume, or without its
 // disk, Drop does nothing.
 func (n Node) Drop(open func(device string) (*os.File, error)) error {
-	record, _, err := ReadRecord(n.Dir.Root().FS())
+	record, _, err := n.For.ReadRecord(n.Dir.Root().FS())
 	if err != nil || record.Encryption.UUID == "" {
 		return err
 	}
@@ -206,10 +207,10 @@ func (n Node) Drop(open func(device string) (*os.File, error)) error {
 		}
 		f, err := open(d.Device)
 		if err != nil {
-			return fmt.Errorf("drop the key of the data volume: %w", err)
+			return fmt.Errorf("drop the key of the %s: %w", n.For.Name, err)
 		}
-		if err := errors.Join(dropHeader(f), f.Close()); err != nil {
-			return fmt.Errorf("drop the key of the data volume %s: %w", d.Device, err)
+		if err := errors.Join(dropHeader(f, n.For.Mark), f.Close()); err != nil {
+			return fmt.Errorf("drop the key of the %s %s: %w", n.For.Name, d.Device, err)
 		}
 	}
 	return nil
@@ -218,13 +219,13 @@ func (n Node) Drop(open func(device string) (*os.File, error)) error {
 // dropHeader overwrites the key slots of a container, and then its header: as long
 // as there is a key slot, the header is there, by which Drop finds the container
 // again after a power cut.
-func dropHeader(d device.Device) error {
+func dropHeader(d device.Device, mark string) error {
 	for _, part := range []struct {
 		from, to int64
 		start    string
 	}{
 		{from: luks.KeyslotsOffset, to: luks.DataOffset},
-		{from: 0, to: luks.SectorSize, start: FormatMark},
+		{from: 0, to: luks.SectorSize, start: mark},
 		{from: luks.SectorSize, to: luks.KeyslotsOffset},
 	} {
 		b := make([]byte, mib)
@@ -252,9 +253,9 @@ func (n Node) mapped(device string) string {
 	return ""
 }
 
-// isMapping reports whether a device is the decrypted data volume.
+// isMapping reports whether a device is the decrypted volume.
 func (n Node) isMapping(device string) bool {
-	return n.Machine.text("sys/block/"+path.Base(device)+"/dm/name") == MappingName
+	return n.Machine.text("sys/block/"+path.Base(device)+"/dm/name") == n.For.Mapping
 }
 
 // beneath returns the disk of a mapping, "" if it is gone.

@@ -230,7 +230,7 @@ func TestAPlainVolumeOfANodeThatHadIt(t *testing.T) {
 	volumeOn(p.add("sdb", 50*gib), 50*gib)
 	p.claims(Record{Claim: OfSize(50 * gib), FileSystem: "ext4", Made: true})
 	s, err := p.encrypting().Ensure(t.Context())
-	if err != nil || s.Device != "/dev/sdb" || !slices.Equal(s.Warnings, []string{notEncrypted}) {
+	if err != nil || s.Device != "/dev/sdb" || !slices.Equal(s.Warnings, []string{notEncrypted(Data)}) {
 		t.Errorf("%+v, %v", s, err)
 	}
 }
@@ -256,7 +256,7 @@ func TestAPowerCutWhileAnEncryptedVolumeIsMade(t *testing.T) {
 	}
 
 	in := Container{UUID: uuid.New(), Key: []byte("key")}
-	m := Maker{Scratch: t.TempDir(), Run: func(_ context.Context, command []string) error {
+	m := Maker{For: Data, Scratch: t.TempDir(), Run: func(_ context.Context, command []string) error {
 		f, err := os.OpenFile(command[len(command)-1], os.O_RDWR, 0)
 		if err != nil {
 			return err
@@ -344,7 +344,7 @@ func TestPowerCutsOfADrop(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		err = dropHeader(&cutDisk{file, writes})
+		err = dropHeader(&cutDisk{file, writes}, FormatMark)
 		if c := ReadContent(file, size); err == nil && c.Unfinished {
 			break
 		}
@@ -375,6 +375,7 @@ func cryptsetupOpens(t *testing.T, fileSystem string) {
 	path := filepath.Join(t.TempDir(), "disk")
 	disk := create(t, path, size)
 	maker := Maker{
+		For: Data,
 		Open: func(node string) (Writable, error) {
 			f, err := os.OpenFile(node, os.O_RDWR, 0)
 			return diskFile{f}, err

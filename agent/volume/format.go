@@ -13,10 +13,10 @@ import (
 // sparse file as large as the disk. A hole in that file need not be zero on the
 // disk. So the kernel zeroes the inode tables in the background, and checksums
 // that are keyed by the new UUID protect the journal of ext4 from old data.
-func Mkfs(fileSystem, file string, size int64, sectorSize int) []string {
+func Mkfs(fileSystem, label, file string, size int64, sectorSize int) []string {
 	if fileSystem == "xfs" {
 		command := []string{
-			"mkfs.xfs", "-q", "-f", "-K", "-s", "size=" + strconv.Itoa(sectorSize), "-L", Label,
+			"mkfs.xfs", "-q", "-f", "-K", "-s", "size=" + strconv.Itoa(sectorSize), "-L", label,
 		}
 		if size/xfsLogShare > maxXFSLog {
 			command = append(command, "-l", "size="+strconv.Itoa(maxXFSLog))
@@ -24,7 +24,7 @@ func Mkfs(fileSystem, file string, size int64, sectorSize int) []string {
 		return append(command, file)
 	}
 	return []string{
-		"mke2fs", "-q", "-F", "-t", "ext4", "-b", "4096", "-m", "0", "-L", Label, "-O",
+		"mke2fs", "-q", "-F", "-t", "ext4", "-b", "4096", "-m", "0", "-L", label, "-O",
 		"quota,project",
 		"-E", "quotatype=prjquota,nodiscard,lazy_itable_init=1,lazy_journal_init=1", file,
 	}
@@ -41,18 +41,20 @@ const (
 // Format copies a file system from image to target. data are the parts of image
 // that are not holes.
 //
-// The FormatMark is written first. The first sector, which replaces it, is
+// The mark of its purpose is written first. The first sector, which replaces it, is
 // written last and alone. So a power cut anywhere leaves a disk that is empty,
 // or has the mark, or has the volume.
-func Format(target Writable, image io.ReaderAt, data []sparse.Extent, sectorSize int) error {
+func Format(
+	target Writable, mark string, image io.ReaderAt, data []sparse.Extent, sectorSize int,
+) error {
 	first := make([]byte, sectorSize)
 	if _, err := image.ReadAt(first, 0); err != nil {
 		return fmt.Errorf("read new file system: %w", err)
 	}
 
-	mark := make([]byte, sectorSize)
-	copy(mark, FormatMark)
-	if err := writeSynced(target, mark); err != nil {
+	start := make([]byte, sectorSize)
+	copy(start, mark)
+	if err := writeSynced(target, start); err != nil {
 		return fmt.Errorf("mark disk: %w", err)
 	}
 

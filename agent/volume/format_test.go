@@ -56,7 +56,7 @@ func image(t *testing.T, fileSystem string, size int64, sector int) (*os.File, [
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "image")
 	file := create(t, path, size)
-	command := Mkfs(fileSystem, path, size, sector)
+	command := Mkfs(fileSystem, Label, path, size, sector)
 	judge.Run(t, command[0], command[1:]...)
 
 	data, err := sparse.Data(file, size)
@@ -117,7 +117,7 @@ func TestACutLeavesADiskThatIsTakenAgain(t *testing.T) {
 				}
 			}
 
-			if err := Format(target, file, data, 512); err != nil {
+			if err := Format(target, FormatMark, file, data, 512); err != nil {
 				t.Fatal(err)
 			}
 			if got := ReadContent(disk, size); got.FileSystem != fileSystem {
@@ -157,7 +157,7 @@ func TestFsckOfADiskFullOfOldData(t *testing.T) {
 				}
 			}
 
-			if err := Format(diskFile{disk}, file, data, test.sector); err != nil {
+			if err := Format(diskFile{disk}, FormatMark, file, data, test.sector); err != nil {
 				t.Fatal(err)
 			}
 

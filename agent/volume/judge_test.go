@@ -183,7 +183,7 @@ func TestBlkidKnowsNothingThatWeDoNot(t *testing.T) {
 	m := &maker{Rand: rand.New(rand.NewPCG(7, 2026)), facts: facts(t, "libblkid.txt", "copies.txt")}
 	path := filepath.Join(t.TempDir(), "disk")
 	for range judge.Pick(60, 200) {
-		d := m.disk(0, pick(m, 2*gib, 50*gib, 100*gib))
+		d := m.disk(0, pick(m, 2*gib, 50*gib, 100*gib), Data)
 		file := create(t, path, d.disk.Size)
 		for n, b := range d.bytes.sectors {
 			if _, err := file.WriteAt(b[:], n*512); err != nil {

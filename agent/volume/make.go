@@ -23,6 +23,8 @@ type Writable interface {
 
 // Maker makes volumes.
 type Maker struct {
+	// For is what the volumes are for.
+	For *Purpose
 	// Open opens a device exclusively.
 	Open func(node string) (Writable, error)
 	// Run runs a command: see Mkfs.
@@ -52,7 +54,8 @@ func (m Maker) Make(
 			c.Device, size, c.Size), err)
 	}
 
-	if now := ReadContent(disk, c.Size); len(now.Evidence) > 0 && !now.Unfinished {
+	if now := ReadContent(disk, c.Size); len(now.Evidence) > 0 &&
+		(!now.Unfinished || now.Volume != m.For.Label) {
 		return fmt.Errorf("format %s: no longer empty: %v", c.Device, now)
 	}
 
@@ -81,21 +84,21 @@ func (m Maker) makeOn(
 	if err != nil {
 		return err
 	}
-	return Format(device, image, data, sectorSize)
+	return Format(device, m.For.Mark, image, data, sectorSize)
 }
 
 // image returns an unlinked file with the new file system.
 func (m Maker) image(
 	ctx context.Context, fileSystem string, size int64, sectorSize int,
 ) (*os.File, error) {
-	name := filepath.Join(m.Scratch, "new-data-volume")
+	name := filepath.Join(m.Scratch, "new-volume")
 	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return nil, err
 	}
 
 	defer os.Remove(name)
-	err = errors.Join(file.Truncate(size), m.Run(ctx, Mkfs(fileSystem, name, size, sectorSize)))
+	err = errors.Join(file.Truncate(size), m.Run(ctx, Mkfs(fileSystem, m.For.Label, name, size, sectorSize)))
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}

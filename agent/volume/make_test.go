@@ -17,6 +17,7 @@ func TestMake(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "disk")
 	disk := create(t, path, size)
 	maker := Maker{
+		For: Data,
 		Open: func(node string) (Writable, error) {
 			f, err := os.OpenFile(node, os.O_RDWR, 0)
 			return diskFile{f}, err

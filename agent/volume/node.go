@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -36,8 +37,9 @@ type System interface {
 	Empty(dir string) error
 }
 
-// Node is a machine that has a data volume, or is to have one.
+// Node is a machine that has a volume of a purpose, or is to have one.
 type Node struct {
+	For     *Purpose
 	Machine Machine
 	Maker   Maker
 	System  System
@@ -49,13 +51,12 @@ type Node struct {
 	// Encrypt is set on a node whose state is encrypted: a new volume is, too.
 	Encrypt bool
 
-	// InUse reports whether the directory at Mountpoint is in use now, so that
-	// nothing can be mounted there. It is nil in a process that the kubelet
-	// waits for.
+	// InUse reports whether the directory at the mountpoint is in use now, so that
+	// nothing can be mounted there. It is nil in a process that the unit waits for.
 	InUse func(ctx context.Context) bool
 }
 
-// State describes a mounted data volume; the zero State means that no volume is
+// State describes a mounted volume; the zero State means that no volume is
 // mounted.
 type State struct {
 	// Device is the disk or partition. Mapped is the decrypted device on it, ""
@@ -73,23 +74,26 @@ var ErrInUse = hint.With(fault.With(errors.New("the kubelet is running without i
 	fault.InUse),
 	"the volume is made when the machine restarts, before the kubelet starts")
 
-// Ensure makes the data volume that the record claims, if need be, and mounts
+// Ensure makes the volume that the record claims, if need be, and mounts
 // it. Without a record it changes nothing.
 func (n Node) Ensure(ctx context.Context) (State, error) {
 	s, err := n.ensure(ctx, n.take)
 	if n.Encrypt && s.Device != "" && s.Mapped == "" {
-		s.Warnings = append(s.Warnings, notEncrypted)
+		s.Warnings = append(s.Warnings, notEncrypted(n.For))
 	}
 	return s, err
 }
 
-// take makes the volume that was chosen, unless there is one, and copies the
-// kubelet's data to it.
+// take makes the volume that was chosen, unless there is one, and copies to it what
+// is at its mountpoint.
 func (n Node) take(ctx context.Context, record *Record, f Facts, c Choice) error {
 	if n.Encrypt && c.Action == ToUse && c.Container == "" {
-		return fmt.Errorf("%s: %w", c.Device, errPlain)
+		return fmt.Errorf("%s: %w", c.Device, errPlain(n.For))
 	}
-	if err := n.blockKubelet(ctx); err != nil {
+	if err := n.blockUnit(ctx); err != nil {
+		return err
+	}
+	if err := n.CheckUnused(); err != nil {
 		return err
 	}
 
@@ -110,7 +114,10 @@ func (n Node) take(ctx context.Context, record *Record, f Facts, c Choice) error
 	if err != nil {
 		return err
 	}
-	return n.migrateKubelet(ctx, f, c)
+	if !n.For.Migrates {
+		return nil
+	}
+	return n.migrate(ctx, f, c)
 }
 
 // container returns the container for a new volume, nil on a node without
@@ -124,14 +131,14 @@ func (n Node) container(record *Record) (*Container, error) {
 		return nil, err
 	}
 	record.Encryption = Encryption{UUID: in.UUID.String(), Key: hex.EncodeToString(in.Key)}
-	return in, record.Write(n.Dir)
+	return in, n.For.WriteRecord(n.Dir, *record)
 }
 
 // ErrNew says that there is a volume, or a disk for one, that the node has not
 // had before.
-var ErrNew = errors.New("the data volume is not made yet")
+var ErrNew = errors.New("the volume is not made yet")
 
-// Mount mounts the data volume that the node has had before. It makes none.
+// Mount mounts the volume that the node has had before. It makes none.
 func (n Node) Mount(ctx context.Context) (State, error) {
 	return n.ensure(ctx, func(context.Context, *Record, Facts, Choice) error { return ErrNew })
 }
@@ -147,7 +154,7 @@ func (n Node) ensure(
 	}
 	defer unlock()
 
-	record, claimed, err := ReadRecord(n.Dir.Root().FS())
+	record, claimed, err := n.For.ReadRecord(n.Dir.Root().FS())
 	if err != nil || !claimed {
 		return State{}, err
 	}
@@ -164,10 +171,10 @@ func (n Node) ensure(
 	case s.Device == choice.Device:
 		return s, n.recordMade(record)
 	case s.Device != "":
-		return State{}, fmt.Errorf("%s is mounted at %s, and is not the data volume",
-			s.Device, Mountpoint)
+		return State{}, fmt.Errorf("%s is mounted at %s, and is not the %s",
+			s.Device, n.For.Mountpoint, n.For.Name)
 	case n.InUse != nil && n.InUse(ctx):
-		return State{}, ErrInUse
+		return State{}, n.For.InUse
 	}
 
 	if choice.Action != ToUse || !record.Made {
@@ -184,7 +191,7 @@ func (n Node) ensure(
 	if err != nil {
 		return State{}, err
 	}
-	if err := n.mountAt(ctx, facts, choice, Mountpoint); err != nil {
+	if err := n.mountAt(ctx, facts, choice, n.For.Mountpoint); err != nil {
 		return State{}, err
 	}
 
@@ -196,17 +203,27 @@ func (n Node) ensure(
 	return s, errors.Join(err, n.recordMade(record))
 }
 
-// blockKubelet prevents the start of the kubelet while a volume is made. It
-// returns ErrInUse if the kubelet is running already.
-func (n Node) blockKubelet(ctx context.Context) error {
-	if err := n.Dir.Remove(DeferFile); err != nil || !n.InUse(ctx) {
-		return err
+// blockUnit prevents the start of the unit while a volume is made. It returns InUse of
+// the purpose if the unit is running already.
+func (n Node) blockUnit(ctx context.Context) error {
+	if n.For.DeferFile != "" {
+		if err := n.Dir.Remove(n.For.DeferFile); err != nil {
+			return err
+		}
 	}
-	return errors.Join(ErrInUse, n.Defer())
+	if !n.InUse(ctx) {
+		return nil
+	}
+	return errors.Join(n.For.InUse, n.Defer())
 }
 
-// Defer lets the kubelet run without its volume until the machine restarts.
-func (n Node) Defer() error { return n.Dir.WriteVolatile(DeferFile, nil, 0o644) }
+// Defer lets the unit run without its volume until the machine restarts, if it may.
+func (n Node) Defer() error {
+	if n.For.DeferFile == "" {
+		return nil
+	}
+	return n.Dir.WriteVolatile(n.For.DeferFile, nil, 0o644)
+}
 
 // choose observes the disks and decides.
 func (n Node) choose(record Record) (Facts, Choice, error) {
@@ -214,9 +231,37 @@ func (n Node) choose(record Record) (Facts, Choice, error) {
 	if err != nil {
 		return Facts{}, Choice{}, err
 	}
-	facts := Facts{Disks: disks, Made: record.Made, Container: record.Encryption.UUID}
+	rivals, err := n.rivals()
+	if err != nil {
+		return Facts{}, Choice{}, err
+	}
+	facts := Facts{
+		Disks:     disks,
+		Made:      record.Made,
+		Container: record.Encryption.UUID,
+		Field:     n.For.Field,
+		Rivals:    rivals,
+	}
 	choice, err := Decide(facts, record.Claim)
 	return facts, choice, err
+}
+
+// rivals returns the claims of the other volumes of the node.
+func (n Node) rivals() ([]Rival, error) {
+	var all []Rival
+	for _, p := range Purposes() {
+		if p == n.For {
+			continue
+		}
+		record, claimed, err := p.ReadRecord(n.Dir.Root().FS())
+		if err != nil {
+			return nil, err
+		}
+		if claimed {
+			all = append(all, Rival{p.Field, record.Claim})
+		}
+	}
+	return all, nil
 }
 
 // recordMade records that the node has a volume.
@@ -225,12 +270,28 @@ func (n Node) recordMade(record Record) error {
 		return nil
 	}
 	record.Made = true
-	return record.Write(n.Dir)
+	return n.For.WriteRecord(n.Dir, record)
 }
 
-// migrateKubelet copies the kubelet's data to a volume that the node has not
-// had before.
-func (n Node) migrateKubelet(ctx context.Context, f Facts, c Choice) error {
+// CheckUnused returns why a new volume would hide what is at its mountpoint. A volume
+// that migrates hides nothing.
+func (n Node) CheckUnused() error {
+	if n.For.Migrates {
+		return nil
+	}
+	has, err := hasContent(os.DirFS(filepath.Join(n.Path, n.For.Mountpoint)), "")
+	if err != nil || !has {
+		return err
+	}
+	return hint.With(fault.With(
+		fmt.Errorf("%s has data of %s, which the %s would hide", n.For.Mountpoint, n.For.User, n.For.Name),
+		fault.CannotBeApplied,
+	), "leave %s out, or reset the node: the data are lost then", n.For.Field)
+}
+
+// migrate copies the data at the mountpoint to a volume that the node has not had
+// before.
+func (n Node) migrate(ctx context.Context, f Facts, c Choice) error {
 	const scratch = "/run/loam/data-volume"
 	if err := n.Dir.MkdirAll(scratch[1:]); err != nil {
 		return err
@@ -242,7 +303,7 @@ func (n Node) migrateKubelet(ctx context.Context, f Facts, c Choice) error {
 		return err
 	}
 
-	from := filepath.Join(n.Path, Mountpoint)
+	from := filepath.Join(n.Path, n.For.Mountpoint)
 	all, err := migrate(
 		ctx,
 		from,
@@ -272,7 +333,7 @@ func (n Node) mountAt(ctx context.Context, f Facts, c Choice, dir string) error 
 	if len(disk(f, c).Uses) == 0 && c.FileSystem == "ext4" {
 		err := n.System.Run(ctx, []string{"e2fsck", "-p", c.Device})
 		if err != nil && exitCode(err) != repaired {
-			return hint.With(fmt.Errorf("check data volume %s: %w", c.Device, err),
+			return hint.With(fmt.Errorf("check %s %s: %w", n.For.Name, c.Device, err),
 				"nothing on it is touched; `e2fsck -f %s` from a debug shell repairs it, "+
 					"and may lose files", c.Device)
 		}
@@ -284,7 +345,7 @@ func (n Node) mountAt(ctx context.Context, f Facts, c Choice, dir string) error 
 	}
 
 	if err != nil {
-		return fmt.Errorf("mount data volume %s at %s: %w", c.Device, dir, err)
+		return fmt.Errorf("mount %s %s at %s: %w", n.For.Name, c.Device, dir, err)
 	}
 
 	return nil
@@ -306,24 +367,24 @@ func exitCode(err error) int {
 func (n Node) grow(ctx context.Context, c Choice) (warnings []string) {
 	command := []string{"resize2fs", c.Device}
 	if c.FileSystem == "xfs" {
-		command = []string{"xfs_growfs", filepath.Join(n.Path, Mountpoint)}
+		command = []string{"xfs_growfs", filepath.Join(n.Path, n.For.Mountpoint)}
 	}
 	if err := n.System.Run(ctx, command); err != nil {
 		warnings = append(warnings,
-			fmt.Sprintf("data volume %s: its disk has grown, but the file system has not: %v",
-				c.Device, err))
+			fmt.Sprintf("%s %s: its disk has grown, but the file system has not: %v",
+				n.For.Name, c.Device, err))
 	}
 	return warnings
 }
 
-// Mounted returns the volume that is mounted at Mountpoint.
+// Mounted returns the volume that is mounted.
 func (n Node) Mounted() (State, error) {
 	text, err := n.Dir.Root().ReadFile(mount.Path)
 	if err != nil {
 		return State{}, fmt.Errorf("list mounts: %w", err)
 	}
 
-	m, _ := mount.Parse(string(text)).At(Mountpoint)
+	m, _ := mount.Parse(string(text)).At(n.For.Mountpoint)
 	if m.Source == "" {
 		return State{}, nil
 	}
@@ -345,7 +406,8 @@ func sizeFile(device string) string {
 		"/", "!") + "/size"
 }
 
-// lock prevents two processes from doing this at the same time.
+// lock prevents two processes from doing this at the same time, also for another
+// purpose.
 func (n Node) lock() (unlock func(), err error) {
 	if err := n.Dir.MkdirAll("run/loam"); err != nil {
 		return nil, err
@@ -353,7 +415,7 @@ func (n Node) lock() (unlock func(), err error) {
 
 	f, err := durable.Lock(n.Dir.Root(), "run/loam/data-volume.lock")
 	if err != nil {
-		return nil, fmt.Errorf("lock the data volume: %w", err)
+		return nil, fmt.Errorf("lock the volumes: %w", err)
 	}
 
 	return func() { f.Close() }, nil

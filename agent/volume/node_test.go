@@ -19,10 +19,11 @@ import (
 // fakeNode is a node in a directory, with disks in memory. Its mounts are only
 // recorded: the directory stays the same.
 type fakeNode struct {
-	t     *testing.T
-	dir   string
-	disks map[string]*inMemory
-	did   []string
+	t       *testing.T
+	purpose *Purpose
+	dir     string
+	disks   map[string]*inMemory
+	did     []string
 	// fails is what a command or a mount ends with, by its words.
 	fails map[string]error
 	used  bool
@@ -33,6 +34,7 @@ type fakeNode struct {
 func newFakeNode(t *testing.T) *fakeNode {
 	p := &fakeNode{
 		t:       t,
+		purpose: Data,
 		dir:     t.TempDir(),
 		disks:   map[string]*inMemory{},
 		fails:   map[string]error{},
@@ -100,7 +102,7 @@ func (p *fakeNode) Mount(device, dir, fileSystem, options string) error {
 	}
 
 	p.mounted[at] = true
-	if at == Mountpoint {
+	if at == p.purpose.Mountpoint {
 		p.write("proc/self/mountinfo",
 			fmt.Sprintf("23 1 8:3 / /var rw - ext4 /dev/sda3 rw\n"+
 				"24 23 8:16 / %s rw,noatime shared:4 - %s %s rw\n", at, fileSystem, device))
@@ -132,6 +134,7 @@ func (p *fakeNode) node() Node {
 	p.t.Cleanup(func() { root.Close() })
 
 	return Node{
+		For: p.purpose,
 		Machine: Machine{
 			Root: os.DirFS(p.dir),
 			Open: func(node string, _ bool) (Device, error) {
@@ -139,6 +142,7 @@ func (p *fakeNode) node() Node {
 			},
 		},
 		Maker: Maker{
+			For: p.purpose,
 			Open: func(node string) (Writable, error) {
 				return &recorder{disk: p.disks[node], atSync: func() {}}, nil
 			},
@@ -151,7 +155,7 @@ func (p *fakeNode) node() Node {
 				}
 
 				info, err := f.Stat()
-				for _, b := range superblock(info.Size()) {
+				for _, b := range superblock(p.purpose.Label, info.Size()) {
 					_, writeErr := f.WriteAt(b.data, b.at)
 					err = errors.Join(err, writeErr)
 				}
@@ -174,7 +178,7 @@ type bytesAt struct {
 
 // superblock returns the bytes that make ReadContent report a complete ext4
 // volume with that size.
-func superblock(size int64) []bytesAt {
+func superblock(label string, size int64) []bytesAt {
 	b := make([]byte, 1024)
 	put := func(at int, n uint64, width int) {
 		for i := range width {
@@ -187,21 +191,21 @@ func superblock(size int64) []bytesAt {
 	put(0x38, 0xef53, 2)
 	put(0x5c, 0x4, 4)
 	put(0x60, 0x40, 4)
-	copy(b[0x78:], Label)
+	copy(b[0x78:], label)
 
 	return []bytesAt{{1024, b}}
 }
 
 func (p *fakeNode) claims(r Record) {
 	p.t.Helper()
-	if err := r.Write(p.node().Dir); err != nil {
+	if err := p.purpose.WriteRecord(p.node().Dir, r); err != nil {
 		p.t.Fatal(err)
 	}
 }
 
 func (p *fakeNode) record() Record {
 	p.t.Helper()
-	r, ok, err := ReadRecord(os.DirFS(p.dir))
+	r, ok, err := p.purpose.ReadRecord(os.DirFS(p.dir))
 	if err != nil || !ok {
 		p.t.Fatalf("record: %v, %v", ok, err)
 	}
@@ -331,7 +335,7 @@ func TestWhatKeepsAVolumeAway(t *testing.T) {
 
 // volumeOn writes a complete volume for a disk of that size to a disk.
 func volumeOn(d *inMemory, size int64) {
-	for _, b := range superblock(size) {
+	for _, b := range superblock(Label, size) {
 		d.write(b.at, b.data)
 	}
 }

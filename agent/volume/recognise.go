@@ -9,12 +9,12 @@ import (
 // files.
 const metadata = 8 * kib
 
-// recognise finds a data volume, complete or unfinished. A complete volume is a
-// file system of a type that Loam makes, with the Label, and no other signature
-// may claim the device. Between its metadata and the last MiB is content,
+// recognise finds a volume, complete or unfinished. A complete volume is a file
+// system of a type that Loam makes, with the label of a purpose, and no other
+// signature may claim the device. Between its metadata and the last MiB is content,
 // whatever it looks like (disk images are files, too). An unfinished volume has
 // nothing but the file system and its copies. Its superblock, if already
-// written, has the Label. An encrypted one may have the second header of its
+// written, has the label that belongs to the mark. An encrypted one may have the second header of its
 // container, whose first one replaces the mark.
 func (c *Content) recognise(r *reader) {
 	for _, kind := range []struct {
@@ -35,9 +35,10 @@ func (c *Content) recognise(r *reader) {
 		label := string(bytes.TrimRight(text, "\x00"))
 		switch {
 		case c.has(marked):
-			c.Unfinished = c.Unfinished || (label == "" || label == Label) &&
+			c.Unfinished = c.Unfinished || (label == "" || label == c.Volume) &&
 				!slices.ContainsFunc(c.Evidence, other)
-		case c.has(kind.name) && label == Label && !slices.ContainsFunc(c.Evidence, claims):
+		case c.has(kind.name) && labelled(label) != nil && !slices.ContainsFunc(c.Evidence, claims):
+			c.Volume = label
 			c.FileSystem = kind.name
 			c.Used = r.used(kind.name)
 		}

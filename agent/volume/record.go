@@ -8,15 +8,13 @@ import (
 	"github.com/loam-os/loam/agent/durable"
 )
 
-// RecordFile, beneath the root directory, stores the Record. While it exists
-// the kubelet starts only with its volume.
+// RecordFile is Data.RecordFile.
 const RecordFile = "var/lib/loam/volume.json"
 
-// DeferFile, beneath the root directory, lets the kubelet run without its
-// volume until the machine restarts.
+// DeferFile is Data.DeferFile.
 const DeferFile = "run/loam/data-volume-later"
 
-// Record is what a node stores about its data volume: the last claim, from
+// Record is what a node stores about a volume: the last claim, from
 // machine.yaml or a size, and whether it has had a volume.
 type Record struct {
 	Claim Claim `json:"claim"`
@@ -39,23 +37,23 @@ type Encryption struct {
 // ReadRecord reads the record; false if it is absent. A corrupt record counts
 // as a record of a volume, so that no other disk is formatted unless it is
 // claimed by name.
-func ReadRecord(root fs.FS) (Record, bool, error) {
+func (p *Purpose) ReadRecord(root fs.FS) (Record, bool, error) {
 	var r Record
-	found, err := durable.ReadJSON(root, RecordFile, &r)
+	found, err := durable.ReadJSON(root, p.RecordFile, &r)
 	if errors.Is(err, durable.ErrCorrupt) || found && err == nil && r.FileSystem == "" {
 		return Record{Made: true, FileSystem: "ext4"}, true, nil
 	}
 
 	if err != nil {
-		return Record{}, false, fmt.Errorf("read the record of the data volume: %w", err)
+		return Record{}, false, fmt.Errorf("read the record of the %s: %w", p.Name, err)
 	}
 	return r, found, nil
 }
 
-// Write stores the record.
-func (r Record) Write(node *durable.Dir) error {
-	if err := node.WriteJSON(RecordFile, r, 0o600); err != nil {
-		return fmt.Errorf("store the record of the data volume: %w", err)
+// WriteRecord stores the record.
+func (p *Purpose) WriteRecord(node *durable.Dir, r Record) error {
+	if err := node.WriteJSON(p.RecordFile, r, 0o600); err != nil {
+		return fmt.Errorf("store the record of the %s: %w", p.Name, err)
 	}
 	return nil
 }

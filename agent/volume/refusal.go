@@ -11,7 +11,7 @@ import (
 	"github.com/loam-os/loam/hint/fault"
 )
 
-// ErrNone says that no disk of the machine can be the data volume now. Another
+// ErrNone says that no disk of the machine can be the volume now. Another
 // disk may appear.
 var ErrNone = errors.New("no data volume")
 
@@ -33,6 +33,10 @@ type Candidate struct {
 	// that could be formatted.
 	Matches  bool
 	Obstacle string
+
+	// Rival is the field with another claim that matches the disk, "" if none
+	// does.
+	Rival string
 
 	// Offer is the line of machine.yaml that would take the disk; "" if none
 	// would. OfferEmptied is the line that would if the disk were empty.
@@ -56,7 +60,11 @@ func newCandidate(d Disk, f Facts, matches bool) Candidate {
 		Disk:     d,
 		Matches:  matches,
 		Obstacle: obstacle(d, f.Disks),
+		Rival:    f.rival(d),
 		Offer:    offer(d, f),
+	}
+	if c.Obstacle == "" && matches && c.Rival != "" {
+		c.Obstacle = "empty, and claimed by " + c.Rival + ", too"
 	}
 
 	if c.Offer == "" && matches && len(d.Uses) == 0 && !d.ReadOnly && !d.Content.has(Unreadable) {
@@ -67,9 +75,10 @@ func newCandidate(d Disk, f Facts, matches bool) Candidate {
 			return o.Device == d.Device
 		})
 		c.OfferEmptied = offer(emptied, Facts{
-			Disks: append(others, emptied),
-			Made:  f.Made,
-			Field: f.Field,
+			Disks:  append(others, emptied),
+			Made:   f.Made,
+			Field:  f.Field,
+			Rivals: f.Rivals,
 		})
 	}
 
@@ -96,7 +105,7 @@ func (r *Refusal) FaultCode() fault.Code {
 // Error names the claim, and each disk with its evidence.
 func (r *Refusal) Error() string {
 	text := fmt.Sprintf("%v: %s", ErrNone, r.Why)
-	if r.Field != "" {
+	if r.Field != "" && r.Field != Data.Field {
 		text = fmt.Sprintf("no disk for %s: %s", r.Field, r.Why)
 	}
 
@@ -121,6 +130,13 @@ func (r *Refusal) withHints() error {
 	if slices.ContainsFunc(r.Candidates, func(c Candidate) bool { return c.Offer != "" }) {
 		err = hint.With(err, "write the line of the disk that is meant to machine.yaml")
 	}
+	if i := slices.IndexFunc(r.Candidates, func(c Candidate) bool {
+		return c.Matches && c.Rival != ""
+	}); i >= 0 {
+		err = hint.With(err, "write claims that match a disk each, for example by serial number: "+
+			"%s and %s match %s", cmp.Or(r.Field, Data.Field), r.Candidates[i].Rival,
+			r.Candidates[i].Disk.Device)
+	}
 	if slices.ContainsFunc(r.Candidates, func(c Candidate) bool { return c.OfferEmptied != "" }) {
 		err = hint.With(err, "a disk with content is never formatted: if nothing on it is needed, "+
 			"empty it from another system (wipefs --all, and zeros in its first and last MiB)")
@@ -128,7 +144,7 @@ func (r *Refusal) withHints() error {
 	if slices.ContainsFunc(r.Candidates, func(c Candidate) bool {
 		return c.Matches && c.Disk.Content.Container != ""
 	}) {
-		err = hint.With(err, "the key of an encrypted data volume is in the state of its node: "+
+		err = hint.With(err, "the key of an encrypted volume is in the state of its node: "+
 			"the recovery key of that state opens it on another system (cryptsetup open)")
 	}
 	return err
@@ -193,13 +209,13 @@ func (c Candidate) String() string {
 	inside := slices.IndexFunc(d.Parts, func(p Part) bool { return p.Content.FileSystem != "" })
 	switch {
 	case d.Content.Container != "":
-		what = "has an encrypted data volume"
+		what = "has an encrypted " + d.Content.purpose().Name
 	case d.Content.FileSystem != "":
-		what = "has a data volume (" + d.Content.FileSystem + ")"
+		what = "has " + d.Content.purpose().a() + " (" + d.Content.FileSystem + ")"
 	case inside >= 0:
-		what = "has a data volume in " + d.Parts[inside].Device
+		what = "has " + d.Parts[inside].Content.purpose().a() + " in " + d.Parts[inside].Device
 	case d.Content.Unfinished:
-		what = "has an unfinished data volume"
+		what = "has an unfinished " + d.Content.purpose().Name
 	case what == "":
 		what = "empty"
 	}

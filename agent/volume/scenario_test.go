@@ -16,11 +16,14 @@ type made struct {
 	unreadable, twin          bool
 }
 
-// scenario is a machine with a claim.
+// scenario is a machine with a claim for a purpose, and maybe with the claim of the
+// other one.
 type scenario struct {
-	disks []made
-	had   bool // a volume, once
-	claim Claim
+	disks   []made
+	purpose *Purpose
+	had     bool // a volume, once
+	claim   Claim
+	rival   Claim
 }
 
 // maker makes scenarios from a seed.
@@ -35,10 +38,10 @@ func (m *maker) chance(percent int) bool { return m.IntN(100) < percent }
 func pick[T any](m *maker, of ...T) T { return of[m.IntN(len(of))] }
 
 func (m *maker) scenario() scenario {
-	var w scenario
+	w := scenario{purpose: pick(m, Data, Etcd)}
 	base := pick(m, 2*gib, 50*gib, 100*gib, 500107862016, 1000204886016, 300*gib)
 	for i := range 1 + m.IntN(7) {
-		w.disks = append(w.disks, m.disk(i, base))
+		w.disks = append(w.disks, m.disk(i, base, w.purpose))
 	}
 
 	first := &w.disks[0]
@@ -53,10 +56,13 @@ func (m *maker) scenario() scenario {
 
 	w.had = m.chance(20)
 	w.claim = m.claim(pick(m, w.disks...).disk, base)
+	if m.chance(50) {
+		w.rival = m.claim(pick(m, w.disks...).disk, base)
+	}
 	return w
 }
 
-func (m *maker) disk(i int, base int64) made {
+func (m *maker) disk(i int, base int64, purpose *Purpose) made {
 	m.count++
 	sector := pick(m, 512, 4096)
 	size := base
@@ -95,7 +101,7 @@ func (m *maker) disk(i int, base int64) made {
 			ErrBusy.Error())}
 	}
 
-	m.fill(&d)
+	m.fill(&d, purpose)
 	d.unreadable = m.chance(4) && !d.volume
 	if d.unreadable { // What is left of a volume may be enough to use it.
 		d.bytes.broken = pick(m, m.Int64N(mib/512), size/512-1-m.Int64N(mib/512))
@@ -106,8 +112,11 @@ func (m *maker) disk(i int, base int64) made {
 	return d
 }
 
-// fill writes the content of a disk.
-func (m *maker) fill(d *made) {
+// fill writes the content of a disk. A volume of another purpose is one that must not
+// be taken.
+func (m *maker) fill(d *made, purpose *Purpose) {
+	on := pick(m, Data, Etcd)
+	own := on == purpose
 	size := d.disk.Size
 	sector := int64(d.disk.SectorSize)
 	between := func() int64 { return edge + m.Int64N(size-2*edge-8192) }
@@ -152,24 +161,24 @@ func (m *maker) fill(d *made) {
 		at := pick(m, 0, edge-1, size-edge, size-1, m.Int64N(edge), size-1-m.Int64N(edge))
 		d.bytes.write(at, noise(m.Rand, 1+m.IntN(600)))
 	case n < 95:
-		d.kind = "volume"
-		d.volume = true
+		d.kind = on.Name
+		d.volume = own
 		if m.chance(50) {
 			d.bytes.write(0, []byte("XFSB"))
-			d.bytes.write(0x6c, []byte(Label))
+			d.bytes.write(0x6c, []byte(on.Label))
 		} else {
 			d.bytes.write(1024+0x38, []byte("\x53\xef"))
 			d.bytes.write(1024+4, []byte{1})
 			d.bytes.write(1024+0x60, []byte{0x40})
-			d.bytes.write(1024+0x78, []byte(Label))
+			d.bytes.write(1024+0x78, []byte(on.Label))
 		}
 		for range m.IntN(5) { // files
 			d.bytes.write(between(), noise(m.Rand, 4096))
 		}
 	default:
-		d.kind = "unfinished volume"
-		d.unfinished = true
-		d.bytes.write(0, []byte(FormatMark))
+		d.kind = "unfinished " + on.Name
+		d.unfinished = own
+		d.bytes.write(0, []byte(on.Mark))
 		if m.chance(50) {
 			d.bytes.write(128*kib, noise(m.Rand, 4096))
 		}
@@ -232,7 +241,7 @@ func (w scenario) expected() (Action, string) {
 		return found.action, found.disks[0].disk.Device
 	}
 
-	if w.had && c.Serial == "" && c.Path == "" {
+	if w.had && (c.Serial == "" && c.Path == "" || w.purpose == Etcd) {
 		return "", ""
 	}
 
@@ -256,7 +265,18 @@ func (w scenario) expected() (Action, string) {
 		return "", ""
 	}
 
+	if w.contested(eligible[0]) {
+		return "", ""
+	}
 	return ToFormat, eligible[0].disk.Device
+}
+
+// contested reports whether the other claim could mean the disk.
+func (w scenario) contested(d made) bool {
+	c := w.rival
+	about := d.disk.Size >= c.MinSize && (c.MaxSize == 0 || d.disk.Size <= c.MaxSize)
+	return c != Claim{} && about && scenario{claim: c}.identified(d) &&
+		(!d.disk.Removable || c.Serial != "" || c.Path != "")
 }
 
 func (w scenario) identified(d made) bool {

@@ -23,6 +23,9 @@ func (c Content) summary(parts []Part) string {
 		inside := e.Offset >= lostStart &&
 			slices.ContainsFunc(parts, func(p Part) bool { return p.Content.has(e.Name) })
 		what := e.plain()
+		if p := c.purpose(); p != nil && e.Name == marked {
+			what = p.a() + " that is being formatted"
+		}
 		if c.Unformatted && e.Name == Unknown && e.Offset == 0 {
 			what = "state partition, not formatted yet"
 		}
@@ -42,7 +45,7 @@ func (c Content) summary(parts []Part) string {
 	}
 
 	if c.FileSystem != "" {
-		out = append([]string{fmt.Sprintf("data volume (%s)", c.FileSystem)},
+		out = append([]string{fmt.Sprintf("%s (%s)", c.purpose().Name, c.FileSystem)},
 			slices.DeleteFunc(out, func(what string) bool {
 				return what == c.FileSystem+" file system"
 			})...)
@@ -65,7 +68,7 @@ func plainNames() map[string]string {
 		"linux_raid_member": "member of a Linux RAID",
 		"LVM2_member":       "LVM physical volume",
 		"swap":              "swap area",
-		marked:              "a data volume that is being formatted",
+		marked:              "a volume that is being formatted",
 		Unreadable:          Unreadable,
 	}
 }

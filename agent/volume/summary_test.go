@@ -61,7 +61,7 @@ func TestFindingsAreNamedOnceByWhatTheyAre(t *testing.T) {
 		},
 		{
 			"a data volume",
-			Disk{Content: Content{FileSystem: "ext4", Evidence: evidence("ext4", "ext4").Evidence}},
+			Disk{Content: Content{Volume: Label, FileSystem: "ext4", Evidence: evidence("ext4", "ext4").Evidence}},
 			"data volume (ext4)",
 		},
 		{

@@ -6,13 +6,10 @@ import (
 	"strings"
 )
 
-// Label is the label of a data volume's file system. It is Gardener's, so that
-// a disk that Gardener's script has formatted is found, too.
+// Label is the label of a data volume's file system.
 const Label = "KUBEDEV"
 
-// FormatMark at the start of a disk says that the disk was empty and claimed,
-// and is being formatted. The first block of the file system, which is written
-// last, replaces it.
+// FormatMark is the mark of a disk that becomes a data volume.
 const FormatMark = "LOAM DATA VOLUME, TO BE FORMATTED\n"
 
 // Disk is a whole block device that could hold data. Size and SectorSize are in
@@ -60,21 +57,24 @@ type Content struct {
 	// without evidence is empty.
 	Evidence []Evidence
 
-	// FileSystem is the type of the data volume on it, ext4 or xfs; "" without
-	// one. Used is the size of that file system in bytes.
+	// Volume is the label of the [Purpose] whose mark or volume is on it; "" without
+	// one.
+	Volume string
+
+	// FileSystem is the type of the volume on it, ext4 or xfs; "" without one.
+	// Used is the size of that file system in bytes.
 	FileSystem string
 	Used       int64
 
-	// Container is the UUID of an encrypted data volume, "" if the device has
-	// none.
+	// Container is the UUID of an encrypted volume, "" if the device has none.
 	Container string
 
 	// Unformatted means that it begins with the mark of a state partition that
 	// its node will format. Decide ignores it.
 	Unformatted bool
 
-	// Unfinished means that it has the FormatMark, and otherwise only what Loam
-	// writes after it.
+	// Unfinished means that it has the mark of its Volume, and otherwise only what
+	// Loam writes after it.
 	Unfinished bool
 }
 
@@ -101,6 +101,9 @@ func (e Evidence) String() string {
 	}
 	return fmt.Sprintf("%s at byte %d", e.Name, e.Offset)
 }
+
+// purpose returns what the volume on it is for, nil without one.
+func (c Content) purpose() *Purpose { return labelled(c.Volume) }
 
 // has reports whether some evidence has that name.
 func (c Content) has(name string) bool {

@@ -40,7 +40,13 @@ func try(t testing.TB, n int, c code) tally {
 			disks = append(disks, d.disk)
 		}
 
-		choice, err := c.decide(Facts{Disks: disks, Made: w.had}, w.claim)
+		f := Facts{Disks: disks, Made: w.had, Field: w.purpose.Field}
+		for _, p := range Purposes() {
+			if p != w.purpose {
+				f.Rivals = append(f.Rivals, Rival{p.Field, w.rival})
+			}
+		}
+		choice, err := c.decide(f, w.claim)
 		sum.add(w, choice, err)
 	}
 
@@ -63,8 +69,8 @@ func (s *tally) add(w scenario, got Choice, err error) {
 		return
 	}
 
-	what := fmt.Sprintf("claim %v: had %v, got %s %s, want %s %s of",
-		w.claim, w.had, got.Action, got.Device, action, device)
+	what := fmt.Sprintf("%s, claim %v, beside %v: had %v, got %s %s, want %s %s of",
+		w.purpose.Field, w.claim, w.rival, w.had, got.Action, got.Device, action, device)
 	for _, d := range w.disks {
 		what += fmt.Sprintf("\n  %s %d %s uses %v ro %v removable %v twin %v broken %v",
 			d.disk.Device, d.disk.Size, d.kind, d.disk.Uses, d.disk.ReadOnly, d.disk.Removable,
@@ -203,7 +209,7 @@ func TestSeededBugsWipeDisks(t *testing.T) {
 			"takes the first empty disk that matches",
 			code{right, func(f Facts, c Claim) (Choice, error) {
 				for _, d := range f.Disks {
-					if c.matches(d) && obstacle(d, f.Disks) == "" {
+					if c.matches(d) && obstacle(d, f.Disks) == "" && f.rival(d) == "" {
 						return Choice{Action: ToFormat, Device: d.Device}, nil
 					}
 				}
@@ -225,6 +231,49 @@ func TestSeededBugsWipeDisks(t *testing.T) {
 				f.Made = false
 				return Decide(f, c)
 			}},
+			wipes,
+		},
+		{
+			"forgets the other claim",
+			code{right, func(f Facts, c Claim) (Choice, error) {
+				f.Rivals = nil
+				return Decide(f, c)
+			}},
+			wipes,
+		},
+		{
+			"finishes what was begun for another purpose",
+			code{right, func(f Facts, c Claim) (Choice, error) {
+				f.Disks = slices.Clone(f.Disks)
+				for i := range f.Disks {
+					if f.Disks[i].Content.Unfinished {
+						f.Disks[i].Content.Volume = f.purpose().Label
+					}
+				}
+				return Decide(f, c)
+			}},
+			wipes,
+		},
+		{
+			"takes the volume of another purpose",
+			code{right, func(f Facts, c Claim) (Choice, error) {
+				f.Disks = slices.Clone(f.Disks)
+				for i := range f.Disks {
+					f.Disks[i].Content.Volume = f.purpose().Label
+				}
+				return Decide(f, c)
+			}},
+			func(s tally) int { return len(s.lost) },
+		},
+		{
+			"takes the volume of another purpose for nothing",
+			code{func(s *inMemory) Content {
+				c := right(s)
+				if c.Volume != "" {
+					return Content{}
+				}
+				return c
+			}, Decide},
 			wipes,
 		},
 		{

@@ -93,26 +93,55 @@ func showClaimed(out io.Writer, format, root, file string) error {
 	if err != nil {
 		return err
 	}
-	choice, err := volume.Decide(volume.Facts{Disks: disks}, m.DataVolume.Claim())
-	if err != nil {
-		return fmt.Errorf("%s: %w", file, err)
-	}
-
 	all, err := show.DisksOf(disks)
 	if err != nil {
 		return err
 	}
-	all.Claimed = &show.Claimed{Device: choice.Device, Format: choice.Action != volume.ToUse}
-	if choice.Action == volume.ToUse {
-		all.Claimed.FileSystem = choice.FileSystem
-	}
 
-	return outcome.Write(out, format, all, func() string {
-		what := map[volume.Action]string{
-			volume.ToUse:    "has the data volume (" + choice.FileSystem + ")",
-			volume.ToFormat: "is empty, and would be formatted",
-			volume.ToFinish: "has an unfinished data volume, and would be formatted again",
+	data, etcd := m.DataVolume.Claim(), m.Cluster.EtcdVolume.Claim()
+	var lines string
+	if !data.IsZero() || etcd.IsZero() {
+		f := volume.Facts{Disks: disks, Rivals: []volume.Rival{{Field: volume.Etcd.Field, Claim: etcd}}}
+		choice, err := volume.Decide(f, data)
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
 		}
-		return fmt.Sprintf("%s: %s\n", choice.Device, what[choice.Action])
-	})
+		all.Claimed = claimed(choice)
+		lines += lineOf(choice, volume.Data)
+	}
+	if !etcd.IsZero() {
+		choice, err := volume.Decide(volume.Facts{
+			Disks:  disks,
+			Field:  volume.Etcd.Field,
+			Rivals: []volume.Rival{{Field: volume.Data.Field, Claim: data}},
+		}, etcd)
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		all.EtcdClaimed = claimed(choice)
+		lines += lineOf(choice, volume.Etcd)
+	}
+	return outcome.Write(out, format, all, func() string { return lines })
+}
+
+func claimed(c volume.Choice) *show.Claimed {
+	shown := &show.Claimed{Device: c.Device, Format: c.Action != volume.ToUse}
+	if c.Action == volume.ToUse {
+		shown.FileSystem = c.FileSystem
+	}
+	return shown
+}
+
+// lineOf says what would be done with the disk of a volume. A disk that is formatted
+// for the kubelet needs no further word.
+func lineOf(c volume.Choice, p *volume.Purpose) string {
+	what := map[volume.Action]string{
+		volume.ToUse:    "has the " + p.Name + " (" + c.FileSystem + ")",
+		volume.ToFormat: "is empty, and would be formatted",
+		volume.ToFinish: "has an unfinished " + p.Name + ", and would be formatted again",
+	}[c.Action]
+	if p != volume.Data && c.Action == volume.ToFormat {
+		what += " for " + p.User
+	}
+	return fmt.Sprintf("%s: %s\n", c.Device, what)
 }

@@ -30,6 +30,7 @@ func Node(t testing.TB) volume.Node {
 	t.Cleanup(func() { root.Close() })
 
 	return volume.Node{
+		For:     volume.Data,
 		Machine: volume.Machine{Root: os.DirFS(dir)},
 		Dir:     durable.New(root, nil),
 		Path:    dir,

@@ -132,7 +132,7 @@ func withVolume(t *testing.T) *os.Root {
 
 	err := errors.Join(
 		root.MkdirAll(path.Dir(volume.RecordFile), 0o755),
-		record.Write(durable.New(root, nil)),
+		volume.Data.WriteRecord(durable.New(root, nil), record),
 	)
 	if err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-// Package manager looks after the data volume of a node: [Manager.Start] before
+// Package manager looks after a volume of a node: [Manager.Start] before
 // the agent's loop, [Manager.Request] when a configuration asks for a volume,
 // and [Manager.Watch] while the node runs. The work on disks is in
 // agent/volume.
@@ -23,9 +23,9 @@ import (
 	"github.com/loam-os/loam/hint"
 )
 
-// ErrAvailable means that a data volume that was missing can be mounted now.
+// ErrAvailable means that a volume that was missing can be mounted now.
 // The agent must start again with it.
-var ErrAvailable = errors.New("the data volume is there")
+var ErrAvailable = errors.New("a volume is there")
 
 const (
 	// bootWindow is how long after power on a machine may still find its disks,
@@ -39,7 +39,7 @@ const (
 	defaultFileSystem = "ext4"
 )
 
-// Manager looks after the data volume of one node. Configure and Start are
+// Manager looks after a volume of one node. Configure and Start are
 // called before the other methods, and not beside them.
 type Manager struct {
 	volume.Node
@@ -71,7 +71,7 @@ func (m *Manager) Changed() <-chan *status.Volume { return m.changed }
 
 // Configure records the claim of machine.yaml or, without one, a volume of size
 // bytes as the files of Gardener's node agent ask for it; 0 if they do not.
-func (m *Manager) Configure(ctx context.Context, own machine.DataVolume, size int64) error {
+func (m *Manager) Configure(ctx context.Context, own machine.Volume, size int64) error {
 	claim := own.Claim()
 	if claim.IsZero() && size > 0 {
 		claim = volume.OfSize(size)
@@ -83,17 +83,17 @@ func (m *Manager) Configure(ctx context.Context, own machine.DataVolume, size in
 
 	// Drop a claim of an earlier machine.yaml whose volume was never made. A
 	// configuration's claim stays: only a configuration can drop it.
-	record, claimed, err := volume.ReadRecord(m.Dir.Root().FS())
+	record, claimed, err := m.For.ReadRecord(m.Dir.Root().FS())
 	if err != nil || !claimed || record.Made || record.Claim.About > 0 {
 		return err
 	}
-	return m.Dir.Remove(volume.RecordFile)
+	return m.Dir.Remove(m.For.RecordFile)
 }
 
 // claim records a claim. A kubelet that runs already does not wait for the
 // volume when it is restarted.
 func (m *Manager) claim(ctx context.Context, claim volume.Claim, fileSystem string) error {
-	record, _, err := volume.ReadRecord(m.Dir.Root().FS())
+	record, _, err := m.For.ReadRecord(m.Dir.Root().FS())
 	if err != nil {
 		return err
 	}
@@ -107,12 +107,17 @@ func (m *Manager) claim(ctx context.Context, claim volume.Claim, fileSystem stri
 	if want == record {
 		return nil
 	}
+	if !want.Made {
+		if err := m.CheckUnused(); err != nil {
+			return err
+		}
+	}
 	if !want.Made && m.InUse(ctx) {
 		if err := m.Defer(); err != nil {
 			return err
 		}
 	}
-	return want.Write(m.Dir)
+	return m.For.WriteRecord(m.Dir, want)
 }
 
 // Start makes and mounts the volume that is claimed. Soon after power on it
@@ -120,7 +125,7 @@ func (m *Manager) claim(ctx context.Context, claim volume.Claim, fileSystem stri
 // nothing that waits for the agent has to wait for disks, or for files that are
 // migrated. A problem of the volume is published, and no error.
 func (m *Manager) Start(ctx context.Context, uptime time.Duration, ready func() error) error {
-	record, claimed, err := volume.ReadRecord(m.Dir.Root().FS())
+	record, claimed, err := m.For.ReadRecord(m.Dir.Root().FS())
 	if err != nil || !claimed {
 		return err
 	}
@@ -165,9 +170,9 @@ func (m *Manager) ensure(ctx context.Context) error {
 
 	state, err := m.Ensure(ctx)
 	if err != nil {
-		m.log.Error("data volume", zap.Error(err))
+		m.log.Error(m.For.Name, zap.Error(err))
 	} else if state.Device != "" {
-		m.log.Info("data volume mounted",
+		m.log.Info(m.For.Name+" mounted",
 			zap.String("device", state.Device),
 			zap.String("fileSystem", state.FileSystem),
 			zap.Int64("bytes", state.Size))
@@ -262,7 +267,7 @@ func (m *Manager) observe(ctx context.Context) error {
 
 	pending := m.Pending()
 	missing := m.failed == nil || errors.Is(m.failed, volume.ErrNone) ||
-		errors.Is(m.failed, volume.ErrInUse)
+		errors.Is(m.failed, m.For.InUse)
 	if pending == nil || !missing {
 		return nil
 	}
@@ -270,7 +275,7 @@ func (m *Manager) observe(ctx context.Context) error {
 		if !m.InUse(ctx) {
 			return ErrAvailable
 		}
-		pending = volume.ErrInUse
+		pending = m.For.InUse
 	}
 	if m.failed == nil || pending.Error() != m.failed.Error() {
 		m.publish(volume.State{}, pending)
@@ -289,14 +294,14 @@ func (m *Manager) Request(ctx context.Context, size int64) error {
 		}
 	}
 
-	record, claimed, err := volume.ReadRecord(m.Dir.Root().FS())
+	record, claimed, err := m.For.ReadRecord(m.Dir.Root().FS())
 	if err != nil || !claimed || record.Made {
 		return err
 	}
 
 	// Drop the claim of an earlier configuration whose volume was never made.
 	if size == 0 && !m.own {
-		err = m.Dir.Remove(volume.RecordFile)
+		err = m.Dir.Remove(m.For.RecordFile)
 	}
 	if err := errors.Join(err, m.ensure(ctx)); err != nil && !m.InUse(ctx) {
 		return err

@@ -19,7 +19,7 @@ const gib = 1 << 30
 
 // TestWhatANodeRemembersOfClaims: Made is what no claim takes away.
 func TestWhatANodeRemembersOfClaims(t *testing.T) {
-	mine := machine.DataVolume{Disk: machine.Disk{Serial: "S1"}, FileSystem: "xfs"}
+	mine := machine.Volume{Disk: machine.Disk{Serial: "S1"}, FileSystem: "xfs"}
 	of := func(made bool) volume.Record {
 		return volume.Record{Claim: volume.OfSize(50 * gib), FileSystem: "ext4", Made: made}
 	}
@@ -27,7 +27,7 @@ func TestWhatANodeRemembersOfClaims(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		before volume.Record
-		claim  machine.DataVolume
+		claim  machine.Volume
 		size   int64
 		want   volume.Record
 	}{
@@ -57,7 +57,7 @@ func TestWhatANodeRemembersOfClaims(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			d := New(diskless.Node(t), zap.NewNop())
 			if test.before != (volume.Record{}) {
-				if err := test.before.Write(d.Dir); err != nil {
+				if err := volume.Data.WriteRecord(d.Dir, test.before); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -65,7 +65,7 @@ func TestWhatANodeRemembersOfClaims(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			got, there, err := volume.ReadRecord(d.Dir.Root().FS())
+			got, there, err := volume.Data.ReadRecord(d.Dir.Root().FS())
 			if err != nil || got != test.want || there != (test.want != volume.Record{}) {
 				t.Errorf("%+v, %v, %v", got, there, err)
 			}
@@ -79,7 +79,7 @@ func TestAKubeletThatRunsWaitsForNoVolume(t *testing.T) {
 	d := New(diskless.Node(t), zap.NewNop())
 	later := filepath.Join(d.Path, volume.DeferFile)
 
-	err := d.Configure(t.Context(), machine.DataVolume{Disk: machine.Disk{Serial: "S1"}}, 0)
+	err := d.Configure(t.Context(), machine.Volume{Disk: machine.Disk{Serial: "S1"}}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestAKubeletThatRunsWaitsForNoVolume(t *testing.T) {
 
 	d.InUse = func(context.Context) bool { return true }
 
-	err = d.Configure(t.Context(), machine.DataVolume{Disk: machine.Disk{Serial: "S2"}}, 0)
+	err = d.Configure(t.Context(), machine.Volume{Disk: machine.Disk{Serial: "S2"}}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestAKubeletThatRunsWaitsForNoVolume(t *testing.T) {
 func TestChangedTellsTheProblem(t *testing.T) {
 	d := New(diskless.Node(t), zap.NewNop())
 
-	err := d.Configure(t.Context(), machine.DataVolume{Disk: machine.Disk{Serial: "S1"}}, 0)
+	err := d.Configure(t.Context(), machine.Volume{Disk: machine.Disk{Serial: "S1"}}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

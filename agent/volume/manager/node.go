@@ -23,18 +23,20 @@ type Units interface {
 	Show(ctx context.Context, names []string) ([]unit.State, error)
 }
 
-// NewNode returns the running node, whose root directory is at path. units is
-// nil for a process that the kubelet waits for.
-func NewNode(root *os.Root, path string, units Units) volume.Node {
+// NewNode returns the running node with a volume of a purpose. Its root directory is at
+// path. units is nil for a process that the unit of the purpose waits for.
+func NewNode(root *os.Root, path string, units Units, purpose *volume.Purpose) volume.Node {
 	open := func(node string, exclusive bool) (volume.Device, error) {
 		return volume.OpenToLook(filepath.Join(path, node), exclusive)
 	}
 	node := volume.Node{
+		For: purpose,
 		Machine: volume.Machine{
 			Root: os.DirFS(path),
 			Open: open,
 		},
 		Maker: volume.Maker{
+			For:     purpose,
 			Open:    volume.OpenDisk,
 			Run:     linux{}.Run,
 			Scratch: filepath.Join(path, "run/loam"),
@@ -44,25 +46,22 @@ func NewNode(root *os.Root, path string, units Units) volume.Node {
 		Path:   path,
 	}
 	if units != nil {
-		node.InUse = func(ctx context.Context) bool { return inUse(ctx, units) }
+		node.InUse = func(ctx context.Context) bool { return inUse(ctx, units, purpose) }
 	}
 
 	return node
 }
 
-// kubeletUnit uses the data volume.
-const kubeletUnit = "kubelet.service"
-
-// inUse reports whether the kubelet runs, or pods have mounts on the directory
-// of the data volume. It assumes so if systemd does not answer.
-func inUse(ctx context.Context, units Units) bool {
-	states, err := units.Show(ctx, []string{kubeletUnit})
+// inUse reports whether the unit runs, or pods have mounts on the directory of the
+// volume. It assumes so if systemd does not answer.
+func inUse(ctx context.Context, units Units, purpose *volume.Purpose) bool {
+	states, err := units.Show(ctx, []string{purpose.Unit})
 	if err != nil {
 		return true
 	}
 
 	mounts, _ := mount.Kernel{}.Table()
-	if len(mounts.Below(volume.Mountpoint)) > 0 {
+	if len(mounts.Below(purpose.Mountpoint)) > 0 {
 		return true
 	}
 	return len(states) > 0 && states[0].Active != "inactive" && states[0].Active != "failed"
