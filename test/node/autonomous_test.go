@@ -1,12 +1,15 @@
 package node
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +20,7 @@ import (
 	"github.com/loam-os/loam/agent/plane/bundle"
 	"github.com/loam-os/loam/agent/plane/pki"
 	"github.com/loam-os/loam/agent/show"
+	"github.com/loam-os/loam/agent/status"
 	index "github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/test/cluster"
 	"github.com/loam-os/loam/test/cluster/testcluster"
@@ -171,6 +175,73 @@ func TestPowerCutsWhileAClusterBegins(t *testing.T) {
 		n.awaitService()
 		n.checkCommands()
 		n.off()
+	}
+}
+
+// TestAClusterWithAVolume gives etcd a disk beside one with data. Without its disk, the
+// machine is up, says so, and has no cluster; with it, the cluster is as it was.
+func TestAClusterWithAVolume(t *testing.T) {
+	skipUnlessProof(t)
+	c := newOwnCluster(t)
+	dir := c.config.Dir
+	disks := []dataDisk{{"etcd", 2 << 30, 512}, {"full", 2 << 30, 512}}
+	for _, d := range disks {
+		err := errors.Join(os.WriteFile(filepath.Join(dir, d.id), nil, 0o600),
+			os.Truncate(filepath.Join(dir, d.id), d.size))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	full, err := os.OpenFile(filepath.Join(dir, "full"), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = full.Write(bytes.Repeat([]byte{0xa5}, 4096))
+	if err := errors.Join(err, full.Close()); err != nil {
+		t.Fatal(err)
+	}
+	untouched := sum(t, full.Name())
+
+	c.credentials["loam.machine"] = strings.Replace(c.credentials["loam.machine"], "cluster:\n",
+		"cluster:\n  etcdVolume: {minSize: 1Gi, maxSize: 3Gi, onlyEmpty: true}\n", 1)
+	c.config.Arguments = dataDisks(dir, disks...)
+	n := c.on(t, c.credentials)
+	n.shell()
+	n.awaitNode()
+
+	const mountpoint = "/var/lib/private/etcd"
+	n.want("findmnt -no FSTYPE "+mountpoint, "ext4")
+	n.want("lsblk -no SERIAL $(findmnt -no SOURCE "+mountpoint+")", "S-etcd")
+	n.want("test -d "+mountpoint+"/member && echo there", "there")
+	if v := n.status().EtcdVolume; v == nil || v.Size != 2<<30 || v.Problem != "" {
+		t.Errorf("volume of etcd %+v", v)
+	}
+	n.api("POST", "/api/v1/namespaces/default/configmaps", "--data",
+		`{"metadata": {"name": "kept"}}`)
+	keys := n.sh(sumAuthorities)
+	n.off()
+
+	c.config.Arguments = dataDisks(dir, disks[1])
+	n = c.on(t, c.credentials)
+	n.shell()
+	n.says(func(s status.Status) bool {
+		return s.EtcdVolume != nil && s.EtcdVolume.Problem != ""
+	})
+	n.want("systemctl is-active etcd.service || true", "inactive")
+	n.want("ls "+mountpoint, "")
+	n.want(sumAuthorities, keys)
+	n.off()
+
+	c.config.Arguments = dataDisks(dir, disks...)
+	n = c.on(t, c.credentials)
+	n.shell()
+	n.awaitNode()
+	n.api("GET", "/api/v1/namespaces/default/configmaps/kept")
+	n.want(sumAuthorities, keys)
+	n.off()
+
+	if now := sum(t, full.Name()); now != untouched {
+		t.Error("the disk with data was written to")
 	}
 }
 
