@@ -137,10 +137,12 @@ func apiServerUnit(r Record, n Node) config.Unit {
 
 // awaitAPI is a command that waits until the API server is ready. It says that it
 // serves before it has made the roles of an empty cluster, without which its
-// clients are refused: the controller manager ends after 10 s of that.
+// clients are refused: the controller manager ends after 10 s of that. A program that
+// is begun for each question would take from a slow machine what the API server needs.
 func awaitAPI(n Node) string {
-	return fmt.Sprintf("/bin/sh -c 'until curl --silent --fail --output /dev/null "+
-		"--cacert %s --cert %s --connect-to ::127.0.0.1: https://%s:%d/readyz; do sleep 0.5; done'",
+	return fmt.Sprintf("/usr/bin/curl --silent --fail --output /dev/null "+
+		"--retry 1000 --retry-delay 1 --retry-all-errors --max-time 30 "+
+		"--cacert %s --cert %s --connect-to ::127.0.0.1: https://%s:%d/readyz",
 		n.Keys.Authority(pki.CA), n.Keys.Leaf(pki.Kubelet), pki.ServerName, apiPort)
 }
 
