@@ -130,8 +130,8 @@ func Suite() []Group {
 		{{
 			Name:       "machines",
 			Packages:   "./test/node",
-			Flags:      []string{"-vet=off", "-parallel", "2", "-timeout", "60m"},
-			ShortFlags: []string{"-parallel", "3"},
+			Flags:      []string{"-vet=off", "-parallel", "2", "-timeout", "2h"},
+			ShortFlags: []string{"-parallel", "3", "-timeout", "1h"},
 			Format:     perTest,
 			Needs:      []string{"images", "build-cluster", "build-bundle", "build-shoot"},
 			Judges:     true,
