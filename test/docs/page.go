@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/loam-os/loam/agent/status"
 )
 
 // Page is one document of the project.
@@ -86,6 +88,9 @@ const updateVariable = "LOAM_DOCS"
 // top of the repository. `make docs` writes it instead.
 func Golden(t *testing.T, root, path, text string) {
 	t.Helper()
+	if filepath.Ext(path) == ".md" {
+		text = wrap(text)
+	}
 	file := filepath.Join(root, path)
 	if os.Getenv(updateVariable) != "" {
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
@@ -104,6 +109,32 @@ func Golden(t *testing.T, root, path, text string) {
 	if diff := cmp.Diff(string(have), text); diff != "" {
 		t.Errorf("%s is stale (-have +want)\n%s\nhint: make docs", path, diff)
 	}
+}
+
+// columns is how long a line of prose may be.
+const columns = 100
+
+// wrap returns a page whose lines of prose are at most that long.
+func wrap(page string) string {
+	var b strings.Builder
+	inBlock := false
+	for line := range strings.Lines(page) {
+		if strings.HasPrefix(strings.TrimSpace(line), "```") {
+			inBlock = !inBlock
+		}
+		if inBlock || !isWrapped(line) {
+			b.WriteString(line)
+			continue
+		}
+		b.WriteString(strings.Join(status.Wrap(strings.TrimSuffix(line, "\n"), columns), "\n") + "\n")
+	}
+	return b.String()
+}
+
+// isWrapped reports whether a line outside of blocks may become several: it is neither
+// of a table nor a comment.
+func isWrapped(line string) bool {
+	return !strings.HasPrefix(line, "|") && !strings.HasPrefix(line, "<!--")
 }
 
 // generated is how a generated page begins.
