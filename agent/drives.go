@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/loam-os/loam/agent/drive"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/uevent"
-	"github.com/loam-os/loam/agent/volume"
 	"github.com/loam-os/loam/hint"
 )
 
@@ -29,33 +27,12 @@ type Drives struct {
 	found []source.Drive
 	// accepted is the document that configured the node, nil before the first.
 	accepted *source.Accepted
-	// find finds the drives; nil for those of the machine.
+	// find finds the drives.
 	find func() ([]source.Drive, error)
 }
 
-// configDrive implements [source.Drive].
-type configDrive struct{ drive.Drive }
-
-func (d configDrive) Serial() string {
-	return volume.Machine{Root: os.DirFS("/")}.Serial(d.Disk)
-}
-
-// findDrives finds the drives of this machine.
-func findDrives() ([]source.Drive, error) {
-	found, err := drive.Find(source.DriveLabels...)
-	list := make([]source.Drive, len(found))
-	for i, one := range found {
-		list[i] = configDrive{one}
-	}
-	return list, err
-}
-
 func (d *Drives) list() ([]source.Drive, error) {
-	find := findDrives
-	if d.find != nil {
-		find = d.find
-	}
-	list, err := find()
+	list, err := d.find()
 
 	d.asked = true
 	d.known = len(list)

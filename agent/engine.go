@@ -34,7 +34,7 @@ func (n *node) openEngine() (*apply.Executor, error) {
 		}
 	}
 
-	id, err := bootID()
+	id, err := n.BootID()
 	if err != nil {
 		return nil, err
 	}
@@ -63,15 +63,6 @@ func (n *node) openEngine() (*apply.Executor, error) {
 
 // records returns where the node records what it must know after a restart.
 func (n *node) records() *durable.Dir { return durable.New(n.root, nil).WithSpare(n.spare) }
-
-// bootID is the kernel's id of this boot (random(4)).
-func bootID() (string, error) {
-	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return "", fmt.Errorf("read the boot ID: %w", err)
-	}
-	return strings.TrimSpace(string(id)), nil
-}
 
 // lock makes this process the only one that changes the node, until the file is
 // closed.

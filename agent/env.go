@@ -1,8 +1,10 @@
 package agent
 
 import (
+	"fmt"
 	"net/netip"
 	"os"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -11,10 +13,13 @@ import (
 	"github.com/loam-os/loam/agent/clock"
 	"github.com/loam-os/loam/agent/cluster"
 	"github.com/loam-os/loam/agent/console"
+	"github.com/loam-os/loam/agent/drive"
 	"github.com/loam-os/loam/agent/metrics"
 	"github.com/loam-os/loam/agent/plane/etcd/disk"
 	"github.com/loam-os/loam/agent/plane/local"
+	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/unit"
+	"github.com/loam-os/loam/agent/volume"
 )
 
 // Env is the node as the agent's process finds it.
@@ -31,6 +36,8 @@ type Env struct {
 	Metrics, Health string
 	// Consoles are where the status is shown; nil for nowhere.
 	Consoles *console.Printer
+	// BootID returns the kernel's id of this boot (random(4)).
+	BootID func() (string, error)
 	// Uptime is the time since kernel start without suspend, Now the wall clock.
 	Uptime func() time.Duration
 	Now    func() time.Time
@@ -60,10 +67,11 @@ func NodeEnv(log *zap.Logger) Env {
 		Root:        "/",
 		Socket:      unit.PrivateSocket,
 		Credentials: os.Getenv("CREDENTIALS_DIRECTORY"),
-		Drives:      &Drives{},
+		Drives:      &Drives{find: findDrives},
 		Consoles:    consoles,
 		Metrics:     metrics.Address,
 		Health:      metrics.HealthAddress,
+		BootID:      readBootID,
 		Uptime:      Uptime,
 		Now:         time.Now,
 		Built:       clock.Built,
@@ -73,6 +81,15 @@ func NodeEnv(log *zap.Logger) Env {
 		Addresses:   local.Addresses,
 		Log:         log,
 	}
+}
+
+// readBootID is [Env.BootID] of a real node.
+func readBootID() (string, error) {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", fmt.Errorf("read the boot ID: %w", err)
+	}
+	return strings.TrimSpace(string(id)), nil
 }
 
 // Uptime returns the time since kernel start without the time in which the
@@ -86,4 +103,21 @@ func Uptime() time.Duration {
 		return 0 // Every kernel has the clock.
 	}
 	return time.Duration(ts.Nano())
+}
+
+// configDrive implements [source.Drive].
+type configDrive struct{ drive.Drive }
+
+func (d configDrive) Serial() string {
+	return volume.Machine{Root: os.DirFS("/")}.Serial(d.Disk)
+}
+
+// findDrives finds the drives of this machine.
+func findDrives() ([]source.Drive, error) {
+	found, err := drive.Find(source.DriveLabels...)
+	list := make([]source.Drive, len(found))
+	for i, one := range found {
+		list[i] = configDrive{one}
+	}
+	return list, err
 }

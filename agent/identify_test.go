@@ -275,6 +275,7 @@ func unidentified(t *testing.T) *node {
 			Built:       func() (time.Time, error) { return built, nil },
 			Fsync:       syncsIn(time.Millisecond),
 			Uptime:      func() time.Duration { return time.Hour },
+			BootID:      func() (string, error) { return "5f2c1a0e", nil },
 			Addresses: func() ([]netip.Addr, error) {
 				return []netip.Addr{netip.MustParseAddr("198.51.100.7")}, nil
 			},

@@ -87,7 +87,7 @@ func (n *node) join(config cluster.Config, token string) {
 		c.Machine = cmp.Or(c.Machine, c.Hostname)
 		return c
 	}
-	id, err := bootID()
+	id, err := n.BootID()
 	if err != nil {
 		n.Log.Error("join", zap.Error(err))
 	}

@@ -82,7 +82,7 @@ func (n *node) upgrader() (*upgrade.Upgrader, error) {
 		Counted:   true,
 		TriesLeft: upgrade.Tries,
 	})
-	id, idErr := bootID()
+	id, idErr := n.BootID()
 
 	return &upgrade.Upgrader{
 		Records: upgrade.Files{Dir: n.engine.Config().State},

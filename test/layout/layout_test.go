@@ -272,6 +272,29 @@ func TestNodeBinaryHasNoBuilderCode(t *testing.T) {
 	}
 }
 
+// TestOnlyEnvNamesTheMachine: a test gives the agent another kernel and other devices.
+func TestOnlyEnvNamesTheMachine(t *testing.T) {
+	files, err := filepath.Glob("../../agent/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		name := filepath.Base(file)
+		if name == "env.go" || strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, machine := range []string{`"/proc`, `"/sys`, `"/dev`, `DirFS("/")`} {
+			if strings.Contains(string(text), machine) {
+				t.Errorf("agent/%s has %s: it belongs in Env", name, machine)
+			}
+		}
+	}
+}
+
 func TestTopLevelIsWhatTheDesignSays(t *testing.T) {
 	want := []string{
 		".ci", ".git", ".gitignore", "ARCHITECTURE.md", "CONTRIBUTING.md", "LICENSE", "Makefile",
