@@ -138,11 +138,12 @@ func (w *clusterTest) pushIntruder() {
 	})
 }
 
-// log is what a container of a pod prints up to the line "done".
+// log is what a container of a pod prints up to the line "done". The intruder prints
+// nothing before the kernel has looked for some hundred modules, each by a process.
 func (w *clusterTest) log(pod, container string) string {
 	w.Helper()
 	var text []byte
-	ctx, cancel := context.WithTimeout(w.Context(), stepTimeout)
+	ctx, cancel := context.WithTimeout(w.Context(), 3*stepTimeout)
 	defer cancel()
 	for tick := time.Tick(time.Second); ; {
 		var err error
