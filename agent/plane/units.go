@@ -19,7 +19,8 @@ func Render(r Record, n Node) config.Desired {
 		apiServerUnit(r, n),
 		controllerUnit(controllerManager, "controllers", n, controllerManagerFlags(r, n),
 			"RuntimeDirectory="+controllerManager),
-		controllerUnit(scheduler, "scheduler", n, schedulerFlags(n)),
+		// Asked to end, it exits with 1, as it does when it has lost an election.
+		controllerUnit(scheduler, "scheduler", n, schedulerFlags(n), "SuccessExitStatus=1"),
 		kubeletUnit(n),
 	}
 	if r.Has(AddOnProxy) {

@@ -106,6 +106,15 @@ func TestTheEngineRunsTheControlPlane(t *testing.T) {
 				t.Errorf("after a reset there are %s", rules)
 			}
 		}
+
+		// What is asked to end has not failed.
+		for _, name := range slices.Backward(programs) {
+			n.Command(t, "systemctl", "stop", name+".service")
+		}
+		failed := n.Command(t, "systemctl", "list-units", "--failed", "--plain", "--no-legend")
+		if failed != "" {
+			t.Errorf("failed: %q", failed)
+		}
 	})
 }
 
