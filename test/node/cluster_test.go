@@ -141,6 +141,7 @@ func TestNodeOfACluster(t *testing.T) {
 	})
 
 	t.Run("a broken flag is taken back", func(t *testing.T) {
+		judge.Long(t, "TestNodeGoesBack, with another unit than the kubelet")
 		n.t = t
 		w.publish(30, " --no-such-flag", "")
 

@@ -120,14 +120,27 @@ func ask(alias string) {
 }
 
 func open(family, kind, protocol int) {
-	if fd, err := unix.Socket(family, kind, protocol); err == nil {
+	if fd, err := socket(family, kind, protocol); err == nil {
 		unix.Close(fd)
 	}
 }
 
+// lacking are the families that the kernel has no module for. It looks for one, by a
+// process, each time that it is asked; the first time says all.
+var lacking = map[int]bool{}
+
+func socket(family, kind, protocol int) (int, error) {
+	if lacking[family] {
+		return 0, unix.EAFNOSUPPORT
+	}
+	fd, err := unix.Socket(family, kind, protocol)
+	lacking[family] = errors.Is(err, unix.EAFNOSUPPORT)
+	return fd, err
+}
+
 // cipher asks for an algorithm, which needs a socket of AF_ALG.
 func cipher(name string) {
-	fd, err := unix.Socket(unix.AF_ALG, unix.SOCK_SEQPACKET, 0)
+	fd, err := socket(unix.AF_ALG, unix.SOCK_SEQPACKET, 0)
 	if err != nil {
 		return
 	}
