@@ -142,10 +142,15 @@ damage-proof: image ## repair 10,000 damages of state partitions and of ESPs on 
 	. build/judges/env && CI=true LOAM_DAMAGES=10000 go test -count=1 -timeout 2h -v -run '^TestGenerated$$|^TestDamagesOfTheESP$$' ./test/damage ./test/crash/upgrade
 	. build/judges/env && CI=true LOAM_DAMAGES=$(or $(DAMAGES),200) go test -count=1 -parallel 2 -timeout 12h -v -run '^TestGeneratedDamages$$' $(machines)
 
-cluster-proof: image ## make machines Kubernetes clusters in VMs: names of Services, a restart, wrong clocks, 20 power cuts (1 hour)
+cluster-proof: image ## prove machines that are clusters: kills, 1,500 power cuts of each change and 50 in VMs, clocks, families, a disk for etcd, kubeadm as judge (6 hours)
 	@$(loamctl) judges $(flags) build/judges
 	@go run ./test/cluster/build
-	. build/judges/env && CI=true LOAM_CLUSTER=1 go test -count=1 -timeout 3h -v -run '^TestACluster|^TestPowerCutsWhileACluster' $(machines)
+	@go run ./test/cluster/build etcd-3.6 kubelet-1.36
+	. build/judges/env && export CI=true; status=0; \
+	LOAM_CRASH_POINTS=1500 go test -count=1 -timeout 2h -v -run '^TestPowerCuts' ./test/crash/cluster || status=1; \
+	go test -count=1 -timeout 2h -v ./test/plane || status=1; \
+	LOAM_CLUSTER=1 go test -count=1 -parallel 1 -timeout 10h -v -run '^TestACluster|^TestPowerCutsOfACluster' $(machines) || status=1; \
+	exit $$status
 
 rollout-proof: ## walk every interleaving of 3 and 4 nodes that take turns, with each fault (40 minutes, 4 GB)
 	CI=true LOAM_ROLLOUT=1 go test -count=1 -timeout 6h -v ./test/crash/rollout
