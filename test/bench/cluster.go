@@ -126,6 +126,11 @@ var clusterBenchmarks = []benchmark{
 			"all on this machine; 1 unit, 1 file, recorded systemd, 5 ms a job; " +
 			"without renewals of Leases",
 	},
+}
+
+// A machine that is a cluster: its control plane, and the bundle that has it. Of
+// ControlPlane's idle part, a round is a minute.
+var controlPlaneBenchmarks = []benchmark{
 	{
 		"ControlPlane",
 		"./test/plane",

@@ -31,8 +31,8 @@ func main() {
 	boots := flag.Int("boots", 5, "boots of each kind")
 	cold := flag.Bool("cold", true, "build with an empty cache, too")
 	only := flag.String("only", "",
-		"\"engine\", \"gardener\", \"cluster\", \"reference\", \"upgrade\", \"flash\", "+
-			"\"places\", \"live\" or \"encrypt\": only that")
+		"\"engine\", \"gardener\", \"cluster\", \"control-plane\", \"reference\", "+
+			"\"upgrade\", \"flash\", \"places\", \"live\" or \"encrypt\": only that")
 
 	draw := flag.Bool("plot", false, "measure nothing, and draw the plots of the results there are")
 	flag.Parse()
@@ -81,6 +81,8 @@ func run(ctx context.Context, boots int, cold bool, only string) (err error) {
 		return measureGardener(ctx, r)
 	case "cluster":
 		return measureCluster(ctx, r)
+	case "control-plane":
+		return measureAll(ctx, r, controlPlaneBenchmarks...)
 	case "reference":
 		return measureAll(ctx, r, referenceChange, referenceStart)
 	case "upgrade":
@@ -113,6 +115,9 @@ func run(ctx context.Context, boots int, cold bool, only string) (err error) {
 		return err
 	}
 	if err := measureCluster(ctx, r); err != nil {
+		return err
+	}
+	if err := measureAll(ctx, r, controlPlaneBenchmarks...); err != nil {
 		return err
 	}
 	if err := measureBuild(ctx, r, cold); err != nil {

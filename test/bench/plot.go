@@ -31,6 +31,11 @@ var plots = []struct {
 	},
 	{"change.svg", "One change", []string{"config", "gardener", "cluster", "change", "start"}},
 	{"upgrade.svg", "Upgrade and installation", []string{"upgrade", "flash"}},
+	{
+		"own-cluster.svg",
+		"A machine that is a cluster",
+		[]string{"control-plane", "kubernetes-bundle"},
+	},
 }
 
 // highGoal is more than any goal: a figure with it is for comparison only.

@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/loam-os/loam/agent/plane"
 	"github.com/loam-os/loam/agent/plane/pki"
 )
@@ -65,7 +63,7 @@ func benchmarkRenewal(b *testing.B) {
 			}
 
 			etcd := m.running["etcd.service"]
-			if err := etcd.cmd.Process.Signal(unix.SIGTERM); err != nil {
+			if err := etcd.cmd.Process.Signal(etcd.signal); err != nil {
 				b.Fatal(err)
 			}
 			<-etcd.exited

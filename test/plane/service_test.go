@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/loam-os/loam/agent/config"
 )
 
@@ -26,23 +28,28 @@ type service struct {
 	credentials map[string]string
 	// notify is whether the program says when it is ready (sd_notify(3)).
 	notify bool
+	// signal asks it to end (systemd.kill(5)).
+	signal syscall.Signal
 }
 
 // process is a program that runs, or ran.
 type process struct {
 	cmd    *exec.Cmd
-	exited chan struct{} // closed when it has ended, with err
+	signal syscall.Signal // asks it to end
+	exited chan struct{}  // closed when it has ended, with err
 	err    error
 }
 
 // parse reads the text of a unit. Its credentials are in that directory.
 func parse(text, credentials string) service {
-	s := service{credentials: map[string]string{}}
+	s := service{credentials: map[string]string{}, signal: syscall.SIGTERM}
 	for line := range strings.Lines(strings.ReplaceAll(text, "\\\n", "")) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
 		switch name {
 		case "Type":
 			s.notify = value == "notify"
+		case "KillSignal":
+			s.signal = unix.SignalNum(value)
 		case "LoadCredential":
 			id, file, _ := strings.Cut(value, ":")
 			s.credentials[id] = file
@@ -132,7 +139,7 @@ func (m *machine) run(t testing.TB, unit string, s service) error {
 	}
 	defer notified.Close()
 
-	p := &process{cmd: cmd, exited: make(chan struct{})}
+	p := &process{cmd: cmd, signal: s.signal, exited: make(chan struct{})}
 	go func() {
 		p.err = cmd.Wait()
 		close(p.exited)
