@@ -73,11 +73,7 @@ func completeContexts(
 	cmd *cobra.Command, _ []string, _ string,
 ) ([]string, cobra.ShellCompDirective) {
 	file, _ := cmd.Flags().GetString("kubeconfig")
-	path, err := kubeconfig.Path(file, os.Getenv)
-	if err != nil {
-		return nil, complete.NoFiles
-	}
-	return kubeconfig.Contexts(path), complete.NoFiles
+	return kubeconfig.Contexts(kubeconfig.Files(file, os.Getenv)), complete.NoFiles
 }
 
 // completeTimeout is how long a cluster has to say what can be typed.

@@ -106,7 +106,7 @@ func TestWhatIsTypedIsCompleted(t *testing.T) {
 		{[]string{"osc", "validate", "-o", ""}, "text\njson\n:4\n"},
 		{[]string{"version", "-o", ""}, "text\njson\n:4\n"},
 		{[]string{"verify", "-o", ""}, "text\njson\n:4\n"},
-		{[]string{"rollout", "status", "--context", ""}, "plant\noffice\n:4\n"},
+		{[]string{"rollout", "status", "--context", ""}, "office\nplant\n:4\n"},
 		{[]string{"rollout", "status", "--kubeconfig", "none", "--context", ""}, ":4\n"},
 		{[]string{"rollout", "pause", "--reason", ""}, ":4\n"},
 		{[]string{"rollout", "pause", ""}, ":4\n"},

@@ -54,11 +54,7 @@ func (o *clusterOptions) flags(cmd *cobra.Command) {
 
 // open connects to the cluster. The caller closes the server.
 func (o clusterOptions) open() (*kubeconfig.Server, error) {
-	path, err := kubeconfig.Path(o.file, os.Getenv)
-	if err != nil {
-		return nil, err
-	}
-	return kubeconfig.Open(path, o.context)
+	return kubeconfig.Open(kubeconfig.Files(o.file, os.Getenv), o.context)
 }
 
 // steer calls do with the rollout of a pool and prints how the pool stands with

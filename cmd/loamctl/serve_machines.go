@@ -119,7 +119,7 @@ func (o bootOptions) source() (enroll.Source, error) {
 			"give it 5m or more",
 		)
 	case o.kubeconfig != "":
-		server, err := kubeconfig.Open(o.kubeconfig, "")
+		server, err := kubeconfig.Open([]string{o.kubeconfig}, "")
 		return enroll.Cluster{Server: server, For: o.valid, Group: o.group}, err
 	}
 	return nil, nil

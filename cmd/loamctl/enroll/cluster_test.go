@@ -21,7 +21,7 @@ func TestCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	server, err := kubeconfig.Open(file, "")
+	server, err := kubeconfig.Open([]string{file}, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,8 +1,9 @@
-// Package kubeconfig reaches the API server that a kubeconfig file names.
+// Package kubeconfig reaches the API server that a kubeconfig names, as kubectl
+// does.
 //
-//	--kubeconfig, $KUBECONFIG, ~/.kube/config --Path--> file
-//	                                                     |
-//	        choose: context --> cluster, user <---Open---+
+//	--kubeconfig, $KUBECONFIG, ~/.kube/config --Files--> files
+//	                                                      |
+//	            clientcmd: merged, context, identity <--Open
 //	                               |
 //	                            connect --> Server --Do, List--> answer, StatusError
 package kubeconfig
@@ -11,175 +12,167 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
+	"io/fs"
+	"maps"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
+	"github.com/loam-os/loam/hint/redact"
 )
 
-// file is the part of a kubeconfig that is used here (v1.Config in
-// k8s.io/client-go/tools/clientcmd/api). Base64 decodes as the Kubernetes API
-// has it.
-type file struct {
-	CurrentContext string `yaml:"current-context"`
-	Contexts       []struct {
-		Name    string
-		Context struct{ Cluster, User string }
-	}
-	Clusters []struct {
-		Name    string
-		Cluster cluster
-	}
-	Users []struct {
-		Name string
-		User user
-	}
-}
-
-type cluster struct {
-	Server     string
-	CA         string `yaml:"certificate-authority"`
-	CAData     string `yaml:"certificate-authority-data"`
-	ServerName string `yaml:"tls-server-name"`
-	Proxy      string `yaml:"proxy-url"`
-	Insecure   bool   `yaml:"insecure-skip-tls-verify"`
-}
-
-type user struct {
-	Certificate     string `yaml:"client-certificate"`
-	CertificateData string `yaml:"client-certificate-data"`
-	Key             string `yaml:"client-key"`
-	KeyData         string `yaml:"client-key-data"`
-	Token           string
-	TokenFile       string `yaml:"tokenFile"`
-	Exec            any
-	Provider        any `yaml:"auth-provider"`
-	Username        string
-	Impersonate     string `yaml:"as"`
-}
-
-// Path is the file that kubectl would use: flag if it is not empty, else what
-// the environment says, else the one in the home directory.
-func Path(flag string, getenv func(string) string) (string, error) {
+// Files are those that kubectl would merge: flag if it is not empty, else what the
+// environment says, else the one in the home directory.
+func Files(flag string, getenv func(string) string) []string {
 	if flag != "" {
-		return flag, nil
+		return []string{flag}
 	}
 
 	list := slices.DeleteFunc(filepath.SplitList(getenv("KUBECONFIG")), func(p string) bool {
 		return p == ""
 	})
-	switch len(list) {
-	case 0:
-		return filepath.Join(getenv("HOME"), ".kube", "config"), nil
-	case 1:
-		return list[0], nil
+	if len(list) > 0 {
+		return list
 	}
-
-	return "", hint.With(
-		fault.With(fmt.Errorf("KUBECONFIG names %d files", len(list)), fault.KubeconfigUnfit),
-		"name the one to use with --kubeconfig",
-	)
+	return []string{filepath.Join(getenv("HOME"), ".kube", "config")}
 }
 
-// Contexts returns the names of the contexts of the kubeconfig at path, none if it
-// cannot be read.
-func Contexts(path string) []string {
-	text, err := os.ReadFile(path)
+// Contexts returns the names of the contexts of kubeconfigs, none if they cannot be
+// read.
+func Contexts(files []string) []string {
+	config, err := load(files)
 	if err != nil {
 		return nil
 	}
-	var f file
-	if err := yaml.Unmarshal(text, &f); err != nil {
-		return nil
-	}
-	return f.contexts()
+	return contexts(config)
 }
 
-// Open reads the kubeconfig at path and returns the server of a context, "" for
-// the current one. Nothing is sent yet.
-func Open(path, context string) (*Server, error) {
-	text, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, hint.With(err, "name a kubeconfig with --kubeconfig or in KUBECONFIG")
-	}
-
+// Open reads kubeconfigs and returns the server of a context, "" for the current
+// one. Nothing is sent yet, and no program is run that gives credentials.
+func Open(files []string, context string) (*Server, error) {
+	config, err := load(files)
 	if err != nil {
 		return nil, err
 	}
 
-	s, err := parse(text, filepath.Dir(path), context)
+	s, err := open(config, context)
 	if err == nil {
 		return s, nil
 	}
-	err = fmt.Errorf("%s: %w", path, err)
+	err = fmt.Errorf("%s: %w", strings.Join(files, ", "), err)
 	if fault.Of(err) == fault.Failed { // and not a file that it names and that cannot be read
 		err = fault.With(err, fault.KubeconfigUnfit)
 	}
 	return nil, err
 }
 
-// parse returns the server of a context of a kubeconfig; relative paths are
-// relative to dir.
-func parse(text []byte, dir, context string) (*Server, error) {
-	var f file
-	err := yaml.Unmarshal(text, &f)
-	if _, wrongType := errors.AsType[*yaml.TypeError](err); wrongType {
-		return nil, hint.With(errors.New("its fields are not those of a kubeconfig"),
-			"it begins with apiVersion: v1 and kind: Config")
+// load merges kubeconfigs. As in kubectl, not all of several files need to be there.
+func load(files []string) (*api.Config, error) {
+	var missing error
+	found := false
+	for _, file := range files {
+		_, err := clientcmd.LoadFromFile(file)
+		_, isOfFile := errors.AsType[*fs.PathError](err)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			missing = cmp.Or(missing, err)
+		case isOfFile:
+			return nil, err
+		case err != nil:
+			err = fmt.Errorf("%s: not a kubeconfig%s", file, reason(err))
+			return nil, hint.With(fault.With(err, fault.KubeconfigUnfit),
+				"it begins with apiVersion: v1 and kind: Config; "+
+					"`kubectl config view` shows the one that kubectl uses")
+		default:
+			found = true
+		}
 	}
+	if !found {
+		return nil, hint.With(missing, "name a kubeconfig with --kubeconfig or in KUBECONFIG")
+	}
+
+	rules := clientcmd.ClientConfigLoadingRules{Precedence: files}
+	return rules.Load()
+}
+
+// reason is what is wrong with a kubeconfig that clientcmd cannot read, "" if it is
+// something else altogether, of which clientcmd names its own types.
+func reason(err error) string {
+	if runtime.IsNotRegisteredError(err) || strings.HasPrefix(err.Error(), "couldn't get version") {
+		return ""
+	}
+	return ": " + err.Error()
+}
+
+func contexts(config *api.Config) []string { return slices.Sorted(maps.Keys(config.Contexts)) }
+
+// open returns the server of a context of a kubeconfig.
+func open(config *api.Config, context string) (*Server, error) {
+	name, err := choose(config, context)
 	if err != nil {
 		return nil, err
 	}
-
-	cluster, user, err := f.choose(context)
-	if err != nil {
+	of := config.Contexts[name]
+	cluster, hasCluster := config.Clusters[of.Cluster]
+	if _, hasUser := config.AuthInfos[of.AuthInfo]; !hasCluster || !hasUser {
+		return nil, fmt.Errorf("context %q: no cluster %q or no user %q",
+			name, of.Cluster, of.AuthInfo)
+	}
+	if err := check(cluster); err != nil {
 		return nil, err
 	}
-	return connect(cluster, user, dir)
+
+	chosen := clientcmd.NewNonInteractiveClientConfig(*config, name, nil, nil)
+	client, err := chosen.ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("context %q: %w", name, err)
+	}
+	s, err := connect(client)
+	if err != nil {
+		return nil, fmt.Errorf("context %q: %w", name, err)
+	}
+	return s, nil
 }
 
-func (f file) choose(context string) (cluster, user, error) {
-	name := cmp.Or(context, f.CurrentContext)
-	for _, c := range f.Contexts {
-		if c.Name != name || name == "" {
-			continue
-		}
-		for _, cl := range f.Clusters {
-			for _, u := range f.Users {
-				if cl.Name == c.Context.Cluster && u.Name == c.Context.User {
-					return cl.Cluster, u.User, nil
-				}
-			}
-		}
-		return cluster{}, user{}, fmt.Errorf("context %q: no cluster %q or no user %q",
-			name, c.Context.Cluster, c.Context.User)
+// choose returns the context to use.
+func choose(config *api.Config, context string) (string, error) {
+	name := cmp.Or(context, config.CurrentContext)
+	_, known := config.Contexts[name]
+	switch {
+	case known:
+		return name, nil
+	case len(config.Contexts) == 0:
+		return "", hint.With(errors.New("no contexts"),
+			"`kubectl config view` shows the kubeconfig that kubectl uses")
+	case name == "":
+		return "", hint.With(errors.New("no current-context"), "name a context with --context")
 	}
-
-	if name == "" && len(f.Contexts) == 0 {
-		return cluster{}, user{}, hint.With(errors.New("no contexts"),
-			"is this a kubeconfig? `kubectl config view` shows the one that kubectl uses")
-	}
-	if name == "" {
-		return cluster{}, user{}, hint.With(errors.New("no current-context"),
-			"name a context with --context")
-	}
-
-	err := fmt.Errorf("no context %q", name)
-	if len(f.Contexts) == 0 {
-		return cluster{}, user{}, hint.With(err, "the file has no contexts; name another file")
-	}
-	return cluster{}, user{}, hint.With(err, "there are: %s", strings.Join(f.contexts(), ", "))
+	return "", hint.With(fmt.Errorf("no context %q", name),
+		"there are: %s", strings.Join(contexts(config), ", "))
 }
 
-func (f file) contexts() []string {
-	var names []string
-	for _, c := range f.Contexts {
-		names = append(names, c.Name)
+// check refuses clusters whose server is not proven to be the one: a configuration
+// has secrets.
+func check(c *api.Cluster) error {
+	server, err := url.Parse(c.Server)
+	if err != nil || server.Scheme != "https" || server.Host == "" {
+		return fmt.Errorf("server %q: not a URL that begins with https://", redact.URLs(c.Server))
 	}
-	return names
+	if _, err := url.Parse(c.ProxyURL); err != nil { // Its text has parts of a password.
+		return fmt.Errorf("proxy-url %q: not a URL", redact.URLs(c.ProxyURL))
+	}
+	if c.InsecureSkipTLSVerify {
+		return hint.With(
+			errors.New("insecure-skip-tls-verify is not supported: a configuration has secrets"),
+			"give certificate-authority",
+		)
+	}
+	return nil
 }

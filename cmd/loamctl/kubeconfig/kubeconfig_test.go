@@ -21,7 +21,7 @@ import (
 	"github.com/loam-os/loam/hint/fault"
 )
 
-// server answers with the path it was asked for and the token it was shown.
+// server answers with the path it was asked for, and who asked.
 func server(t *testing.T) (url, ca string) {
 	t.Helper()
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -36,7 +36,7 @@ func server(t *testing.T) (url, ca string) {
 		default:
 			body, _ := io.ReadAll(r.Body)
 			fmt.Fprintf(w, `{"path": %q, "token": %q, "body": %q}`,
-				r.URL.Path, r.Header.Get("Authorization"), body)
+				r.URL.Path, r.Header.Get("Authorization")+r.Header.Get("Impersonate-User"), body)
 		}
 	}))
 
@@ -67,6 +67,10 @@ users: [{name: me, user: {%s}}]
 
 	save(t, filepath.Join(dir, "token"), "from-file\n")
 	save(t, filepath.Join(dir, "bad.pem"), "x")
+	program(t, filepath.Join(dir, "give"), `#!/bin/sh
+echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",
+	"status": {"token": "given"}}'
+`)
 	save(t, filepath.Join(dir, "config"), text)
 
 	return filepath.Join(dir, "config")
@@ -75,6 +79,13 @@ users: [{name: me, user: {%s}}]
 func save(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func program(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -123,35 +134,55 @@ func TestOpenAndAsk(t *testing.T) {
 		{
 			name:    "an authority that is not there",
 			cluster: "server: " + url + ", certificate-authority: none.pem",
-			want:    "certificate-authority: open ",
+			want:    "none.pem: no such file",
 		},
 		{
 			name:    "an authority that is none",
 			cluster: "server: " + url + ", certificate-authority: bad.pem",
-			want:    "has no certificate in PEM",
+			want:    "unable to load root certificates",
 		},
 		{
 			name:    "an authority that is not base64",
 			cluster: "server: " + url + ", certificate-authority-data: ä",
-			want:    "certificate-authority-data: illegal base64",
+			want:    "illegal base64",
 		},
 		{
 			name:    "a certificate without its key",
 			cluster: good,
 			user:    "client-certificate-data: " + data,
-			want:    "client-certificate: tls: ",
+			want:    "client-key-data or client-key must be specified",
 		},
 		{
 			name:    "a program that gives tokens",
 			cluster: good,
-			user:    "exec: {command: x}",
-			want:    "exec is not supported\nhint: ",
+			user: "exec: {apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never, " +
+				"command: ./give}",
+			want: "Bearer given",
+		},
+		{
+			name:    "a program that is not there",
+			cluster: good,
+			user: "exec: {apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never, " +
+				"command: loam-none, installHint: it is in the other box}",
+			want: "it is in the other box",
 		},
 		{
 			name:    "another's identity",
 			cluster: good,
 			user:    "as: root",
-			want:    "as is not supported",
+			want:    "root",
+		},
+		{
+			name:    "a name and a password",
+			cluster: good,
+			user:    "username: me, password: p",
+			want:    "Basic bWU6cA==",
+		},
+		{
+			name:    "a library that gives tokens",
+			cluster: good,
+			user:    "auth-provider: {name: oidc}",
+			want:    "no Auth Provider found",
 		},
 		{
 			name:    "a proxy that is none",
@@ -173,7 +204,7 @@ func TestOpenAndAsk(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var answer struct{ Path, Token, Body string }
-			s, err := kubeconfig.Open(write(t, test.cluster, test.user), test.context)
+			s, err := kubeconfig.Open([]string{write(t, test.cluster, test.user)}, test.context)
 			if err == nil {
 				defer s.Close()
 				err = s.Do(t.Context(), http.MethodPut, "/api/v1/a",
@@ -195,13 +226,44 @@ func TestOpenAndAsk(t *testing.T) {
 	}
 }
 
+func TestOpenMergesFiles(t *testing.T) {
+	url, ca := server(t)
+	dir := t.TempDir()
+	cluster, user := filepath.Join(dir, "cluster"), filepath.Join(dir, "user")
+	save(t, cluster, fmt.Sprintf(`apiVersion: v1
+kind: Config
+current-context: here
+contexts: [{name: here, context: {cluster: c, user: me}}]
+clusters: [{name: c, cluster: {server: %q, certificate-authority-data: %s}}]
+`, url, base64.StdEncoding.EncodeToString([]byte(ca))))
+	save(t, user, `apiVersion: v1
+kind: Config
+contexts: [{name: also, context: {cluster: c, user: me}}]
+users: [{name: me, user: {token: t}}]
+`)
+
+	files := []string{filepath.Join(dir, "none"), cluster, user}
+	s, err := kubeconfig.Open(files, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var answer struct{ Token string }
+	err = s.Do(t.Context(), http.MethodGet, "/api", nil, &answer)
+	if err != nil || answer.Token != "Bearer t" {
+		t.Errorf("the server saw %q, error %v", answer.Token, err)
+	}
+
+	if diff := cmp.Diff([]string{"also", "here"}, kubeconfig.Contexts(files)); diff != "" {
+		t.Errorf("contexts (-want +got):\n%s", diff)
+	}
+}
+
 func TestAnswersThatAreNotGood(t *testing.T) {
 	url, ca := server(t)
-	s, err := kubeconfig.Open(
-		write(t, "server: "+url+", certificate-authority-data: "+
-			base64.StdEncoding.EncodeToString([]byte(ca)), ""),
-		"",
-	)
+	file := write(t, "server: "+url+", certificate-authority-data: "+
+		base64.StdEncoding.EncodeToString([]byte(ca)), "")
+	s, err := kubeconfig.Open([]string{file}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,11 +299,11 @@ func TestFilesThatAreNoKubeconfig(t *testing.T) {
 	for name, want := range map[string]string{
 		"none": "no such file or directory\n" +
 			"hint: ",
-		"list":  "/list: its fields are not those of a kubeconfig\nhint: ",
-		"torn":  "/torn: yaml: ",
+		"list":  "/list: not a kubeconfig\nhint: it begins with apiVersion: v1",
+		"torn":  "/torn: not a kubeconfig: yaml: ",
 		"empty": "/empty: no contexts\nhint: ",
 	} {
-		_, err := kubeconfig.Open(filepath.Join(dir, name), "")
+		_, err := kubeconfig.Open([]string{filepath.Join(dir, name)}, "")
 		if err == nil || !strings.Contains(hint.Text(err), want) {
 			t.Errorf("%s: error %v, want %q", name, err, want)
 		}
@@ -275,12 +337,12 @@ func TestCodesOfKubeconfigs(t *testing.T) {
 			"an authority that is not there",
 			"server: " + url + ", certificate-authority: none.pem", "", "", fault.FileMissing,
 		},
-		{"a program that gives tokens", good, "exec: {command: x}", "", fault.KubeconfigUnfit},
+		{"a program of no version", good, "exec: {command: x}", "", fault.KubeconfigUnfit},
 		{"the wrong authority", "server: " + url, "", "", fault.CertificateNotTrusted},
 		{"a user who may not", good, "", "", fault.ClusterRefuses},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s, err := kubeconfig.Open(write(t, test.cluster, test.user), test.context)
+			s, err := kubeconfig.Open([]string{write(t, test.cluster, test.user)}, test.context)
 			if err == nil {
 				defer s.Close()
 				err = s.Do(t.Context(), http.MethodGet, "/forbidden", nil, nil)
@@ -292,28 +354,21 @@ func TestCodesOfKubeconfigs(t *testing.T) {
 	}
 }
 
-func TestPath(t *testing.T) {
-	for _, test := range []struct{ name, flag, env, want string }{
-		{"the flag goes first", "a", "b", "a"},
-		{"the environment", "", "b", "b"},
-		{"the environment with empty parts", "", ":b:", "b"},
-		{"the home directory", "", "", "/home/me/.kube/config"},
-		{
-			"several files",
-			"",
-			"b:c",
-			"error: KUBECONFIG names 2 files\n" +
-				"hint: name the one to use with --kubeconfig",
-		},
+func TestFiles(t *testing.T) {
+	for _, test := range []struct {
+		name, flag, env string
+		want            []string
+	}{
+		{"the flag goes first", "a", "b", []string{"a"}},
+		{"the environment", "", "b", []string{"b"}},
+		{"the environment with several files", "", ":b::c", []string{"b", "c"}},
+		{"the home directory", "", ":", []string{"/home/me/.kube/config"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			env := map[string]string{"KUBECONFIG": test.env, "HOME": "/home/me"}
-			got, err := kubeconfig.Path(test.flag, func(name string) string { return env[name] })
-			if err != nil {
-				got = "error: " + hint.Text(err)
-			}
+			got := kubeconfig.Files(test.flag, func(name string) string { return env[name] })
 			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("path (-want +got):\n%s", diff)
+				t.Errorf("files (-want +got):\n%s", diff)
 			}
 		})
 	}

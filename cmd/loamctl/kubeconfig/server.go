@@ -9,15 +9,56 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"time"
+
+	"k8s.io/client-go/rest"
 
 	"github.com/loam-os/loam/hint/fault"
+	"github.com/loam-os/loam/hint/network"
 )
+
+// timeout is for one request.
+const timeout = 30 * time.Second
 
 // Server is an API server with the identity that a kubeconfig gives.
 type Server struct {
-	base   *url.URL
-	token  string
-	client *http.Client
+	base      *url.URL
+	client    *http.Client
+	transport *http.Transport
+}
+
+// connect makes the client. Its transport is not the one of client-go, which says of
+// a proxy that refuses only the status.
+func connect(config *rest.Config) (*Server, error) {
+	base, err := url.Parse(config.Host)
+	if err != nil {
+		return nil, err
+	}
+	tls, err := rest.TLSConfigFor(config)
+	if err != nil {
+		return nil, err
+	}
+
+	transport := &http.Transport{
+		TLSClientConfig:        tls,
+		Proxy:                  http.ProxyFromEnvironment,
+		OnProxyConnectResponse: network.CheckProxy,
+		ForceAttemptHTTP2:      true,
+	}
+	if config.Proxy != nil {
+		transport.Proxy = config.Proxy
+	}
+	config.UserAgent = "loamctl"
+	identified, err := rest.HTTPWrappersForConfig(config, transport)
+	if err != nil {
+		return nil, err
+	}
+
+	return &Server{
+		base:      base,
+		client:    &http.Client{Transport: identified, Timeout: timeout},
+		transport: transport,
+	}, nil
 }
 
 // StatusError is an answer that is not 2xx.
@@ -146,7 +187,7 @@ func (s *Server) send(request *http.Request, into any) error {
 }
 
 // Close closes the connections that are kept for further requests.
-func (s *Server) Close() { s.client.CloseIdleConnections() }
+func (s *Server) Close() { s.transport.CloseIdleConnections() }
 
 func (s *Server) request(
 	ctx context.Context, method, path string, body any,
@@ -167,11 +208,6 @@ func (s *Server) request(
 
 	request.Header.Set("Accept", "application/json")
 	request.Header.Set("Content-Type", "application/json")
-
-	if s.token != "" {
-		request.Header.Set("Authorization", "Bearer "+s.token)
-	}
-
 	return request, nil
 }
 
