@@ -24,7 +24,7 @@ var bottom = []string{
 // walls are the only packages that may import a big dependency themselves.
 var walls = map[string][]string{
 	"github.com/coreos/go-systemd/":  {"agent/unit"},
-	"k8s.io/client-go/":              {"agent/cluster"},
+	"k8s.io/client-go/":              {"agent/cluster", "cmd/loamctl/kubeconfig"},
 	"k8s.io/cri-api/":                {"agent/pods"},
 	"github.com/containerd/":         {"agent/registry"},
 	"oras.land/oras-go":              {"image/repository", "image/publish"},
