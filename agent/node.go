@@ -27,7 +27,7 @@ import (
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/unit"
-	"github.com/loam-os/loam/agent/upgrade"
+	"github.com/loam-os/loam/agent/upgrade/service"
 	"github.com/loam-os/loam/agent/volume/manager"
 	"github.com/loam-os/loam/agent/wear"
 	"github.com/loam-os/loam/hint"
@@ -79,7 +79,7 @@ type node struct {
 	// tokens are the tokens that machine.yaml has synced.
 	tokens []cluster.Token
 	// upgrades is nil where the node cannot be upgraded.
-	upgrades *upgrade.Service
+	upgrades *service.Service
 
 	others sync.WaitGroup
 }

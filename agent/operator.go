@@ -11,6 +11,7 @@ import (
 	"github.com/loam-os/loam/agent/loop"
 	"github.com/loam-os/loam/agent/reset"
 	"github.com/loam-os/loam/agent/upgrade"
+	"github.com/loam-os/loam/agent/upgrade/service"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
 )
@@ -20,7 +21,7 @@ type operator struct {
 	loop.Requests
 	reset *reset.Reset
 	// upgrades is nil on a node that cannot be upgraded.
-	upgrades *upgrade.Service
+	upgrades *service.Service
 }
 
 // Upgrade implements [control.Node].
@@ -32,7 +33,7 @@ func (o operator) Upgrade(ctx context.Context, r control.UpgradeRequest) (contro
 	}
 
 	if r.Cancel {
-		version, err := o.upgrades.Handle(ctx, upgrade.Request{Cancel: true})
+		version, err := o.upgrades.Handle(ctx, service.Request{Cancel: true})
 		return control.Outcome{Result: control.Canceled, Version: version}, err
 	}
 
@@ -43,7 +44,7 @@ func (o operator) Upgrade(ctx context.Context, r control.UpgradeRequest) (contro
 		AtOnce: r.Now || r.Back || r.Drill != "",
 		Stay:   r.Stay,
 	}
-	request := upgrade.Request{
+	request := service.Request{
 		Options:  options,
 		Version:  r.Version,
 		Permit:   r.Permit,
@@ -55,7 +56,7 @@ func (o operator) Upgrade(ctx context.Context, r control.UpgradeRequest) (contro
 	outcome := control.Outcome{Result: control.Armed}
 	var err error
 	if r.Plan {
-		var p upgrade.Planned
+		var p service.Planned
 		p, err = o.upgrades.Foresee(ctx, request)
 		outcome.Result = control.Planned
 		outcome.From = p.From

@@ -20,6 +20,7 @@ import (
 	"github.com/loam-os/loam/agent/fleetlock"
 	"github.com/loam-os/loam/agent/tpm"
 	"github.com/loam-os/loam/agent/upgrade"
+	"github.com/loam-os/loam/agent/upgrade/service"
 	"github.com/loam-os/loam/agent/vitals"
 	"github.com/loam-os/loam/agent/window"
 	"github.com/loam-os/loam/firmware/bootentry"
@@ -122,23 +123,23 @@ func (a signedAnchor) Read() (int, error) { return int(a), nil }
 // ask for them, too.
 func (n *node) newUpgrades(
 	u *upgrade.Upgrader, restarts window.Window, trial *upgrade.Trial,
-) *upgrade.Service {
+) *service.Service {
 	built, err := clock.Built()
 	if err != nil { // Updates expire by the clock alone, then.
 		n.Log.Warn("when the kernel was built", zap.Error(err))
 	}
 
 	from := n.machine.Upgrade
-	s := upgrade.New(&upgrade.Service{
+	s := service.New(&service.Service{
 		Upgrader: u,
 		Machine:  upgradeNode{n},
-		Releases: upgrade.Releases{
+		Releases: service.Releases{
 			Ref:   from.Repository,
 			Root:  []byte(from.Root),
 			Keep:  u.Records,
 			Built: built,
 		},
-		Policy: upgrade.Policy{
+		Policy: service.Policy{
 			Version: from.Version,
 			Mirrors: from.Mirrors,
 			Pace:    durationOr(from.Pace, defaultPace),
@@ -151,7 +152,7 @@ func (n *node) newUpgrades(
 
 	if n.cluster != nil {
 		n.cluster.Env.Upgrade = func(ctx context.Context, version string) error {
-			_, err := s.Handle(ctx, upgrade.Request{
+			_, err := s.Handle(ctx, service.Request{
 				Options: upgrade.Options{AtOnce: true},
 				Version: version,
 			})
@@ -188,29 +189,29 @@ func (n *node) startFleetLock(ctx context.Context) error {
 	return nil
 }
 
-// slotTurns are the slots of a FleetLock server: it implements [upgrade.Turns].
+// slotTurns are the slots of a FleetLock server: it implements [service.Turns].
 type slotTurns struct{ slot *fleetlock.Slot }
 
-// Await implements [upgrade.Turns].
+// Await implements [service.Turns].
 func (t slotTurns) Await(s upgrade.System) string { return t.slot.Await(s != upgrade.System{}) }
 
-// Changed implements [upgrade.Turns].
+// Changed implements [service.Turns].
 func (t slotTurns) Changed() <-chan struct{} { return t.slot.Changed() }
 
 // turnsOfPool are the turns that the nodes of a pool take: it implements
-// [upgrade.Turns].
+// [service.Turns].
 type turnsOfPool struct{ cluster *cluster.Cluster }
 
-// Await implements [upgrade.Turns].
+// Await implements [service.Turns].
 func (t turnsOfPool) Await(s upgrade.System) string {
 	return t.cluster.AwaitTurn(s.Version, s.RootHash)
 }
 
-// Changed implements [upgrade.Turns].
+// Changed implements [service.Turns].
 func (t turnsOfPool) Changed() <-chan struct{} { return t.cluster.TurnChanged() }
 
 // upgradeNode is the node as its upgrades know it: it implements [upgrade.Node]
-// and [upgrade.Machine].
+// and [service.Machine].
 type upgradeNode struct{ n *node }
 
 // Health implements [upgrade.Node].
@@ -243,13 +244,13 @@ func (u upgradeNode) Loader() ([]byte, error) {
 // Panic implements [upgrade.Node].
 func (u upgradeNode) Panic() error { return upgrade.Panic() }
 
-// Uptime implements [upgrade.Machine].
+// Uptime implements [service.Machine].
 func (u upgradeNode) Uptime() time.Duration { return u.n.Uptime() }
 
-// Reboot implements [upgrade.Machine].
+// Reboot implements [service.Machine].
 func (u upgradeNode) Reboot(ctx context.Context) error { return u.n.systemd.Reboot(ctx) }
 
-// Event implements [upgrade.Machine]. A node that is part of no cluster has no
+// Event implements [service.Machine]. A node that is part of no cluster has no
 // events.
 func (u upgradeNode) Event(warning bool, reason, message string) {
 	if u.n.cluster != nil {
@@ -257,7 +258,7 @@ func (u upgradeNode) Event(warning bool, reason, message string) {
 	}
 }
 
-// Proven implements [upgrade.Machine]: it removes the drop-ins with which /init
+// Proven implements [service.Machine]: it removes the drop-ins with which /init
 // makes systemd restart a machine whose trial fails.
 func (u upgradeNode) Proven() {
 	ctx, cancel := context.WithTimeout(context.Background(), jobWait)

@@ -4,7 +4,7 @@
 // and a machine restarts with another system only while it has one. Airlock,
 // poseidon/fleetlock and `loamctl serve --turns` are such servers.
 //
-//	upgrade.Service --Await--> Slot --Next--> POST /v1/pre-reboot
+//	service.Service --Await--> Slot --Next--> POST /v1/pre-reboot
 //	                                          POST /v1/steady-state
 //
 // [Slot] implements the turns of upgrades: [Slot.Run] is its goroutine, which

@@ -1,6 +1,7 @@
 package upgrade
 
 import (
+	"context"
 	"errors"
 
 	"github.com/loam-os/loam/agent/power"
@@ -149,3 +150,23 @@ func (u *Upgrader) begin(v View, index []byte, j Journal) error {
 // Cancel ends the upgrade under way before the machine restarts with it, and
 // returns its system. [Upgrader.Run] then takes away what is there of it.
 func (u *Upgrader) Cancel() (System, error) { return u.writers().journal.cancel() }
+
+// HandOver hands the configuration to the armed system once more, as arming did. It
+// does nothing if no system is armed.
+func (u *Upgrader) HandOver() error {
+	j, err := u.writers().journal.armed()
+	if err != nil || j == nil {
+		return nil
+	}
+	return u.Node.HandOver(j.Target.Version, j.Rollback)
+}
+
+// RenewBaseline records the health of the node once more, if a system is armed: it may
+// have waited for days.
+func (u *Upgrader) RenewBaseline(ctx context.Context) error {
+	return u.writers().journal.renewBaseline(ctx, u.Node)
+}
+
+// Other returns the version of the system in the other slot, "" if it holds none or
+// cannot be read.
+func (u *Upgrader) Other() string { return u.Disk.other(u.Boot) }

@@ -15,9 +15,7 @@
 //	what comes next             next.go, and drill.go for a drill
 //	why an upgrade is refused   preflight.go
 //	what happens in a trial     health.go (Trial.Judge)
-//	where a release is found    releases.go
-//	requests, retries, restart  service.go; interrupt.go lets one be canceled
-//	what operators are told     standing.go (status), listener.go (Events)
+//	requests, retries, restart  package service, which calls all of this
 //	how an upgrade begins       begin.go
 //	how the disk is read        observe.go, disk.go
 //	how a step is carried out   upgrader.go (do)

@@ -78,7 +78,7 @@ func (f fetcher) system(
 // uki assembles the UKI in a file of the state partition, so that it can resume
 // after a cut, and then writes it to the ESP, where no entry names it yet.
 func (f fetcher) uki(ctx context.Context, to *esp, entries []Entry, state Records) error {
-	idx, err := index(state)
+	idx, err := ReadIndex(state)
 	if err != nil {
 		return err
 	}

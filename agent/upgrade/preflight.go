@@ -303,9 +303,9 @@ func fetching(v View) bool {
 	return v.Journal != nil && v.Journal.Drill == nil && v.Journal.Phase == Staging
 }
 
-// permitted reports whether a permit allows a release on a node; nil is no
+// Permitted reports whether a permit allows a release on a node; nil is no
 // permit.
-func permitted(news repository.News, permit []byte, idx bundle.Index, node string) (bool, error) {
+func Permitted(news repository.News, permit []byte, idx bundle.Index, node string) (bool, error) {
 	if permit == nil {
 		return false, nil
 	}

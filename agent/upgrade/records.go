@@ -2,6 +2,7 @@ package upgrade
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/loam-os/loam/agent/upgrade/records"
 	"github.com/loam-os/loam/image/bundle"
@@ -30,11 +31,17 @@ const (
 	scratchName = "upgrade-uki"
 )
 
-// index returns the index of the upgrade under way.
-func index(s records.Store) (bundle.Index, error) {
+// ReadIndex returns the index of the upgrade under way.
+func ReadIndex(s records.Store) (bundle.Index, error) {
 	text, err := s.Read(indexName)
 	if err != nil {
 		return bundle.Index{}, fmt.Errorf("read the index of the upgrade: %w", err)
 	}
 	return bundle.Parse(text)
+}
+
+// LastBegan returns when the last upgrade began, the zero time if that is not known.
+func LastBegan(s records.Store) (at time.Time) {
+	_ = records.Load(s, lastName, &at) // The zero time, then.
+	return at
 }

@@ -79,7 +79,7 @@ func (w slotWriter) seal(target System) error {
 // has one and the disk has room for it. Nothing on the node needs the
 // signature, but systemd's tools do: a failure says nothing against the target.
 func (w slotWriter) sign(table gpt.Table, slot partitions.Slot) (signed bool, err error) {
-	idx, err := index(w.records)
+	idx, err := ReadIndex(w.records)
 	if err != nil || idx.Signature == nil || slot.Sig == 0 {
 		return false, err
 	}
@@ -99,7 +99,7 @@ func (w slotWriter) sign(table gpt.Table, slot partitions.Slot) (signed bool, er
 // fill fills the slot as the index of the upgrade says, and verifies it against
 // the root hash.
 func (w slotWriter) fill(ctx context.Context, j Journal, from fetcher) error {
-	idx, err := index(w.records)
+	idx, err := ReadIndex(w.records)
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/loam-os/loam/agent/upgrade"
+	"github.com/loam-os/loam/agent/upgrade/service"
 	"github.com/loam-os/loam/firmware/bootentry"
 	"github.com/loam-os/loam/firmware/loader"
 	"github.com/loam-os/loam/firmware/uki"
@@ -231,7 +232,7 @@ func TestTheESPIsCheckedEachDay(t *testing.T) {
 		m := &aging{since: time.Now()}
 		records := &unreadable{Records: c.u.Records}
 		c.u.Records = records
-		s := upgrade.New(&upgrade.Service{
+		s := service.New(&service.Service{
 			Upgrader: c.u,
 			Machine:  m,
 			Trial:    &upgrade.Trial{Limit: time.Hour},

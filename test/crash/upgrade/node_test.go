@@ -32,7 +32,7 @@ func (n *node) Loader() ([]byte, error) { return n.loader, n.loaderErr }
 
 func (n *node) Panic() error { return errPanics }
 
-// machine is an upgrade.Machine; rebooted is called for a restart.
+// machine is an service.Machine; rebooted is called for a restart.
 type machine struct{ rebooted func() }
 
 func (machine) Uptime() time.Duration { return time.Minute }

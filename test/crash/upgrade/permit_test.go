@@ -15,6 +15,7 @@ import (
 
 	"github.com/loam-os/loam/agent/upgrade"
 	"github.com/loam-os/loam/agent/upgrade/fill"
+	"github.com/loam-os/loam/agent/upgrade/service"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/image/bundle"
@@ -77,7 +78,7 @@ func published(t *testing.T, releases []release, now time.Time) (dir string, key
 
 // serviceOf returns the service of a node that runs 2.0.0 and knows a
 // repository with 1.0.0 in it, too.
-func serviceOf(t *testing.T) (s *upgrade.Service, keys publish.Keys) {
+func serviceOf(t *testing.T) (s *service.Service, keys publish.Keys) {
 	t.Helper()
 	c := newCourse(t, "1.0.0", "2.0.0")
 	c.upgrade("2.0.0", upgrade.Options{})
@@ -88,9 +89,9 @@ func serviceOf(t *testing.T) (s *upgrade.Service, keys publish.Keys) {
 		t.Fatal(err)
 	}
 
-	return upgrade.New(&upgrade.Service{
+	return service.New(&service.Service{
 		Upgrader: c.u,
-		Releases: upgrade.Releases{Ref: dir, Root: root, Keep: c.recorder},
+		Releases: service.Releases{Ref: dir, Root: root, Keep: c.recorder},
 		Machine:  machine{func() {}},
 		Hostname: "node-1",
 		Log:      zap.NewNop(),
@@ -98,7 +99,7 @@ func serviceOf(t *testing.T) (s *upgrade.Service, keys publish.Keys) {
 }
 
 // ask has a service answer one request.
-func ask(t *testing.T, s *upgrade.Service, r upgrade.Request) (version string, err error) {
+func ask(t *testing.T, s *service.Service, r service.Request) (version string, err error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -140,7 +141,7 @@ func TestADowngradeTakesAPermit(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			// A request cannot allow it.
-			version, err := ask(t, s, upgrade.Request{
+			version, err := ask(t, s, service.Request{
 				Options: upgrade.Options{Downgrade: true, Again: true},
 				Version: "1.0.0",
 				Permit:  test.permit,
@@ -165,7 +166,7 @@ func TestADowngradeTakesAPermit(t *testing.T) {
 func TestAStatePartitionThatIsFullIsNoNetwork(t *testing.T) {
 	s, _ := serviceOf(t)
 	s.Releases.Keep = recordedFiles{}
-	_, err := ask(t, s, upgrade.Request{Plan: true})
+	_, err := ask(t, s, service.Request{Plan: true})
 	if !errors.Is(err, repository.ErrNotKept) || errors.Is(err, fill.ErrUnreachable) {
 		t.Errorf("error %v", err)
 	}
@@ -180,7 +181,7 @@ func TestAClockThatIsBehindIsToldOf(t *testing.T) {
 		core, logs := observer.New(zap.WarnLevel)
 		s.Log, s.Upgrader.Now = zap.New(core), func() time.Time { return now }
 
-		_, err := ask(t, s, upgrade.Request{Version: "2.0.0", Plan: true})
+		_, err := ask(t, s, service.Request{Version: "2.0.0", Plan: true})
 		if err == nil || !strings.Contains(err.Error(), "runs already") {
 			t.Errorf("error %v", err)
 		}

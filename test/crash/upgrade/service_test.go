@@ -17,6 +17,7 @@ import (
 
 	"github.com/loam-os/loam/agent/upgrade"
 	"github.com/loam-os/loam/agent/upgrade/fill"
+	"github.com/loam-os/loam/agent/upgrade/service"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/image/bundle"
@@ -30,7 +31,7 @@ func TestGoingBackEndsATrial(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	rebooted := make(chan struct{})
 	done := make(chan struct{})
-	s := upgrade.New(&upgrade.Service{
+	s := service.New(&service.Service{
 		Upgrader: c.u,
 		Machine:  machine{func() { close(rebooted) }},
 		Trial:    &upgrade.Trial{Limit: time.Hour},
@@ -43,7 +44,7 @@ func TestGoingBackEndsATrial(t *testing.T) {
 	}()
 
 	for _, plan := range []bool{true, false} {
-		version, err := s.Handle(ctx, upgrade.Request{Rollback: true, Plan: plan})
+		version, err := s.Handle(ctx, service.Request{Rollback: true, Plan: plan})
 		if err != nil || version != "1.0.0" {
 			t.Errorf("back to %q: %v", version, err)
 		}
@@ -172,8 +173,8 @@ func TestAWayBackThatIsDamagedIsToldOf(t *testing.T) {
 
 	s, stop := c.serve()
 
-	_, err := s.Handle(t.Context(), upgrade.Request{Rollback: true})
-	if !errors.Is(err, upgrade.ErrDamaged) {
+	_, err := s.Handle(t.Context(), service.Request{Rollback: true})
+	if !errors.Is(err, service.ErrDamaged) {
 		t.Errorf("error %v", err)
 	}
 
@@ -198,14 +199,14 @@ func TestAFetchIsCanceled(t *testing.T) {
 	s, stop := c.serve()
 	<-asked
 
-	version, err := s.Handle(t.Context(), upgrade.Request{Cancel: true})
+	version, err := s.Handle(t.Context(), service.Request{Cancel: true})
 	if err != nil || version != "2.0.0" {
 		t.Errorf("canceled %q: %v", version, err)
 	}
 	if state := s.State(); state.Phase != "" || state.Problem != "" {
 		t.Errorf("state %+v", state)
 	}
-	_, err = s.Handle(t.Context(), upgrade.Request{Cancel: true})
+	_, err = s.Handle(t.Context(), service.Request{Cancel: true})
 	if fault.Of(err) != fault.NothingToCancel {
 		t.Errorf("once more: %v", err)
 	}
@@ -233,7 +234,7 @@ func TestReadingARepositoryIsCanceled(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	s, stop := c.serveFrom(upgrade.Releases{
+	s, stop := c.serveFrom(service.Releases{
 		Ref:  server.URL,
 		Root: root,
 		Keep: c.recorder,
@@ -242,19 +243,19 @@ func TestReadingARepositoryIsCanceled(t *testing.T) {
 
 	refused := make(chan error, 1)
 	go func() {
-		_, err := s.Handle(t.Context(), upgrade.Request{Version: "2.0.0"})
+		_, err := s.Handle(t.Context(), service.Request{Version: "2.0.0"})
 		refused <- err
 	}()
 	<-asked
 
-	version, err := s.Handle(t.Context(), upgrade.Request{Cancel: true})
+	version, err := s.Handle(t.Context(), service.Request{Cancel: true})
 	if err != nil || version != "2.0.0" {
 		t.Errorf("canceled %q: %v", version, err)
 	}
 	if err := <-refused; fault.Of(err) != fault.UpgradeCanceled {
 		t.Errorf("the upgrade ended with %v", err)
 	}
-	_, err = s.Handle(t.Context(), upgrade.Request{Cancel: true})
+	_, err = s.Handle(t.Context(), service.Request{Cancel: true})
 	if fault.Of(err) != fault.NothingToCancel {
 		t.Errorf("once more: %v", err)
 	}
@@ -275,7 +276,7 @@ func TestTwoOperatorsCancel(t *testing.T) {
 	errs := make(chan error)
 	for range operators {
 		go func() {
-			_, err := s.Handle(t.Context(), upgrade.Request{Cancel: true})
+			_, err := s.Handle(t.Context(), service.Request{Cancel: true})
 			errs <- err
 		}()
 	}
@@ -353,15 +354,15 @@ func TestADamagedPackIsNamed(t *testing.T) {
 }
 
 // serve runs a service that must not restart the machine, until stop is called.
-func (c *course) serve() (s *upgrade.Service, stop func()) {
-	return c.serveFrom(upgrade.Releases{})
+func (c *course) serve() (s *service.Service, stop func()) {
+	return c.serveFrom(service.Releases{})
 }
 
 // serveFrom is serve with a repository.
-func (c *course) serveFrom(releases upgrade.Releases) (s *upgrade.Service, stop func()) {
+func (c *course) serveFrom(releases service.Releases) (s *service.Service, stop func()) {
 	ctx, cancel := context.WithCancel(c.t.Context())
 	done := make(chan struct{})
-	s = upgrade.New(&upgrade.Service{
+	s = service.New(&service.Service{
 		Upgrader: c.u,
 		Machine:  machine{func() { c.t.Error("it restarts") }},
 		Releases: releases,

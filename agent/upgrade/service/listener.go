@@ -1,35 +1,36 @@
-package upgrade
+package service
 
 import (
 	"fmt"
 	"time"
 
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/agent/upgrade"
 )
 
-// listener implements [Listener] for the service: it tells the machine, the
+// listener implements [upgrade.Listener]: it tells the machine, the
 // cluster and the status.
 type listener struct{ s *Service }
 
 // Done tells the machine and the cluster about the steps that matter to them.
-func (l listener) Done(op Op, j *Journal) {
+func (l listener) Done(op upgrade.Op, j *upgrade.Journal) {
 	running := l.s.Upgrader.Boot.Running
-	finished := op.Kind == Finish && j != nil && j.Target == running
+	finished := op.Kind == upgrade.Finish && j != nil && j.Target == running
 	if finished {
 		l.s.Machine.Proven()
 	}
 
 	switch {
-	case op.Kind == Restore:
+	case op.Kind == upgrade.Restore:
 		l.s.Machine.Event(true, "BootEntryRestored", fmt.Sprintf(
 			"the boot entry of %s was gone, and is made again from the recovery entry",
 			running.Version))
 	case j == nil || j.Drill != nil:
-	case op.Kind == Remember:
+	case op.Kind == upgrade.Remember:
 		l.s.Machine.Event(true, "UpgradeFailed", fmt.Sprintf(
 			"version %s did not stay, %s runs again: %s",
 			j.Target.Version, j.From.Version, op.Reason))
-	case op.Kind == Finish && j.Canceled && j.From == running:
+	case op.Kind == upgrade.Finish && j.Canceled && j.From == running:
 		l.s.Machine.Event(false, "UpgradeCanceled", fmt.Sprintf(
 			"the upgrade to version %s was canceled, %s stays", j.Target.Version, j.From.Version))
 	case finished:
@@ -39,7 +40,7 @@ func (l listener) Done(op Op, j *Journal) {
 }
 
 // Progress publishes how far a fill is.
-func (l listener) Progress(p Progress) {
+func (l listener) Progress(p upgrade.Progress) {
 	l.s.publish(func(u *status.Upgrade) {
 		u.Part = p.Part
 		u.Size = p.Size

@@ -1,4 +1,4 @@
-package upgrade
+package service
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/loam-os/loam/agent/upgrade"
 	"github.com/loam-os/loam/agent/upgrade/fill"
 	"github.com/loam-os/loam/agent/upgrade/records"
 	"github.com/loam-os/loam/hint"
@@ -87,12 +88,12 @@ type underWay struct {
 // Pack returns where the upgrade under way gets its chunks, wherever its index
 // came from.
 func (u underWay) Pack() (ref, name string, err error) {
-	idx, err := index(u.records)
+	idx, err := upgrade.ReadIndex(u.records)
 	if err != nil {
 		return "", "", err
 	}
 	ref = u.ref
-	if j, err := ReadJournal(u.records); err == nil && j != nil && j.Ref != "" {
+	if j, err := upgrade.ReadJournal(u.records); err == nil && j != nil && j.Ref != "" {
 		ref = j.Ref
 	}
 	return ref, idx.Pack.Name, nil

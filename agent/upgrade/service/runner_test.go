@@ -1,0 +1,175 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/agent/upgrade"
+	"github.com/loam-os/loam/agent/upgrade/records"
+	"github.com/loam-os/loam/agent/window"
+)
+
+// inMemory are records in memory.
+type inMemory map[string][]byte
+
+func (m inMemory) Read(name string) ([]byte, error) {
+	if data, ok := m[name]; ok {
+		return data, nil
+	}
+	return nil, fmt.Errorf("%s: %w", name, fs.ErrNotExist)
+}
+
+func (m inMemory) Write(name string, data []byte) error {
+	m[name] = data
+	return nil
+}
+
+func (m inMemory) Remove(name string) error {
+	delete(m, name)
+	return nil
+}
+
+func (inMemory) Scratch(int64) (upgrade.Closer, error) { return nil, fs.ErrInvalid }
+
+func (inMemory) Free() (int64, error) { return 0, nil }
+
+// still is a Node whose health does not change.
+type still struct{ health upgrade.Health }
+
+func (s still) Health(context.Context) upgrade.Health            { return s.health }
+func (still) Evidence(context.Context, upgrade.Journal) []string { return nil }
+func (still) HandOver(string, bool) error                        { return nil }
+func (still) Loader() ([]byte, error)                            { return nil, fs.ErrNotExist }
+func (still) Panic() error                                       { return fs.ErrInvalid }
+
+// restarting is a Machine that notes whether it is to restart.
+type restarting struct{ restarts *bool }
+
+func (restarting) Uptime() time.Duration      { return time.Minute }
+func (restarting) Proven()                    {}
+func (restarting) Event(bool, string, string) {}
+
+func (r restarting) Reboot(context.Context) error {
+	*r.restarts = true
+	return nil
+}
+
+// turnsOf are [Turns] that have a turn for may only.
+type turnsOf struct{ may, awaited *upgrade.System }
+
+func (t turnsOf) Await(s upgrade.System) string {
+	*t.awaited = s
+	if s == *t.may {
+		return ""
+	}
+	return "waits for its turn"
+}
+
+func (turnsOf) Changed() <-chan struct{} { return nil }
+
+// armedRunner is on a machine that runs 1.0.0 and is about to restart with 2.0.0. It
+// has no disk.
+func armedRunner(t *testing.T) (r *runner, restarts *bool) {
+	t.Helper()
+	j := upgrade.Journal{
+		Phase:    upgrade.Armed,
+		From:     one,
+		Target:   two,
+		Baseline: upgrade.Health{"all": {State: upgrade.Well}},
+	}
+	kept := inMemory{}
+	if err := records.Save(kept, "upgrade.json", j); err != nil {
+		t.Fatal(err)
+	}
+
+	restarts = new(bool)
+	return &runner{
+		Service: New(&Service{
+			Upgrader: &upgrade.Upgrader{
+				Records: kept,
+				Boot:    upgrade.Boot{Running: one},
+				Node:    still{upgrade.Health{"all": {State: upgrade.Well}}},
+				Now:     func() time.Time { return now },
+				Log:     zap.NewNop(),
+			},
+			Machine: restarting{restarts},
+			Log:     zap.NewNop(),
+		}),
+		op:    upgrade.Op{Kind: upgrade.Reboot},
+		pause: time.Minute,
+	}, restarts
+}
+
+// TestARestartWaitsForItsTurn asks the others for a turn for the system that is to
+// start, unless the window is closed.
+func TestARestartWaitsForItsTurn(t *testing.T) {
+	closed, err := window.Parse("02:00-03:00")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for _, tt := range []struct {
+		name         string
+		may, awaited upgrade.System
+		window       window.Window
+		restarts     bool
+		waits        string
+	}{
+		{"others come first", upgrade.System{}, two, window.Window{}, false, "waits for its turn"},
+		{"its turn", two, two, window.Window{}, true, ""},
+		{
+			"its turn, outside of its window",
+			two, upgrade.System{}, closed, false, "restarts on Sun at 02:00 UTC",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r, restarts := armedRunner(t)
+			awaited := one // No turn is ever asked for what runs.
+			r.Turns = turnsOf{may: &tt.may, awaited: &awaited}
+			r.Policy.Window = tt.window
+			if r.move(t.Context()) == nil {
+				t.Error("no step follows")
+			}
+
+			s := r.State()
+			if *restarts != tt.restarts || awaited != tt.awaited || s.Waits != tt.waits {
+				t.Errorf("restarts %v, asks for %v, waits %q", *restarts, awaited, s.Waits)
+			}
+			if s.Restarts.IsZero() != (tt.window == window.Window{}) {
+				t.Errorf("restarts at %s", s.Restarts)
+			}
+		})
+	}
+}
+
+// TestTheNextTryIsShown has a step fail, and then the next one begin to fetch.
+func TestTheNextTryIsShown(t *testing.T) {
+	r, _ := armedRunner(t)
+	r.err = errors.New("connection refused")
+	r.move(t.Context())
+	if want := now.Add(time.Minute); !r.State().Retry.Equal(want) {
+		t.Errorf("tries again at %s, want %s", r.State().Retry, want)
+	}
+
+	listener{r.Service}.Progress(upgrade.Progress{})
+	if at := r.State().Retry; !at.IsZero() {
+		t.Errorf("tries again at %s while it tries", at)
+	}
+}
+
+// TestTheBaselineIsThatOfTheRestart has something break while an upgrade waits.
+func TestTheBaselineIsThatOfTheRestart(t *testing.T) {
+	r, restarts := armedRunner(t)
+	r.Upgrader.Node = still{upgrade.Health{"all": {State: upgrade.Well}, "new": {State: upgrade.Well}}}
+	r.move(t.Context())
+	j, err := upgrade.ReadJournal(r.Upgrader.Records)
+	if err != nil || len(j.Baseline) != 2 || !*restarts {
+		t.Errorf("baseline %v, %v", j.Baseline, err)
+	}
+}
