@@ -272,8 +272,9 @@ func ErrorsPage(messages []Message) string {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n", section.title, section.intro)
 		b.WriteString("| Error | What to do | Where |\n|---|---|---|\n")
 		for _, m := range messages {
-			// The table has the codes themselves.
-			if done[m] || m.under([]string{faultPackage, "cmd/outcome"}) ||
+			// The table has the codes themselves. Nobody looks for an error whose
+			// words are known only when it happens: its hint is printed with it.
+			if done[m] || m.error() == unknown || m.under([]string{faultPackage, "cmd/outcome"}) ||
 				section.packages != nil && !m.under(section.packages) {
 				continue
 			}
