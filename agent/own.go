@@ -182,7 +182,7 @@ func (n *node) maintainEtcd(ctx context.Context) {
 	}
 	n.others.Go(func() { keeper.Run(ctx) })
 	maintenance := etcd.Maintenance{
-		Connect: n.controlPlane.Etcd,
+		Connect: func() (etcd.Client, error) { return local.EtcdClient(n.planeStore()) },
 		Now:     n.Now,
 		Report:  n.logEtcd,
 	}

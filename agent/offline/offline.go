@@ -171,14 +171,14 @@ func (n *Node) PlanRecord(
 	if err != nil {
 		return plan.Plan{}, config.Desired{}, err
 	}
-	first, err := own.EtcdFirst(ctx, after)
+	first, err := local.EtcdFirst(ctx, store, n.env.Root, after)
 	if err != nil {
 		return plan.Plan{}, config.Desired{}, err
 	}
 	if first {
 		desired.Notes = append(desired.Notes, etcdNote(after))
 	}
-	if !own.HasBundle(after) {
+	if !local.HasBundle(n.env.Root, after) {
 		desired.Notes = append(desired.Notes, n.bundleNotes(ctx, before, after)...)
 	}
 

@@ -32,7 +32,7 @@ func (n *Node) keepAddress(r plane.Record) error {
 // address returns the address of the node that the cluster uses: the same as
 // before as long as the node has it, and otherwise the best one that fits.
 func (n *Node) address(r plane.Record) (netip.Addr, error) {
-	all, err := n.Addresses()
+	present, err := n.Addresses()
 	if err != nil {
 		return netip.Addr{}, err
 	}
@@ -40,13 +40,20 @@ func (n *Node) address(r plane.Record) (netip.Addr, error) {
 	if err != nil {
 		return netip.Addr{}, err
 	}
+	return chooseAddress(r, present, kept, n.Uptime())
+}
 
-	has := slices.Contains(all, kept) && r.Fits(kept)
-	i := slices.IndexFunc(all, r.Fits)
+// chooseAddress decides which of the addresses that are present the cluster uses. kept
+// is the one before, the zero Addr if none, and uptime the time since kernel start.
+func chooseAddress(
+	r plane.Record, present []netip.Addr, kept netip.Addr, uptime time.Duration,
+) (netip.Addr, error) {
+	has := slices.Contains(present, kept) && r.Fits(kept)
+	i := slices.IndexFunc(present, r.Fits)
 	switch {
 	case has:
 		return kept, nil
-	case kept.IsValid() && n.Uptime() < addressDelay:
+	case kept.IsValid() && uptime < addressDelay:
 		return netip.Addr{}, fmt.Errorf("cluster %s: this node waits for its address %s", r.Name, kept)
 	case i < 0:
 		return netip.Addr{}, hint.With(
@@ -54,7 +61,7 @@ func (n *Node) address(r plane.Record) (netip.Addr, error) {
 			"connect its network, or give it an address of the family of %s outside of the "+
 				"networks of the cluster", r.Services[0])
 	}
-	return all[i], nil
+	return present[i], nil
 }
 
 // documentation are addresses that no machine has (RFC 5737, RFC 3849).

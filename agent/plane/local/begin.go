@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"go.uber.org/zap"
@@ -42,7 +43,11 @@ func (n *Node) hasBegun() bool {
 // begin makes the cluster of a record when all is there that it needs. Until then
 // the node has neither its keys nor its record, so another machine.yaml counts.
 func (n *Node) begin(ctx context.Context, r plane.Record) error {
-	if err := n.checkSite(r); err != nil {
+	present, err := n.Addresses()
+	if err != nil {
+		return err
+	}
+	if err := checkSite(r, present); err != nil {
 		return err
 	}
 	if err := n.fetch(ctx, r, r.Kubernetes); err != nil {
@@ -69,14 +74,13 @@ func (n *Node) begin(ctx context.Context, r plane.Record) error {
 	return nil
 }
 
-// checkSite returns why no address of the node can be that of the cluster, unless
-// one fits or may still come.
-func (n *Node) checkSite(r plane.Record) error {
-	all, err := n.Addresses()
-	if err != nil || slices.ContainsFunc(all, r.Fits) {
-		return err
+// checkSite returns why none of the addresses that are present can be that of the
+// cluster, unless one fits or may still come.
+func checkSite(r plane.Record, present []netip.Addr) error {
+	if slices.ContainsFunc(present, r.Fits) {
+		return nil
 	}
-	for _, address := range all {
+	for _, address := range present {
 		if err := r.CheckAddress(address); err != nil {
 			return err
 		}

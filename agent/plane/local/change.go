@@ -25,8 +25,8 @@ func DecodeChange(
 
 // checkChange reports what the cluster cannot change, in the record that the node has:
 // an operator may have edited it.
-func (n *Node) checkChange(name string, text []byte, r plane.Record) error {
-	before, err := n.Store.Running(r)
+func checkChange(store plane.Store, name string, text []byte, r plane.Record) error {
+	before, err := store.Running(r)
 	if err != nil {
 		return err
 	}

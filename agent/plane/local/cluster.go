@@ -113,7 +113,7 @@ func (n *Node) session(ctx context.Context, changes <-chan struct{}, p *progress
 	}
 	for _, err := range []error{
 		n.applyAddOns(ctx, server, r, &p.addOns),
-		n.labelNode(ctx, server),
+		labelNode(ctx, server, n.Name),
 	} {
 		if refused == nil {
 			refused = err
@@ -181,30 +181,22 @@ func (n *Node) report(change func(*status.OwnCluster)) {
 	}
 
 	n.state.Store(&next)
-	n.notify()
-}
-
-// notify says that State may return a different value.
-func (n *Node) notify() {
-	select {
-	case n.changed <- struct{}{}:
-	default: // A notice is waiting already.
-	}
+	notify(n.changed)
 }
 
 // roleLabel shows in `kubectl get nodes` that a node has a control plane. A kubelet
 // must not give it to itself.
 const roleLabel = "node-role.kubernetes.io/control-plane"
 
-// labelNode gives the Node of this node its label. The kubelet makes the Node.
-func (n *Node) labelNode(ctx context.Context, server *api.Client) error {
-	at := "/api/v1/nodes/" + n.Name
+// labelNode gives the Node of that name its label. The kubelet makes the Node.
+func labelNode(ctx context.Context, server *api.Client, name string) error {
+	at := "/api/v1/nodes/" + name
 	var object struct {
 		Metadata struct{ Labels map[string]string }
 	}
 	err := server.Do(ctx, http.MethodGet, at, nil, &object)
 	if api.IsNotFound(err) {
-		return fmt.Errorf("the kubelet has not registered the Node %s yet", n.Name)
+		return fmt.Errorf("the kubelet has not registered the Node %s yet", name)
 	}
 	if err != nil {
 		return fmt.Errorf("read the Node: %w", err)
@@ -294,7 +286,7 @@ func (n *Node) agree(ctx context.Context, server *api.Client) (plane.Record, str
 	agreed := own
 	switch plane.Agree(last, own, record) {
 	case plane.Publish:
-		err = n.checkChange(plane.RecordFile, own.Text(), own)
+		err = checkChange(n.Store, plane.RecordFile, own.Text(), own)
 		if err == nil {
 			err = n.Store.WritePending(own)
 		}
@@ -414,13 +406,13 @@ func publish(
 func (n *Node) applyAddOns(
 	ctx context.Context, server *api.Client, r plane.Record, last *applied,
 ) error {
-	if err := n.checkChange(plane.RecordFile, r.Text(), r); err != nil {
+	if err := checkChange(n.Store, plane.RecordFile, r.Text(), r); err != nil {
 		return err
 	}
 	if err := checkEtcd(ctx, n.Store, n.Root, plane.RecordFile, r.Text(), r); err != nil {
 		return err
 	}
-	if err := n.checkPrograms(ctx, r); err != nil {
+	if err := checkPrograms(ctx, n.Store, n.Root, r); err != nil {
 		return err
 	}
 	b, err := n.bundle(r)

@@ -9,10 +9,7 @@ import (
 	"github.com/loam-os/loam/agent/plane/etcd"
 )
 
-// Etcd returns a client of the node's etcd with the present certificates.
-func (n *Node) Etcd() (etcd.Client, error) { return EtcdClient(n.Store) }
-
-// EtcdClient returns a client of the node's etcd.
+// EtcdClient returns a client of the node's etcd with the present certificates.
 func EtcdClient(store plane.Store) (etcd.Client, error) {
 	pair, authority, err := store.EtcdClient()
 	if err != nil {

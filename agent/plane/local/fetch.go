@@ -64,7 +64,7 @@ type download struct {
 // ends, with a pause after a failure. The error says how far that is, which is
 // [source.ErrFetching], or why it has failed.
 func (n *Node) fetch(ctx context.Context, r plane.Record, version string) error {
-	if n.Fetch == nil || n.hasWhole(version) {
+	if n.Fetch == nil || hasWhole(n.Root, version) {
 		return nil
 	}
 
@@ -83,9 +83,10 @@ func (n *Node) fetch(ctx context.Context, r plane.Record, version string) error 
 	return n.downloads.last.problem()
 }
 
-// hasWhole reports whether the node has the whole bundle of a version.
-func (n *Node) hasWhole(version string) bool {
-	b, err := bundle.Open(filepath.Join(n.Root, bundle.Directory, version))
+// hasWhole reports whether the node with that root directory has the whole bundle of a
+// version.
+func hasWhole(root, version string) bool {
+	b, err := bundle.Open(filepath.Join(root, bundle.Directory, version))
 	return err == nil && b.Version == version && b.Arch == runtime.GOARCH
 }
 
@@ -103,8 +104,8 @@ func (n *Node) download(ctx context.Context, d *download) {
 	n.downloads.Lock()
 	d.end(err, n.Uptime())
 	n.downloads.Unlock()
-	n.readAgain()
-	n.notify()
+	notify(n.again)
+	notify(n.changed)
 }
 
 // advance takes in that done bytes of all are there.
@@ -116,7 +117,7 @@ func (n *Node) advance(d *download, done, all int64) {
 
 	if news {
 		n.Log.Info("fetch the bundle of Kubernetes", zap.String("progress", progress.Error()))
-		n.notify()
+		notify(n.changed)
 	}
 }
 

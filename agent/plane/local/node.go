@@ -201,10 +201,16 @@ func merge(changes chan<- struct{}, record, network, again <-chan struct{}) {
 		case <-tick.C:
 		}
 
-		select {
-		case changes <- struct{}{}:
-		default: // A notice is waiting already.
-		}
+		notify(changes)
+	}
+}
+
+// notify sends a value, unless one is waiting already: who receives it looks at all
+// that has changed.
+func notify(changes chan<- struct{}) {
+	select {
+	case changes <- struct{}{}:
+	default:
 	}
 }
 
@@ -255,7 +261,7 @@ func (n *Node) obey(
 		}
 	}
 
-	if err := n.checkChange(doc.Name, doc.Text, r); err != nil {
+	if err := checkChange(n.Store, doc.Name, doc.Text, r); err != nil {
 		return config.Desired{}, err
 	}
 	if err := n.fetch(ctx, r, r.Kubernetes); err != nil {
@@ -293,7 +299,7 @@ func (n *Node) preview(p parts) (config.Desired, error) {
 // images of the record that New was given.
 func (n *Node) Preview(r plane.Record) (config.Desired, error) {
 	p := all(r)
-	if !n.HasBundle(r) && n.HasBundle(n.record) {
+	if !HasBundle(n.Root, r) && HasBundle(n.Root, n.record) {
 		p.images = n.record
 	}
 	return n.preview(p)
@@ -360,9 +366,10 @@ func bundleDir(r plane.Record) string { return path.Join(bundle.Directory, r.Kub
 // programsDir is the directory with the programs of a version on the node.
 func programsDir(r plane.Record) string { return path.Join(bundleDir(r), "bin") }
 
-// HasBundle reports whether the node has the programs of a record.
-func (n *Node) HasBundle(r plane.Record) bool {
-	_, err := bundle.Open(filepath.Join(n.Root, bundleDir(r)))
+// HasBundle reports whether the node with that root directory has the programs of a
+// record.
+func HasBundle(root string, r plane.Record) bool {
+	_, err := bundle.Open(filepath.Join(root, bundleDir(r)))
 	return !errors.Is(err, fs.ErrNotExist)
 }
 

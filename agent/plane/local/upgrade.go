@@ -23,15 +23,7 @@ func all(r plane.Record) parts { return parts{r, r, r} }
 
 // Proven has the source read again: a change is no longer on trial, so that the next
 // step of an upgrade may follow.
-func (n *Node) Proven() { n.readAgain() }
-
-// readAgain has the source read again.
-func (n *Node) readAgain() {
-	select {
-	case n.again <- struct{}{}:
-	default: // A notice is waiting already.
-	}
-}
+func (n *Node) Proven() { notify(n.again) }
 
 // next returns the configuration of a record. If its etcd is of the next minor
 // version, it first returns the one that the node runs, with this etcd. What the
@@ -44,7 +36,7 @@ func (n *Node) next(ctx context.Context, r plane.Record) (config.Desired, error)
 	}
 
 	if whole, err := n.preview(all(r)); err != nil || whole.Digest() != digest {
-		before, first, err := n.etcdFirst(ctx, r, trying)
+		before, first, err := etcdFirst(ctx, n.Store, n.Root, r, trying)
 		if err != nil {
 			return config.Desired{}, err
 		}
@@ -138,16 +130,16 @@ func (n *Node) keepApplied(r plane.Record) error {
 // etcdFirst reports whether etcd of a record comes before its other programs, and
 // returns the record that these still follow. onTrial is whether a change is on
 // trial that is not all of the record. A node that has run all of it never goes back.
-func (n *Node) etcdFirst(
-	ctx context.Context, r plane.Record, onTrial bool,
+func etcdFirst(
+	ctx context.Context, store plane.Store, root string, r plane.Record, onTrial bool,
 ) (before plane.Record, first bool, err error) {
-	started, err := lastStarted(ctx, n.Store, n.Root)
+	started, err := lastStarted(ctx, store, root)
 	if err != nil || started == nil || started.Kubernetes == r.Kubernetes {
 		return r, false, err
 	}
 	before = r
 	before.Kubernetes = started.Kubernetes
-	applied, err := n.Store.Applied()
+	applied, err := store.Applied()
 	if err != nil || applied != nil && string(applied.Text()) == string(r.Text()) {
 		return r, false, err
 	}
@@ -155,11 +147,11 @@ func (n *Node) etcdFirst(
 		before = withKeysOf(r, *applied)
 	}
 
-	next, err := etcdVersion(ctx, n.Root, r)
+	next, err := etcdVersion(ctx, root, r)
 	if err != nil || next == "" {
 		return r, false, err
 	}
-	bundled, err := etcdVersion(ctx, n.Root, before)
+	bundled, err := etcdVersion(ctx, root, before)
 	if err != nil {
 		return r, false, err
 	}
@@ -189,16 +181,21 @@ func lastStarted(ctx context.Context, store plane.Store, root string) (*plane.St
 	}, nil
 }
 
-// EtcdFirst reports whether etcd of a record comes before its other programs.
-func (n *Node) EtcdFirst(ctx context.Context, r plane.Record) (bool, error) {
-	_, first, err := n.etcdFirst(ctx, r, false)
+// EtcdFirst reports whether etcd of a record comes before its other programs, on the
+// node with that store and root directory.
+func EtcdFirst(
+	ctx context.Context, store plane.Store, root string, r plane.Record,
+) (bool, error) {
+	_, first, err := etcdFirst(ctx, store, root, r, false)
 	return first, err
 }
 
 // checkPrograms returns an error while etcd of a record comes before its other
 // programs.
-func (n *Node) checkPrograms(ctx context.Context, r plane.Record) error {
-	before, first, err := n.etcdFirst(ctx, r, true)
+func checkPrograms(
+	ctx context.Context, store plane.Store, root string, r plane.Record,
+) error {
+	before, first, err := etcdFirst(ctx, store, root, r, true)
 	if err != nil || !first {
 		return err
 	}

@@ -160,10 +160,10 @@ func (u *upgrading) onlyEtcd() config.Desired {
 	return first
 }
 
-// checkPrograms checks whether the add-ons of the record wait for its programs.
+// checkAddOns checks whether the add-ons of the record wait for its programs.
 func (u *upgrading) checkAddOns(when string, wait bool) {
 	u.t.Helper()
-	err := u.checkPrograms(u.t.Context(), u.wanted)
+	err := checkPrograms(u.t.Context(), u.Store, u.Root, u.wanted)
 	if (err != nil) != wait {
 		u.t.Errorf("%s the add-ons: %v", when, err)
 	}
