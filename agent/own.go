@@ -258,12 +258,26 @@ func (n *node) obeyRecord() {
 		n.status.Error = loop.Describe(err)
 		return
 	}
-	n.controlPlane = local.New(*r, local.Node{
+	config := n.planeConfig(built)
+	config.First = !made
+	n.controlPlane = local.New(*r, config)
+	if made {
+		if err := n.controlPlane.Renew(*r); err != nil {
+			n.warn(err)
+		}
+	}
+	n.source = n.controlPlane
+	n.status.OwnCluster = n.controlPlane.State()
+}
+
+// planeConfig returns what the control plane of the node is made of, with the date of
+// the image's kernel.
+func (n *node) planeConfig(built time.Time) local.Config {
+	config := local.Config{
 		Store:     n.planeStore(),
 		Root:      n.Root,
 		Image:     n.image,
 		Name:      n.status.Hostname,
-		First:     !made,
 		FsyncP99:  n.fsyncP99,
 		Addresses: n.Addresses,
 		NetworkChanges: func(ctx context.Context) (<-chan struct{}, error) {
@@ -277,17 +291,11 @@ func (n *node) obeyRecord() {
 		Built:   built,
 		Now:     n.Now,
 		Log:     n.Log,
-	})
-	if made {
-		if err := n.controlPlane.Renew(*r); err != nil {
-			n.warn(err)
-		}
 	}
 	if n.machine.Upgrade.Repository != "" {
-		n.controlPlane.Prune = n.pruneBundles
+		config.Prune = n.pruneBundles
 	}
-	n.source = n.controlPlane
-	n.status.OwnCluster = n.controlPlane.State()
+	return config
 }
 
 // pruneBundles removes the programs of versions before oldest, unless a generation

@@ -25,6 +25,7 @@ import (
 	"github.com/loam-os/loam/agent/plane"
 	"github.com/loam-os/loam/agent/plane/bundle"
 	"github.com/loam-os/loam/agent/plane/etcd/disk"
+	"github.com/loam-os/loam/agent/plane/local"
 	"github.com/loam-os/loam/agent/plane/pki"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/status"
@@ -112,7 +113,7 @@ func TestADiskTooSlowForEtcd(t *testing.T) {
 
 			got := result{Cluster: nameOf(n.status.OwnCluster)}
 			if n.controlPlane != nil {
-				got.FsyncP99 = n.controlPlane.FsyncP99
+				got.FsyncP99 = n.planeConfig(time.Time{}).FsyncP99
 			}
 			if n.status.Error != nil {
 				got.Error = withoutRoot(n, n.status.Error.Problem)
@@ -297,11 +298,19 @@ func (r repairingNode) Repair(
 func TestTheLoopGoesOnWhileABundleIsFetched(t *testing.T) {
 	n := clusterNode(t, publishKubernetes(t, "1.36.2"), "")
 	hangs := make(chan struct{})
-	n.controlPlane.Fetch = func(ctx context.Context, _ string, _ func(int64, int64)) error {
+	built, err := n.Built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := n.planeConfig(built)
+	config.First = true
+	config.Fetch = func(ctx context.Context, _ string, _ func(int64, int64)) error {
 		close(hangs)
 		<-ctx.Done()
 		return ctx.Err()
 	}
+	n.controlPlane = local.New(*n.first, config)
+	n.source = n.controlPlane
 
 	ctx, end := context.WithCancelCause(t.Context())
 	w := &loopNode{units: make(chan string)}

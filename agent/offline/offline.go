@@ -156,7 +156,7 @@ func (n *Node) PlanRecord(
 	if err != nil {
 		return plan.Plan{}, config.Desired{}, err
 	}
-	own := local.New(before, local.Node{
+	own := local.New(before, local.Config{
 		Store: store,
 		Root:  n.env.Root,
 		Image: image,

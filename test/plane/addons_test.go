@@ -70,7 +70,7 @@ func newAgent(t *testing.T, m *machine) *agent {
 		t.Fatal(err)
 	}
 
-	a.local = local.New(m.record, local.Node{
+	a.local = local.New(m.record, local.Config{
 		Store:  a.store,
 		Root:   dir,
 		Name:   nodeName,

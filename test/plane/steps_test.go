@@ -126,7 +126,7 @@ func newSteps(t *testing.T, c *container.Container) *steps {
 	if _, err := n.store.Init(n.record, n.times()); err != nil {
 		t.Fatal(err)
 	}
-	n.source = local.New(n.record, local.Node{
+	n.source = local.New(n.record, local.Config{
 		Store: n.store,
 		Root:  n.root.Name(),
 		Image: image,

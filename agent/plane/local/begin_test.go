@@ -9,11 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
-
-	"go.uber.org/zap"
 
 	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/agent/durable"
@@ -33,32 +30,17 @@ type site struct {
 }
 
 // newFirst returns a node that is to make a cluster, at a site that may change.
-func newFirst(t *testing.T, s *site) *Node {
+func newFirst(t *testing.T, s *site) *fixture {
 	t.Helper()
-	root := files.Root(t)
-	var fetches sync.WaitGroup
-	t.Cleanup(fetches.Wait)
-	n := New(plane.NewRecord(plane.Settings{Name: "plant-7"}), Node{
-		Go:    fetches.Go,
-		Store: plane.NewStore(durable.New(root, nil)),
-		Root:  root.Name(),
-		Image: files.Root(t),
-		Name:  "node-1",
-		First: true,
-		Addresses: func() ([]netip.Addr, error) {
-			var all []netip.Addr
-			for _, text := range s.addresses {
-				all = append(all, netip.MustParseAddr(text))
-			}
-			return all, nil
-		},
-		Current: func() (string, bool, error) { return "", false, nil },
-		Uptime:  func() time.Duration { return time.Hour },
-		Built:   built,
-		Now:     func() time.Time { return built.AddDate(0, 1, 0) },
-		Log:     zap.NewNop(),
-	})
-	n.Fetch = func(_ context.Context, version string, _ func(int64, int64)) error {
+	n := newFixture(t, plane.Settings{Name: "plant-7"}, true)
+	n.Addresses = func() ([]netip.Addr, error) {
+		var all []netip.Addr
+		for _, text := range s.addresses {
+			all = append(all, netip.MustParseAddr(text))
+		}
+		return all, nil
+	}
+	n.Node.Fetch = func(_ context.Context, version string, _ func(int64, int64)) error {
 		if s.fetched == nil {
 			writeBundle(t, filepath.Join(n.Root, bundle.Directory, version), version)
 		}
@@ -121,7 +103,7 @@ func TestAClusterIsMadeOnceNothingIsAgainstIt(t *testing.T) {
 // TestABundleThatIsBrought makes the cluster of a node that has no repository.
 func TestABundleThatIsBrought(t *testing.T) {
 	n := newFirst(t, &site{addresses: []string{"192.0.2.10"}})
-	n.Fetch = nil
+	n.Node.Fetch = nil
 	if _, err := n.decode(t); err == nil || hint.Of(err) == "" {
 		t.Errorf("without a bundle: %v", err)
 	}
@@ -147,7 +129,7 @@ func TestABundleOfAnotherNode(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newFirst(t, &site{addresses: []string{"192.0.2.10"}})
-			n.Fetch = nil
+			n.Node.Fetch = nil
 			version := n.record.Kubernetes
 			dir := filepath.Join(n.Root, bundle.Directory, version)
 			writeBundle(t, dir, version)
@@ -179,19 +161,18 @@ func TestABundleOfAnotherNode(t *testing.T) {
 // keeps its flags.
 func TestTheTimingOfEtcdIsDecidedOnce(t *testing.T) {
 	n := newFirst(t, &site{addresses: []string{"192.0.2.10"}})
-	n.FsyncP99 = 34 * time.Millisecond
+	n.Node.FsyncP99 = 34 * time.Millisecond
 	n.makes(t)
 
-	n.FsyncP99 = time.Millisecond
+	n.Node.FsyncP99 = time.Millisecond
 	for _, start := range []string{"the first start", "the next one"} {
 		d, err := n.decode(t)
 		unit := textOf(t, d, "etcd.service")
 		if err != nil || !strings.Contains(unit, "--heartbeat-interval=500 ") {
 			t.Errorf("%s: %v\n%s", start, err, unit)
 		}
-		again := *n
-		again.First = false
-		n = New(n.record, again)
+		n.First = false
+		n.Node = New(n.record, n.late())
 	}
 
 	// etcd starts without it, too.
@@ -206,7 +187,7 @@ func TestTheTimingOfEtcdIsDecidedOnce(t *testing.T) {
 func TestPowerCutsOfBegin(t *testing.T) {
 	n := newFirst(t, &site{addresses: []string{"192.0.2.10"}})
 	writeBundle(t, filepath.Join(n.Root, bundle.Directory, n.record.Kubernetes), n.record.Kubernetes)
-	n.FsyncP99 = 34 * time.Millisecond
+	n.Node.FsyncP99 = 34 * time.Millisecond
 	root, err := os.OpenRoot(n.Root)
 	if err != nil {
 		t.Fatal(err)
@@ -217,7 +198,7 @@ func TestPowerCutsOfBegin(t *testing.T) {
 		t.Fatal(err)
 	}
 	recorder := power.NewRecorder(root, base)
-	n.Store = plane.NewStore(durable.New(root, recorder.Hook("")))
+	n.hook = recorder.Hook("")
 	if err := n.begin(t.Context(), n.record); err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +221,7 @@ func TestPowerCutsOfBegin(t *testing.T) {
 				t.Fatal(err)
 			}
 			p99, err := store.FsyncP99()
-			if err != nil || found && p99 != n.FsyncP99 {
+			if err != nil || found && p99 != n.Node.FsyncP99 {
 				t.Fatalf("cut %d: the disk takes %s, %v", k, p99, err)
 			}
 			if found {
@@ -256,7 +237,7 @@ func TestPowerCutsOfBegin(t *testing.T) {
 
 // hasNothing checks that the node has nothing of a cluster, and that what needs one
 // waits.
-func (n *Node) hasNothing(t *testing.T) {
+func (n *fixture) hasNothing(t *testing.T) {
 	t.Helper()
 	_, err := os.Lstat(filepath.Join(n.Root, plane.StateDirectory))
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -268,7 +249,7 @@ func (n *Node) hasNothing(t *testing.T) {
 }
 
 // makes checks that the node makes its cluster, once.
-func (n *Node) makes(t *testing.T) {
+func (n *fixture) makes(t *testing.T) {
 	t.Helper()
 	first, err := n.settled(t)
 	if err != nil {

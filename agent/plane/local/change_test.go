@@ -3,7 +3,6 @@ package local
 import (
 	"context"
 	"errors"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -41,7 +40,7 @@ func TestAnOlderEtcdIsRefused(t *testing.T) {
 	}
 
 	dir := filepath.Join(n.Root, bundle.Directory, "1.37.2")
-	n.Fetch = func(context.Context, string, func(int64, int64)) error {
+	n.Node.Fetch = func(context.Context, string, func(int64, int64)) error {
 		writeBundle(t, dir, "1.37.2")
 		return nil
 	}
@@ -129,9 +128,7 @@ func TestARecordChangedByHand(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, fake, _ := withAPI(t, "1.37.2")
-			n.Addresses = func() ([]netip.Addr, error) {
-				return []netip.Addr{netip.MustParseAddr("192.0.2.10")}, nil
-			}
+			n.has("192.0.2.10")
 			own, _, err := n.Store.Record()
 			if err != nil {
 				t.Fatal(err)

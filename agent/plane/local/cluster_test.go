@@ -90,14 +90,12 @@ func reply(text string) *http.Response {
 
 // withAPI returns a node whose record has been published, its API server and its
 // log.
-func withAPI(t *testing.T, version string) (*Node, *fakeAPI, *observer.ObservedLogs) {
+func withAPI(t *testing.T, version string) (*fixture, *fakeAPI, *observer.ObservedLogs) {
 	t.Helper()
 	n := newNode(t, plane.Settings{Kubernetes: version})
 	fake := &fakeAPI{}
 	n.started(t, version, "3.7.3")
 	n.API = func() (*api.Client, error) { return api.Over(fake), nil }
-	core, logs := observer.New(zap.InfoLevel)
-	n.Log = zap.New(core)
 
 	own, _, err := n.Store.Record()
 	if err != nil {
@@ -108,18 +106,18 @@ func withAPI(t *testing.T, version string) (*Node, *fakeAPI, *observer.ObservedL
 	if err != nil {
 		t.Fatal(err)
 	}
-	return n, fake, logs
+	return n, fake, n.logs
 }
 
 // started makes the node one on which these versions have started.
-func (n *Node) started(t *testing.T, kubernetes, etcd string) {
+func (n *fixture) started(t *testing.T, kubernetes, etcd string) {
 	t.Helper()
 	files.Write(t, filepath.Join(n.Root, plane.StateDirectory, "started"),
 		"Kubernetes "+kubernetes+"\netcd Version: "+etcd+"\nGit SHA: 0\n")
 }
 
 // agreeOnce makes the records agree, and returns what the node has then.
-func (n *Node) agreeOnce(t *testing.T) (plane.Record, error) {
+func (n *fixture) agreeOnce(t *testing.T) (plane.Record, error) {
 	t.Helper()
 	server, err := n.API()
 	if err != nil {

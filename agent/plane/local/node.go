@@ -47,8 +47,8 @@ import (
 // have months left.
 const checkInterval = time.Hour
 
-// Node is a node with a control plane. [New] makes it.
-type Node struct {
+// Config is what [New] makes a node of.
+type Config struct {
 	Store plane.Store
 
 	// Root is the path of the root directory. Image is the root directory of
@@ -100,6 +100,11 @@ type Node struct {
 	Now   func() time.Time
 
 	Log *zap.Logger
+}
+
+// Node is a node with a control plane. [New] makes it.
+type Node struct {
+	Config
 
 	// record is what [New] was given, and begun is closed when the node has it.
 	record plane.Record
@@ -133,25 +138,28 @@ type observed struct {
 	base *cri.Base
 }
 
-// New returns a node with the exported fields of n, whose cluster has the record r.
-func New(r plane.Record, n Node) *Node {
-	n.record = r
-	n.begun = make(chan struct{})
+// New returns the node of a configuration, whose cluster has the record r.
+func New(r plane.Record, c Config) *Node {
+	n := &Node{
+		Config:     c,
+		record:     r,
+		begun:      make(chan struct{}),
+		again:      make(chan struct{}, 1),
+		containerd: &observed{},
+		downloads:  &downloads{last: &download{}},
+		changed:    make(chan struct{}, 1),
+		state:      &atomic.Pointer[status.OwnCluster]{},
+	}
 	if !n.First {
 		close(n.begun)
 	}
 
-	n.again = make(chan struct{}, 1)
-	n.containerd = &observed{}
-	n.downloads = &downloads{last: &download{}}
-	n.changed = make(chan struct{}, 1)
-	n.state = &atomic.Pointer[status.OwnCluster]{}
 	state := &status.OwnCluster{Name: r.Name, Kubernetes: r.Kubernetes}
 	if n.First {
 		state.Problem = notMade
 	}
 	n.state.Store(state)
-	return &n
+	return n
 }
 
 // Read implements [source.Source]. The record of a cluster that does not exist yet

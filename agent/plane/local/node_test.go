@@ -24,6 +24,7 @@ import (
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/plane"
+	"github.com/loam-os/loam/agent/plane/api"
 	"github.com/loam-os/loam/agent/plane/bundle"
 	"github.com/loam-os/loam/agent/plane/pki"
 	"github.com/loam-os/loam/agent/source"
@@ -34,31 +35,88 @@ import (
 
 var built = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 
-// newNode returns a node with a record, keys, a bundle and these addresses.
-func newNode(t *testing.T, settings plane.Settings, addresses ...string) *Node {
+// fixture is a node, and what it finds. The node calls the functions that Config has at
+// the time, except for Fetch, so a test may replace them.
+type fixture struct {
+	*Node
+	Config
+
+	logs *observer.ObservedLogs
+
+	// hook is called before each step of a write, unless it is nil.
+	hook durable.Hook
+}
+
+// newFixture returns a node without anything on its disk.
+func newFixture(t *testing.T, settings plane.Settings, first bool) *fixture {
 	t.Helper()
 	root := files.Root(t)
+	core, logs := observer.New(zap.InfoLevel)
 	var fetches sync.WaitGroup
 	t.Cleanup(fetches.Wait)
-	n := New(plane.NewRecord(settings), Node{
-		Go:    fetches.Go,
-		Store: plane.NewStore(durable.New(root, nil)),
-		Root:  root.Name(),
-		Image: files.Root(t),
-		Name:  "node-1",
-		Addresses: func() ([]netip.Addr, error) {
-			var all []netip.Addr
-			for _, text := range addresses {
-				all = append(all, netip.MustParseAddr(text))
-			}
-			return all, nil
-		},
-		Current: func() (string, bool, error) { return "", false, nil },
-		Uptime:  func() time.Duration { return time.Hour },
-		Built:   built,
-		Now:     func() time.Time { return built.AddDate(0, 1, 0) },
-		Log:     zap.NewNop(),
+
+	f := &fixture{logs: logs}
+	dir := durable.New(root, func(step durable.Step) error {
+		if f.hook == nil {
+			return nil
+		}
+		return f.hook(step)
 	})
+	f.Config = Config{
+		Store:     plane.NewStore(dir),
+		Root:      root.Name(),
+		Image:     files.Root(t),
+		Name:      "node-1",
+		First:     first,
+		Addresses: func() ([]netip.Addr, error) { return nil, nil },
+		Go:        fetches.Go,
+		Prune:     func(string) error { return nil },
+		Current:   func() (string, bool, error) { return "", false, nil },
+		Uptime:    func() time.Duration { return time.Hour },
+		Built:     built,
+		Now:       func() time.Time { return built.AddDate(0, 1, 0) },
+		Log:       zap.New(core),
+	}
+	f.Node = New(plane.NewRecord(settings), f.late())
+	return f
+}
+
+// late returns the configuration with functions that call what f has when they are
+// called.
+func (f *fixture) late() Config {
+	c := f.Config
+	c.Addresses = func() ([]netip.Addr, error) { return f.Addresses() }
+	c.Go = func(run func()) { f.Go(run) }
+	c.Prune = func(oldest string) error { return f.Prune(oldest) }
+	c.NetworkChanges = func(ctx context.Context) (<-chan struct{}, error) {
+		return f.NetworkChanges(ctx)
+	}
+	c.Current = func() (string, bool, error) { return f.Current() }
+	c.API = func() (*api.Client, error) { return f.API() }
+	c.Uptime = func() time.Duration { return f.Uptime() }
+	c.Now = func() time.Time { return f.Now() }
+	return c
+}
+
+// has gives the node these addresses.
+func (f *fixture) has(addresses ...string) {
+	var all []netip.Addr
+	for _, text := range addresses {
+		all = append(all, netip.MustParseAddr(text))
+	}
+	f.Addresses = func() ([]netip.Addr, error) { return all, nil }
+}
+
+// warnings returns the warnings in the log.
+func (f *fixture) warnings() *observer.ObservedLogs {
+	return f.logs.FilterLevelExact(zap.WarnLevel)
+}
+
+// newNode returns a node with a record, keys, a bundle and these addresses.
+func newNode(t *testing.T, settings plane.Settings, addresses ...string) *fixture {
+	t.Helper()
+	n := newFixture(t, settings, false)
+	n.has(addresses...)
 
 	r, err := n.Store.Init(plane.NewRecord(settings), n.times())
 	if err != nil {
@@ -97,7 +155,7 @@ func writeBundle(t *testing.T, dir, version string) {
 		 "annotations": {"org.opencontainers.image.ref.name": "registry.k8s.io/pause:3.10.1"}}]}`)
 }
 
-func (n *Node) decode(t *testing.T) (config.Desired, error) {
+func (n *fixture) decode(t *testing.T) (config.Desired, error) {
 	t.Helper()
 	doc, err := n.Read(t.Context())
 	if err != nil {
@@ -107,7 +165,7 @@ func (n *Node) decode(t *testing.T) (config.Desired, error) {
 }
 
 // settled is decode after the fetch that this begins, if any.
-func (n *Node) settled(t *testing.T) (config.Desired, error) {
+func (n *fixture) settled(t *testing.T) (config.Desired, error) {
 	t.Helper()
 	_, _ = n.decode(t)
 	for n.isFetching() {
@@ -116,7 +174,7 @@ func (n *Node) settled(t *testing.T) (config.Desired, error) {
 	return n.decode(t)
 }
 
-func (n *Node) isFetching() bool {
+func (n *fixture) isFetching() bool {
 	n.downloads.Lock()
 	defer n.downloads.Unlock()
 	return n.downloads.last.running
@@ -157,12 +215,12 @@ func TestTheBundleIsFetched(t *testing.T) {
 	}
 
 	unplugged := errors.New("unplugged")
-	n.Fetch = func(context.Context, string, func(int64, int64)) error { return unplugged }
+	n.Node.Fetch = func(context.Context, string, func(int64, int64)) error { return unplugged }
 	if _, err := n.settled(t); !errors.Is(err, unplugged) {
 		t.Errorf("without a repository that answers: %v", err)
 	}
 
-	n.Fetch = func(_ context.Context, version string, _ func(int64, int64)) error {
+	n.Node.Fetch = func(_ context.Context, version string, _ func(int64, int64)) error {
 		writeBundle(t, filepath.Join(dir, version), version)
 		return nil
 	}
@@ -180,7 +238,7 @@ func TestAFetchThatFailsPauses(t *testing.T) {
 	fails := errors.New("damaged")
 	n := newNode(t, plane.Settings{})
 	n.Uptime = func() time.Duration { return now }
-	n.Fetch = func(context.Context, string, func(int64, int64)) error {
+	n.Node.Fetch = func(context.Context, string, func(int64, int64)) error {
 		asked = append(asked, now/time.Second)
 		return fails
 	}
@@ -252,8 +310,6 @@ func TestAFailureCountsUntilTheNextFetchGetsFurther(t *testing.T) {
 // not come.
 func TestWhatIsSaidOfAFetch(t *testing.T) {
 	n := newNode(t, plane.Settings{}, "192.0.2.10")
-	core, logs := observer.New(zap.InfoLevel)
-	n.Log = zap.New(core)
 	r, _, err := n.Store.Record()
 	if err != nil {
 		t.Fatal(err)
@@ -270,7 +326,7 @@ func TestWhatIsSaidOfAFetch(t *testing.T) {
 	}
 
 	unplugged := errors.New("unplugged")
-	n.Fetch = func(_ context.Context, _ string, progress func(done, all int64)) error {
+	n.Node.Fetch = func(_ context.Context, _ string, progress func(done, all int64)) error {
 		saysOf("before the repository answers", "version 1.37.2 of Kubernetes is being fetched")
 		progress(0, 429_000_000)
 		saysOf("at first", "version 1.37.2 of Kubernetes is being fetched: 0 % of 429 MB")
@@ -294,7 +350,7 @@ func TestWhatIsSaidOfAFetch(t *testing.T) {
 	if state := n.State(); state.Problem != "" {
 		t.Errorf("at last the state is %+v", state)
 	}
-	if lines := logs.FilterMessage("fetch the bundle of Kubernetes").Len(); lines != 5 {
+	if lines := n.logs.FilterMessage("fetch the bundle of Kubernetes").Len(); lines != 5 {
 		t.Errorf("%d lines of log, want one for each tenth", lines)
 	}
 }
@@ -317,10 +373,8 @@ func TestABundleThatIsNotWhole(t *testing.T) {
 // another version. One fetch begins when the other has ended.
 func TestAFetchRunsBesideDecode(t *testing.T) {
 	n := newNode(t, plane.Settings{}, "192.0.2.10")
-	core, logs := observer.New(zap.WarnLevel)
-	n.Log = zap.New(core)
 	began, ended := make(chan string), make(chan string)
-	n.Fetch = func(ctx context.Context, version string, _ func(int64, int64)) error {
+	n.Node.Fetch = func(ctx context.Context, version string, _ func(int64, int64)) error {
 		began <- version
 		<-ctx.Done()
 		ended <- version
@@ -375,15 +429,15 @@ func TestAFetchRunsBesideDecode(t *testing.T) {
 	if state := n.State(); state.Problem != "" {
 		t.Errorf("in the end the state is %+v", state)
 	}
-	if logs.Len() > 0 {
-		t.Errorf("the log has %+v", logs.All())
+	if n.warnings().Len() > 0 {
+		t.Errorf("the log has %+v", n.warnings().All())
 	}
 }
 
 // TestAFetchEndsWithTheAgent, and makes nothing.
 func TestAFetchEndsWithTheAgent(t *testing.T) {
 	n := newFirst(t, &site{addresses: []string{"192.0.2.10"}})
-	n.Fetch = func(ctx context.Context, _ string, _ func(int64, int64)) error {
+	n.Node.Fetch = func(ctx context.Context, _ string, _ func(int64, int64)) error {
 		<-ctx.Done()
 		return ctx.Err()
 	}
@@ -519,7 +573,7 @@ func TestRenew(t *testing.T) {
 	}
 }
 
-func (n *Node) serial(t *testing.T, r plane.Record) string {
+func (n *fixture) serial(t *testing.T, r plane.Record) string {
 	t.Helper()
 	cert := n.Store.Keys.Certificates(pki.Leaves(r.Names(n.Name)))[pki.Kubelet]
 	if cert == nil {
@@ -610,16 +664,8 @@ func TestPreview(t *testing.T) {
 
 func TestTheAddressStays(t *testing.T) {
 	uptime := time.Hour
-	present := []string{"192.0.2.10", "192.0.2.11"}
 	n := newNode(t, plane.Settings{})
 	n.Uptime = func() time.Duration { return uptime }
-	n.Addresses = func() ([]netip.Addr, error) {
-		var all []netip.Addr
-		for _, text := range present {
-			all = append(all, netip.MustParseAddr(text))
-		}
-		return all, nil
-	}
 
 	for _, row := range []struct {
 		name    string
@@ -633,7 +679,8 @@ func TestTheAddressStays(t *testing.T) {
 		{"another when it is gone", []string{"192.0.2.11"}, time.Hour, "192.0.2.11"},
 		{"that one from then on", []string{"192.0.2.10", "192.0.2.11"}, time.Hour, "192.0.2.11"},
 	} {
-		present, uptime = row.present, row.uptime
+		n.has(row.present...)
+		uptime = row.uptime
 		d, err := n.decode(t)
 		unit := textOf(t, d, "kube-apiserver.service")
 		if (err != nil) != (row.want == "") ||

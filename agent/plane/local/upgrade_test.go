@@ -14,8 +14,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/durable"
@@ -34,7 +32,7 @@ const (
 // upgrading is a node whose record has another version of Kubernetes. The engine and
 // etcd are what the test says.
 type upgrading struct {
-	*Node
+	*fixture
 	t *testing.T
 
 	// digest is what runs, and trying whether it is on trial.
@@ -49,7 +47,7 @@ type upgrading struct {
 func newUpgrade(t *testing.T) *upgrading {
 	t.Helper()
 	n := newNode(t, plane.Settings{Kubernetes: oldVersion}, "192.0.2.10")
-	u := &upgrading{Node: n, t: t}
+	u := &upgrading{fixture: n, t: t}
 	n.Current = func() (string, bool, error) { return u.digest, u.trying, nil }
 
 	dir := filepath.Join(n.Root, bundle.Directory)
@@ -380,7 +378,7 @@ func TestTheProgramsThatRunAreFetchedAgain(t *testing.T) {
 	var fetched []string
 	absent := errors.New("not in the repository")
 	answer := absent
-	u.Fetch = func(_ context.Context, version string, _ func(int64, int64)) error {
+	u.Node.Fetch = func(_ context.Context, version string, _ func(int64, int64)) error {
 		fetched = append(fetched, version)
 		if answer == nil {
 			writeBundle(t, filepath.Join(dir, version), version)
@@ -453,20 +451,13 @@ func TestWhatRunsIsKeptUp(t *testing.T) {
 // runs it.
 func TestARecordThatCannotBeKeptAsApplied(t *testing.T) {
 	u := newUpgrade(t)
-	core, logs := observer.New(zap.WarnLevel)
-	u.Log = zap.New(core)
-	root, err := os.OpenRoot(u.Root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer root.Close()
 	room := false
-	u.Store = plane.NewStore(durable.New(root, func(step durable.Step) error {
+	u.hook = func(step durable.Step) error {
 		if step.Op == durable.Rename && path.Base(step.Name) == "applied.json" && !room {
 			return &durable.Fault{Err: syscall.ENOSPC}
 		}
 		return nil
-	}))
+	}
 	u.wanted.Kubernetes = oldVersion
 	u.write(u.wanted)
 
@@ -474,8 +465,8 @@ func TestARecordThatCannotBeKeptAsApplied(t *testing.T) {
 	u.runs(changed, false)
 	u.wants("without room", changed)
 	u.checkApplied(u.own)
-	if logs.Len() != 1 {
-		t.Errorf("the log has %+v", logs.All())
+	if u.warnings().Len() != 1 {
+		t.Errorf("the log has %+v", u.warnings().All())
 	}
 
 	room = true
@@ -486,16 +477,14 @@ func TestARecordThatCannotBeKeptAsApplied(t *testing.T) {
 // TestWhatCannotBeKeptUp is logged once, although the agent asks every few seconds.
 func TestWhatCannotBeKeptUp(t *testing.T) {
 	u := newUpgrade(t)
-	core, logs := observer.New(zap.WarnLevel)
-	u.Log = zap.New(core)
 	u.Addresses = func() ([]netip.Addr, error) { return nil, nil }
 	for range 3 {
 		if _, err := u.decode(t); err == nil {
 			t.Error("a node without an address has a configuration")
 		}
 	}
-	if logs.FilterMessage("what runs is not kept up to date").Len() != 1 {
-		t.Errorf("the log has %+v", logs.All())
+	if u.logs.FilterMessage("what runs is not kept up to date").Len() != 1 {
+		t.Errorf("the log has %+v", u.logs.All())
 	}
 }
 

@@ -285,7 +285,7 @@ func (n *clusterNode) startAgent() (*agent, error) {
 		return nil, err
 	}
 
-	a.plane = local.New(*r, local.Node{
+	a.plane = local.New(*r, local.Config{
 		Store: a.store,
 		Root:  n.root.Name(),
 		Image: n.image,
