@@ -50,10 +50,10 @@ func (n *Node) begin(ctx context.Context, r plane.Record) error {
 	if err := checkSite(r, present); err != nil {
 		return err
 	}
-	if err := n.fetch(ctx, r, r.Kubernetes); err != nil {
+	if err := n.bundles.require(ctx, r, r.Kubernetes); err != nil {
 		return atVersion(fmt.Errorf("cluster %s: %w", r.Name, err))
 	}
-	if _, err := n.bundle(r); err != nil {
+	if _, err := n.bundles.open(r); err != nil {
 		return atVersion(err)
 	}
 	if _, err := n.address(r); err != nil {

@@ -40,7 +40,7 @@ func newFirst(t *testing.T, s *site) *fixture {
 		}
 		return all, nil
 	}
-	n.Node.Fetch = func(_ context.Context, version string, _ func(int64, int64)) error {
+	n.bundles.fetch = func(_ context.Context, version string, _ func(int64, int64)) error {
 		if s.fetched == nil {
 			writeBundle(t, filepath.Join(n.Root, bundle.Directory, version), version)
 		}
@@ -103,7 +103,7 @@ func TestAClusterIsMadeOnceNothingIsAgainstIt(t *testing.T) {
 // TestABundleThatIsBrought makes the cluster of a node that has no repository.
 func TestABundleThatIsBrought(t *testing.T) {
 	n := newFirst(t, &site{addresses: []string{"192.0.2.10"}})
-	n.Node.Fetch = nil
+	n.bundles.fetch = nil
 	if _, err := n.decode(t); err == nil || hint.Of(err) == "" {
 		t.Errorf("without a bundle: %v", err)
 	}
@@ -129,7 +129,7 @@ func TestABundleOfAnotherNode(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newFirst(t, &site{addresses: []string{"192.0.2.10"}})
-			n.Node.Fetch = nil
+			n.bundles.fetch = nil
 			version := n.record.Kubernetes
 			dir := filepath.Join(n.Root, bundle.Directory, version)
 			writeBundle(t, dir, version)

@@ -40,7 +40,7 @@ func TestAnOlderEtcdIsRefused(t *testing.T) {
 	}
 
 	dir := filepath.Join(n.Root, bundle.Directory, "1.37.2")
-	n.Node.Fetch = func(context.Context, string, func(int64, int64)) error {
+	n.bundles.fetch = func(context.Context, string, func(int64, int64)) error {
 		writeBundle(t, dir, "1.37.2")
 		return nil
 	}

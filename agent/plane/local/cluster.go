@@ -159,7 +159,7 @@ func (n *Node) reportProblem(p *progress, err error) {
 // State returns how the cluster is.
 func (n *Node) State() *status.OwnCluster {
 	state := n.state.Load()
-	if progress := n.downloads.progress(); progress != "" {
+	if progress := n.bundles.progress(); progress != "" {
 		fetching := *state
 		fetching.Ready = false
 		fetching.Problem = progress
@@ -415,7 +415,7 @@ func (n *Node) applyAddOns(
 	if err := checkPrograms(ctx, n.Store, n.Root, r); err != nil {
 		return err
 	}
-	b, err := n.bundle(r)
+	b, err := n.bundles.open(r)
 	if err != nil {
 		return err
 	}

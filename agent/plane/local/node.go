@@ -16,14 +16,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/netip"
 	"os"
-	"path"
 	"path/filepath"
-	"runtime"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,12 +30,10 @@ import (
 	"github.com/loam-os/loam/agent/cri"
 	"github.com/loam-os/loam/agent/plane"
 	"github.com/loam-os/loam/agent/plane/api"
-	"github.com/loam-os/loam/agent/plane/bundle"
 	"github.com/loam-os/loam/agent/plane/pki"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/hint"
-	"github.com/loam-os/loam/hint/fault"
 )
 
 // checkInterval is the time between two looks for certificates to renew, which
@@ -110,8 +103,7 @@ type Node struct {
 	record plane.Record
 	begun  chan struct{}
 
-	// downloads fetch bundles.
-	downloads *downloads
+	bundles *bundles
 
 	// again has the source read again.
 	again chan struct{}
@@ -146,12 +138,21 @@ func New(r plane.Record, c Config) *Node {
 		begun:      make(chan struct{}),
 		again:      make(chan struct{}, 1),
 		containerd: &observed{},
-		downloads:  &downloads{last: &download{}},
 		changed:    make(chan struct{}, 1),
 		state:      &atomic.Pointer[status.OwnCluster]{},
 	}
 	if !n.First {
 		close(n.begun)
+	}
+	n.bundles = &bundles{
+		root:    c.Root,
+		fetch:   c.Fetch,
+		spawn:   c.Go,
+		uptime:  c.Uptime,
+		log:     c.Log,
+		ended:   n.again,
+		changed: n.changed,
+		last:    &download{},
 	}
 
 	state := &status.OwnCluster{Name: r.Name, Kubernetes: r.Kubernetes}
@@ -233,7 +234,7 @@ func (n *Node) Decode(ctx context.Context, doc source.Document) (config.Desired,
 	if err != nil {
 		return config.Desired{}, err
 	}
-	n.downloads.endUnlessFor(r.Kubernetes)
+	n.bundles.endUnlessFor(r.Kubernetes)
 	desired, err := n.obey(ctx, doc, r)
 	if err != nil && ctx.Err() == nil {
 		kept, changed, keepErr := n.keepUp(ctx, r)
@@ -272,7 +273,7 @@ func (n *Node) obey(
 	if err := checkChange(n.Store, doc.Name, doc.Text, r); err != nil {
 		return config.Desired{}, err
 	}
-	if err := n.fetch(ctx, r, r.Kubernetes); err != nil {
+	if err := n.bundles.require(ctx, r, r.Kubernetes); err != nil {
 		return config.Desired{}, fmt.Errorf("cluster %s: %w", r.Name, err)
 	}
 	if err := checkEtcd(ctx, n.Store, n.Root, doc.Name, doc.Text, r); err != nil {
@@ -321,7 +322,7 @@ func (n *Node) desired(
 	if err != nil {
 		return config.Desired{}, err
 	}
-	programs, err := n.bundle(p.images)
+	programs, err := n.bundles.open(p.images)
 	if err != nil {
 		return config.Desired{}, err
 	}
@@ -368,58 +369,6 @@ func (n *Node) times() pki.Times {
 	return pki.Times{Built: n.Built, Now: clock.Credible(n.Now(), n.Built)}
 }
 
-// bundleDir is the directory with the bundle of a version.
-func bundleDir(r plane.Record) string { return path.Join(bundle.Directory, r.Kubernetes) }
-
-// programsDir is the directory with the programs of a version on the node.
-func programsDir(r plane.Record) string { return path.Join(bundleDir(r), "bin") }
-
-// HasBundle reports whether the node with that root directory has the programs of a
-// record.
-func HasBundle(root string, r plane.Record) bool {
-	_, err := bundle.Open(filepath.Join(root, bundleDir(r)))
-	return !errors.Is(err, fs.ErrNotExist)
-}
-
-// bundle opens the programs and images of the record's version.
-func (n *Node) bundle(r plane.Record) (bundle.Bundle, error) {
-	b, err := bundle.Open(filepath.Join(n.Root, bundleDir(r)))
-	if err == nil {
-		err = checkBundle(r, b)
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return b, err
-	}
-	if problem := n.downloads.problem(r.Kubernetes); problem != nil {
-		return b, fmt.Errorf("cluster %s: %w", r.Name, problem)
-	}
-
-	err = fmt.Errorf("cluster %s: this node has no bundle of Kubernetes %s", r.Name, r.Kubernetes)
-	if n.Fetch != nil {
-		return b, err // It is about to be fetched.
-	}
-	return b, hint.With(err,
-		"set upgrade.repository in machine.yaml, from which the node fetches it, or put the "+
-			"bundle into %s", bundleDir(r))
-}
-
-// checkBundle returns why the bundle in the directory of the record's version is not
-// for this node: an operator has put it there.
-func checkBundle(r plane.Record, b bundle.Bundle) error {
-	var err error
-	switch {
-	case b.Version != r.Kubernetes:
-		err = fault.With(fmt.Errorf("cluster %s: %s has Kubernetes %s", r.Name, b.Dir, b.Version),
-			fault.CannotBeApplied)
-	case b.Arch != runtime.GOARCH:
-		err = fault.With(fmt.Errorf("cluster %s: the bundle %s is for %s", r.Name, b.Dir, b.Arch),
-			fault.WrongArchitecture)
-	default:
-		return nil
-	}
-	return hint.With(err, "put the bundle of Kubernetes %s for %s there", r.Kubernetes, runtime.GOARCH)
-}
-
 func (n *Node) observeContainerd() (cri.Base, error) {
 	n.containerd.Lock()
 	defer n.containerd.Unlock()
@@ -432,18 +381,4 @@ func (n *Node) observeContainerd() (cri.Base, error) {
 		n.containerd.base = &base
 	}
 	return *n.containerd.base, nil
-}
-
-// pause returns the image that holds the namespaces of a pod.
-func pause(b bundle.Bundle) (string, error) {
-	i := slices.IndexFunc(b.Images, func(image bundle.Image) bool {
-		name, _, _ := strings.Cut(path.Base(image.Name), ":")
-		return name == "pause"
-	})
-	if i < 0 {
-		return "", hint.With(
-			fmt.Errorf("bundle of Kubernetes %s: no image pause", b.Version),
-			"make the bundle again, with the image pause")
-	}
-	return b.Images[i].Name, nil
 }

@@ -175,9 +175,9 @@ func (n *fixture) settled(t *testing.T) (config.Desired, error) {
 }
 
 func (n *fixture) isFetching() bool {
-	n.downloads.Lock()
-	defer n.downloads.Unlock()
-	return n.downloads.last.running
+	n.bundles.mu.Lock()
+	defer n.bundles.mu.Unlock()
+	return n.bundles.last.running
 }
 
 // textOf returns the text of a file or a unit.
@@ -215,12 +215,12 @@ func TestTheBundleIsFetched(t *testing.T) {
 	}
 
 	unplugged := errors.New("unplugged")
-	n.Node.Fetch = func(context.Context, string, func(int64, int64)) error { return unplugged }
+	n.bundles.fetch = func(context.Context, string, func(int64, int64)) error { return unplugged }
 	if _, err := n.settled(t); !errors.Is(err, unplugged) {
 		t.Errorf("without a repository that answers: %v", err)
 	}
 
-	n.Node.Fetch = func(_ context.Context, version string, _ func(int64, int64)) error {
+	n.bundles.fetch = func(_ context.Context, version string, _ func(int64, int64)) error {
 		writeBundle(t, filepath.Join(dir, version), version)
 		return nil
 	}
@@ -238,7 +238,7 @@ func TestAFetchThatFailsPauses(t *testing.T) {
 	fails := errors.New("damaged")
 	n := newNode(t, plane.Settings{})
 	n.Uptime = func() time.Duration { return now }
-	n.Node.Fetch = func(context.Context, string, func(int64, int64)) error {
+	n.bundles.fetch = func(context.Context, string, func(int64, int64)) error {
 		asked = append(asked, now/time.Second)
 		return fails
 	}
@@ -246,12 +246,12 @@ func TestAFetchThatFailsPauses(t *testing.T) {
 	n.Go = running.Go
 	checkFails := func(r plane.Record) {
 		t.Helper()
-		err := n.fetch(t.Context(), r, r.Kubernetes)
+		err := n.bundles.require(t.Context(), r, r.Kubernetes)
 		if !errors.Is(err, fails) && !errors.Is(err, source.ErrFetching) {
 			t.Errorf("after %s: %v", now, err)
 		}
 		running.Wait()
-		if err := n.fetch(t.Context(), r, r.Kubernetes); !errors.Is(err, fails) {
+		if err := n.bundles.require(t.Context(), r, r.Kubernetes); !errors.Is(err, fails) {
 			t.Errorf("after %s, in the end: %v", now, err)
 		}
 	}
@@ -319,14 +319,14 @@ func TestWhatIsSaidOfAFetch(t *testing.T) {
 	}
 	saysOf := func(when, want string) {
 		t.Helper()
-		_, err := n.bundle(r)
+		_, err := n.bundles.open(r)
 		if err == nil || err.Error() != "cluster kubernetes: "+want || hint.Of(err) != "" {
 			t.Errorf("%s: %v, hint %q\nwant %s", when, err, hint.Of(err), want)
 		}
 	}
 
 	unplugged := errors.New("unplugged")
-	n.Node.Fetch = func(_ context.Context, _ string, progress func(done, all int64)) error {
+	n.bundles.fetch = func(_ context.Context, _ string, progress func(done, all int64)) error {
 		saysOf("before the repository answers", "version 1.37.2 of Kubernetes is being fetched")
 		progress(0, 429_000_000)
 		saysOf("at first", "version 1.37.2 of Kubernetes is being fetched: 0 % of 429 MB")
@@ -374,7 +374,7 @@ func TestABundleThatIsNotWhole(t *testing.T) {
 func TestAFetchRunsBesideDecode(t *testing.T) {
 	n := newNode(t, plane.Settings{}, "192.0.2.10")
 	began, ended := make(chan string), make(chan string)
-	n.Node.Fetch = func(ctx context.Context, version string, _ func(int64, int64)) error {
+	n.bundles.fetch = func(ctx context.Context, version string, _ func(int64, int64)) error {
 		began <- version
 		<-ctx.Done()
 		ended <- version
@@ -415,7 +415,7 @@ func TestAFetchRunsBesideDecode(t *testing.T) {
 	fetches("in its turn", "1.37.4")
 	r := n.record
 	r.Kubernetes = "1.37.4"
-	_, err := n.bundle(r)
+	_, err := n.bundles.open(r)
 	n.reportProblem(&progress{}, err)
 	if state := n.State(); state.Problem != "version 1.37.4 of Kubernetes is being fetched" {
 		t.Errorf("the state is %+v", state)
@@ -437,7 +437,7 @@ func TestAFetchRunsBesideDecode(t *testing.T) {
 // TestAFetchEndsWithTheAgent, and makes nothing.
 func TestAFetchEndsWithTheAgent(t *testing.T) {
 	n := newFirst(t, &site{addresses: []string{"192.0.2.10"}})
-	n.Node.Fetch = func(ctx context.Context, _ string, _ func(int64, int64)) error {
+	n.bundles.fetch = func(ctx context.Context, _ string, _ func(int64, int64)) error {
 		<-ctx.Done()
 		return ctx.Err()
 	}

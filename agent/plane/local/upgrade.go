@@ -2,16 +2,12 @@ package local
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"path/filepath"
 
 	"go.uber.org/zap"
 
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/plane"
-	"github.com/loam-os/loam/agent/plane/bundle"
 )
 
 // parts are the records that a configuration is made of: the settings and the
@@ -99,7 +95,7 @@ func withKeysOf(r, before plane.Record) plane.Record {
 
 // firstStep returns the configuration of the record before, with etcd of r.
 func (n *Node) firstStep(ctx context.Context, before, r plane.Record) (config.Desired, error) {
-	if err := n.fetch(ctx, r, before.Kubernetes); err != nil {
+	if err := n.bundles.require(ctx, r, before.Kubernetes); err != nil {
 		return config.Desired{}, fmt.Errorf("cluster %s: etcd of Kubernetes %s comes first, beside "+
 			"the programs that run: %w", r.Name, r.Kubernetes, err)
 	}
@@ -201,22 +197,4 @@ func checkPrograms(
 	}
 	return fmt.Errorf("cluster %s: this node runs the programs of Kubernetes %s: those of %s "+
 		"follow once its etcd has proved itself", r.Name, before.Kubernetes, r.Kubernetes)
-}
-
-// etcdVersion returns the version of etcd in the bundle of a record, "" if the node
-// does not have the bundle.
-func etcdVersion(ctx context.Context, root string, r plane.Record) (string, error) {
-	b, err := bundle.Open(filepath.Join(root, bundleDir(r)))
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	if err != nil {
-		return "", err
-	}
-
-	printed, err := b.EtcdVersion(ctx)
-	if err != nil {
-		return "", err
-	}
-	return plane.ParseEtcdVersion(printed)
 }

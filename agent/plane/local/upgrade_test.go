@@ -378,7 +378,7 @@ func TestTheProgramsThatRunAreFetchedAgain(t *testing.T) {
 	var fetched []string
 	absent := errors.New("not in the repository")
 	answer := absent
-	u.Node.Fetch = func(_ context.Context, version string, _ func(int64, int64)) error {
+	u.bundles.fetch = func(_ context.Context, version string, _ func(int64, int64)) error {
 		fetched = append(fetched, version)
 		if answer == nil {
 			writeBundle(t, filepath.Join(dir, version), version)
