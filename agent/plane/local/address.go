@@ -15,32 +15,55 @@ import (
 // had before. Interfaces come up in any order.
 const addressDelay = time.Minute
 
-// keepAddress records the address that the cluster uses, if it is another one than
-// before.
-func (n *Node) keepAddress(r plane.Record) error {
-	address, err := n.address(r)
+// addresses are the addresses of a node, and the one that its cluster uses.
+type addresses struct {
+	store plane.Store
+
+	// present and uptime are Addresses and Uptime of [Config].
+	present func() ([]netip.Addr, error)
+	uptime  func() time.Duration
+}
+
+// choose returns the address of the node that the cluster uses: the same as before as
+// long as the node has it, and otherwise the best one that fits.
+func (a addresses) choose(r plane.Record) (netip.Addr, error) {
+	present, err := a.present()
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	kept, err := a.store.Address()
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	return chooseAddress(r, present, kept, a.uptime())
+}
+
+// record records the address that the cluster uses, if it is another one than before.
+func (a addresses) record(r plane.Record) error {
+	address, err := a.choose(r)
 	if err != nil {
 		return err
 	}
-	kept, err := n.Store.Address()
+	kept, err := a.store.Address()
 	if err != nil || kept == address {
 		return err
 	}
-	return n.Store.WriteAddress(address)
+	return a.store.WriteAddress(address)
 }
 
-// address returns the address of the node that the cluster uses: the same as
-// before as long as the node has it, and otherwise the best one that fits.
-func (n *Node) address(r plane.Record) (netip.Addr, error) {
-	present, err := n.Addresses()
-	if err != nil {
-		return netip.Addr{}, err
+// checkSite returns why no address of the node can be that of the cluster, unless one
+// fits or may still come.
+func (a addresses) checkSite(r plane.Record) error {
+	present, err := a.present()
+	if err != nil || slices.ContainsFunc(present, r.Fits) {
+		return err
 	}
-	kept, err := n.Store.Address()
-	if err != nil {
-		return netip.Addr{}, err
+	for _, address := range present {
+		if err := r.CheckAddress(address); err != nil {
+			return err
+		}
 	}
-	return chooseAddress(r, present, kept, n.Uptime())
+	return nil
 }
 
 // chooseAddress decides which of the addresses that are present the cluster uses. kept

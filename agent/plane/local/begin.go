@@ -3,8 +3,6 @@ package local
 import (
 	"context"
 	"fmt"
-	"net/netip"
-	"slices"
 
 	"go.uber.org/zap"
 
@@ -43,11 +41,7 @@ func (n *Node) hasBegun() bool {
 // begin makes the cluster of a record when all is there that it needs. Until then
 // the node has neither its keys nor its record, so another machine.yaml counts.
 func (n *Node) begin(ctx context.Context, r plane.Record) error {
-	present, err := n.Addresses()
-	if err != nil {
-		return err
-	}
-	if err := checkSite(r, present); err != nil {
+	if err := n.addresses.checkSite(r); err != nil {
 		return err
 	}
 	if err := n.bundles.require(ctx, r, r.Kubernetes); err != nil {
@@ -56,7 +50,7 @@ func (n *Node) begin(ctx context.Context, r plane.Record) error {
 	if _, err := n.bundles.open(r); err != nil {
 		return atVersion(err)
 	}
-	if _, err := n.address(r); err != nil {
+	if _, err := n.addresses.choose(r); err != nil {
 		return err
 	}
 
@@ -64,27 +58,13 @@ func (n *Node) begin(ctx context.Context, r plane.Record) error {
 	if err := n.Store.WriteFsyncP99(n.FsyncP99); err != nil {
 		return err
 	}
-	made, err := n.Store.Init(r, n.times())
+	made, err := n.Store.Init(r, n.certificates.times())
 	if err != nil {
 		return err
 	}
 	n.Log.Info("made the cluster", zap.String("cluster", made.Name))
 	n.report(func(c *status.OwnCluster) { c.Problem = "" })
 	close(n.begun)
-	return nil
-}
-
-// checkSite returns why none of the addresses that are present can be that of the
-// cluster, unless one fits or may still come.
-func checkSite(r plane.Record, present []netip.Addr) error {
-	if slices.ContainsFunc(present, r.Fits) {
-		return nil
-	}
-	for _, address := range present {
-		if err := r.CheckAddress(address); err != nil {
-			return err
-		}
-	}
 	return nil
 }
 

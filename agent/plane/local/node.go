@@ -19,18 +19,14 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
 
-	"github.com/loam-os/loam/agent/clock"
 	"github.com/loam-os/loam/agent/config"
-	"github.com/loam-os/loam/agent/cri"
 	"github.com/loam-os/loam/agent/plane"
 	"github.com/loam-os/loam/agent/plane/api"
-	"github.com/loam-os/loam/agent/plane/pki"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/hint"
@@ -103,7 +99,10 @@ type Node struct {
 	record plane.Record
 	begun  chan struct{}
 
-	bundles *bundles
+	addresses    addresses
+	bundles      *bundles
+	certificates certificates
+	renderer     renderer
 
 	// again has the source read again.
 	again chan struct{}
@@ -116,30 +115,20 @@ type Node struct {
 	// it.
 	unknown string
 
-	// containerd is read once.
-	containerd *observed
-
 	// state is how the cluster is, and changed receives when it is another.
 	state   *atomic.Pointer[status.OwnCluster]
 	changed chan struct{}
 }
 
-// observed is the containerd of the image, nil until it was read.
-type observed struct {
-	sync.Mutex
-	base *cri.Base
-}
-
 // New returns the node of a configuration, whose cluster has the record r.
 func New(r plane.Record, c Config) *Node {
 	n := &Node{
-		Config:     c,
-		record:     r,
-		begun:      make(chan struct{}),
-		again:      make(chan struct{}, 1),
-		containerd: &observed{},
-		changed:    make(chan struct{}, 1),
-		state:      &atomic.Pointer[status.OwnCluster]{},
+		Config:  c,
+		record:  r,
+		begun:   make(chan struct{}),
+		again:   make(chan struct{}, 1),
+		changed: make(chan struct{}, 1),
+		state:   &atomic.Pointer[status.OwnCluster]{},
 	}
 	if !n.First {
 		close(n.begun)
@@ -153,6 +142,22 @@ func New(r plane.Record, c Config) *Node {
 		ended:   n.again,
 		changed: n.changed,
 		last:    &download{},
+	}
+	n.addresses = addresses{store: c.Store, present: c.Addresses, uptime: c.Uptime}
+	n.certificates = certificates{
+		store: c.Store,
+		node:  c.Name,
+		built: c.Built,
+		now:   c.Now,
+		log:   c.Log,
+	}
+	n.renderer = renderer{
+		store:        c.Store,
+		node:         c.Name,
+		addresses:    n.addresses,
+		bundles:      n.bundles,
+		certificates: n.certificates,
+		containerd:   &containerd{image: c.Image},
 	}
 
 	state := &status.OwnCluster{Name: r.Name, Kubernetes: r.Kubernetes}
@@ -279,28 +284,11 @@ func (n *Node) obey(
 	if err := checkEtcd(ctx, n.Store, n.Root, doc.Name, doc.Text, r); err != nil {
 		return config.Desired{}, err
 	}
-	if err := n.keepAddress(r); err != nil {
+	if err := n.addresses.record(r); err != nil {
 		return config.Desired{}, err
 	}
 
 	return n.next(ctx, r)
-}
-
-// issue returns the configuration of these parts, and issues the certificates that
-// are due.
-func (n *Node) issue(p parts) (config.Desired, error) {
-	return n.desired(p, func(node plane.Node) (config.Desired, error) {
-		desired, renewed, err := n.Store.Desired(p.settings, node, n.times())
-		n.logRenewed(renewed)
-		return desired, err
-	})
-}
-
-// preview is issue with the certificates that are there. It writes nothing.
-func (n *Node) preview(p parts) (config.Desired, error) {
-	return n.desired(p, func(node plane.Node) (config.Desired, error) {
-		return n.Store.Preview(p.settings, node)
-	})
 }
 
 // Preview returns the configuration of the node for a record that it may get. It
@@ -311,74 +299,9 @@ func (n *Node) Preview(r plane.Record) (config.Desired, error) {
 	if !HasBundle(n.Root, r) && HasBundle(n.Root, n.record) {
 		p.images = n.record
 	}
-	return n.preview(p)
-}
-
-// desired returns what render makes of this node, with all that runs pods.
-func (n *Node) desired(
-	p parts, render func(plane.Node) (config.Desired, error),
-) (config.Desired, error) {
-	address, err := n.address(p.settings)
-	if err != nil {
-		return config.Desired{}, err
-	}
-	programs, err := n.bundles.open(p.images)
-	if err != nil {
-		return config.Desired{}, err
-	}
-
-	p99, err := n.Store.FsyncP99()
-	if err != nil {
-		return config.Desired{}, err
-	}
-
-	desired, err := render(plane.Node{
-		Name:     n.Name,
-		Address:  address,
-		FsyncP99: p99,
-		Programs: programsDir(p.settings),
-		Etcd:     programsDir(p.etcd),
-	})
-	if err != nil {
-		return config.Desired{}, err
-	}
-
-	containerd, err := n.observeContainerd()
-	if err != nil {
-		return config.Desired{}, err
-	}
-	return withRuntime(desired, p.settings, programs, containerd)
+	return n.renderer.preview(p)
 }
 
 // Renew issues the certificates that are due. It must be called before the
 // programs start.
-func (n *Node) Renew(r plane.Record) error {
-	renewed, err := n.Store.Renew(r, n.Name, n.times())
-	n.logRenewed(renewed)
-	return err
-}
-
-func (n *Node) logRenewed(renewed []pki.Renewal) {
-	for _, one := range renewed {
-		n.Log.Info("issued a certificate",
-			zap.String("certificate", one.Leaf.Name), zap.String("why", one.Why))
-	}
-}
-
-func (n *Node) times() pki.Times {
-	return pki.Times{Built: n.Built, Now: clock.Credible(n.Now(), n.Built)}
-}
-
-func (n *Node) observeContainerd() (cri.Base, error) {
-	n.containerd.Lock()
-	defer n.containerd.Unlock()
-
-	if n.containerd.base == nil {
-		base, err := cri.Observe(n.Image)
-		if err != nil {
-			return cri.Base{}, err
-		}
-		n.containerd.base = &base
-	}
-	return *n.containerd.base, nil
-}
+func (n *Node) Renew(r plane.Record) error { return n.certificates.renew(r) }

@@ -118,7 +118,7 @@ func newNode(t *testing.T, settings plane.Settings, addresses ...string) *fixtur
 	n := newFixture(t, settings, false)
 	n.has(addresses...)
 
-	r, err := n.Store.Init(plane.NewRecord(settings), n.times())
+	r, err := n.Store.Init(plane.NewRecord(settings), n.certificates.times())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,8 +2,10 @@ package local
 
 import (
 	"fmt"
+	"os"
 	"path"
 	"strings"
+	"sync"
 
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/cri"
@@ -22,10 +24,34 @@ const (
 	imagesUnit = "kubernetes-images.service"
 )
 
+// containerd is the containerd of the image, which is read once.
+type containerd struct {
+	image *os.Root
+
+	// mu is for base, nil until it was read.
+	mu   sync.Mutex
+	base *cri.Base
+}
+
+// observe returns what the image has of containerd.
+func (c *containerd) observe() (cri.Base, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	if c.base == nil {
+		base, err := cri.Observe(c.image)
+		if err != nil {
+			return cri.Base{}, err
+		}
+		c.base = &base
+	}
+	return *c.base, nil
+}
+
 // withRuntime adds what runs pods: the configuration of containerd, the images of
 // the bundle and the network.
 func withRuntime(
-	d config.Desired, r plane.Record, b bundle.Bundle, containerd cri.Base,
+	d config.Desired, r plane.Record, b bundle.Bundle, base cri.Base,
 ) (config.Desired, error) {
 	sandbox, err := pause(b)
 	if err != nil {
@@ -44,7 +70,7 @@ func withRuntime(
 		Plugins: []cri.Plugin{
 			{Path: []string{"io.containerd.grpc.v1.cri", "cni"}, Values: cni},
 		},
-	}, containerd)
+	}, base)
 	if err != nil {
 		return config.Desired{}, err
 	}

@@ -10,13 +10,6 @@ import (
 	"github.com/loam-os/loam/agent/plane"
 )
 
-// parts are the records that a configuration is made of: the settings and the
-// programs of one, the images of one, and etcd of one.
-type parts struct{ settings, images, etcd plane.Record }
-
-// all are the parts of one record.
-func all(r plane.Record) parts { return parts{r, r, r} }
-
 // Proven has the source read again: a change is no longer on trial, so that the next
 // step of an upgrade may follow.
 func (n *Node) Proven() { notify(n.again) }
@@ -31,7 +24,7 @@ func (n *Node) next(ctx context.Context, r plane.Record) (config.Desired, error)
 		return config.Desired{}, err
 	}
 
-	if whole, err := n.preview(all(r)); err != nil || whole.Digest() != digest {
+	if whole, err := n.renderer.preview(all(r)); err != nil || whole.Digest() != digest {
 		before, first, err := etcdFirst(ctx, n.Store, n.Root, r, trying)
 		if err != nil {
 			return config.Desired{}, err
@@ -52,7 +45,7 @@ func (n *Node) next(ctx context.Context, r plane.Record) (config.Desired, error)
 		}
 	}
 
-	desired, err := n.issue(all(r))
+	desired, err := n.renderer.issue(all(r))
 	if err != nil || trying || desired.Digest() != digest {
 		return desired, err
 	}
@@ -79,10 +72,10 @@ func (n *Node) keepUp(ctx context.Context, r plane.Record) (config.Desired, bool
 		return config.Desired{}, false, err
 	}
 
-	if err := n.keepAddress(*applied); err != nil {
+	if err := n.addresses.record(*applied); err != nil {
 		return config.Desired{}, false, err
 	}
-	desired, err := n.issue(all(withKeysOf(r, *applied)))
+	desired, err := n.renderer.issue(all(withKeysOf(r, *applied)))
 	return desired, err == nil && desired.Digest() != digest, err
 }
 
@@ -100,7 +93,7 @@ func (n *Node) firstStep(ctx context.Context, before, r plane.Record) (config.De
 			"the programs that run: %w", r.Name, r.Kubernetes, err)
 	}
 
-	return n.issue(parts{settings: before, images: before, etcd: r})
+	return n.renderer.issue(parts{settings: before, images: before, etcd: r})
 }
 
 // keepApplied records that the node runs what a record says, and that it is not on
