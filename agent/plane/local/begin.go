@@ -63,7 +63,7 @@ func (n *Node) begin(ctx context.Context, r plane.Record) error {
 		return err
 	}
 	n.Log.Info("made the cluster", zap.String("cluster", made.Name))
-	n.report(func(c *status.OwnCluster) { c.Problem = "" })
+	n.state.report(func(s *status.OwnCluster) { s.Problem = "" })
 	close(n.begun)
 	return nil
 }

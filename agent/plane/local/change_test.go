@@ -58,7 +58,7 @@ func TestAnOlderEtcdIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	checkRefused(t, n.applyAddOns(t.Context(), server, next, &applied{}))
+	checkRefused(t, n.cluster.addOns.apply(t.Context(), server, next, &applied{}))
 	if fake.applied > 0 {
 		t.Error("the add-ons of a version that is refused are applied")
 	}

@@ -123,7 +123,7 @@ func (n *fixture) agreeOnce(t *testing.T) (plane.Record, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _, err = n.agree(t.Context(), server)
+	_, _, err = n.cluster.agreement.agree(t.Context(), server)
 	own, _, readErr := n.Store.Record()
 	if readErr != nil {
 		t.Fatal(readErr)
@@ -235,7 +235,7 @@ func TestAnotherWriterFollowsAtOnce(t *testing.T) {
 
 	// Each read after a write finds the version of somebody else.
 	fake.busy = true
-	_, version, err := n.agree(t.Context(), server)
+	_, version, err := n.cluster.agreement.agree(t.Context(), server)
 	if err != nil || version != "2" {
 		t.Errorf("version %s, %v, want 2", version, err)
 	}
@@ -313,7 +313,7 @@ func TestWhatIsRefusedKeepsNothingBack(t *testing.T) {
 
 			for i, later := range []time.Duration{0, time.Second, repairInterval} {
 				uptime += later
-				err := n.session(t.Context(), nil, &p)
+				err := n.cluster.session(t.Context(), nil, &p)
 				if err != nil {
 					t.Fatal(err)
 				}

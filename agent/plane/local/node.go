@@ -19,7 +19,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -107,28 +106,27 @@ type Node struct {
 	// again has the source read again.
 	again chan struct{}
 
+	cluster *cluster
+	state   *clusterState
+
 	// notKept is why what runs is not kept up to date, as it was logged last. Only
 	// Decode uses it.
-	notKept string
-
-	// unknown are the fields of the ConfigMap that were logged last. Only Run uses
-	// it.
-	unknown string
-
-	// state is how the cluster is, and changed receives when it is another.
-	state   *atomic.Pointer[status.OwnCluster]
-	changed chan struct{}
+	notKept logged
 }
 
 // New returns the node of a configuration, whose cluster has the record r.
 func New(r plane.Record, c Config) *Node {
+	var problem string
+	if c.First {
+		problem = notMade
+	}
+
 	n := &Node{
-		Config:  c,
-		record:  r,
-		begun:   make(chan struct{}),
-		again:   make(chan struct{}, 1),
-		changed: make(chan struct{}, 1),
-		state:   &atomic.Pointer[status.OwnCluster]{},
+		Config: c,
+		record: r,
+		begun:  make(chan struct{}),
+		again:  make(chan struct{}, 1),
+		state:  newState(r, problem),
 	}
 	if !n.First {
 		close(n.begun)
@@ -140,7 +138,7 @@ func New(r plane.Record, c Config) *Node {
 		uptime:  c.Uptime,
 		log:     c.Log,
 		ended:   n.again,
-		changed: n.changed,
+		changed: n.state.changed,
 		last:    &download{},
 	}
 	n.addresses = addresses{store: c.Store, present: c.Addresses, uptime: c.Uptime}
@@ -159,12 +157,20 @@ func New(r plane.Record, c Config) *Node {
 		certificates: n.certificates,
 		containerd:   &containerd{image: c.Image},
 	}
-
-	state := &status.OwnCluster{Name: r.Name, Kubernetes: r.Kubernetes}
-	if n.First {
-		state.Problem = notMade
+	n.cluster = &cluster{
+		node:      c.Name,
+		connect:   c.API,
+		agreement: &agreement{store: c.Store, root: c.Root, log: c.Log},
+		addOns: addOns{
+			store:   c.Store,
+			root:    c.Root,
+			bundles: n.bundles,
+			uptime:  c.Uptime,
+			log:     c.Log,
+		},
+		state: n.state,
+		log:   c.Log,
 	}
-	n.state.Store(state)
 	return n
 }
 
@@ -259,10 +265,9 @@ func (n *Node) logKeepUp(err error) {
 	if err != nil && !errors.Is(err, source.ErrFetching) {
 		problem = hint.Line(err)
 	}
-	if problem != "" && problem != n.notKept {
+	if n.notKept.isNews(problem) {
 		n.Log.Warn("what runs is not kept up to date", zap.String("error", problem))
 	}
-	n.notKept = problem
 }
 
 // obey is Decode of a record that can be read.
@@ -305,3 +310,36 @@ func (n *Node) Preview(r plane.Record) (config.Desired, error) {
 // Renew issues the certificates that are due. It must be called before the
 // programs start.
 func (n *Node) Renew(r plane.Record) error { return n.certificates.renew(r) }
+
+// Run keeps the cluster as the record says, until ctx ends: the ConfigMap with the
+// record, and the objects of the add-ons. It follows changes of both. It waits
+// until the node has a cluster.
+func (n *Node) Run(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-n.begun:
+	}
+
+	changes, err := source.File{Path: filepath.Join(n.Root, plane.RecordFile)}.Watch(ctx)
+	if err != nil {
+		n.Log.Error("watch the cluster record", zap.Error(err))
+		return
+	}
+	n.cluster.run(ctx, changes)
+}
+
+// State returns how the cluster is.
+func (n *Node) State() *status.OwnCluster {
+	state := n.state.current.Load()
+	if progress := n.bundles.progress(); progress != "" {
+		fetching := *state
+		fetching.Ready = false
+		fetching.Problem = progress
+		return &fetching
+	}
+	return state
+}
+
+// Changed receives a value when State may return a different one.
+func (n *Node) Changed() <-chan struct{} { return n.state.changed }

@@ -416,7 +416,7 @@ func TestAFetchRunsBesideDecode(t *testing.T) {
 	r := n.record
 	r.Kubernetes = "1.37.4"
 	_, err := n.bundles.open(r)
-	n.reportProblem(&progress{}, err)
+	n.cluster.reportProblem(&progress{}, err)
 	if state := n.State(); state.Problem != "version 1.37.4 of Kubernetes is being fetched" {
 		t.Errorf("the state is %+v", state)
 	}
