@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -25,13 +26,27 @@ func AtInit(err error) error {
 // notMade is the problem of a cluster before it begins.
 const notMade = "it is not made yet"
 
-// Begun is closed when the node has a cluster.
-func (n *Node) Begun() <-chan struct{} { return n.begun }
+// beginning makes the cluster of a node, once.
+type beginning struct {
+	store plane.Store
 
-// hasBegun reports whether the node has a cluster.
-func (n *Node) hasBegun() bool {
+	// fsyncP99 is FsyncP99 of [Config].
+	fsyncP99 time.Duration
+
+	addresses    addresses
+	bundles      *bundles
+	certificates certificates
+	state        *clusterState
+	log          *zap.Logger
+
+	// done is closed when the node has its cluster.
+	done chan struct{}
+}
+
+// isDone reports whether the node has a cluster.
+func (b *beginning) isDone() bool {
 	select {
-	case <-n.begun:
+	case <-b.done:
 		return true
 	default:
 		return false
@@ -40,32 +55,38 @@ func (n *Node) hasBegun() bool {
 
 // begin makes the cluster of a record when all is there that it needs. Until then
 // the node has neither its keys nor its record, so another machine.yaml counts.
-func (n *Node) begin(ctx context.Context, r plane.Record) error {
-	if err := n.addresses.checkSite(r); err != nil {
-		return err
-	}
-	if err := n.bundles.require(ctx, r, r.Kubernetes); err != nil {
-		return atVersion(fmt.Errorf("cluster %s: %w", r.Name, err))
-	}
-	if _, err := n.bundles.open(r); err != nil {
-		return atVersion(err)
-	}
-	if _, err := n.addresses.choose(r); err != nil {
+func (b *beginning) begin(ctx context.Context, r plane.Record) error {
+	if err := b.check(ctx, r); err != nil {
 		return err
 	}
 
 	// Until the record is there, the next start measures again.
-	if err := n.Store.WriteFsyncP99(n.FsyncP99); err != nil {
+	if err := b.store.WriteFsyncP99(b.fsyncP99); err != nil {
 		return err
 	}
-	made, err := n.Store.Init(r, n.certificates.times())
+	made, err := b.store.Init(r, b.certificates.times())
 	if err != nil {
 		return err
 	}
-	n.Log.Info("made the cluster", zap.String("cluster", made.Name))
-	n.state.report(func(s *status.OwnCluster) { s.Problem = "" })
-	close(n.begun)
+	b.log.Info("made the cluster", zap.String("cluster", made.Name))
+	b.state.report(func(s *status.OwnCluster) { s.Problem = "" })
+	close(b.done)
 	return nil
+}
+
+// check returns why the node cannot make the cluster of a record yet.
+func (b *beginning) check(ctx context.Context, r plane.Record) error {
+	if err := b.addresses.checkSite(r); err != nil {
+		return err
+	}
+	if err := b.bundles.require(ctx, r, r.Kubernetes); err != nil {
+		return atVersion(fmt.Errorf("cluster %s: %w", r.Name, err))
+	}
+	if _, err := b.bundles.open(r); err != nil {
+		return atVersion(err)
+	}
+	_, err := b.addresses.choose(r)
+	return err
 }
 
 // atVersion says that the version of Kubernetes is the cause if there is no bundle of

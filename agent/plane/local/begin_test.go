@@ -161,10 +161,10 @@ func TestABundleOfAnotherNode(t *testing.T) {
 // keeps its flags.
 func TestTheTimingOfEtcdIsDecidedOnce(t *testing.T) {
 	n := newFirst(t, &site{addresses: []string{"192.0.2.10"}})
-	n.Node.FsyncP99 = 34 * time.Millisecond
+	n.beginning.fsyncP99 = 34 * time.Millisecond
 	n.makes(t)
 
-	n.Node.FsyncP99 = time.Millisecond
+	n.FsyncP99 = time.Millisecond // of the next starts
 	for _, start := range []string{"the first start", "the next one"} {
 		d, err := n.decode(t)
 		unit := textOf(t, d, "etcd.service")
@@ -187,7 +187,7 @@ func TestTheTimingOfEtcdIsDecidedOnce(t *testing.T) {
 func TestPowerCutsOfBegin(t *testing.T) {
 	n := newFirst(t, &site{addresses: []string{"192.0.2.10"}})
 	writeBundle(t, filepath.Join(n.Root, bundle.Directory, n.record.Kubernetes), n.record.Kubernetes)
-	n.Node.FsyncP99 = 34 * time.Millisecond
+	n.beginning.fsyncP99 = 34 * time.Millisecond
 	root, err := os.OpenRoot(n.Root)
 	if err != nil {
 		t.Fatal(err)
@@ -199,7 +199,7 @@ func TestPowerCutsOfBegin(t *testing.T) {
 	}
 	recorder := power.NewRecorder(root, base)
 	n.hook = recorder.Hook("")
-	if err := n.begin(t.Context(), n.record); err != nil {
+	if err := n.beginning.begin(t.Context(), n.record); err != nil {
 		t.Fatal(err)
 	}
 	recording, err := recorder.Recording()
@@ -221,7 +221,7 @@ func TestPowerCutsOfBegin(t *testing.T) {
 				t.Fatal(err)
 			}
 			p99, err := store.FsyncP99()
-			if err != nil || found && p99 != n.Node.FsyncP99 {
+			if err != nil || found && p99 != n.beginning.fsyncP99 {
 				t.Fatalf("cut %d: the disk takes %s, %v", k, p99, err)
 			}
 			if found {
@@ -243,8 +243,8 @@ func (n *fixture) hasNothing(t *testing.T) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%s is there: %v", plane.StateDirectory, err)
 	}
-	if state := n.State(); n.hasBegun() || state.Ready || state.Problem != notMade {
-		t.Errorf("the cluster has begun: %v, %+v", n.hasBegun(), state)
+	if state := n.State(); n.beginning.isDone() || state.Ready || state.Problem != notMade {
+		t.Errorf("the cluster has begun: %v, %+v", n.beginning.isDone(), state)
 	}
 }
 
@@ -256,7 +256,7 @@ func (n *fixture) makes(t *testing.T) {
 		t.Fatal(err)
 	}
 	made, found, err := n.Store.Record()
-	if err != nil || !found || string(made.Text()) != string(n.record.Text()) || !n.hasBegun() {
+	if err != nil || !found || string(made.Text()) != string(n.record.Text()) || !n.beginning.isDone() {
 		t.Errorf("the record %s, %v", made.Text(), err)
 	}
 

@@ -92,22 +92,26 @@ type Config struct {
 
 // Node is a node with a control plane. [New] makes it.
 type Node struct {
-	Config
+	// record is what [New] was given, which beginning makes a cluster of.
+	record    plane.Record
+	beginning *beginning
 
-	// record is what [New] was given, and begun is closed when the node has it.
-	record plane.Record
-	begun  chan struct{}
+	// store and root are Store and Root of [Config].
+	store plane.Store
+	root  string
 
 	addresses    addresses
 	bundles      *bundles
 	certificates certificates
 	renderer     renderer
+	steps        steps
+	cluster      *cluster
+	state        *clusterState
+	log          *zap.Logger
 
-	// again has the source read again.
-	again chan struct{}
-
-	cluster *cluster
-	state   *clusterState
+	// networkChanges is NetworkChanges of [Config], and again has the source read again.
+	networkChanges func(ctx context.Context) (<-chan struct{}, error)
+	again          chan struct{}
 
 	// notKept is why what runs is not kept up to date, as it was logged last. Only
 	// Decode uses it.
@@ -120,17 +124,17 @@ func New(r plane.Record, c Config) *Node {
 	if c.First {
 		problem = notMade
 	}
-
 	n := &Node{
-		Config: c,
-		record: r,
-		begun:  make(chan struct{}),
-		again:  make(chan struct{}, 1),
-		state:  newState(r, problem),
+		record:         r,
+		store:          c.Store,
+		root:           c.Root,
+		state:          newState(r, problem),
+		log:            c.Log,
+		networkChanges: c.NetworkChanges,
+		again:          make(chan struct{}, 1),
 	}
-	if !n.First {
-		close(n.begun)
-	}
+
+	n.addresses = addresses{store: c.Store, present: c.Addresses, uptime: c.Uptime}
 	n.bundles = &bundles{
 		root:    c.Root,
 		fetch:   c.Fetch,
@@ -141,7 +145,6 @@ func New(r plane.Record, c Config) *Node {
 		changed: n.state.changed,
 		last:    &download{},
 	}
-	n.addresses = addresses{store: c.Store, present: c.Addresses, uptime: c.Uptime}
 	n.certificates = certificates{
 		store: c.Store,
 		node:  c.Name,
@@ -156,6 +159,30 @@ func New(r plane.Record, c Config) *Node {
 		bundles:      n.bundles,
 		certificates: n.certificates,
 		containerd:   &containerd{image: c.Image},
+	}
+
+	n.beginning = &beginning{
+		store:        c.Store,
+		fsyncP99:     c.FsyncP99,
+		addresses:    n.addresses,
+		bundles:      n.bundles,
+		certificates: n.certificates,
+		state:        n.state,
+		log:          c.Log,
+		done:         make(chan struct{}),
+	}
+	if !c.First {
+		close(n.beginning.done)
+	}
+	n.steps = steps{
+		store:     c.Store,
+		root:      c.Root,
+		current:   c.Current,
+		prune:     c.Prune,
+		addresses: n.addresses,
+		bundles:   n.bundles,
+		renderer:  n.renderer,
+		log:       c.Log,
 	}
 	n.cluster = &cluster{
 		node:      c.Name,
@@ -177,11 +204,11 @@ func New(r plane.Record, c Config) *Node {
 // Read implements [source.Source]. The record of a cluster that does not exist yet
 // is no file.
 func (n *Node) Read(ctx context.Context) (source.Document, error) {
-	if !n.hasBegun() {
+	if !n.beginning.isDone() {
 		return source.Document{Name: plane.RecordFile, Text: n.record.Text()}, nil
 	}
 
-	doc, err := source.File{Path: filepath.Join(n.Root, plane.RecordFile)}.Read(ctx)
+	doc, err := source.File{Path: filepath.Join(n.root, plane.RecordFile)}.Read(ctx)
 	doc.Name = plane.RecordFile
 	return doc, err
 }
@@ -190,11 +217,11 @@ func (n *Node) Read(ctx context.Context) (source.Document, error) {
 // the node, a change is no longer on trial, a bundle is there, and certificates become
 // due as time goes by.
 func (n *Node) Watch(ctx context.Context) (<-chan struct{}, error) {
-	record, err := source.File{Path: filepath.Join(n.Root, plane.RecordFile)}.Watch(ctx)
+	record, err := source.File{Path: filepath.Join(n.root, plane.RecordFile)}.Watch(ctx)
 	if err != nil {
 		return nil, err
 	}
-	network, err := n.NetworkChanges(ctx)
+	network, err := n.networkChanges(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -246,14 +273,17 @@ func (n *Node) Decode(ctx context.Context, doc source.Document) (config.Desired,
 		return config.Desired{}, err
 	}
 	n.bundles.endUnlessFor(r.Kubernetes)
-	desired, err := n.obey(ctx, doc, r)
-	if err != nil && ctx.Err() == nil {
-		kept, changed, keepErr := n.keepUp(ctx, r)
-		n.logKeepUp(keepErr)
-		if changed {
-			n.Log.Warn("the cluster is not as its record says yet", zap.String("error", hint.Line(err)))
-			return kept, nil
-		}
+
+	desired, err := n.reconcile(ctx, doc, r)
+	if err == nil || ctx.Err() != nil {
+		return desired, err
+	}
+
+	kept, changed, keepErr := n.steps.keepUp(r)
+	n.logKeepUp(keepErr)
+	if changed {
+		n.log.Warn("the cluster is not as its record says yet", zap.String("error", hint.Line(err)))
+		return kept, nil
 	}
 	return desired, err
 }
@@ -266,34 +296,34 @@ func (n *Node) logKeepUp(err error) {
 		problem = hint.Line(err)
 	}
 	if n.notKept.isNews(problem) {
-		n.Log.Warn("what runs is not kept up to date", zap.String("error", problem))
+		n.log.Warn("what runs is not kept up to date", zap.String("error", problem))
 	}
 }
 
-// obey is Decode of a record that can be read.
-func (n *Node) obey(
+// reconcile is Decode of a record that can be read.
+func (n *Node) reconcile(
 	ctx context.Context, doc source.Document, r plane.Record,
 ) (config.Desired, error) {
-	if !n.hasBegun() {
-		if err := n.begin(ctx, r); err != nil {
+	if !n.beginning.isDone() {
+		if err := n.beginning.begin(ctx, r); err != nil {
 			return config.Desired{}, AtInit(err)
 		}
 	}
 
-	if err := checkChange(n.Store, doc.Name, doc.Text, r); err != nil {
+	if err := checkChange(n.store, doc.Name, doc.Text, r); err != nil {
 		return config.Desired{}, err
 	}
 	if err := n.bundles.require(ctx, r, r.Kubernetes); err != nil {
 		return config.Desired{}, fmt.Errorf("cluster %s: %w", r.Name, err)
 	}
-	if err := checkEtcd(ctx, n.Store, n.Root, doc.Name, doc.Text, r); err != nil {
+	if err := checkEtcd(ctx, n.store, n.root, doc.Name, doc.Text, r); err != nil {
 		return config.Desired{}, err
 	}
 	if err := n.addresses.record(r); err != nil {
 		return config.Desired{}, err
 	}
 
-	return n.next(ctx, r)
+	return n.steps.next(ctx, r)
 }
 
 // Preview returns the configuration of the node for a record that it may get. It
@@ -301,7 +331,7 @@ func (n *Node) obey(
 // images of the record that New was given.
 func (n *Node) Preview(r plane.Record) (config.Desired, error) {
 	p := all(r)
-	if !HasBundle(n.Root, r) && HasBundle(n.Root, n.record) {
+	if !HasBundle(n.root, r) && HasBundle(n.root, n.record) {
 		p.images = n.record
 	}
 	return n.renderer.preview(p)
@@ -311,6 +341,13 @@ func (n *Node) Preview(r plane.Record) (config.Desired, error) {
 // programs start.
 func (n *Node) Renew(r plane.Record) error { return n.certificates.renew(r) }
 
+// Begun is closed when the node has a cluster.
+func (n *Node) Begun() <-chan struct{} { return n.beginning.done }
+
+// Proven has the source read again: a change is no longer on trial, so that the next
+// step of an upgrade may follow.
+func (n *Node) Proven() { notify(n.again) }
+
 // Run keeps the cluster as the record says, until ctx ends: the ConfigMap with the
 // record, and the objects of the add-ons. It follows changes of both. It waits
 // until the node has a cluster.
@@ -318,12 +355,12 @@ func (n *Node) Run(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 		return
-	case <-n.begun:
+	case <-n.beginning.done:
 	}
 
-	changes, err := source.File{Path: filepath.Join(n.Root, plane.RecordFile)}.Watch(ctx)
+	changes, err := source.File{Path: filepath.Join(n.root, plane.RecordFile)}.Watch(ctx)
 	if err != nil {
-		n.Log.Error("watch the cluster record", zap.Error(err))
+		n.log.Error("watch the cluster record", zap.Error(err))
 		return
 	}
 	n.cluster.run(ctx, changes)

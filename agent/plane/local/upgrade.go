@@ -10,73 +10,132 @@ import (
 	"github.com/loam-os/loam/agent/plane"
 )
 
-// Proven has the source read again: a change is no longer on trial, so that the next
-// step of an upgrade may follow.
-func (n *Node) Proven() { notify(n.again) }
+// steps makes a node follow its record one step after the other: etcd comes before the
+// other programs if there is no way back from it. What has proved itself is recorded.
+type steps struct {
+	store plane.Store
+	root  string
 
-// next returns the configuration of a record. If its etcd is of the next minor
-// version, it first returns the one that the node runs, with this etcd. What the
-// engine runs counts more than what etcd has kept of its start, for a disk may have
-// been full then.
-func (n *Node) next(ctx context.Context, r plane.Record) (config.Desired, error) {
-	digest, trying, err := n.Current()
+	// current and prune are Current and Prune of [Config].
+	current func() (digest string, trying bool, err error)
+	prune   func(oldest string) error
+
+	addresses addresses
+	bundles   *bundles
+	renderer  renderer
+	log       *zap.Logger
+}
+
+// engineState is what the engine runs: the digest of a configuration, "" if none, and
+// whether it is on trial.
+type engineState struct {
+	digest string
+	trying bool
+}
+
+func (e engineState) runs(d config.Desired) bool { return d.Digest() == e.digest }
+
+func (e engineState) hasProved(d config.Desired) bool { return e.runs(d) && !e.trying }
+
+func (s steps) observe() (engineState, error) {
+	digest, trying, err := s.current()
+	return engineState{digest, trying}, err
+}
+
+// next returns the configuration of a record, or the one that comes before it.
+func (s steps) next(ctx context.Context, r plane.Record) (config.Desired, error) {
+	engine, err := s.observe()
 	if err != nil {
 		return config.Desired{}, err
 	}
 
-	if whole, err := n.renderer.preview(all(r)); err != nil || whole.Digest() != digest {
-		before, first, err := etcdFirst(ctx, n.Store, n.Root, r, trying)
-		if err != nil {
-			return config.Desired{}, err
-		}
-		if first {
-			step, err := n.firstStep(ctx, before, r)
-			if err != nil {
-				return config.Desired{}, err
-			}
-			if step.Digest() != digest {
-				n.Log.Info("etcd alone is changed first",
-					zap.String("kubernetes", before.Kubernetes), zap.String("next", r.Kubernetes))
-				return step, nil
-			}
-			if trying {
-				return step, nil
-			}
-		}
+	first, due, err := s.first(ctx, r, engine)
+	if err != nil || due {
+		return first, err
 	}
-
-	desired, err := n.renderer.issue(all(r))
-	if err != nil || trying || desired.Digest() != digest {
+	desired, err := s.renderer.issue(all(r))
+	if err != nil || !engine.hasProved(desired) {
 		return desired, err
 	}
-	if err := n.keepApplied(r); err != nil {
-		n.Log.Warn("keep which record the node runs; the next look tries again", zap.Error(err))
+
+	if err := s.recordApplied(r); err != nil {
+		s.log.Warn("keep which record the node runs; the next look tries again", zap.Error(err))
 	}
 	return desired, nil
+}
+
+// first returns the configuration that comes before the one of r, and whether it is
+// due: if etcd of r is of the next minor version, the one that the node runs, with this
+// etcd, until that has proved itself. What the engine runs counts more than what etcd
+// has kept of its start, for a disk may have been full then.
+func (s steps) first(
+	ctx context.Context, r plane.Record, engine engineState,
+) (step config.Desired, due bool, err error) {
+	if desired, err := s.renderer.preview(all(r)); err == nil && engine.runs(desired) {
+		return config.Desired{}, false, nil
+	}
+	before, comesFirst, err := etcdFirst(ctx, s.store, s.root, r, engine.trying)
+	if err != nil || !comesFirst {
+		return config.Desired{}, false, err
+	}
+	if err := s.bundles.require(ctx, r, before.Kubernetes); err != nil {
+		return config.Desired{}, false, fmt.Errorf("cluster %s: etcd of Kubernetes %s comes first, "+
+			"beside the programs that run: %w", r.Name, r.Kubernetes, err)
+	}
+
+	step, err = s.renderer.issue(parts{settings: before, images: before, etcd: r})
+	if err != nil || engine.hasProved(step) {
+		return config.Desired{}, false, err
+	}
+	if !engine.runs(step) {
+		s.log.Info("etcd alone is changed first",
+			zap.String("kubernetes", before.Kubernetes), zap.String("next", r.Kubernetes))
+	}
+	return step, true, nil
 }
 
 // keepUp returns the configuration of the record that runs while the node cannot have
 // r, and whether it has changed: with another address, or with certificates that were
 // due. In the middle of an upgrade it never has.
-func (n *Node) keepUp(ctx context.Context, r plane.Record) (config.Desired, bool, error) {
-	applied, err := n.Store.Applied()
+func (s steps) keepUp(r plane.Record) (desired config.Desired, changed bool, err error) {
+	applied, err := s.store.Applied()
 	if err != nil || applied == nil {
 		return config.Desired{}, false, err
 	}
-	digest, trying, err := n.Current()
-	if err != nil || trying || digest == "" {
+	engine, err := s.observe()
+	if err != nil || engine.trying || engine.digest == "" {
 		return config.Desired{}, false, err
 	}
-	started, err := n.Store.Started()
+	started, err := s.store.Started()
 	if err != nil || started == nil || !started.Ran(*applied, programsDir(*applied)) {
 		return config.Desired{}, false, err
 	}
 
-	if err := n.addresses.record(*applied); err != nil {
+	if err := s.addresses.record(*applied); err != nil {
 		return config.Desired{}, false, err
 	}
-	desired, err := n.renderer.issue(all(withKeysOf(r, *applied)))
-	return desired, err == nil && desired.Digest() != digest, err
+	desired, err = s.renderer.issue(all(withKeysOf(r, *applied)))
+	return desired, err == nil && !engine.runs(desired), err
+}
+
+// recordApplied records that the node runs what a record says, and that it is not on
+// trial. The programs of the record before stay, to go back to by hand; earlier ones
+// go.
+func (s steps) recordApplied(r plane.Record) error {
+	before, err := s.store.Applied()
+	if err != nil || before != nil && string(before.Text()) == string(r.Text()) {
+		return err
+	}
+	if err := s.store.WriteApplied(r); err != nil {
+		return err
+	}
+
+	if before != nil && s.prune != nil {
+		if err := s.prune(plane.Earlier(before.Kubernetes, r.Kubernetes)); err != nil {
+			s.log.Warn("remove earlier programs of Kubernetes", zap.Error(err))
+		}
+	}
+	return nil
 }
 
 // withKeysOf returns the record before with what r says of keys and certificates. They
@@ -84,36 +143,6 @@ func (n *Node) keepUp(ctx context.Context, r plane.Record) (config.Desired, bool
 func withKeysOf(r, before plane.Record) plane.Record {
 	before.Encrypt, before.CertificateNames = r.Encrypt, r.CertificateNames
 	return before
-}
-
-// firstStep returns the configuration of the record before, with etcd of r.
-func (n *Node) firstStep(ctx context.Context, before, r plane.Record) (config.Desired, error) {
-	if err := n.bundles.require(ctx, r, before.Kubernetes); err != nil {
-		return config.Desired{}, fmt.Errorf("cluster %s: etcd of Kubernetes %s comes first, beside "+
-			"the programs that run: %w", r.Name, r.Kubernetes, err)
-	}
-
-	return n.renderer.issue(parts{settings: before, images: before, etcd: r})
-}
-
-// keepApplied records that the node runs what a record says, and that it is not on
-// trial. The programs of the record before stay, to go back to by hand; earlier ones
-// go.
-func (n *Node) keepApplied(r plane.Record) error {
-	before, err := n.Store.Applied()
-	if err != nil || before != nil && string(before.Text()) == string(r.Text()) {
-		return err
-	}
-	if err := n.Store.WriteApplied(r); err != nil {
-		return err
-	}
-
-	if before != nil && n.Prune != nil {
-		if err := n.Prune(plane.Earlier(before.Kubernetes, r.Kubernetes)); err != nil {
-			n.Log.Warn("remove earlier programs of Kubernetes", zap.Error(err))
-		}
-	}
-	return nil
 }
 
 // etcdFirst reports whether etcd of a record comes before its other programs, and
