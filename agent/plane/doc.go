@@ -24,5 +24,5 @@
 // from its data ([Started]). [CheckEtcd] refuses an etcd that cannot read them, and
 // [EtcdFirst] has etcd alone changed first if there is no way back from the next one.
 // [CheckChange] compares a record with the one that last ran. Package
-// agent/plane/local makes a node obey its record.
+// agent/plane/local makes a node follow its record.
 package plane

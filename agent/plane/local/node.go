@@ -1,4 +1,4 @@
-// Package local makes a node obey the cluster record on its state partition.
+// Package local makes a node follow the cluster record on its state partition.
 //
 //	record.json ---Read---> source.Document ---Decode---> config.Desired
 //	                                             ^
@@ -7,88 +7,36 @@
 // [Node] is a source of configuration like any other, and its own decoder, so
 // that the engine applies, judges and reverts what the record asks for. A node
 // that is to make a cluster has the record of machine.yaml, and writes it once the
-// node has an address and the programs. What it
-// adds to [plane.Render] is what needs the node: the container runtime, the
-// images of the bundle and the network of pods.
+// node has an address and the programs. What it adds to [plane.Render] is what
+// needs the node: the container runtime, the images of the bundle and the network
+// of pods.
+//
+// Node puts these parts together, each of which has only the data that it uses:
+//
+//   - beginning makes the cluster, once.
+//   - bundles fetches the programs and opens them.
+//   - addresses chooses the address that the cluster uses, and records it.
+//   - certificates issues what is due.
+//   - renderer makes the configuration of records.
+//   - steps decides whether etcd comes first, and records what has proved itself.
+//   - cluster is [Node.Run]: the ConfigMap with the record (agreement), the add-ons
+//     (addOns) and the label of the Node.
 package local
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
-	"os"
 	"path/filepath"
-	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/plane"
-	"github.com/loam-os/loam/agent/plane/api"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/hint"
 )
-
-// checkInterval is the time between two looks for certificates to renew, which
-// have months left.
-const checkInterval = time.Hour
-
-// Config is what [New] makes a node of.
-type Config struct {
-	Store plane.Store
-
-	// Root is the path of the root directory. Image is the root directory of
-	// the image, without anything mounted over it.
-	Root  string
-	Image *os.Root
-
-	// Name is the host name.
-	Name string
-
-	// Addresses returns the addresses of the node, the best one first.
-	Addresses func() ([]netip.Addr, error)
-
-	// Uptime is the time since kernel start.
-	Uptime func() time.Duration
-
-	// Fetch brings the bundle of a version of Kubernetes to the node, unless it is
-	// there; nil if no repository has any. It calls progress with the bytes that are
-	// there, and with the bytes that the bundle has.
-	Fetch func(ctx context.Context, version string, progress func(done, all int64)) error
-
-	// Go runs a function beside the loop. The agent does not end before it has returned.
-	Go func(func())
-
-	// Prune removes the bundles of versions before one, except those that the node may
-	// go back to; nil if the node has no repository that could bring them again.
-	Prune func(oldest string) error
-
-	// NetworkChanges notifies of changes of the addresses until ctx ends.
-	NetworkChanges func(ctx context.Context) (<-chan struct{}, error)
-
-	// First says that the node has no cluster yet: the record is that of
-	// machine.yaml, and Decode makes the cluster.
-	First bool
-
-	// FsyncP99 is the 99th percentile of the time of a sync of etcd's disk, for a
-	// node that has no cluster yet.
-	FsyncP99 time.Duration
-
-	// Current returns the digest of the configuration that the node runs, "" if
-	// none, and whether it is on trial.
-	Current func() (digest string, trying bool, err error)
-
-	// API returns a client of the node's API server, for [Node.Run].
-	API func() (*api.Client, error)
-
-	// Built is the date of the image's kernel, Now the wall clock.
-	Built time.Time
-	Now   func() time.Time
-
-	Log *zap.Logger
-}
 
 // Node is a node with a control plane. [New] makes it.
 type Node struct {
@@ -232,33 +180,6 @@ func (n *Node) Watch(ctx context.Context) (<-chan struct{}, error) {
 		merge(changes, record, network, n.again)
 	}()
 	return changes, nil
-}
-
-// merge notifies of the changes of all, and from time to time, until one of them
-// ends.
-func merge(changes chan<- struct{}, record, network, again <-chan struct{}) {
-	tick := time.NewTicker(checkInterval)
-	defer tick.Stop()
-
-	for ok := true; ok; {
-		select {
-		case _, ok = <-record:
-		case _, ok = <-network:
-		case <-again:
-		case <-tick.C:
-		}
-
-		notify(changes)
-	}
-}
-
-// notify sends a value, unless one is waiting already: who receives it looks at all
-// that has changed.
-func notify(changes chan<- struct{}) {
-	select {
-	case changes <- struct{}{}:
-	default:
-	}
 }
 
 // Decode returns the configuration of the node for its record. It makes the cluster
