@@ -69,7 +69,7 @@ func (n *node) startUpgrades(ctx context.Context) error {
 		n.upgrades.Run(ctx)
 	})
 
-	shared := disk.Share(u.Boot.Running, n.Log)
+	shared := disk.Share(u.Boot.Running.RootHash, n.Log)
 	n.others.Go(func() { n.serveHTTP(ctx, from.Share, shared) })
 	return nil
 }

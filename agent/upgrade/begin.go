@@ -167,6 +167,34 @@ func (u *Upgrader) RenewBaseline(ctx context.Context) error {
 	return u.writers().journal.renewBaseline(ctx, u.Node)
 }
 
+// CheckESP looks for damage on the ESP, and repairs what it can. It does
+// nothing while an upgrade is under way, which writes to the ESP itself.
+func (u *Upgrader) CheckESP() (ESPReport, error) {
+	j, err := u.writers().journal.read()
+	if err != nil || j != nil {
+		return ESPReport{}, err
+	}
+
+	// As an upgrade, the check needs records that can be read.
+	if _, err := Failures(u.Records); err != nil {
+		return ESPReport{}, err
+	}
+
+	// Best effort: without it, the loader on the ESP is not looked at.
+	own, err := u.Node.Loader()
+	if err != nil {
+		own = nil
+	}
+
+	return espCheck{
+		slot:    u.writers().slot,
+		sys:     u.Sys,
+		imageID: u.Boot.ImageID,
+		entry:   View{Entry: u.Boot.Entry}.entryToMake(),
+		loader:  own,
+	}.run()
+}
+
 // Other returns the version of the system in the other slot, "" if it holds none or
 // cannot be read.
-func (u *Upgrader) Other() string { return u.Disk.other(u.Boot) }
+func (u *Upgrader) Other() string { return u.writers().slot.version(u.Boot.ImageID) }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 
 	"go.uber.org/zap"
 
@@ -63,8 +62,9 @@ func (d Disk) table() (gpt.Table, error) {
 	return table, table.Repair(d.Whole)
 }
 
-// target returns the slot that does not run, in the table as it is now.
-func (d Disk) target(running System) (gpt.Table, partitions.Slot, error) {
+// target returns the slot that does not run, in the table as it is now. running
+// is the root hash of the system that does.
+func (d Disk) target(running string) (gpt.Table, partitions.Slot, error) {
 	table, err := d.table()
 	if err != nil {
 		return table, partitions.Slot{}, err
@@ -93,8 +93,9 @@ func (d Disk) withSlot(
 	})
 }
 
-// Share serves the chunks of the system that a node runs, for other nodes.
-func (d Disk) Share(running System, log *zap.Logger) http.Handler {
+// Share serves the chunks of the running system, which has that root hash, for
+// other nodes.
+func (d Disk) Share(running string, log *zap.Logger) http.Handler {
 	return fill.Share(func() ([]fill.Local, error) {
 		table, err := gpt.Read(d.Whole, d.Size, d.SectorSize)
 		if err != nil {
@@ -111,38 +112,20 @@ func (d Disk) Share(running System, log *zap.Logger) http.Handler {
 	}, log)
 }
 
-// slots returns the slot of the running system and the other slot.
-func (d Disk) slots(table gpt.Table, running System) (own, other partitions.Slot, err error) {
+// slots returns the slot of the running system, which has that root hash, and
+// the other slot.
+func (d Disk) slots(table gpt.Table, running string) (own, other partitions.Slot, err error) {
 	slots, err := partitions.Slots(table, d.Arch)
 	if err != nil {
 		return own, other, err
 	}
 	for i, s := range slots {
 		hash, complete := s.Holds(table, d.Arch)
-		if complete && hex.EncodeToString(hash[:]) == running.RootHash {
+		if complete && hex.EncodeToString(hash[:]) == running {
 			return s, slots[1-i], nil
 		}
 	}
-	return own, other, fmt.Errorf("no slot of the disk holds the running system %.12s",
-		running.RootHash)
-}
-
-// other returns the version of the system in the other slot, "" if it holds none or
-// cannot be read.
-func (d Disk) other(running Boot) string {
-	table, err := gpt.Read(d.Whole, d.Size, d.SectorSize)
-	if err != nil {
-		return ""
-	}
-	_, slot, err := d.slots(table, running.Running)
-	if err != nil {
-		return ""
-	}
-	if _, complete := slot.Holds(table, d.Arch); !complete {
-		return ""
-	}
-	_, version, _ := strings.Cut(table.Partition(slot.Root).Label, running.ImageID+"_")
-	return version
+	return own, other, fmt.Errorf("no slot of the disk holds the running system %.12s", running)
 }
 
 // locals returns the content of the running slot, which can be read until done

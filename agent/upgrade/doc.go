@@ -18,7 +18,7 @@
 //	requests, retries, restart  package service, which calls all of this
 //	how an upgrade begins       begin.go
 //	how the disk is read        observe.go, disk.go
-//	how a step is carried out   upgrader.go (do)
+//	how a step is carried out   step.go
 //	the slot                    slot.go, and fetch.go, package fill for its content
 //	the ESP                     entries.go (boot entries), esp.go (UKIs), loader.go,
 //	                            recovery.go

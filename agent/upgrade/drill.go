@@ -57,8 +57,8 @@ func preflightDrill(v View, f Facts) error {
 		return otherDisk()
 	case f.Room.Entries == 0:
 		return directoryFull()
-	case run.size > f.Room.ESP:
-		return espFull(f.Room.ESP, run.size)
+	case run.Size > f.Room.ESP:
+		return espFull(f.Room.ESP, run.Size)
 	}
 
 	return nil

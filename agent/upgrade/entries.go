@@ -50,7 +50,7 @@ func (w entryWriter) do(v View, op Op) error {
 		}
 		return w.esp.link(op.To)
 	case Restore:
-		return recovery{w.esp, w.log}.restore(v.Running, op.To)
+		return recovery{w.esp, w.log}.restore(v.Running.RootHash, op.To)
 	}
 
 	return fmt.Errorf("%s: no step of a boot entry", op.Kind)

@@ -83,20 +83,20 @@ func (e *esp) copy(from *Entry) error {
 	if err := e.Reclaim(); err != nil {
 		return err
 	}
-	r, err := e.Open(from.path())
+	r, err := e.Open(from.Path())
 	if err != nil {
 		return err
 	}
-	return e.stage(io.NewSectionReader(r, 0, from.size), from.size)
+	return e.stage(io.NewSectionReader(r, 0, from.Size), from.Size)
 }
 
 // image reads the part of an entry's UKI that the firmware judges.
 func (e *esp) image(of *Entry) (*authenticode.Image, error) {
-	r, err := e.Open(of.path())
+	r, err := e.Open(of.Path())
 	if err != nil {
 		return nil, err
 	}
-	im, err := authenticode.Read(r, of.size)
+	im, err := authenticode.Read(r, of.Size)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", of.File, err)
 	}
@@ -108,19 +108,46 @@ func (e *esp) image(of *Entry) (*authenticode.Image, error) {
 func (e *esp) locals(all []Entry) []fill.Local {
 	var locals []fill.Local
 	for _, entry := range all {
-		r, err := e.Open(entry.path())
+		r, err := e.Open(entry.Path())
 		if err != nil {
 			continue
 		}
-		if l, err := fill.Locate(r, entry.size, bundle.ChunkSize); err == nil {
+		if l, err := fill.Locate(r, entry.Size, bundle.ChunkSize); err == nil {
 			locals = append(locals, l)
 		}
 	}
 	return locals
 }
 
-// path returns the path of the entry's UKI on the ESP.
-func (e Entry) path() string { return bootentry.Dir + "/" + e.File }
+// Entry is a boot entry: a UKI in \EFI\Linux.
+type Entry struct {
+	bootentry.Name
+
+	// File is the name in the directory.
+	File string
+	// Size is the size of the UKI, in bytes.
+	Size int64
+	// RootHash is what the UKI boots, "" if that cannot be read.
+	RootHash string
+
+	// Orphan says that the long name of the entry is corrupt: the loader sees a
+	// short name, without tries.
+	Orphan bool
+}
+
+// Path returns the path of the entry's UKI on the ESP.
+func (e Entry) Path() string { return bootentry.Dir + "/" + e.File }
+
+// findEntry returns the entry that boots the system of a root hash, nil if there
+// is no such entry. An entry whose long name is corrupt does not count.
+func findEntry(all []Entry, rootHash string) *Entry {
+	for i, e := range all {
+		if e.RootHash == rootHash && !e.Orphan {
+			return &all[i]
+		}
+	}
+	return nil
+}
 
 // entries returns the UKIs in the directory of boot entries. Other files, such
 // as fillers, are left out. A UKI with another name, or one that cannot be
@@ -137,7 +164,7 @@ func entries(fs *fat.FS) ([]Entry, error) {
 			continue
 		}
 
-		e := Entry{File: f.Name, Orphan: f.Orphan, size: f.Size}
+		e := Entry{File: f.Name, Size: f.Size, Orphan: f.Orphan}
 		if n, err := bootentry.Parse(f.Name); err == nil {
 			e.Name = n
 		}

@@ -147,22 +147,38 @@ func (f espFacts) repairs() (steps []espRepair, left []string) {
 	return steps, left
 }
 
-// CheckESP looks for damage on the ESP, and repairs what it can. It does
-// nothing while an upgrade is under way, which writes to the ESP itself.
-func (u *Upgrader) CheckESP() (r ESPReport, err error) {
-	j, err := u.writers().journal.read()
-	if err != nil || j != nil {
-		return r, err
-	}
+// espPasses is how often the ESP is observed, as long as something is repaired.
+const espPasses = 3
 
-	esp, err := u.Disk.openESP()
+// espCheck is one check of the ESP of a node on which nothing is under way.
+type espCheck struct {
+	slot otherSlot
+	sys  fs.FS
+	// imageID is the IMAGE_ID of the running system, and entry the name that its
+	// boot entry has without tries.
+	imageID, entry string
+	// loader is the boot loader that came with the running system, nil if none
+	// did.
+	loader []byte
+
+	esp *esp
+	// holds is the root hash of the system that the other slot is marked to hold,
+	// "" if none.
+	holds   string
+	entries []Entry
+	// known is the record of earlier checks.
+	known knownUKIs
+}
+
+// run looks for damage, and repairs what it can.
+func (c espCheck) run() (r ESPReport, err error) {
+	c.esp, err = c.slot.disk.openESP()
 	if err != nil {
 		r.Left = append(r.Left, "the EFI system partition cannot be read: "+hint.Line(err))
 		return r, nil
 	}
-	defer func() { err = errors.Join(err, esp.close()) }()
+	defer func() { err = errors.Join(err, c.esp.close()) }()
 
-	c := espCheck{u: u, esp: esp}
 	c.fileSystem(&r)
 	structure := r.Left
 	for range espPasses { // What one step repairs, another may need.
@@ -178,18 +194,6 @@ func (u *Upgrader) CheckESP() (r ESPReport, err error) {
 		}
 	}
 	return r, nil
-}
-
-// espPasses is how often the ESP is observed, as long as something is repaired.
-const espPasses = 3
-
-// espCheck is one check of the ESP.
-type espCheck struct {
-	u   *Upgrader
-	esp *esp
-	// view is what upgrades see, and known the record of earlier checks.
-	view  View
-	known knownUKIs
 }
 
 // fileSystem repairs what does not belong to one file.
@@ -235,35 +239,42 @@ func structure(r fat.Report, err error) string {
 }
 
 func (c *espCheck) observe() (f espFacts, err error) {
-	if err := records.Load(c.u.Records, ukisName, &c.known); err != nil {
+	if err := records.Load(c.slot.records, ukisName, &c.known); err != nil {
 		return f, err
 	}
-	running := c.u.Boot.Running.RootHash
+	running := c.slot.running
 	f.Started = c.known.Digests[running]
 	f.Recovers = c.known.Recovers
 
-	firmware, err := secureboot.Observe(c.u.Sys)
+	firmware, err := secureboot.Observe(c.sys)
 	if err != nil {
 		return f, err
 	}
 
-	c.view, err = c.u.view(c.esp, Verdict{})
+	c.holds, err = c.slot.holds()
 	if err != nil {
 		return f, err
 	}
-	entry := find(c.view, running)
+
+	recovers := recovery{c.esp, c.slot.log}.rootHash()
+	c.entries, err = entries(c.esp.FS)
+	if err != nil && recovers != running {
+		return f, err
+	}
+
+	entry := findEntry(c.entries, running)
 	if entry != nil {
-		f.Entry = c.program(firmware, entry.path())
+		f.Entry = c.program(firmware, entry.Path())
 		f.Proven = !entry.Counted
-		f.Misnamed = entry.File != c.view.entryToMake()
+		f.Misnamed = entry.File != c.entry
 		f.Twin = c.twin(entry)
 	}
-	if c.known.Digests[c.view.Holds] != "" {
+	if c.known.Digests[c.holds] != "" {
 		c.observeOther(firmware, &f)
 	}
 
 	f.Recovery = c.program(firmware, loader.RecoveryUKI)
-	f.Recovers = f.Recovers || c.view.Recovery == running
+	f.Recovers = f.Recovers || recovers == running
 
 	text, err := c.read(loader.RecoveryEntry)
 	f.TextDamaged = err != nil || string(text) != loader.RecoveryText
@@ -274,7 +285,7 @@ func (c *espCheck) observe() (f espFacts, err error) {
 // twin returns another entry of the running system whose name is no name of a
 // boot entry.
 func (c *espCheck) twin(entry *Entry) string {
-	for _, e := range c.view.Entries {
+	for _, e := range c.entries {
 		if e.RootHash == entry.RootHash && e.File != entry.File && e.ImageID == "" {
 			return e.File
 		}
@@ -284,15 +295,15 @@ func (c *espCheck) twin(entry *Entry) string {
 
 // observeOther looks at the system in the other slot, which has run.
 func (c *espCheck) observeOther(firmware secureboot.State, f *espFacts) {
-	f.Other = cmp.Or(c.u.Disk.other(c.u.Boot), "the other system")
-	e := find(c.view, c.view.Holds)
-	if e == nil || c.program(firmware, e.path()).Digest != c.known.Digests[c.view.Holds] {
+	f.Other = cmp.Or(c.slot.version(c.imageID), "the other system")
+	e := findEntry(c.entries, c.holds)
+	if e == nil || c.program(firmware, e.Path()).Digest != c.known.Digests[c.holds] {
 		f.OtherDamaged = true
 		return
 	}
 
 	name, err := bootentry.Parse(e.File)
-	f.OtherMisnamed = err != nil || name.ImageID != c.u.Boot.ImageID || name.Version != f.Other
+	f.OtherMisnamed = err != nil || name.ImageID != c.imageID || name.Version != f.Other
 }
 
 // program reads what the firmware judges of a program.
@@ -320,10 +331,7 @@ func (c *espCheck) read(name string) ([]byte, error) {
 // content than the running system's own, and either its version, or its size and
 // no version that can be read. An operator may have chosen any other program.
 func (c *espCheck) loaderDamaged(entry *Entry) bool {
-	own, err := c.u.Node.Loader()
-	if err != nil {
-		return false
-	}
+	own := c.loader
 	if signed, err := c.bootLoader().signed(own, entry); err == nil {
 		own = signed
 	}
@@ -332,7 +340,7 @@ func (c *espCheck) loaderDamaged(entry *Entry) bool {
 		return false
 	}
 
-	there, err := c.read(loader.Path(c.u.Disk.Arch))
+	there, err := c.read(loader.Path(c.slot.disk.Arch))
 	if err != nil {
 		return true
 	}
@@ -352,9 +360,9 @@ func (c *espCheck) loaderDamaged(entry *Entry) bool {
 func (c *espCheck) bootLoader() bootLoader {
 	return bootLoader{
 		esp:  c.esp,
-		arch: c.u.Disk.Arch,
-		sys:  c.u.Sys,
-		log:  c.u.Log,
+		arch: c.slot.disk.Arch,
+		sys:  c.sys,
+		log:  c.slot.log,
 	}
 }
 
@@ -364,10 +372,10 @@ func (c *espCheck) repair(steps []espRepair, f espFacts, r *ESPReport) (repaired
 	for _, step := range steps {
 		switch err := c.do(step, f); {
 		case err != nil:
-			c.u.Log.Error("repair the ESP", zap.String("damage", step.damage), zap.Error(err))
+			c.slot.log.Error("repair the ESP", zap.String("damage", step.damage), zap.Error(err))
 			r.Left = append(r.Left, step.failed(err))
 		case step != noteStarted:
-			c.u.Log.Warn("repaired the ESP", zap.Stringer("step", step))
+			c.slot.log.Warn("repaired the ESP", zap.Stringer("step", step))
 			r.Repaired = append(r.Repaired, step.String())
 			repaired = true
 		}
@@ -377,13 +385,12 @@ func (c *espCheck) repair(steps []espRepair, f espFacts, r *ESPReport) (repaired
 
 // do carries out one step.
 func (c *espCheck) do(step espRepair, f espFacts) error {
-	running := c.u.Boot.Running.RootHash
-	entry := find(c.view, running)
+	entry := findEntry(c.entries, c.slot.running)
 	switch step {
 	case noteStarted:
 		return c.note(f)
 	case renameEntry:
-		return c.esp.Rename(bootentry.Dir, entry.File, c.view.entryToMake(), false)
+		return c.esp.Rename(bootentry.Dir, entry.File, c.entry, false)
 	case removeTwin:
 		return c.esp.Remove(bootentry.Dir + "/" + f.Twin)
 	case parkOther:
@@ -391,11 +398,11 @@ func (c *espCheck) do(step espRepair, f espFacts) error {
 	case copyToEntry:
 		return c.copyToEntry(entry)
 	case copyFromEntry:
-		from, err := c.esp.Open(entry.path())
+		from, err := c.esp.Open(entry.Path())
 		if err != nil {
 			return err
 		}
-		return c.esp.Replace(loader.RecoveryUKI, from, entry.size)
+		return c.esp.Replace(loader.RecoveryUKI, from, entry.Size)
 	case writeText:
 		return c.writeText()
 	case writeLoader:
@@ -408,21 +415,21 @@ func (c *espCheck) do(step espRepair, f espFacts) error {
 // systems that are in no slot any more.
 func (c *espCheck) note(f espFacts) error {
 	maps.DeleteFunc(c.known.Digests, func(rootHash, _ string) bool {
-		return rootHash != c.view.Holds
+		return rootHash != c.holds
 	})
 	if c.known.Digests == nil {
 		c.known.Digests = map[string]string{}
 	}
-	c.known.Digests[c.u.Boot.Running.RootHash] = f.Entry.Digest
+	c.known.Digests[c.slot.running] = f.Entry.Digest
 	c.known.Recovers = f.Recovers
-	return records.Save(c.u.Records, ukisName, c.known)
+	return records.Save(c.slot.records, ukisName, c.known)
 }
 
 // parkOther gives the entry of the other system its name again. It is not known
 // any more whether it counted tries, so the loader tries it last: a newer one
 // would be started first.
 func (c *espCheck) parkOther(version string) error {
-	n, err := bootentry.Parse(c.u.Boot.Entry)
+	n, err := bootentry.Parse(c.entry)
 	if err != nil {
 		return err
 	}
@@ -434,20 +441,20 @@ func (c *espCheck) parkOther(version string) error {
 	if err != nil {
 		return err
 	}
-	return c.esp.Rename(bootentry.Dir, find(c.view, c.view.Holds).File, name, true)
+	return c.esp.Rename(bootentry.Dir, findEntry(c.entries, c.holds).File, name, true)
 }
 
 // copyToEntry gives the boot entry the content of the recovery entry. The entry
 // may be there under its name, with a content that cannot be read.
 func (c *espCheck) copyToEntry(entry *Entry) error {
 	if entry == nil {
-		return recovery{c.esp, c.u.Log}.restore(c.u.Boot.Running, c.view.entryToMake())
+		return recovery{c.esp, c.slot.log}.restore(c.slot.running, c.entry)
 	}
 	from, err := c.esp.Open(loader.RecoveryUKI)
 	if err != nil {
 		return err
 	}
-	return c.esp.Replace(entry.path(), from, from.Size())
+	return c.esp.Replace(entry.Path(), from, from.Size())
 }
 
 // writeText writes the text of the recovery entry. It is read-only, so that the
@@ -467,15 +474,12 @@ func (c *espCheck) writeText() error {
 
 func (c *espCheck) writeLoader(entry *Entry) error {
 	l := c.bootLoader()
-	own, err := c.u.Node.Loader()
-	if err == nil {
-		own, err = l.signed(own, entry)
-	}
+	own, err := l.signed(c.loader, entry)
 	if err == nil {
 		err = l.starts(own)
 	}
 	if err != nil {
 		return err
 	}
-	return c.esp.WriteFile(loader.Path(c.u.Disk.Arch), own)
+	return c.esp.WriteFile(loader.Path(c.slot.disk.Arch), own)
 }

@@ -11,19 +11,29 @@ import (
 	"github.com/loam-os/loam/partitions/verity"
 )
 
+// Progress is how far the fetch of a release is.
+type Progress struct {
+	// Part is "root", "verity" or "uki".
+	Part string
+	// Size is the part's, in bytes.
+	Size int64
+	fill.Stats
+}
+
 // fetcher fetches the parts of a release: from this machine first, then from
 // the sources. Package fill does the work.
 type fetcher struct {
-	sources  fill.Sources
-	listener Listener // nil if none
+	sources fill.Sources
+	// progress is told how far a part is; nil if none.
+	progress func(Progress)
 }
 
 // part fetches one part.
 func (f fetcher) part(ctx context.Context, name string, job fill.Job) error {
 	job.Sources = f.sources
-	if f.listener != nil {
+	if f.progress != nil {
 		job.Progress = func(done fill.Stats) {
-			f.listener.Progress(Progress{Part: name, Size: job.Part.Size, Stats: done})
+			f.progress(Progress{Part: name, Size: job.Part.Size, Stats: done})
 		}
 	}
 	if err := job.Run(ctx); err != nil {
@@ -75,22 +85,10 @@ func (f fetcher) system(
 	return nil
 }
 
-// uki assembles the UKI in a file of the state partition, so that it can resume
-// after a cut, and then writes it to the ESP, where no entry names it yet.
-func (f fetcher) uki(ctx context.Context, to *esp, entries []Entry, state Records) error {
-	idx, err := ReadIndex(state)
-	if err != nil {
-		return err
-	}
-	file, err := state.Scratch(idx.UKI.Size)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.ukiBy(ctx, file, to, entries, idx), file.Close())
-}
-
-// ukiBy is uki with an open file.
-func (f fetcher) ukiBy(
+// uki assembles the UKI of an index in a file of the state partition, so that it
+// can resume after a cut, and then writes it to the ESP, where no entry names it
+// yet. The UKIs of entries may have parts of it.
+func (f fetcher) uki(
 	ctx context.Context, file Device, to *esp, entries []Entry, idx bundle.Index,
 ) error {
 	if err := to.Reclaim(); err != nil { // An earlier try may have left clusters.

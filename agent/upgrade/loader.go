@@ -2,7 +2,6 @@ package upgrade
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io/fs"
 
@@ -21,18 +20,6 @@ type bootLoader struct {
 	arch string
 	sys  fs.FS
 	log  *zap.Logger
-}
-
-// renewFrom is renew with the loader of the running system, if it came with one.
-func (l bootLoader) renewFrom(node Node, v View) error {
-	own, err := node.Loader()
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return l.renew(own, find(v, v.Running.RootHash))
 }
 
 // renew replaces an older loader with the running system's own: its content is
@@ -84,7 +71,7 @@ func (l bootLoader) signed(own []byte, running *Entry) ([]byte, error) {
 		return own, nil
 	}
 
-	r, err := l.esp.Open(running.path())
+	r, err := l.esp.Open(running.Path())
 	if err != nil {
 		return nil, err
 	}

@@ -192,14 +192,7 @@ func worse(a, b Entry) Entry {
 	return a
 }
 
-func find(v View, rootHash string) *Entry {
-	for i, e := range v.Entries {
-		if e.RootHash == rootHash && !e.Orphan {
-			return &v.Entries[i]
-		}
-	}
-	return nil
-}
+func find(v View, rootHash string) *Entry { return findEntry(v.Entries, rootHash) }
 
 // rename gives an entry that many tries, or none if counted is false.
 func rename(e Entry, counted bool, left, done int, reason string) Op {

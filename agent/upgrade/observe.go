@@ -1,7 +1,6 @@
 package upgrade
 
 import (
-	"encoding/hex"
 	"errors"
 
 	"github.com/loam-os/loam/firmware/bootdir"
@@ -20,7 +19,7 @@ func (u *Upgrader) observe(f *Facts) (v View, err error) {
 		return v, err
 	}
 
-	f.Room, err = room(u.Disk, u.Boot, esp, u.Records)
+	f.Room, err = room(u.writers().slot, u.Boot, esp, u.Records)
 	if err != nil {
 		return v, err
 	}
@@ -56,13 +55,9 @@ func (u *Upgrader) view(esp *esp, verdict Verdict) (View, error) {
 		return v, err
 	}
 
-	table, slot, err := u.Disk.target(v.Running)
+	v.Holds, err = u.writers().slot.holds()
 	if err != nil {
 		return v, err
-	}
-
-	if hash, complete := slot.Holds(table, u.Disk.Arch); complete {
-		v.Holds = hex.EncodeToString(hash[:])
 	}
 
 	v.Recovery = recovery{esp, u.Log}.rootHash()
@@ -75,8 +70,8 @@ func (u *Upgrader) view(esp *esp, verdict Verdict) (View, error) {
 }
 
 // room returns the room for another system.
-func room(disk Disk, boot Boot, esp *esp, state Records) (Room, error) {
-	table, slot, err := disk.target(boot.Running)
+func room(slot otherSlot, boot Boot, esp *esp, state Records) (Room, error) {
+	root, tree, err := slot.size()
 	if err != nil {
 		return Room{}, err
 	}
@@ -88,8 +83,8 @@ func room(disk Disk, boot Boot, esp *esp, state Records) (Room, error) {
 
 	free, err := state.Free()
 	return Room{
-		Root:      table.Partition(slot.Root).Size,
-		Verity:    table.Partition(slot.Verity).Size,
+		Root:      root,
+		Verity:    tree,
 		ESP:       esp.Free(),
 		Entries:   entries,
 		State:     free,

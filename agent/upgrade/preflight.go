@@ -118,7 +118,7 @@ func fits(v View, f Facts, idx bundle.Index) error {
 	space := f.Room.ESP
 	for _, e := range v.Entries {
 		if e.RootHash != v.Running.RootHash { // Its entry is removed first.
-			space += e.size
+			space += e.Size
 		}
 	}
 

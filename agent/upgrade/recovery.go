@@ -30,19 +30,20 @@ func (r recovery) rootHash() string {
 	return hashOf(uki)
 }
 
-// renew makes the recovery entry start the running system, which has proved
-// itself. Until then it started the system before, which is still in the other
-// slot. A disk without a recovery entry gets none.
-func (r recovery) renew(v View) error {
+// renew makes the recovery entry start the running system, which has that root
+// hash, an entry of all, and has proved itself. Until then it started the system
+// before, which is still in the other slot. A disk without a recovery entry gets
+// none.
+func (r recovery) renew(running string, all []Entry) error {
 	switch uki, err := r.esp.Open(loader.RecoveryUKI); {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
-	case err == nil && hashOf(uki) == v.Running.RootHash:
+	case err == nil && hashOf(uki) == running:
 		return nil
 	}
 
-	running := find(v, v.Running.RootHash)
-	uki, err := r.esp.Open(running.path())
+	entry := findEntry(all, running)
+	uki, err := r.esp.Open(entry.Path())
 	if err != nil {
 		return err
 	}
@@ -51,13 +52,13 @@ func (r recovery) renew(v View) error {
 		return err
 	}
 
-	return r.esp.Replace(loader.RecoveryUKI, uki, running.size)
+	return r.esp.Replace(loader.RecoveryUKI, uki, entry.Size)
 }
 
-// restore makes the entry of the running system again from the recovery entry,
-// unless the second FAT still knows where the directory is. An entry that is
-// damaged keeps its name.
-func (r recovery) restore(running System, name string) error {
+// restore makes an entry of that name of the running system again from the
+// recovery entry, unless the second FAT still knows where the directory is. An
+// entry that is damaged keeps its name.
+func (r recovery) restore(running, name string) error {
 	r.esp.staged = nil // Reclaim frees it.
 	reclaimErr := r.esp.Reclaim()
 	all, err := entries(r.esp.FS)
@@ -70,7 +71,7 @@ func (r recovery) restore(running System, name string) error {
 		all = nil
 	}
 
-	if reclaimErr != nil || find(View{Entries: all}, running.RootHash) != nil {
+	if reclaimErr != nil || findEntry(all, running) != nil {
 		return reclaimErr
 	}
 

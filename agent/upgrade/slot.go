@@ -2,41 +2,88 @@ package upgrade
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
-	"fmt"
+	"strings"
 
 	"go.uber.org/zap"
 
 	"github.com/loam-os/loam/agent/upgrade/fill"
-	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/agent/upgrade/records"
+	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/partitions"
 	"github.com/loam-os/loam/partitions/gpt"
 	"github.com/loam-os/loam/partitions/verity"
 )
 
-// slotWriter writes the slot that does not run: its content, and its marks in
-// the partition table.
-type slotWriter struct {
-	disk    Disk
-	boot    Boot
-	records Records
+// otherSlot is the slot that does not run: its content, and its marks in the
+// partition table. Root hashes are 64 hex digits.
+type otherSlot struct {
+	disk Disk
+	// running is the root hash of the running system.
+	running string
+	records records.Store
 	log     *zap.Logger
 }
 
-// verify reads a target that was in the slot before. damage says why the slot
-// does not hold it.
-func (w slotWriter) verify(target System) (damage, err error) {
-	table, slot, err := w.disk.target(w.boot.Running)
+// holds returns the root hash of the system that the slot is marked to hold, ""
+// if none.
+func (s otherSlot) holds() (string, error) {
+	table, slot, err := s.disk.target(s.running)
+	if err != nil {
+		return "", err
+	}
+
+	hash, complete := slot.Holds(table, s.disk.Arch)
+	if !complete {
+		return "", nil
+	}
+	return hex.EncodeToString(hash[:]), nil
+}
+
+// version returns the version of the system in the slot, from an image of that
+// ID; "" if the slot holds no system or cannot be read.
+func (s otherSlot) version(imageID string) string {
+	table, err := gpt.Read(s.disk.Whole, s.disk.Size, s.disk.SectorSize)
+	if err != nil {
+		return ""
+	}
+
+	_, slot, err := s.disk.slots(table, s.running)
+	if err != nil {
+		return ""
+	}
+	if _, complete := slot.Holds(table, s.disk.Arch); !complete {
+		return ""
+	}
+
+	_, version, _ := strings.Cut(table.Partition(slot.Root).Label, imageID+"_")
+	return version
+}
+
+// size returns the sizes of the partitions of the slot, in bytes.
+func (s otherSlot) size() (root, tree int64, err error) {
+	table, slot, err := s.disk.target(s.running)
+	if err != nil {
+		return 0, 0, err
+	}
+	return table.Partition(slot.Root).Size, table.Partition(slot.Verity).Size, nil
+}
+
+// verify reads the system of a root hash, which was in the slot before. damage
+// says why the slot does not hold it.
+func (s otherSlot) verify(rootHash string) (damage, err error) {
+	table, slot, err := s.disk.target(s.running)
 	if err != nil {
 		return nil, err
 	}
 
-	hash, err := verity.ParseRootHash(target.RootHash)
+	hash, err := verity.ParseRootHash(rootHash)
 	if err != nil {
 		return nil, err
 	}
 
-	err = w.disk.withSlot(table, slot, func(root, tree Device) error {
+	err = s.disk.withSlot(table, slot, func(root, tree Device) error {
 		damage = verity.Verify(root, tree, hash)
 		return nil
 	})
@@ -44,109 +91,99 @@ func (w slotWriter) verify(target System) (damage, err error) {
 }
 
 // empty marks the slot as empty.
-func (w slotWriter) empty() error {
-	table, slot, err := w.disk.target(w.boot.Running)
+func (s otherSlot) empty() error {
+	table, slot, err := s.disk.target(s.running)
 	if err != nil {
 		return err
 	}
 	table.Source = gpt.Source{Used: gpt.Primary}
-	return slot.Empty(table, w.disk.Arch).Write(w.disk.Whole)
+	return slot.Empty(table, s.disk.Arch).Write(s.disk.Whole)
 }
 
-// seal marks the slot as holding the target.
-func (w slotWriter) seal(target System) error {
-	table, slot, err := w.disk.target(w.boot.Running)
+// seal marks the slot as holding the system of a root hash, under a label for
+// its partitions. signature is nil if the root hash is not signed.
+func (s otherSlot) seal(rootHash, label string, signature *verity.Signature) error {
+	table, slot, err := s.disk.target(s.running)
 	if err != nil {
 		return err
 	}
 
-	hash, err := verity.ParseRootHash(target.RootHash)
+	hash, err := verity.ParseRootHash(rootHash)
 	if err != nil {
 		return err
 	}
 
-	signed, err := w.sign(table, slot)
+	signed, err := s.sign(table, slot, signature)
 	if err != nil {
-		w.log.Warn("the signature of the root hash", zap.Error(err))
+		s.log.Warn("the signature of the root hash", zap.Error(err))
 	}
 
 	table.Source = gpt.Source{Used: gpt.Primary}
-	label := w.boot.ImageID + "_" + target.Version
-	return slot.Seal(table, w.disk.Arch, hash, label, signed).Write(w.disk.Whole)
+	return slot.Seal(table, s.disk.Arch, hash, label, signed).Write(s.disk.Whole)
 }
 
-// sign writes the signature of the target's root hash beside it, if the release
-// has one and the disk has room for it. Nothing on the node needs the
-// signature, but systemd's tools do: a failure says nothing against the target.
-func (w slotWriter) sign(table gpt.Table, slot partitions.Slot) (signed bool, err error) {
-	idx, err := ReadIndex(w.records)
-	if err != nil || idx.Signature == nil || slot.Sig == 0 {
-		return false, err
+// sign writes the signature of the root hash beside it, if there is one and the
+// disk has room for it.
+func (s otherSlot) sign(
+	table gpt.Table, slot partitions.Slot, signature *verity.Signature,
+) (signed bool, err error) {
+	if signature == nil || slot.Sig == 0 {
+		return false, nil
 	}
 
-	content, err := idx.Signature.Encode()
+	content, err := signature.Encode()
 	if err != nil {
 		return false, err
 	}
 
-	err = w.disk.with(table.Partition(slot.Sig), func(d Device) error {
+	err = s.disk.with(table.Partition(slot.Sig), func(d Device) error {
 		_, err := d.WriteAt(content, 0)
 		return errors.Join(err, d.Sync())
 	})
 	return err == nil, err
 }
 
-// fill fills the slot as the index of the upgrade says, and verifies it against
-// the root hash.
-func (w slotWriter) fill(ctx context.Context, j Journal, from fetcher) error {
-	idx, err := ReadIndex(w.records)
-	if err != nil {
-		return err
-	}
-
-	if idx.RootHash != j.Target.RootHash {
-		return hint.With(
-			fmt.Errorf("the index is about %.12s, the journal about %.12s",
-				idx.RootHash, j.Target.RootHash),
-			"ask for the upgrade again",
-		)
-	}
-
+// fill fills the slot with the system of an index, and verifies it against the
+// root hash. replaced is the root hash of the system that the slot held, "" if
+// none is known.
+func (s otherSlot) fill(
+	ctx context.Context, idx bundle.Index, replaced string, from fetcher,
+) error {
 	hash, err := verity.ParseRootHash(idx.RootHash)
 	if err != nil {
 		return err
 	}
 
-	table, slot, err := w.disk.target(w.boot.Running)
+	table, slot, err := s.disk.target(s.running)
 	if err != nil {
 		return err
 	}
 
-	running, _, err := w.disk.slots(table, w.boot.Running)
+	running, _, err := s.disk.slots(table, s.running)
 	if err != nil {
 		return err
 	}
 
-	locals, own, done := w.runningContents(table, running)
+	locals, own, done := s.runningContents(table, running)
 	defer done()
 
-	had, err := fill.Exchange(w.records, j.Replaces, own)
+	had, err := fill.Exchange(s.records, replaced, own)
 	if err != nil { // The slot can be read instead.
-		w.log.Warn("what the other slot holds", zap.Error(err))
+		s.log.Warn("what the other slot holds", zap.Error(err))
 	}
 
-	return w.disk.withSlot(table, slot, func(root, tree Device) error {
-		s := system{
+	return s.disk.withSlot(table, slot, func(root, tree Device) error {
+		target := system{
 			root:  root,
 			tree:  tree,
 			hash:  hash,
 			index: idx,
 		}
 
-		err := from.system(ctx, s, had, locals)
+		err := from.system(ctx, target, had, locals)
 		if had.RootHash != "" && errors.Is(err, errNotVerified) {
-			w.log.Warn("the other slot did not hold what it was to", zap.Error(err))
-			err = from.system(ctx, s, fill.Contents{}, locals)
+			s.log.Warn("the other slot did not hold what it was to", zap.Error(err))
+			err = from.system(ctx, target, fill.Contents{}, locals)
 		}
 		return err
 	})
@@ -155,17 +192,17 @@ func (w slotWriter) fill(ctx context.Context, j Journal, from fetcher) error {
 // runningContents returns the chunks of the running slot, which can be read
 // until done is called, and their digests. Without them the upgrade fetches
 // more.
-func (w slotWriter) runningContents(
+func (s otherSlot) runningContents(
 	table gpt.Table, running partitions.Slot,
 ) (locals []fill.Local, own fill.Contents, done func()) {
-	locals, done, err := w.disk.locals(table, running)
+	locals, done, err := s.disk.locals(table, running)
 	if err != nil {
-		w.log.Warn("read the running system", zap.Error(err))
+		s.log.Warn("read the running system", zap.Error(err))
 		return locals, fill.Contents{}, done
 	}
 
 	return locals, fill.Contents{
-		RootHash: w.boot.Running.RootHash,
+		RootHash: s.running,
 		Root:     locals[0].Digests(),
 		Verity:   locals[1].Digests(),
 	}, done

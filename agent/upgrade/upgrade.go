@@ -1,27 +1,10 @@
 package upgrade
 
-import "github.com/loam-os/loam/firmware/bootentry"
-
 // System is one version of the image.
 type System struct {
 	Version string `json:"version"`
 	// RootHash is the verity root hash, 64 hex digits: what the system is.
 	RootHash string `json:"rootHash"`
-}
-
-// Entry is a boot entry: a UKI in \EFI\Linux.
-type Entry struct {
-	bootentry.Name
-
-	// File is the name in the directory.
-	File string
-	// RootHash is what the UKI boots, "" if that cannot be read.
-	RootHash string
-	size     int64
-
-	// Orphan says that the long name of the entry is corrupt: the loader sees a
-	// short name, without tries.
-	Orphan bool
 }
 
 // View is the input of [Next].

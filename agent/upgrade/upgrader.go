@@ -10,7 +10,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/loam-os/loam/agent/upgrade/fill"
-	"github.com/loam-os/loam/agent/upgrade/records"
 )
 
 // Upgrader brings systems onto one disk. One goroutine uses it.
@@ -82,15 +81,6 @@ type Listener interface {
 	Progress(p Progress)
 }
 
-// Progress is how far an upgrade is.
-type Progress struct {
-	// Part is "root", "verity" or "uki".
-	Part string
-	// Size is the part's, in bytes.
-	Size int64
-	fill.Stats
-}
-
 // Run takes steps until the next one has to wait: it returns Nothing, Observe
 // or Reboot.
 func (u *Upgrader) Run(ctx context.Context, verdict Verdict, from fill.Sources) (op Op, err error) {
@@ -124,7 +114,7 @@ func (u *Upgrader) Run(ctx context.Context, verdict Verdict, from fill.Sources) 
 
 		u.Log.Info("upgrade", zap.String("step", string(op.Kind)), zap.String("entry", op.File),
 			zap.String("to", op.To), zap.String("reason", op.Reason))
-		if err := u.do(ctx, esp, v, op, from); err != nil {
+		if err := (step{u, esp, v, op}).do(ctx, from); err != nil {
 			return op, fmt.Errorf("%s: %w", op.Kind, err)
 		}
 
@@ -138,116 +128,13 @@ func (u *Upgrader) Run(ctx context.Context, verdict Verdict, from fill.Sources) 
 	}
 }
 
-// do carries out one step. What it calls writes one thing: boot entries, the
-// slot, or a record.
-func (u *Upgrader) do(ctx context.Context, esp *esp, v View, op Op, from fill.Sources) error {
-	j := v.Journal
-	to := u.writers()
-	fetch := fetcher{from, u.Listener}
-	switch op.Kind {
-	case Drop, Relink, Rename, Park, Link, CopyUKI, Restore:
-		return entryWriter{
-			esp:     esp,
-			journal: to.journal,
-			drills:  to.drills,
-			log:     u.Log,
-		}.do(v, op)
-	case Verify:
-		return u.verify(esp, v)
-	case Empty:
-		return u.empty(esp, v)
-	case Fill:
-		err := to.slot.fill(ctx, *j, fetch)
-		u.filled = err == nil
-		return err
-	case Seal:
-		return to.slot.seal(j.Target)
-	case StageUKI:
-		return fetch.uki(ctx, esp, v.Entries, u.Records)
-	case Arm:
-		return to.journal.arm(ctx, *j, u.Node)
-	case Remember:
-		return to.failures.recordTarget(ctx, *j, u.Node, op.Reason)
-	case Crash:
-		if err := u.Node.Panic(); err != nil {
-			return err
-		}
-		return errors.New("the kernel has survived it")
-	case Conclude:
-		return to.drills.conclude(*j, op.Reason)
-	case Finish:
-		return u.finish(esp, v)
-	}
-
-	return fmt.Errorf("%s: no such step", op.Kind)
-}
-
-// verify verifies a target that was in the slot before. If it is damaged, its
-// entry goes, and the slot is filled again if there is an index.
-func (u *Upgrader) verify(esp *esp, v View) error {
-	damage, err := u.writers().slot.verify(v.Journal.Target)
-	switch {
-	case err != nil:
-		return err
-	case damage != nil:
-		u.Log.Warn("the other slot is damaged", zap.Error(damage))
-		return esp.Remove(find(v, v.Journal.Target.RootHash).path())
-	}
-
-	u.filled = true
-	return nil
-}
-
-// empty marks the slot as empty.
-func (u *Upgrader) empty(esp *esp, v View) error {
-	// If this failed when the running system proved itself, the recovery entry
-	// still starts the system that is about to be emptied.
-	if err := (recovery{esp, u.Log}).renew(v); err != nil {
-		u.Log.Warn("renew the recovery entry", zap.Error(err))
-	}
-
-	v.Journal.Replaces = v.Holds
-	if err := records.Save(u.Records, journalName, v.Journal); err != nil {
-		return err
-	}
-	return u.writers().slot.empty()
-}
-
-// finish removes the records of the upgrade, whether it is done or abandoned.
-func (u *Upgrader) finish(esp *esp, v View) error {
-	j := v.Journal
-	if v.Running == j.Target && j.Drill == nil {
-		loader := bootLoader{
-			esp:  esp,
-			arch: u.Disk.Arch,
-			sys:  u.Sys,
-			log:  u.Log,
-		}
-
-		// Best effort: a failure says nothing against the system.
-		if err := loader.renewFrom(u.Node, v); err != nil {
-			u.Log.Warn("renew the boot loader", zap.Error(err))
-		}
-		if err := (recovery{esp, u.Log}).renew(v); err != nil {
-			u.Log.Warn("renew the recovery entry", zap.Error(err))
-		}
-
-		raiseErr := u.writers().floor.raise(v.Running.RootHash, j.Epoch, v.Holds)
-		if err := errors.Join(raiseErr, u.writers().failures.hold(*j)); err != nil {
-			return err
-		}
-	}
-
-	return u.writers().journal.remove()
-}
-
 // writers are what writes, beside [entryWriter]: each writes one thing.
 type writers struct {
 	journal  journalKeeper
 	drills   drillKeeper
 	failures failureKeeper
 	floor    floorKeeper
-	slot     slotWriter
+	slot     otherSlot
 }
 
 func (u *Upgrader) writers() writers {
@@ -261,9 +148,9 @@ func (u *Upgrader) writers() writers {
 			log:     u.Log,
 			warned:  &u.anchorWarned,
 		},
-		slot: slotWriter{
+		slot: otherSlot{
 			disk:    u.Disk,
-			boot:    u.Boot,
+			running: u.Boot.Running.RootHash,
 			records: u.Records,
 			log:     u.Log,
 		},

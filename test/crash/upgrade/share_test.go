@@ -32,7 +32,7 @@ func TestANodeSharesWhatItRuns(t *testing.T) {
 	c := newCourse(t, "1.0.0", "2.0.0")
 	c.upgrade("2.0.0", upgrade.Options{})
 	c.run(upgrade.Verdict{Word: upgrade.Good})
-	s := httptest.NewServer(c.u.Disk.Share(c.running, zap.NewNop()))
+	s := httptest.NewServer(c.u.Disk.Share(c.running.RootHash, zap.NewNop()))
 	t.Cleanup(s.Close)
 
 	other := newCourse(t, "1.0.0", "2.0.0")
