@@ -18,7 +18,7 @@ import (
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/unit"
-	"github.com/loam-os/loam/agent/upgrade"
+	"github.com/loam-os/loam/agent/upgrade/disk"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/partitions/fat"
@@ -125,7 +125,7 @@ func (s *repairSystem) Show(r status.Repair) {
 // GiveBackTry implements [repair.System].
 func (s *repairSystem) GiveBackTry() error {
 	return repair.WithESP(s.node.record.ESP, func(esp *fat.FS) error {
-		return upgrade.GiveBackTry(esp, s.node.record.RootHash)
+		return disk.GiveBackTry(esp, s.node.record.RootHash)
 	})
 }
 

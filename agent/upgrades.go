@@ -20,6 +20,7 @@ import (
 	"github.com/loam-os/loam/agent/fleetlock"
 	"github.com/loam-os/loam/agent/tpm"
 	"github.com/loam-os/loam/agent/upgrade"
+	"github.com/loam-os/loam/agent/upgrade/disk"
 	"github.com/loam-os/loam/agent/upgrade/service"
 	"github.com/loam-os/loam/agent/vitals"
 	"github.com/loam-os/loam/agent/window"
@@ -53,12 +54,12 @@ func (n *node) startUpgrades(ctx context.Context) error {
 		return fmt.Errorf("upgrades: %w", err)
 	}
 
-	disk, closer, err := upgrade.OpenDisk(n.record.Root)
+	opened, closer, err := disk.Open(n.record.Root)
 	if err != nil {
 		return fmt.Errorf("upgrades: %w", err)
 	}
 
-	u.Disk = disk
+	u.Disk = opened
 	n.upgrades = n.newUpgrades(u, restarts, trial)
 	if err := n.startFleetLock(ctx); err != nil {
 		closer.Close()
@@ -69,7 +70,7 @@ func (n *node) startUpgrades(ctx context.Context) error {
 		n.upgrades.Run(ctx)
 	})
 
-	shared := disk.Share(u.Boot.Running.RootHash, n.Log)
+	shared := opened.Share(u.Boot.Running.RootHash, n.Log)
 	n.others.Go(func() { n.serveHTTP(ctx, from.Share, shared) })
 	return nil
 }

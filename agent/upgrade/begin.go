@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/loam-os/loam/agent/power"
+	"github.com/loam-os/loam/agent/upgrade/disk"
 	"github.com/loam-os/loam/firmware/authenticode"
 	"github.com/loam-os/loam/firmware/secureboot"
 	"github.com/loam-os/loam/hint/fault"
@@ -98,19 +99,19 @@ func (u *Upgrader) Rollback(w Options, plan bool) (target System, err error) {
 
 // otherUKI returns the UKI of the system in the other slot, nil if there is no
 // such system.
-func otherUKI(disk Disk, v View) (im *authenticode.Image, err error) {
+func otherUKI(on disk.Disk, v View) (im *authenticode.Image, err error) {
 	e := find(v, v.Holds)
 	if v.Holds == "" || e == nil {
 		return nil, nil
 	}
 
-	esp, err := disk.openESP()
+	esp, err := on.OpenESP()
 	if err != nil {
 		return nil, err
 	}
 
-	im, err = esp.image(e)
-	return im, errors.Join(err, esp.close())
+	im, err = esp.Image(e)
+	return im, errors.Join(err, esp.Close())
 }
 
 // Drill begins a drill, unless there is a reason against it. With plan it
@@ -169,15 +170,15 @@ func (u *Upgrader) RenewBaseline(ctx context.Context) error {
 
 // CheckESP looks for damage on the ESP, and repairs what it can. It does
 // nothing while an upgrade is under way, which writes to the ESP itself.
-func (u *Upgrader) CheckESP() (ESPReport, error) {
+func (u *Upgrader) CheckESP() (disk.ESPReport, error) {
 	j, err := u.writers().journal.read()
 	if err != nil || j != nil {
-		return ESPReport{}, err
+		return disk.ESPReport{}, err
 	}
 
-	// As an upgrade, the check needs records that can be read.
+	// The check needs readable records, as an upgrade does.
 	if _, err := Failures(u.Records); err != nil {
-		return ESPReport{}, err
+		return disk.ESPReport{}, err
 	}
 
 	// Best effort: without it, the loader on the ESP is not looked at.
@@ -186,15 +187,15 @@ func (u *Upgrader) CheckESP() (ESPReport, error) {
 		own = nil
 	}
 
-	return espCheck{
-		slot:    u.writers().slot,
-		sys:     u.Sys,
-		imageID: u.Boot.ImageID,
-		entry:   View{Entry: u.Boot.Entry}.entryToMake(),
-		loader:  own,
-	}.run()
+	return disk.ESPCheck{
+		Slot:    u.writers().slot,
+		Sys:     u.Sys,
+		ImageID: u.Boot.ImageID,
+		Entry:   View{Entry: u.Boot.Entry}.entryToMake(),
+		Loader:  own,
+	}.Run()
 }
 
 // Other returns the version of the system in the other slot, "" if it holds none or
 // cannot be read.
-func (u *Upgrader) Other() string { return u.writers().slot.version(u.Boot.ImageID) }
+func (u *Upgrader) Other() string { return u.writers().slot.Version(u.Boot.ImageID) }

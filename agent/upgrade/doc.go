@@ -17,11 +17,9 @@
 //	what happens in a trial     health.go (Trial.Judge)
 //	requests, retries, restart  package service, which calls all of this
 //	how an upgrade begins       begin.go
-//	how the disk is read        observe.go, disk.go
-//	how a step is carried out   step.go
-//	the slot                    slot.go, and fetch.go, package fill for its content
-//	the ESP                     entries.go (boot entries), esp.go (UKIs), loader.go,
-//	                            recovery.go
+//	how the disk is observed    observe.go
+//	how a step is carried out   step.go, and entries.go for a boot entry
+//	slot, ESP, what is fetched  package disk
 //	the records                 journal.go, failures.go, epoch.go, drill.go
 //
 // # Steps
@@ -33,22 +31,6 @@
 // it against the root hash, seal it in the partition table, write the UKI to
 // clusters that nothing names, note "armed" with the node's health, make the
 // boot entry with three tries, restart.
-//
-// # Fill
-//
-// Filling asks the slot itself first, so it resumes without a journal of
-// chunks, then the running slot and the UKIs on the ESP, then mirrors (copies
-// of the repository, and nodes that share the chunks of what they run), and
-// then the pack by range requests. Pieces of 2 MiB are read, compared, fetched
-// and written in parallel, each in order. Every chunk is verified before it is
-// written. A chunk that is right is not written; a chunk that cannot be read
-// is.
-//
-// A slot whose system has run an upgrade need not be read to be compared: the
-// digests of its chunks were noted then. The note serves for one fill and is
-// deleted before the first write. If the slot does not verify afterwards, it is
-// read and filled again. A server that sends nothing for 15 s, or less than 4
-// KiB/s for a minute, is asked again later.
 //
 // # Trust
 //
@@ -79,11 +61,6 @@
 //
 // # Boot entries
 //
-// The ESP is edited by partitions/fat, not mounted: an entry appears, is
-// renamed and goes by one write of one 512-byte sector. A counted entry is the
-// last of its directory and the first in its sector, because EDK2 renames by
-// appending at the end; so each count of a try is one sector, too.
-//
 // The recovery entry (\EFI\recovery) is a copy of the UKI of the system that
 // has proved itself last, outside of the directory that firmware writes to.
 // (The system that was installed is not kept for good: the second update
@@ -93,10 +70,6 @@
 // old one cannot be read, and so does a system whose entry was damaged. If the
 // recovery entry could not be renewed in time, that is done before the slot of
 // its system is emptied.
-//
-// The loader itself is renewed when the system that brought a newer one has
-// proved itself: all of it is on the disk, then one write of one sector makes
-// it the content of \EFI\BOOT\BOOTX64.EFI. Any other program there stays.
 //
 // # Trial and fallback
 //

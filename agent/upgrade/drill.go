@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/agent/upgrade/disk"
 	"github.com/loam-os/loam/agent/upgrade/records"
 	"github.com/loam-os/loam/firmware/bootentry"
 	"github.com/loam-os/loam/hint/fault"
@@ -129,7 +130,7 @@ func drill(v View) Op {
 }
 
 // afterDrill restores the entries as they were.
-func afterDrill(v View, e *Entry) Op {
+func afterDrill(v View, e *disk.Entry) Op {
 	if e != nil {
 		return Op{Kind: Drop, File: e.File, Reason: "the drill is over"}
 	}
@@ -146,7 +147,7 @@ func afterDrill(v View, e *Entry) Op {
 // drilled returns the two entries of the system in a drill: the safe one, to
 // which the loader falls back, and the failing one. Either is nil if it is
 // absent.
-func drilled(v View) (safe, failing *Entry) {
+func drilled(v View) (safe, failing *disk.Entry) {
 	for i, e := range v.Entries {
 		switch {
 		case e.RootHash != v.Journal.Target.RootHash || e.Orphan:

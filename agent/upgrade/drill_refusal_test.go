@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/loam-os/loam/agent/upgrade/disk"
 	"github.com/loam-os/loam/firmware/bootentry"
 	"github.com/loam-os/loam/hint"
 )
@@ -11,14 +12,14 @@ import (
 // After a rollback the other slot has the newer system, which the loader would
 // take for the one to fall back to.
 func TestADrillAfterARollbackSaysTheWayOut(t *testing.T) {
-	entry := func(version, rootHash string) Entry {
+	entry := func(version, rootHash string) disk.Entry {
 		name := bootentry.Name{
 			ImageID: "loam-node-os",
 			Version: version,
 			Arch:    bootentry.Arch("amd64"),
 		}
 
-		return Entry{
+		return disk.Entry{
 			Name:     name,
 			File:     "loam-node-os_" + version + "_x86-64.efi",
 			RootHash: rootHash,
@@ -27,7 +28,7 @@ func TestADrillAfterARollbackSaysTheWayOut(t *testing.T) {
 
 	err := preflightDrill(View{
 		Running: System{Version: "0.1.0", RootHash: "old"},
-		Entries: []Entry{entry("0.2.0", "new"), entry("0.1.0", "old")},
+		Entries: []disk.Entry{entry("0.2.0", "new"), entry("0.1.0", "old")},
 	}, Facts{})
 	if err == nil {
 		t.Fatal("no refusal")

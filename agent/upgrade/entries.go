@@ -6,6 +6,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/loam-os/loam/agent/upgrade/disk"
 	"github.com/loam-os/loam/firmware/bootdir"
 	"github.com/loam-os/loam/firmware/bootentry"
 )
@@ -14,7 +15,7 @@ import (
 // loader does with an entry follows from its name, so the counts of tries in the
 // journal are written before the name.
 type entryWriter struct {
-	esp     *esp
+	esp     *disk.ESP
 	journal journalKeeper
 	drills  drillKeeper
 	log     *zap.Logger
@@ -41,16 +42,16 @@ func (w entryWriter) do(v View, op Op) error {
 		}
 		return w.esp.Rename(bootentry.Dir, op.File, op.To, true)
 	case CopyUKI:
-		return w.esp.copy(find(v, v.Running.RootHash))
+		return w.esp.StageCopy(find(v, v.Running.RootHash))
 	case Link: // From now on the loader starts the target.
 		j := *v.Journal
 		err := errors.Join(w.journal.resetMissed(&j), w.drills.rename(&j, op.To))
 		if err != nil {
 			return err
 		}
-		return w.esp.link(op.To)
+		return w.esp.LinkStaged(op.To)
 	case Restore:
-		return recovery{w.esp, w.log}.restore(v.Running.RootHash, op.To)
+		return disk.Recovery{ESP: w.esp, Log: w.log}.Restore(v.Running.RootHash, op.To)
 	}
 
 	return fmt.Errorf("%s: no step of a boot entry", op.Kind)

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/loam-os/loam/agent/upgrade/disk"
 )
 
 func TestATrialIsJudgedByWhatWasBefore(t *testing.T) {
@@ -223,55 +225,55 @@ func TestATrialIsJudgedByWhatWasBefore(t *testing.T) {
 
 func TestNextMendsBeforeAllElse(t *testing.T) {
 	running := System{"1.0.0", "1.0.0"}
-	orphan := Entry{File: "LOAM-N~1.EFI", RootHash: "1.0.0", Orphan: true}
-	other := Entry{File: "LOAM-N~2.EFI", RootHash: "2.0.0", Orphan: true}
-	unreadable := Entry{File: "LOAM-N~3.EFI", Orphan: true}
+	orphan := disk.Entry{File: "LOAM-N~1.EFI", RootHash: "1.0.0", Orphan: true}
+	other := disk.Entry{File: "LOAM-N~2.EFI", RootHash: "2.0.0", Orphan: true}
+	unreadable := disk.Entry{File: "LOAM-N~3.EFI", Orphan: true}
 	fresh := "loam-node-os_1.0.0_x86-64+3-0.efi"
 
 	for _, test := range []struct {
 		name    string
-		entries []Entry
+		entries []disk.Entry
 		want    Op
 	}{
 		{
 			"an orphan beside the entry of what runs",
-			[]Entry{entry("1.0.0", false, 0, 0), orphan},
+			[]disk.Entry{entry("1.0.0", false, 0, 0), orphan},
 			Op{Kind: Drop, File: orphan.File},
 		},
 		{
 			"an orphan of another system",
-			[]Entry{entry("1.0.0", false, 0, 0), other},
+			[]disk.Entry{entry("1.0.0", false, 0, 0), other},
 			Op{Kind: Drop, File: other.File},
 		},
 		{
 			"an orphan that is all there is of what runs",
-			[]Entry{orphan},
+			[]disk.Entry{orphan},
 			Op{Kind: Relink, File: orphan.File, To: "loam-node-os_1.0.0_x86-64.efi"},
 		},
-		{"an orphan that cannot be read, and may be what runs", []Entry{unreadable}, Op{}},
+		{"an orphan that cannot be read, and may be what runs", []disk.Entry{unreadable}, Op{}},
 		{
 			"one of another system, beside ours",
-			[]Entry{entry("1.0.0", false, 0, 0), unreadable},
+			[]disk.Entry{entry("1.0.0", false, 0, 0), unreadable},
 			Op{},
 		},
 		{
 			"two of another system",
-			[]Entry{entry("1.0.0", false, 0, 0), {File: "arch.efi"}, {File: "other.efi"}},
+			[]disk.Entry{entry("1.0.0", false, 0, 0), {File: "arch.efi"}, {File: "other.efi"}},
 			Op{},
 		},
 		{
 			"two counts of one system",
-			[]Entry{entry("1.0.0", true, 3, 0), entry("1.0.0", true, 2, 1)},
+			[]disk.Entry{entry("1.0.0", true, 3, 0), entry("1.0.0", true, 2, 1)},
 			Op{Kind: Drop, File: "loam-node-os_1.0.0_x86-64+3-0.efi"},
 		},
 		{
 			"two counts, the other way round",
-			[]Entry{entry("1.0.0", true, 2, 1), entry("1.0.0", true, 3, 0)},
+			[]disk.Entry{entry("1.0.0", true, 2, 1), entry("1.0.0", true, 3, 0)},
 			Op{Kind: Drop, File: "loam-node-os_1.0.0_x86-64+3-0.efi"},
 		},
 		{
 			"a blessed entry that is counted",
-			[]Entry{entry("1.0.0", true, 1, 2), entry("1.0.0", false, 0, 0)},
+			[]disk.Entry{entry("1.0.0", true, 1, 2), entry("1.0.0", false, 0, 0)},
 			Op{Kind: Drop, File: "loam-node-os_1.0.0_x86-64+1-2.efi"},
 		},
 	} {

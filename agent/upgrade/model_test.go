@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/loam-os/loam/agent/upgrade/disk"
 	"github.com/loam-os/loam/firmware/bootentry"
 	"github.com/loam-os/loam/test/judge"
 )
@@ -17,7 +18,7 @@ type model struct {
 	// boot.
 	slots   [2]string
 	running int
-	entries []Entry
+	entries []disk.Entry
 	journal *Journal
 	failed  []string
 
@@ -62,7 +63,7 @@ func (w model) clone() model {
 	return w
 }
 
-func entry(version string, counted bool, left, done int) Entry {
+func entry(version string, counted bool, left, done int) disk.Entry {
 	n := bootentry.Name{
 		ImageID:   "loam-node-os",
 		Version:   version,
@@ -75,7 +76,7 @@ func entry(version string, counted bool, left, done int) Entry {
 	if err != nil {
 		panic(err)
 	}
-	return Entry{Name: n, File: file, RootHash: version}
+	return disk.Entry{Name: n, File: file, RootHash: version}
 }
 
 // view is what the agent sees; a version is its root hash.
@@ -102,7 +103,7 @@ func (w model) view(v Word) View {
 // do is what an op does, as a whole.
 func (w model) do(op Op) model {
 	w = w.clone()
-	at := slices.IndexFunc(w.entries, func(e Entry) bool { return e.File == op.File })
+	at := slices.IndexFunc(w.entries, func(e disk.Entry) bool { return e.File == op.File })
 	target := 1 - w.running
 	switch op.Kind {
 	case Drop:
@@ -129,7 +130,7 @@ func (w model) do(op Op) model {
 		if err != nil {
 			panic(err)
 		}
-		w.entries = append(w.entries, Entry{Name: n, File: op.To, RootHash: w.entries[at].RootHash})
+		w.entries = append(w.entries, disk.Entry{Name: n, File: op.To, RootHash: w.entries[at].RootHash})
 	case Rename, Park:
 		n, err := bootentry.Parse(op.To)
 		if err != nil {
@@ -166,9 +167,9 @@ func (w model) cut() model {
 // boot is the loader, which counts a try by renaming the entry. That is one
 // sector, by how entries are placed (partitions/fat): done or not done. false
 // is a directory from which nothing valid boots.
-func (w model) boot() (next model, chosen Entry, ok bool) {
+func (w model) boot() (next model, chosen disk.Entry, ok bool) {
 	if len(w.entries) == 0 {
-		return w, Entry{}, false
+		return w, disk.Entry{}, false
 	}
 
 	at := 0
@@ -197,7 +198,7 @@ func (w model) boot() (next model, chosen Entry, ok bool) {
 // fro can lead to, with a power cut after any step.
 func TestAllThatCanHappenEndsWell(t *testing.T) {
 	began := time.Now()
-	start := model{slots: [2]string{"1.0.0", ""}, entries: []Entry{entry("1.0.0", false, 0, 0)}}
+	start := model{slots: [2]string{"1.0.0", ""}, entries: []disk.Entry{entry("1.0.0", false, 0, 0)}}
 	seen := map[string]bool{start.String(): true}
 	queue := []model{start}
 	visit := func(w model) {
@@ -314,7 +315,7 @@ func check(t *testing.T, w model) {
 		}
 
 		failed := slices.Contains(w.failed, trial)
-		blessed := slices.ContainsFunc(w.entries, func(e Entry) bool {
+		blessed := slices.ContainsFunc(w.entries, func(e disk.Entry) bool {
 			return e.RootHash == trial && !e.Counted && !e.Orphan
 		})
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/loam-os/loam/agent/upgrade/disk"
 	"github.com/loam-os/loam/firmware/bootentry"
 	"github.com/loam-os/loam/hint"
 )
@@ -112,7 +113,7 @@ func Next(v View) Op {
 func repair(v View) Op {
 	found := find(v, v.Running.RootHash)
 	if found == nil && v.Recovery == v.Running.RootHash &&
-		!slices.ContainsFunc(v.Entries, func(e Entry) bool { return e.RootHash == v.Recovery }) {
+		!slices.ContainsFunc(v.Entries, func(e disk.Entry) bool { return e.RootHash == v.Recovery }) {
 		return Op{
 			Kind:   Restore,
 			To:     v.entryToMake(),
@@ -180,7 +181,7 @@ func (v View) entryToMake() string {
 // worse returns the entry of two of one system that says less about what
 // happened: the one with more tries left, because the loader had begun to take
 // one. A blessed entry is never worse, a parked one always.
-func worse(a, b Entry) Entry {
+func worse(a, b disk.Entry) disk.Entry {
 	switch {
 	case !a.Counted, b.Parked():
 		return b
@@ -192,10 +193,10 @@ func worse(a, b Entry) Entry {
 	return a
 }
 
-func find(v View, rootHash string) *Entry { return findEntry(v.Entries, rootHash) }
+func find(v View, rootHash string) *disk.Entry { return disk.Find(v.Entries, rootHash) }
 
 // rename gives an entry that many tries, or none if counted is false.
-func rename(e Entry, counted bool, left, done int, reason string) Op {
+func rename(e disk.Entry, counted bool, left, done int, reason string) Op {
 	n := e.Name
 	n.Counted = counted
 	n.TriesLeft = left
@@ -228,7 +229,7 @@ func withoutJournal(v View) Op {
 }
 
 // park makes the loader start another entry first; unpark ends that.
-func park(e Entry, reason string) Op {
+func park(e disk.Entry, reason string) Op {
 	op := rename(e, true, 0, 0, reason)
 	if op.Kind == Rename {
 		op.Kind = Park
@@ -236,15 +237,15 @@ func park(e Entry, reason string) Op {
 	return op
 }
 
-func unpark(e Entry) Op { return rename(e, false, 0, 0, "it goes first again") }
+func unpark(e disk.Entry) Op { return rename(e, false, 0, 0, "it goes first again") }
 
 // judged returns what follows from a verdict on the running system. A bad
 // system is left only if the loader has another one to start.
-func judged(v View, e Entry) Op {
+func judged(v View, e disk.Entry) Op {
 	bad := e.Name
 	bad.TriesLeft = 0
 	bad.TriesDone = min(9, e.TriesDone+e.TriesLeft)
-	elsewhere := slices.ContainsFunc(v.Entries, func(o Entry) bool {
+	elsewhere := slices.ContainsFunc(v.Entries, func(o disk.Entry) bool {
 		return o.File != e.File && o.ImageID != "" && bootentry.Compare(o.Name, bad) < 0
 	})
 
@@ -360,7 +361,7 @@ func canceledOnTrial(v View) Op {
 }
 
 // tried returns the name of an entry with all its tries.
-func tried(e Entry) string {
+func tried(e disk.Entry) string {
 	n := e.Name
 	n.Counted = true
 	n.TriesLeft = Tries

@@ -3,16 +3,17 @@ package upgrade
 import (
 	"errors"
 
+	"github.com/loam-os/loam/agent/upgrade/disk"
 	"github.com/loam-os/loam/firmware/bootdir"
 )
 
 // observe returns the state of the disk, and completes f for Preflight.
 func (u *Upgrader) observe(f *Facts) (v View, err error) {
-	esp, err := u.Disk.openESP()
+	esp, err := u.Disk.OpenESP()
 	if err != nil {
 		return v, err
 	}
-	defer func() { err = errors.Join(err, esp.close()) }()
+	defer func() { err = errors.Join(err, esp.Close()) }()
 
 	v, err = u.view(esp, Verdict{})
 	if err != nil {
@@ -35,12 +36,12 @@ func (u *Upgrader) observe(f *Facts) (v View, err error) {
 }
 
 // view returns what [Next] decides on.
-func (u *Upgrader) view(esp *esp, verdict Verdict) (View, error) {
+func (u *Upgrader) view(esp *disk.ESP, verdict Verdict) (View, error) {
 	v := View{
 		Running:   u.Boot.Running,
 		Entry:     u.Boot.Entry,
 		Filled:    u.filled,
-		StagedUKI: esp.staged != nil,
+		StagedUKI: esp.Staged(),
 		Verdict:   verdict,
 	}
 
@@ -55,13 +56,13 @@ func (u *Upgrader) view(esp *esp, verdict Verdict) (View, error) {
 		return v, err
 	}
 
-	v.Holds, err = u.writers().slot.holds()
+	v.Holds, err = u.writers().slot.Holds()
 	if err != nil {
 		return v, err
 	}
 
-	v.Recovery = recovery{esp, u.Log}.rootHash()
-	v.Entries, err = entries(esp.FS)
+	v.Recovery = disk.Recovery{ESP: esp, Log: u.Log}.RootHash()
+	v.Entries, err = esp.Entries()
 	if err != nil && v.Recovery != v.Running.RootHash {
 		return v, err
 	}
@@ -70,8 +71,8 @@ func (u *Upgrader) view(esp *esp, verdict Verdict) (View, error) {
 }
 
 // room returns the room for another system.
-func room(slot otherSlot, boot Boot, esp *esp, state Records) (Room, error) {
-	root, tree, err := slot.size()
+func room(slot disk.OtherSlot, boot Boot, esp *disk.ESP, state Records) (Room, error) {
+	root, tree, err := slot.Size()
 	if err != nil {
 		return Room{}, err
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/loam-os/loam/agent/power"
+	"github.com/loam-os/loam/agent/upgrade/disk"
 	"github.com/loam-os/loam/firmware/authenticode"
 	"github.com/loam-os/loam/firmware/efivar"
 	"github.com/loam-os/loam/firmware/secureboot"
@@ -17,7 +18,7 @@ import (
 // ready is a node that may be upgraded, and an index that fits it.
 func ready() (View, Facts, bundle.Index) {
 	now := time.Unix(1e9, 0)
-	v := View{Running: System{"1.0.0", "aa"}, Entries: []Entry{entry("1.0.0", false, 0, 0)}}
+	v := View{Running: System{"1.0.0", "aa"}, Entries: []disk.Entry{entry("1.0.0", false, 0, 0)}}
 	v.Entries[0].RootHash = "aa"
 	f := Facts{
 		Arch:    "amd64",

@@ -1,9 +1,16 @@
 package upgrade
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/upgrade/disk"
 	"github.com/loam-os/loam/agent/upgrade/records"
 	"github.com/loam-os/loam/image/bundle"
 )
@@ -15,7 +22,7 @@ type Records interface {
 
 	// Scratch opens the file for a UKI of that size. It may still have older
 	// content.
-	Scratch(size int64) (Closer, error)
+	Scratch(size int64) (disk.Closer, error)
 
 	// Free returns how many bytes the state partition has left.
 	Free() (int64, error)
@@ -44,4 +51,40 @@ func ReadIndex(s records.Store) (bundle.Index, error) {
 func LastBegan(s records.Store) (at time.Time) {
 	_ = records.Load(s, lastName, &at) // The zero time, then.
 	return at
+}
+
+// Files implements [Records] with files of /var/lib/loam.
+type Files struct{ Dir *durable.Dir }
+
+// Read implements [records.Store]; so do Write and Remove.
+func (f Files) Read(name string) ([]byte, error) { return fs.ReadFile(f.Dir.Root().FS(), name) }
+
+func (f Files) Write(name string, data []byte) error {
+	_, err := f.Dir.WriteFile(name, data, 0o600)
+	return err
+}
+
+func (f Files) Remove(name string) error { return f.Dir.Remove(name) }
+
+// Free implements [Records].
+func (f Files) Free() (int64, error) {
+	dir, err := f.Dir.Root().Open(".")
+	if err != nil {
+		return 0, err
+	}
+	var s unix.Statfs_t
+	err = unix.Fstatfs(int(dir.Fd()), &s)
+	return int64(s.Bavail) * s.Bsize, errors.Join(err, dir.Close())
+}
+
+// Scratch implements [Records].
+func (f Files) Scratch(size int64) (disk.Closer, error) {
+	file, err := f.Dir.Root().OpenFile(scratchName, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := file.Truncate(size); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
 }

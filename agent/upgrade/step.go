@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/loam-os/loam/agent/upgrade/disk"
 	"github.com/loam-os/loam/agent/upgrade/fill"
 	"github.com/loam-os/loam/agent/upgrade/records"
 	"github.com/loam-os/loam/hint"
@@ -16,7 +17,7 @@ import (
 // step is one step of an upgrade, with what it was decided on.
 type step struct {
 	u    *Upgrader
-	esp  *esp
+	esp  *disk.ESP
 	view View
 	op   Op
 }
@@ -64,20 +65,20 @@ func (s step) do(ctx context.Context, from fill.Sources) error {
 	return fmt.Errorf("%s: no such step", s.op.Kind)
 }
 
-// fetcher returns what fetches parts of the target, and tells the listener.
-func (s step) fetcher(from fill.Sources) fetcher {
-	f := fetcher{sources: from}
+// fetcher returns the fetcher of the target, which notifies the listener.
+func (s step) fetcher(from fill.Sources) disk.Fetcher {
+	f := disk.Fetcher{Sources: from}
 	if s.u.Listener != nil {
-		f.progress = s.u.Listener.Progress
+		f.Progress = s.u.Listener.Progress
 	}
 	return f
 }
 
 // verify verifies a target that was in the slot before. If it is damaged, its
 // entry goes, and the slot is filled again if there is an index.
-func (s step) verify(slot otherSlot) error {
+func (s step) verify(slot disk.OtherSlot) error {
 	target := s.view.Journal.Target.RootHash
-	damage, err := slot.verify(target)
+	damage, err := slot.Verify(target)
 	switch {
 	case err != nil:
 		return err
@@ -91,7 +92,7 @@ func (s step) verify(slot otherSlot) error {
 }
 
 // empty marks the slot as empty.
-func (s step) empty(slot otherSlot) error {
+func (s step) empty(slot disk.OtherSlot) error {
 	// If this failed when the running system proved itself, the recovery entry
 	// still starts the system that is about to be emptied.
 	s.renewRecovery()
@@ -101,11 +102,11 @@ func (s step) empty(slot otherSlot) error {
 	if err := records.Save(s.u.Records, journalName, j); err != nil {
 		return err
 	}
-	return slot.empty()
+	return slot.Empty()
 }
 
 // fill fills the slot with the target, as the index of the upgrade says.
-func (s step) fill(ctx context.Context, slot otherSlot, from fetcher) error {
+func (s step) fill(ctx context.Context, slot disk.OtherSlot, from disk.Fetcher) error {
 	idx, err := ReadIndex(s.u.Records)
 	if err != nil {
 		return err
@@ -120,13 +121,13 @@ func (s step) fill(ctx context.Context, slot otherSlot, from fetcher) error {
 		)
 	}
 
-	return slot.fill(ctx, idx, j.Replaces, from)
+	return slot.Fill(ctx, idx, j.Replaces, from)
 }
 
 // seal marks the slot as holding the target. Nothing on the node needs the
 // signature of its root hash, but systemd's tools do: a failure to read it says
 // nothing against the target.
-func (s step) seal(slot otherSlot) error {
+func (s step) seal(slot disk.OtherSlot) error {
 	idx, err := ReadIndex(s.u.Records)
 	if err != nil {
 		s.u.Log.Warn("the signature of the root hash", zap.Error(err))
@@ -135,11 +136,11 @@ func (s step) seal(slot otherSlot) error {
 
 	target := s.view.Journal.Target
 	label := s.u.Boot.ImageID + "_" + target.Version
-	return slot.seal(target.RootHash, label, idx.Signature)
+	return slot.Seal(target.RootHash, label, idx.Signature)
 }
 
 // stageUKI writes the target's UKI to the ESP without an entry.
-func (s step) stageUKI(ctx context.Context, from fetcher) error {
+func (s step) stageUKI(ctx context.Context, from disk.Fetcher) error {
 	idx, err := ReadIndex(s.u.Records)
 	if err != nil {
 		return err
@@ -150,7 +151,7 @@ func (s step) stageUKI(ctx context.Context, from fetcher) error {
 		return err
 	}
 
-	return errors.Join(from.uki(ctx, file, s.esp, s.view.Entries, idx), file.Close())
+	return errors.Join(from.UKI(ctx, file, s.esp, s.view.Entries, idx), file.Close())
 }
 
 // finish removes the records of the upgrade, whether it is done or abandoned.
@@ -184,19 +185,19 @@ func (s step) renewLoader() error {
 		return err
 	}
 
-	return bootLoader{
-		esp:  s.esp,
-		arch: s.u.Disk.Arch,
-		sys:  s.u.Sys,
-		log:  s.u.Log,
-	}.renew(own, find(s.view, s.view.Running.RootHash))
+	return disk.Loader{
+		ESP:  s.esp,
+		Arch: s.u.Disk.Arch,
+		Sys:  s.u.Sys,
+		Log:  s.u.Log,
+	}.Renew(own, find(s.view, s.view.Running.RootHash))
 }
 
 // renewRecovery makes the recovery entry start the running system. Best effort:
-// the next upgrade does it otherwise.
+// the next upgrade tries it again.
 func (s step) renewRecovery() {
-	r := recovery{s.esp, s.u.Log}
-	if err := r.renew(s.view.Running.RootHash, s.view.Entries); err != nil {
+	r := disk.Recovery{ESP: s.esp, Log: s.u.Log}
+	if err := r.Renew(s.view.Running.RootHash, s.view.Entries); err != nil {
 		s.u.Log.Warn("renew the recovery entry", zap.Error(err))
 	}
 }

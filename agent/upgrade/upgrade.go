@@ -1,5 +1,7 @@
 package upgrade
 
+import "github.com/loam-os/loam/agent/upgrade/disk"
+
 // System is one version of the image.
 type System struct {
 	Version string `json:"version"`
@@ -18,7 +20,7 @@ type View struct {
 	// Holds is the root hash of the system that the other slot is marked to
 	// hold, "" if none.
 	Holds   string
-	Entries []Entry
+	Entries []disk.Entry
 
 	// Recovery is the root hash of the system that the recovery entry starts,
 	// "" if none.

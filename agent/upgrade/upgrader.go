@@ -9,12 +9,13 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/loam-os/loam/agent/upgrade/disk"
 	"github.com/loam-os/loam/agent/upgrade/fill"
 )
 
 // Upgrader brings systems onto one disk. One goroutine uses it.
 type Upgrader struct {
-	Disk    Disk
+	Disk    disk.Disk
 	Records Records
 	// Anchor keeps the lowest security epoch beside Records; nil if none.
 	Anchor Anchor
@@ -78,17 +79,17 @@ type Listener interface {
 	// if none.
 	Done(op Op, j *Journal)
 	// Progress is called while a part is filled.
-	Progress(p Progress)
+	Progress(p disk.Progress)
 }
 
 // Run takes steps until the next one has to wait: it returns Nothing, Observe
 // or Reboot.
 func (u *Upgrader) Run(ctx context.Context, verdict Verdict, from fill.Sources) (op Op, err error) {
-	esp, err := u.Disk.openESP()
+	esp, err := u.Disk.OpenESP()
 	if err != nil {
 		return Op{}, err
 	}
-	defer func() { err = errors.Join(err, esp.close()) }()
+	defer func() { err = errors.Join(err, esp.Close()) }()
 
 	decide := Next
 	if u.Decide != nil {
@@ -134,7 +135,7 @@ type writers struct {
 	drills   drillKeeper
 	failures failureKeeper
 	floor    floorKeeper
-	slot     otherSlot
+	slot     disk.OtherSlot
 }
 
 func (u *Upgrader) writers() writers {
@@ -148,11 +149,11 @@ func (u *Upgrader) writers() writers {
 			log:     u.Log,
 			warned:  &u.anchorWarned,
 		},
-		slot: otherSlot{
-			disk:    u.Disk,
-			running: u.Boot.Running.RootHash,
-			records: u.Records,
-			log:     u.Log,
+		slot: disk.OtherSlot{
+			Disk:    u.Disk,
+			Running: u.Boot.Running.RootHash,
+			Records: u.Records,
+			Log:     u.Log,
 		},
 	}
 }

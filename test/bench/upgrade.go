@@ -70,7 +70,7 @@ func measureUpgrade(ctx context.Context, r *report) error {
 // speed.
 var fillSlot = benchmark{
 	name:   "FillSlot",
-	in:     "./agent/upgrade",
+	in:     "./agent/upgrade/disk",
 	prefix: "upgrade/",
 	rounds: 9,
 	n:      9,

@@ -6,6 +6,7 @@ import (
 
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/upgrade"
+	"github.com/loam-os/loam/agent/upgrade/disk"
 )
 
 // listener implements [upgrade.Listener]: it tells the machine, the
@@ -40,7 +41,7 @@ func (l listener) Done(op upgrade.Op, j *upgrade.Journal) {
 }
 
 // Progress publishes how far a fill is.
-func (l listener) Progress(p upgrade.Progress) {
+func (l listener) Progress(p disk.Progress) {
 	l.s.publish(func(u *status.Upgrade) {
 		u.Part = p.Part
 		u.Size = p.Size

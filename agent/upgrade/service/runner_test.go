@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/loam-os/loam/agent/upgrade"
+	"github.com/loam-os/loam/agent/upgrade/disk"
 	"github.com/loam-os/loam/agent/upgrade/records"
 	"github.com/loam-os/loam/agent/window"
 )
@@ -35,7 +36,7 @@ func (m inMemory) Remove(name string) error {
 	return nil
 }
 
-func (inMemory) Scratch(int64) (upgrade.Closer, error) { return nil, fs.ErrInvalid }
+func (inMemory) Scratch(int64) (disk.Closer, error) { return nil, fs.ErrInvalid }
 
 func (inMemory) Free() (int64, error) { return 0, nil }
 
@@ -157,7 +158,7 @@ func TestTheNextTryIsShown(t *testing.T) {
 		t.Errorf("tries again at %s, want %s", r.State().Retry, want)
 	}
 
-	listener{r.Service}.Progress(upgrade.Progress{})
+	listener{r.Service}.Progress(disk.Progress{})
 	if at := r.State().Retry; !at.IsZero() {
 		t.Errorf("tries again at %s while it tries", at)
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/loam-os/loam/agent/upgrade"
+	"github.com/loam-os/loam/agent/upgrade/disk"
 	"github.com/loam-os/loam/agent/upgrade/fill"
 	"github.com/loam-os/loam/agent/upgrade/records"
 	"github.com/loam-os/loam/image/bundle"
@@ -13,7 +14,7 @@ import (
 
 // unreadUntilWritten counts reads of a partition before its first write.
 type unreadUntilWritten struct {
-	upgrade.Closer
+	disk.Closer
 	written bool
 	reads   *atomic.Int64
 }
@@ -40,10 +41,10 @@ func TestASlotWhoseSystemHasRunIsNotReadToBeReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	disk := c.u.Disk.Partitions
+	before := c.u.Disk.Partitions
 	reads := new(atomic.Int64)
-	c.u.Disk.Partitions = opening{disk, func(p gpt.Partition) (upgrade.Closer, error) {
-		d, err := disk.Open(p)
+	c.u.Disk.Partitions = opening{before, func(p gpt.Partition) (disk.Closer, error) {
+		d, err := before.Open(p)
 		if p.Index == slot.Root || p.Index == slot.Verity {
 			d = &unreadUntilWritten{Closer: d, reads: reads}
 		}

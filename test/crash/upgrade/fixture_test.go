@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/loam-os/loam/agent/upgrade"
+	"github.com/loam-os/loam/agent/upgrade/disk"
 	"github.com/loam-os/loam/agent/upgrade/fill"
 	"github.com/loam-os/loam/firmware/bootdir"
 	"github.com/loam-os/loam/firmware/bootentry"
@@ -212,7 +213,7 @@ func (p fixture) upgrader(r *recorder, running upgrade.System) *upgrade.Upgrader
 
 // upgraderOn is one on any disk, with its files.
 func (p fixture) upgraderOn(
-	disk upgrade.Device, files upgrade.Records, running upgrade.System,
+	whole disk.Device, files upgrade.Records, running upgrade.System,
 ) *upgrade.Upgrader {
 	entry, _ := bootentry.Format(bootentry.Name{
 		ImageID:   imageID,
@@ -223,12 +224,12 @@ func (p fixture) upgraderOn(
 	})
 
 	return &upgrade.Upgrader{
-		Disk: upgrade.Disk{
+		Disk: disk.Disk{
 			Arch:       arch,
 			Size:       p.table.DiskSize,
 			SectorSize: sector,
-			Whole:      disk,
-			Partitions: sections{disk},
+			Whole:      whole,
+			Partitions: sections{whole},
 		},
 		Records: files,
 		Boot:    upgrade.Boot{Running: running, ImageID: imageID, Entry: entry},
@@ -266,7 +267,7 @@ func (p fixture) target(
 }
 
 // onESP calls do with the file system of the ESP.
-func (p fixture) onESP(disk upgrade.Device, do func(files *fat.FS) error) error {
+func (p fixture) onESP(disk disk.Device, do func(files *fat.FS) error) error {
 	part := p.table.Partitions[0]
 	files, err := bootdir.Open(section{disk, part.Start, part.End()}, part.Size, sector)
 	if err != nil {

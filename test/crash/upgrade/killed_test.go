@@ -27,6 +27,7 @@ import (
 
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/upgrade"
+	"github.com/loam-os/loam/agent/upgrade/disk"
 	"github.com/loam-os/loam/agent/upgrade/fill"
 	"github.com/loam-os/loam/firmware/bootentry"
 	"github.com/loam-os/loam/image/bundle"
@@ -127,7 +128,7 @@ func (p process) run(t *testing.T) (op upgrade.Op, err error) {
 		return op, err
 	}
 
-	disk, err := os.OpenFile(filepath.Join(p.Dir, "disk"), os.O_RDWR, 0)
+	whole, err := os.OpenFile(filepath.Join(p.Dir, "disk"), os.O_RDWR, 0)
 	if err != nil {
 		return op, err
 	}
@@ -145,7 +146,7 @@ func (p process) run(t *testing.T) (op upgrade.Op, err error) {
 		return nil
 	})}
 
-	u := fixture.upgraderOn(disk, files, p.Running)
+	u := fixture.upgraderOn(whole, files, p.Running)
 	u.Boot.ID = fmt.Sprint(p.Boot)
 	u.Decide = func(v upgrade.View) upgrade.Op {
 		op := upgrade.Next(v)
@@ -155,7 +156,7 @@ func (p process) run(t *testing.T) (op upgrade.Op, err error) {
 
 	u.Listener = hearing{
 		done:     func(op upgrade.Op) { reached.at("after " + string(op.Kind)) },
-		progress: func(p upgrade.Progress) { reached.at("filling " + p.Part) },
+		progress: func(p disk.Progress) { reached.at("filling " + p.Part) },
 	}
 
 	if err := p.ask(u, fixture); err != nil {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/loam-os/loam/agent/upgrade"
+	"github.com/loam-os/loam/agent/upgrade/disk"
 	"github.com/loam-os/loam/partitions/gpt"
 )
 
@@ -49,21 +50,21 @@ func (m machine) Reboot(context.Context) error {
 // hearing is an upgrade.Listener.
 type hearing struct {
 	done     func(op upgrade.Op)
-	progress func(p upgrade.Progress)
+	progress func(p disk.Progress)
 }
 
 func (h hearing) Done(op upgrade.Op, _ *upgrade.Journal) { h.done(op) }
 
-func (h hearing) Progress(p upgrade.Progress) {
+func (h hearing) Progress(p disk.Progress) {
 	if h.progress != nil {
 		h.progress(p)
 	}
 }
 
 // sections are the partitions of a disk.
-type sections struct{ disk upgrade.Device }
+type sections struct{ disk disk.Device }
 
-func (s sections) Open(p gpt.Partition) (upgrade.Closer, error) {
+func (s sections) Open(p gpt.Partition) (disk.Closer, error) {
 	return section{s.disk, p.Start, p.End()}, nil
 }
 
@@ -74,8 +75,8 @@ func (s sections) OpenRunning(p gpt.Partition) (io.ReaderAt, io.Closer, error) {
 
 // opening are partitions that are opened in another way.
 type opening struct {
-	upgrade.Partitions
-	open func(p gpt.Partition) (upgrade.Closer, error)
+	disk.Partitions
+	open func(p gpt.Partition) (disk.Closer, error)
 }
 
-func (o opening) Open(p gpt.Partition) (upgrade.Closer, error) { return o.open(p) }
+func (o opening) Open(p gpt.Partition) (disk.Closer, error) { return o.open(p) }

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/loam-os/loam/agent/upgrade"
+	"github.com/loam-os/loam/agent/upgrade/disk"
 	"github.com/loam-os/loam/test/firmware"
 )
 
@@ -115,7 +115,7 @@ func (r *recorder) Remove(name string) error {
 }
 
 // Scratch implements upgrade.Records: the file may be lost at any time.
-func (r *recorder) Scratch(int64) (upgrade.Closer, error) {
+func (r *recorder) Scratch(int64) (disk.Closer, error) {
 	if r.full != nil && r.full() {
 		return nil, fmt.Errorf("make the UKI: %w", unix.ENOSPC)
 	}
@@ -127,7 +127,7 @@ func (*recorder) Free() (int64, error) { return 1 << 30, nil }
 
 // section is a partition of a disk.
 type section struct {
-	r          upgrade.Device
+	r          disk.Device
 	start, end int64
 }
 

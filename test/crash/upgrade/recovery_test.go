@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/loam-os/loam/agent/upgrade"
+	"github.com/loam-os/loam/agent/upgrade/disk"
 	"github.com/loam-os/loam/firmware/bootentry"
 	"github.com/loam-os/loam/firmware/loader"
 	"github.com/loam-os/loam/partitions"
@@ -258,12 +259,12 @@ func TestASignatureThatCannotBeWrittenIsLeftOut(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	disk := c.u.Disk.Partitions
-	c.u.Disk.Partitions = opening{disk, func(p gpt.Partition) (upgrade.Closer, error) {
+	before := c.u.Disk.Partitions
+	c.u.Disk.Partitions = opening{before, func(p gpt.Partition) (disk.Closer, error) {
 		if p.Index == slot.Sig {
 			return nil, errors.New("in use")
 		}
-		return disk.Open(p)
+		return before.Open(p)
 	}}
 
 	if err := c.u.Begin(c.releases[1].index, upgrade.Options{}, upgrade.Facts{}); err != nil {

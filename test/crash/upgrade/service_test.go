@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/loam-os/loam/agent/upgrade"
+	"github.com/loam-os/loam/agent/upgrade/disk"
 	"github.com/loam-os/loam/agent/upgrade/fill"
 	"github.com/loam-os/loam/agent/upgrade/service"
 	"github.com/loam-os/loam/hint"
@@ -144,7 +145,7 @@ func TestAskedForAgainItComesFromTheOtherPlace(t *testing.T) {
 }
 
 // failing are partitions whose running ones cannot be read.
-type failing struct{ upgrade.Partitions }
+type failing struct{ disk.Partitions }
 
 func (failing) OpenRunning(gpt.Partition) (io.ReaderAt, io.Closer, error) {
 	return nil, nil, errors.New("input/output error")

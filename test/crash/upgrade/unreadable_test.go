@@ -5,13 +5,14 @@ import (
 	"testing"
 
 	"github.com/loam-os/loam/agent/upgrade"
+	"github.com/loam-os/loam/agent/upgrade/disk"
 	"github.com/loam-os/loam/agent/upgrade/fill"
 	"github.com/loam-os/loam/partitions/gpt"
 )
 
 // badSector is a device with a byte that cannot be read until it is written.
 type badSector struct {
-	upgrade.Closer
+	disk.Closer
 	at *int64
 }
 
@@ -51,9 +52,9 @@ func TestASlotThatCannotBeReadIsWritten(t *testing.T) {
 			}
 
 			bad := at * (rootSize - 1)
-			disk := c.u.Disk.Partitions
-			c.u.Disk.Partitions = opening{disk, func(p gpt.Partition) (upgrade.Closer, error) {
-				d, err := disk.Open(p)
+			before := c.u.Disk.Partitions
+			c.u.Disk.Partitions = opening{before, func(p gpt.Partition) (disk.Closer, error) {
+				d, err := before.Open(p)
 				if p.Index == slot.Root {
 					d = badSector{d, &bad}
 				}

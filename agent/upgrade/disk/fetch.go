@@ -1,4 +1,4 @@
-package upgrade
+package disk
 
 import (
 	"context"
@@ -20,20 +20,20 @@ type Progress struct {
 	fill.Stats
 }
 
-// fetcher fetches the parts of a release: from this machine first, then from
+// Fetcher fetches the parts of a release: from this machine first, then from
 // the sources. Package fill does the work.
-type fetcher struct {
-	sources fill.Sources
-	// progress is told how far a part is; nil if none.
-	progress func(Progress)
+type Fetcher struct {
+	Sources fill.Sources
+	// Progress is told how far a part is; nil if none.
+	Progress func(Progress)
 }
 
 // part fetches one part.
-func (f fetcher) part(ctx context.Context, name string, job fill.Job) error {
-	job.Sources = f.sources
-	if f.progress != nil {
+func (f Fetcher) part(ctx context.Context, name string, job fill.Job) error {
+	job.Sources = f.Sources
+	if f.Progress != nil {
 		job.Progress = func(done fill.Stats) {
-			f.progress(Progress{Part: name, Size: job.Part.Size, Stats: done})
+			f.Progress(Progress{Part: name, Size: job.Part.Size, Stats: done})
 		}
 	}
 	if err := job.Run(ctx); err != nil {
@@ -54,7 +54,7 @@ var errNotVerified = errors.New("the slot does not verify")
 
 // system fetches both parts of a slot and verifies them. had is what the slot is
 // known to hold, empty if that is not known.
-func (f fetcher) system(
+func (f Fetcher) system(
 	ctx context.Context, s system, had fill.Contents, locals []fill.Local,
 ) error {
 	root := fill.Job{
@@ -85,11 +85,11 @@ func (f fetcher) system(
 	return nil
 }
 
-// uki assembles the UKI of an index in a file of the state partition, so that it
+// UKI assembles the UKI of an index in a file of the state partition, so that it
 // can resume after a cut, and then writes it to the ESP, where no entry names it
-// yet. The UKIs of entries may have parts of it.
-func (f fetcher) uki(
-	ctx context.Context, file Device, to *esp, entries []Entry, idx bundle.Index,
+// yet. Chunks that the UKIs of entries have are not fetched.
+func (f Fetcher) UKI(
+	ctx context.Context, file Device, to *ESP, entries []Entry, idx bundle.Index,
 ) error {
 	if err := to.Reclaim(); err != nil { // An earlier try may have left clusters.
 		return err

@@ -1,4 +1,4 @@
-package upgrade
+package disk
 
 import (
 	"bytes"
@@ -14,27 +14,29 @@ import (
 	"github.com/loam-os/loam/firmware/uki"
 )
 
-// bootLoader is the boot loader on the ESP.
-type bootLoader struct {
-	esp  *esp
-	arch string
-	sys  fs.FS
-	log  *zap.Logger
+// Loader is the boot loader on the ESP.
+type Loader struct {
+	ESP *ESP
+	// Arch is the machine's architecture, as Go names it.
+	Arch string
+	// Sys is sysfs, for what the firmware starts.
+	Sys fs.FS
+	Log *zap.Logger
 }
 
-// renew replaces an older loader with the running system's own: its content is
+// Renew replaces an older loader with the running system's own: its content is
 // complete on the disk before one write of one sector makes it the content of
 // the file. Any other program stays, and so does a loader if the firmware would
 // not start its successor. running is the entry of the running system, nil
 // without.
-func (l bootLoader) renew(own []byte, running *Entry) error {
+func (l Loader) Renew(own []byte, running *Entry) error {
 	version, err := loader.Version(bytes.NewReader(own))
 	if err != nil {
 		return fmt.Errorf("of the running system: %w", err)
 	}
 
-	path := loader.Path(l.arch)
-	r, err := l.esp.Open(path)
+	path := loader.Path(l.Arch)
+	r, err := l.ESP.Open(path)
 	if err != nil {
 		return err
 	}
@@ -56,22 +58,22 @@ func (l bootLoader) renew(own []byte, running *Entry) error {
 		return fmt.Errorf("of the running system: %w", err)
 	}
 
-	l.log.Info("renew the boot loader", zap.String("from", there), zap.String("to", version))
-	if err := l.esp.Reclaim(); err != nil {
+	l.Log.Info("renew the boot loader", zap.String("from", there), zap.String("to", version))
+	if err := l.ESP.Reclaim(); err != nil {
 		return err
 	}
 
-	return l.esp.WriteFile(path, own)
+	return l.ESP.WriteFile(path, own)
 }
 
 // signed returns the loader with the signature that the UKI of an entry has for
 // it, if it has one.
-func (l bootLoader) signed(own []byte, running *Entry) ([]byte, error) {
+func (l Loader) signed(own []byte, running *Entry) ([]byte, error) {
 	if running == nil {
 		return own, nil
 	}
 
-	r, err := l.esp.Open(running.Path())
+	r, err := l.ESP.Open(running.Path())
 	if err != nil {
 		return nil, err
 	}
@@ -85,8 +87,8 @@ func (l bootLoader) signed(own []byte, running *Entry) ([]byte, error) {
 }
 
 // starts returns why the firmware would not start a program.
-func (l bootLoader) starts(program []byte) error {
-	by, err := secureboot.Observe(l.sys)
+func (l Loader) starts(program []byte) error {
+	by, err := secureboot.Observe(l.Sys)
 	if err != nil || !by.On {
 		return err
 	}

@@ -1,4 +1,4 @@
-package upgrade
+package disk
 
 import (
 	"errors"
@@ -19,8 +19,8 @@ import (
 	"github.com/loam-os/loam/partitions/gpt"
 )
 
-// esp is the open EFI system partition.
-type esp struct {
+// ESP is the open EFI system partition.
+type ESP struct {
 	*fat.FS
 	dev Closer
 	// staged is a UKI on it that has no entry yet; nil if none.
@@ -32,9 +32,9 @@ type staged struct {
 	size  int64
 }
 
-// openESP opens the ESP. What is staged there is lost when it is closed,
+// OpenESP opens the ESP. What is staged there is lost when it is closed,
 // because it has no name until it is linked.
-func (d Disk) openESP() (*esp, error) {
+func (d Disk) OpenESP() (*ESP, error) {
 	table, err := gpt.Read(d.Whole, d.Size, d.SectorSize)
 	if err != nil {
 		return nil, err
@@ -56,13 +56,22 @@ func (d Disk) openESP() (*esp, error) {
 		return nil, errors.Join(err, dev.Close())
 	}
 
-	return &esp{FS: files, dev: dev}, nil
+	return &ESP{FS: files, dev: dev}, nil
 }
 
-func (e *esp) close() error { return e.dev.Close() }
+// Close closes the partition. What is staged is lost.
+func (e *ESP) Close() error { return e.dev.Close() }
+
+// Staged reports whether a UKI is on the ESP that has no entry yet.
+func (e *ESP) Staged() bool { return e.staged != nil }
+
+// Entries returns the UKIs in the directory of boot entries. Other files, such
+// as fillers, are left out. A UKI with another name, or one that cannot be
+// read, is an entry all the same, because the loader shows it.
+func (e *ESP) Entries() ([]Entry, error) { return entries(e.FS) }
 
 // stage writes a UKI where no entry names it yet.
-func (e *esp) stage(r io.Reader, size int64) error {
+func (e *ESP) stage(r io.Reader, size int64) error {
 	chain, err := e.Stage(r, size)
 	if err != nil {
 		return err
@@ -71,15 +80,16 @@ func (e *esp) stage(r io.Reader, size int64) error {
 	return nil
 }
 
-// link makes an entry of the UKI that is staged.
-func (e *esp) link(name string) error {
+// LinkStaged makes an entry of the UKI that is staged. It must not be called if
+// none is: see [ESP.Staged].
+func (e *ESP) LinkStaged(name string) error {
 	s := *e.staged
 	e.staged = nil
 	return bootdir.Link(e.FS, name, s.chain, s.size)
 }
 
-// copy stages the UKI of an entry once more.
-func (e *esp) copy(from *Entry) error {
+// StageCopy stages the UKI of an entry once more.
+func (e *ESP) StageCopy(from *Entry) error {
 	if err := e.Reclaim(); err != nil {
 		return err
 	}
@@ -90,8 +100,8 @@ func (e *esp) copy(from *Entry) error {
 	return e.stage(io.NewSectionReader(r, 0, from.Size), from.Size)
 }
 
-// image reads the part of an entry's UKI that the firmware judges.
-func (e *esp) image(of *Entry) (*authenticode.Image, error) {
+// Image reads the part of an entry's UKI that the firmware judges.
+func (e *ESP) Image(of *Entry) (*authenticode.Image, error) {
 	r, err := e.Open(of.Path())
 	if err != nil {
 		return nil, err
@@ -105,7 +115,7 @@ func (e *esp) image(of *Entry) (*authenticode.Image, error) {
 
 // locals returns the chunks of the UKIs of entries. A UKI that cannot be read
 // is left out.
-func (e *esp) locals(all []Entry) []fill.Local {
+func (e *ESP) locals(all []Entry) []fill.Local {
 	var locals []fill.Local
 	for _, entry := range all {
 		r, err := e.Open(entry.Path())
@@ -138,9 +148,9 @@ type Entry struct {
 // Path returns the path of the entry's UKI on the ESP.
 func (e Entry) Path() string { return bootentry.Dir + "/" + e.File }
 
-// findEntry returns the entry that boots the system of a root hash, nil if there
-// is no such entry. An entry whose long name is corrupt does not count.
-func findEntry(all []Entry, rootHash string) *Entry {
+// Find returns the entry that boots the system of a root hash, nil if there is
+// no such entry. An entry whose long name is corrupt does not count.
+func Find(all []Entry, rootHash string) *Entry {
 	for i, e := range all {
 		if e.RootHash == rootHash && !e.Orphan {
 			return &all[i]
@@ -149,9 +159,7 @@ func findEntry(all []Entry, rootHash string) *Entry {
 	return nil
 }
 
-// entries returns the UKIs in the directory of boot entries. Other files, such
-// as fillers, are left out. A UKI with another name, or one that cannot be
-// read, is an entry all the same, because the loader shows it.
+// entries is [ESP.Entries] of a file system.
 func entries(fs *fat.FS) ([]Entry, error) {
 	files, err := fs.ReadDir(bootentry.Dir)
 	if err != nil {

@@ -1,4 +1,4 @@
-package upgrade
+package disk
 
 import (
 	"bytes"
@@ -150,18 +150,21 @@ func (f espFacts) repairs() (steps []espRepair, left []string) {
 // espPasses is how often the ESP is observed, as long as something is repaired.
 const espPasses = 3
 
-// espCheck is one check of the ESP of a node on which nothing is under way.
-type espCheck struct {
-	slot otherSlot
-	sys  fs.FS
-	// imageID is the IMAGE_ID of the running system, and entry the name that its
-	// boot entry has without tries.
-	imageID, entry string
-	// loader is the boot loader that came with the running system, nil if none
+// ESPCheck is one check of the ESP of a node on which nothing is under way.
+type ESPCheck struct {
+	Slot OtherSlot
+	// Sys is sysfs, for what the firmware starts.
+	Sys fs.FS
+	// ImageID is the IMAGE_ID of the running system.
+	ImageID string
+	// Entry is the name that the boot entry of the running system has without
+	// tries.
+	Entry string
+	// Loader is the boot loader that came with the running system, nil if none
 	// did.
-	loader []byte
+	Loader []byte
 
-	esp *esp
+	esp *ESP
 	// holds is the root hash of the system that the other slot is marked to hold,
 	// "" if none.
 	holds   string
@@ -170,14 +173,15 @@ type espCheck struct {
 	known knownUKIs
 }
 
-// run looks for damage, and repairs what it can.
-func (c espCheck) run() (r ESPReport, err error) {
-	c.esp, err = c.slot.disk.openESP()
+// Run looks for damage on the ESP, and repairs what it can from the copies that
+// are there. An ESP that cannot be opened is damage, not an error.
+func (c ESPCheck) Run() (r ESPReport, err error) {
+	c.esp, err = c.Slot.Disk.OpenESP()
 	if err != nil {
 		r.Left = append(r.Left, "the EFI system partition cannot be read: "+hint.Line(err))
 		return r, nil
 	}
-	defer func() { err = errors.Join(err, c.esp.close()) }()
+	defer func() { err = errors.Join(err, c.esp.Close()) }()
 
 	c.fileSystem(&r)
 	structure := r.Left
@@ -197,7 +201,7 @@ func (c espCheck) run() (r ESPReport, err error) {
 }
 
 // fileSystem repairs what does not belong to one file.
-func (c *espCheck) fileSystem(r *ESPReport) {
+func (c *ESPCheck) fileSystem(r *ESPReport) {
 	before := c.esp.Check()
 	if before.Clean() {
 		return
@@ -238,35 +242,35 @@ func structure(r fat.Report, err error) string {
 	return fmt.Sprintf("its tables differed for %d clusters", r.FATsDiffer)
 }
 
-func (c *espCheck) observe() (f espFacts, err error) {
-	if err := records.Load(c.slot.records, ukisName, &c.known); err != nil {
+func (c *ESPCheck) observe() (f espFacts, err error) {
+	if err := records.Load(c.Slot.Records, ukisName, &c.known); err != nil {
 		return f, err
 	}
-	running := c.slot.running
+	running := c.Slot.Running
 	f.Started = c.known.Digests[running]
 	f.Recovers = c.known.Recovers
 
-	firmware, err := secureboot.Observe(c.sys)
+	firmware, err := secureboot.Observe(c.Sys)
 	if err != nil {
 		return f, err
 	}
 
-	c.holds, err = c.slot.holds()
+	c.holds, err = c.Slot.Holds()
 	if err != nil {
 		return f, err
 	}
 
-	recovers := recovery{c.esp, c.slot.log}.rootHash()
-	c.entries, err = entries(c.esp.FS)
+	recovers := Recovery{c.esp, c.Slot.Log}.RootHash()
+	c.entries, err = c.esp.Entries()
 	if err != nil && recovers != running {
 		return f, err
 	}
 
-	entry := findEntry(c.entries, running)
+	entry := Find(c.entries, running)
 	if entry != nil {
 		f.Entry = c.program(firmware, entry.Path())
 		f.Proven = !entry.Counted
-		f.Misnamed = entry.File != c.entry
+		f.Misnamed = entry.File != c.Entry
 		f.Twin = c.twin(entry)
 	}
 	if c.known.Digests[c.holds] != "" {
@@ -284,7 +288,7 @@ func (c *espCheck) observe() (f espFacts, err error) {
 
 // twin returns another entry of the running system whose name is no name of a
 // boot entry.
-func (c *espCheck) twin(entry *Entry) string {
+func (c *ESPCheck) twin(entry *Entry) string {
 	for _, e := range c.entries {
 		if e.RootHash == entry.RootHash && e.File != entry.File && e.ImageID == "" {
 			return e.File
@@ -294,20 +298,20 @@ func (c *espCheck) twin(entry *Entry) string {
 }
 
 // observeOther looks at the system in the other slot, which has run.
-func (c *espCheck) observeOther(firmware secureboot.State, f *espFacts) {
-	f.Other = cmp.Or(c.slot.version(c.imageID), "the other system")
-	e := findEntry(c.entries, c.holds)
+func (c *ESPCheck) observeOther(firmware secureboot.State, f *espFacts) {
+	f.Other = cmp.Or(c.Slot.Version(c.ImageID), "the other system")
+	e := Find(c.entries, c.holds)
 	if e == nil || c.program(firmware, e.Path()).Digest != c.known.Digests[c.holds] {
 		f.OtherDamaged = true
 		return
 	}
 
 	name, err := bootentry.Parse(e.File)
-	f.OtherMisnamed = err != nil || name.ImageID != c.imageID || name.Version != f.Other
+	f.OtherMisnamed = err != nil || name.ImageID != c.ImageID || name.Version != f.Other
 }
 
 // program reads what the firmware judges of a program.
-func (c *espCheck) program(firmware secureboot.State, name string) program {
+func (c *ESPCheck) program(firmware secureboot.State, name string) program {
 	r, err := c.esp.Open(name)
 	if err != nil {
 		return program{}
@@ -319,7 +323,7 @@ func (c *espCheck) program(firmware secureboot.State, name string) program {
 	return program{im.SHA256, !firmware.On || firmware.Check(im) == nil}
 }
 
-func (c *espCheck) read(name string) ([]byte, error) {
+func (c *ESPCheck) read(name string) ([]byte, error) {
 	r, err := c.esp.Open(name)
 	if err != nil {
 		return nil, err
@@ -330,8 +334,8 @@ func (c *espCheck) read(name string) ([]byte, error) {
 // loaderDamaged reports whether the boot loader is not a program, or has another
 // content than the running system's own, and either its version, or its size and
 // no version that can be read. An operator may have chosen any other program.
-func (c *espCheck) loaderDamaged(entry *Entry) bool {
-	own := c.loader
+func (c *ESPCheck) loaderDamaged(entry *Entry) bool {
+	own := c.Loader
 	if signed, err := c.bootLoader().signed(own, entry); err == nil {
 		own = signed
 	}
@@ -340,7 +344,7 @@ func (c *espCheck) loaderDamaged(entry *Entry) bool {
 		return false
 	}
 
-	there, err := c.read(loader.Path(c.slot.disk.Arch))
+	there, err := c.read(loader.Path(c.Slot.Disk.Arch))
 	if err != nil {
 		return true
 	}
@@ -357,25 +361,25 @@ func (c *espCheck) loaderDamaged(entry *Entry) bool {
 	return version == ours
 }
 
-func (c *espCheck) bootLoader() bootLoader {
-	return bootLoader{
-		esp:  c.esp,
-		arch: c.slot.disk.Arch,
-		sys:  c.sys,
-		log:  c.slot.log,
+func (c *ESPCheck) bootLoader() Loader {
+	return Loader{
+		ESP:  c.esp,
+		Arch: c.Slot.Disk.Arch,
+		Sys:  c.Sys,
+		Log:  c.Slot.Log,
 	}
 }
 
 // repair carries out the steps, and reports whether one of them has repaired
 // something.
-func (c *espCheck) repair(steps []espRepair, f espFacts, r *ESPReport) (repaired bool) {
+func (c *ESPCheck) repair(steps []espRepair, f espFacts, r *ESPReport) (repaired bool) {
 	for _, step := range steps {
 		switch err := c.do(step, f); {
 		case err != nil:
-			c.slot.log.Error("repair the ESP", zap.String("damage", step.damage), zap.Error(err))
+			c.Slot.Log.Error("repair the ESP", zap.String("damage", step.damage), zap.Error(err))
 			r.Left = append(r.Left, step.failed(err))
 		case step != noteStarted:
-			c.slot.log.Warn("repaired the ESP", zap.Stringer("step", step))
+			c.Slot.Log.Warn("repaired the ESP", zap.Stringer("step", step))
 			r.Repaired = append(r.Repaired, step.String())
 			repaired = true
 		}
@@ -384,13 +388,13 @@ func (c *espCheck) repair(steps []espRepair, f espFacts, r *ESPReport) (repaired
 }
 
 // do carries out one step.
-func (c *espCheck) do(step espRepair, f espFacts) error {
-	entry := findEntry(c.entries, c.slot.running)
+func (c *ESPCheck) do(step espRepair, f espFacts) error {
+	entry := Find(c.entries, c.Slot.Running)
 	switch step {
 	case noteStarted:
 		return c.note(f)
 	case renameEntry:
-		return c.esp.Rename(bootentry.Dir, entry.File, c.entry, false)
+		return c.esp.Rename(bootentry.Dir, entry.File, c.Entry, false)
 	case removeTwin:
 		return c.esp.Remove(bootentry.Dir + "/" + f.Twin)
 	case parkOther:
@@ -413,23 +417,23 @@ func (c *espCheck) do(step espRepair, f espFacts) error {
 
 // note records what has started the running system, and forgets the UKIs of
 // systems that are in no slot any more.
-func (c *espCheck) note(f espFacts) error {
+func (c *ESPCheck) note(f espFacts) error {
 	maps.DeleteFunc(c.known.Digests, func(rootHash, _ string) bool {
 		return rootHash != c.holds
 	})
 	if c.known.Digests == nil {
 		c.known.Digests = map[string]string{}
 	}
-	c.known.Digests[c.slot.running] = f.Entry.Digest
+	c.known.Digests[c.Slot.Running] = f.Entry.Digest
 	c.known.Recovers = f.Recovers
-	return records.Save(c.slot.records, ukisName, c.known)
+	return records.Save(c.Slot.Records, ukisName, c.known)
 }
 
 // parkOther gives the entry of the other system its name again. It is not known
 // any more whether it counted tries, so the loader tries it last: a newer one
 // would be started first.
-func (c *espCheck) parkOther(version string) error {
-	n, err := bootentry.Parse(c.entry)
+func (c *ESPCheck) parkOther(version string) error {
+	n, err := bootentry.Parse(c.Entry)
 	if err != nil {
 		return err
 	}
@@ -441,14 +445,14 @@ func (c *espCheck) parkOther(version string) error {
 	if err != nil {
 		return err
 	}
-	return c.esp.Rename(bootentry.Dir, findEntry(c.entries, c.holds).File, name, true)
+	return c.esp.Rename(bootentry.Dir, Find(c.entries, c.holds).File, name, true)
 }
 
 // copyToEntry gives the boot entry the content of the recovery entry. The entry
 // may be there under its name, with a content that cannot be read.
-func (c *espCheck) copyToEntry(entry *Entry) error {
+func (c *ESPCheck) copyToEntry(entry *Entry) error {
 	if entry == nil {
-		return recovery{c.esp, c.slot.log}.restore(c.slot.running, c.entry)
+		return Recovery{c.esp, c.Slot.Log}.Restore(c.Slot.Running, c.Entry)
 	}
 	from, err := c.esp.Open(loader.RecoveryUKI)
 	if err != nil {
@@ -459,7 +463,7 @@ func (c *espCheck) copyToEntry(entry *Entry) error {
 
 // writeText writes the text of the recovery entry. It is read-only, so that the
 // firmware does not rename it.
-func (c *espCheck) writeText() error {
+func (c *ESPCheck) writeText() error {
 	_, err := c.esp.Open(loader.RecoveryEntry)
 	made := errors.Is(err, fs.ErrNotExist)
 	if err := c.esp.WriteFile(loader.RecoveryEntry, []byte(loader.RecoveryText)); err != nil {
@@ -472,14 +476,14 @@ func (c *espCheck) writeText() error {
 	return c.esp.Rename(path.Dir(loader.RecoveryEntry), name, name, true)
 }
 
-func (c *espCheck) writeLoader(entry *Entry) error {
+func (c *ESPCheck) writeLoader(entry *Entry) error {
 	l := c.bootLoader()
-	own, err := l.signed(c.loader, entry)
+	own, err := l.signed(c.Loader, entry)
 	if err == nil {
 		err = l.starts(own)
 	}
 	if err != nil {
 		return err
 	}
-	return c.esp.WriteFile(loader.Path(c.slot.disk.Arch), own)
+	return c.esp.WriteFile(loader.Path(c.Slot.Disk.Arch), own)
 }

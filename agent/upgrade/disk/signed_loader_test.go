@@ -1,4 +1,4 @@
-package upgrade
+package disk
 
 import (
 	"bytes"
@@ -74,17 +74,17 @@ func TestTheLoaderIsSignedAsItsUKISays(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			l := bootLoader{
-				esp:  &esp{FS: files},
-				arch: "amd64",
-				sys: firmware.SecureBoot(
+			l := Loader{
+				ESP:  &ESP{FS: files},
+				Arch: "amd64",
+				Sys: firmware.SecureBoot(
 					firmware.SignatureList(string(efivar.X509), string(tc.db.Certificate.Raw)),
 					nil,
 				),
-				log: zap.NewNop(),
+				Log: zap.NewNop(),
 			}
 
-			renewErr := l.renew(own, &Entry{File: "loam.efi"})
+			renewErr := l.Renew(own, &Entry{File: "loam.efi"})
 
 			r, err := files.Open(loader.Path("amd64"))
 			if err != nil {

@@ -1,4 +1,4 @@
-package upgrade
+package disk
 
 import (
 	"context"
@@ -16,44 +16,45 @@ import (
 	"github.com/loam-os/loam/partitions/verity"
 )
 
-// otherSlot is the slot that does not run: its content, and its marks in the
+// OtherSlot is the slot that does not run: its content, and its marks in the
 // partition table. Root hashes are 64 hex digits.
-type otherSlot struct {
-	disk Disk
-	// running is the root hash of the running system.
-	running string
-	records records.Store
-	log     *zap.Logger
+type OtherSlot struct {
+	Disk Disk
+	// Running is the root hash of the running system.
+	Running string
+	// Records has what is known of the content of the slots.
+	Records records.Store
+	Log     *zap.Logger
 }
 
-// holds returns the root hash of the system that the slot is marked to hold, ""
+// Holds returns the root hash of the system that the slot is marked to hold, ""
 // if none.
-func (s otherSlot) holds() (string, error) {
-	table, slot, err := s.disk.target(s.running)
+func (s OtherSlot) Holds() (string, error) {
+	table, slot, err := s.Disk.target(s.Running)
 	if err != nil {
 		return "", err
 	}
 
-	hash, complete := slot.Holds(table, s.disk.Arch)
+	hash, complete := slot.Holds(table, s.Disk.Arch)
 	if !complete {
 		return "", nil
 	}
 	return hex.EncodeToString(hash[:]), nil
 }
 
-// version returns the version of the system in the slot, from an image of that
+// Version returns the version of the system in the slot, from an image of that
 // ID; "" if the slot holds no system or cannot be read.
-func (s otherSlot) version(imageID string) string {
-	table, err := gpt.Read(s.disk.Whole, s.disk.Size, s.disk.SectorSize)
+func (s OtherSlot) Version(imageID string) string {
+	table, err := gpt.Read(s.Disk.Whole, s.Disk.Size, s.Disk.SectorSize)
 	if err != nil {
 		return ""
 	}
 
-	_, slot, err := s.disk.slots(table, s.running)
+	_, slot, err := s.Disk.slots(table, s.Running)
 	if err != nil {
 		return ""
 	}
-	if _, complete := slot.Holds(table, s.disk.Arch); !complete {
+	if _, complete := slot.Holds(table, s.Disk.Arch); !complete {
 		return ""
 	}
 
@@ -61,19 +62,19 @@ func (s otherSlot) version(imageID string) string {
 	return version
 }
 
-// size returns the sizes of the partitions of the slot, in bytes.
-func (s otherSlot) size() (root, tree int64, err error) {
-	table, slot, err := s.disk.target(s.running)
+// Size returns the sizes of the partitions of the slot, in bytes.
+func (s OtherSlot) Size() (root, tree int64, err error) {
+	table, slot, err := s.Disk.target(s.Running)
 	if err != nil {
 		return 0, 0, err
 	}
 	return table.Partition(slot.Root).Size, table.Partition(slot.Verity).Size, nil
 }
 
-// verify reads the system of a root hash, which was in the slot before. damage
+// Verify reads the system of a root hash, which was in the slot before. damage
 // says why the slot does not hold it.
-func (s otherSlot) verify(rootHash string) (damage, err error) {
-	table, slot, err := s.disk.target(s.running)
+func (s OtherSlot) Verify(rootHash string) (damage, err error) {
+	table, slot, err := s.Disk.target(s.Running)
 	if err != nil {
 		return nil, err
 	}
@@ -83,27 +84,28 @@ func (s otherSlot) verify(rootHash string) (damage, err error) {
 		return nil, err
 	}
 
-	err = s.disk.withSlot(table, slot, func(root, tree Device) error {
+	err = s.Disk.withSlot(table, slot, func(root, tree Device) error {
 		damage = verity.Verify(root, tree, hash)
 		return nil
 	})
 	return damage, err
 }
 
-// empty marks the slot as empty.
-func (s otherSlot) empty() error {
-	table, slot, err := s.disk.target(s.running)
+// Empty marks the slot as empty: with the label _empty, and systemd's type for
+// partial partitions.
+func (s OtherSlot) Empty() error {
+	table, slot, err := s.Disk.target(s.Running)
 	if err != nil {
 		return err
 	}
 	table.Source = gpt.Source{Used: gpt.Primary}
-	return slot.Empty(table, s.disk.Arch).Write(s.disk.Whole)
+	return slot.Empty(table, s.Disk.Arch).Write(s.Disk.Whole)
 }
 
-// seal marks the slot as holding the system of a root hash, under a label for
+// Seal marks the slot as holding the system of a root hash, under a label for
 // its partitions. signature is nil if the root hash is not signed.
-func (s otherSlot) seal(rootHash, label string, signature *verity.Signature) error {
-	table, slot, err := s.disk.target(s.running)
+func (s OtherSlot) Seal(rootHash, label string, signature *verity.Signature) error {
+	table, slot, err := s.Disk.target(s.Running)
 	if err != nil {
 		return err
 	}
@@ -115,16 +117,16 @@ func (s otherSlot) seal(rootHash, label string, signature *verity.Signature) err
 
 	signed, err := s.sign(table, slot, signature)
 	if err != nil {
-		s.log.Warn("the signature of the root hash", zap.Error(err))
+		s.Log.Warn("the signature of the root hash", zap.Error(err))
 	}
 
 	table.Source = gpt.Source{Used: gpt.Primary}
-	return slot.Seal(table, s.disk.Arch, hash, label, signed).Write(s.disk.Whole)
+	return slot.Seal(table, s.Disk.Arch, hash, label, signed).Write(s.Disk.Whole)
 }
 
 // sign writes the signature of the root hash beside it, if there is one and the
 // disk has room for it.
-func (s otherSlot) sign(
+func (s OtherSlot) sign(
 	table gpt.Table, slot partitions.Slot, signature *verity.Signature,
 ) (signed bool, err error) {
 	if signature == nil || slot.Sig == 0 {
@@ -136,30 +138,30 @@ func (s otherSlot) sign(
 		return false, err
 	}
 
-	err = s.disk.with(table.Partition(slot.Sig), func(d Device) error {
+	err = s.Disk.with(table.Partition(slot.Sig), func(d Device) error {
 		_, err := d.WriteAt(content, 0)
 		return errors.Join(err, d.Sync())
 	})
 	return err == nil, err
 }
 
-// fill fills the slot with the system of an index, and verifies it against the
+// Fill fills the slot with the system of an index, and verifies it against the
 // root hash. replaced is the root hash of the system that the slot held, "" if
 // none is known.
-func (s otherSlot) fill(
-	ctx context.Context, idx bundle.Index, replaced string, from fetcher,
+func (s OtherSlot) Fill(
+	ctx context.Context, idx bundle.Index, replaced string, from Fetcher,
 ) error {
 	hash, err := verity.ParseRootHash(idx.RootHash)
 	if err != nil {
 		return err
 	}
 
-	table, slot, err := s.disk.target(s.running)
+	table, slot, err := s.Disk.target(s.Running)
 	if err != nil {
 		return err
 	}
 
-	running, _, err := s.disk.slots(table, s.running)
+	running, _, err := s.Disk.slots(table, s.Running)
 	if err != nil {
 		return err
 	}
@@ -167,12 +169,12 @@ func (s otherSlot) fill(
 	locals, own, done := s.runningContents(table, running)
 	defer done()
 
-	had, err := fill.Exchange(s.records, replaced, own)
+	had, err := fill.Exchange(s.Records, replaced, own)
 	if err != nil { // The slot can be read instead.
-		s.log.Warn("what the other slot holds", zap.Error(err))
+		s.Log.Warn("what the other slot holds", zap.Error(err))
 	}
 
-	return s.disk.withSlot(table, slot, func(root, tree Device) error {
+	return s.Disk.withSlot(table, slot, func(root, tree Device) error {
 		target := system{
 			root:  root,
 			tree:  tree,
@@ -182,7 +184,7 @@ func (s otherSlot) fill(
 
 		err := from.system(ctx, target, had, locals)
 		if had.RootHash != "" && errors.Is(err, errNotVerified) {
-			s.log.Warn("the other slot did not hold what it was to", zap.Error(err))
+			s.Log.Warn("the other slot did not hold what it was to", zap.Error(err))
 			err = from.system(ctx, target, fill.Contents{}, locals)
 		}
 		return err
@@ -192,17 +194,17 @@ func (s otherSlot) fill(
 // runningContents returns the chunks of the running slot, which can be read
 // until done is called, and their digests. Without them the upgrade fetches
 // more.
-func (s otherSlot) runningContents(
+func (s OtherSlot) runningContents(
 	table gpt.Table, running partitions.Slot,
 ) (locals []fill.Local, own fill.Contents, done func()) {
-	locals, done, err := s.disk.locals(table, running)
+	locals, done, err := s.Disk.locals(table, running)
 	if err != nil {
-		s.log.Warn("read the running system", zap.Error(err))
+		s.Log.Warn("read the running system", zap.Error(err))
 		return locals, fill.Contents{}, done
 	}
 
 	return locals, fill.Contents{
-		RootHash: s.running,
+		RootHash: s.Running,
 		Root:     locals[0].Digests(),
 		Verity:   locals[1].Digests(),
 	}, done
