@@ -14,6 +14,9 @@ import (
 // startedFile is written by the unit of etcd.
 const startedFile = StateDirectory + "/started"
 
+// provenFile is startedFile as it was when the node last ran a record without a trial.
+const provenFile = StateDirectory + "/proven"
+
 // Started is what last served from the data of etcd on a node.
 type Started struct {
 	// Kubernetes is the version of the other programs. The bundle of another version
@@ -58,6 +61,25 @@ func (s Store) Started() (*Started, error) {
 		started.Programs = string(programs[1])
 	}
 	return started, nil
+}
+
+// KeepProven records, durably, that what last served from the data of etcd is not on
+// trial. The unit of etcd reads it.
+func (s Store) KeepProven() error {
+	started, err := s.dir.Root().ReadFile(startedFile[1:])
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+
+	unlock, err := s.lock()
+	if err != nil {
+		return err
+	}
+	_, err = s.dir.WriteFile(provenFile[1:], started, 0o600)
+	return errors.Join(err, unlock())
 }
 
 // Running returns the record r with what the cluster cannot change as it is, so that

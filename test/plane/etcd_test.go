@@ -235,12 +235,7 @@ func (e *etcdFixture) report(event etcd.Event) {
 // startEtcd starts etcd as a node does, but with a small quota.
 func (m *machine) startEtcd(t *testing.T) {
 	t.Helper()
-	leaves := pki.Leaves(m.record.Names(m.node.Name))
-	times := pki.Times{Built: built, Now: m.now()}
-	if _, err := m.store.Renew(leaves, m.record.Encrypted(), times); err != nil {
-		t.Fatal(err)
-	}
-
+	m.renew(t)
 	desired := plane.Render(m.record, m.node)
 	for i, unit := range desired.Units {
 		if unit.Name != "etcd.service" {

@@ -18,6 +18,7 @@ func TestKilledProgramsLoseNoWrite(t *testing.T) {
 	t.Parallel()
 	m := newCluster(t)
 	m.boot(t)
+	m.prove(t) // From its next start, etcd gathers changes of its database.
 	w := startWriter(t, m.admin)
 
 	for _, unit := range []string{"etcd.service", "kube-apiserver.service", "etcd.service"} {

@@ -105,16 +105,22 @@ func (m *machine) now() time.Time { return time.Now().Add(m.ahead) }
 // before and when systemd starts. It returns what was renewed.
 func (m *machine) boot(t testing.TB) []pki.Renewal {
 	t.Helper()
-	times := pki.Times{Built: built, Now: m.now()}
-	leaves := pki.Leaves(m.record.Names(m.node.Name))
-	renewed, err := m.store.Renew(leaves, m.record.Encrypted(), times)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m.newAdmin(t, times)
+	renewed := m.renew(t)
+	m.newAdmin(t, pki.Times{Built: built, Now: m.now()})
 
 	m.start(t, plane.Render(m.record, m.node), "etcd.service")
 	m.startAPIServer(t)
+	return renewed
+}
+
+// renew renews the certificates that are due.
+func (m *machine) renew(t testing.TB) []pki.Renewal {
+	t.Helper()
+	leaves := pki.Leaves(m.record.Names(m.node.Name))
+	renewed, err := m.store.Renew(leaves, m.record.Encrypted(), pki.Times{Built: built, Now: m.now()})
+	if err != nil {
+		t.Fatal(err)
+	}
 	return renewed
 }
 
@@ -134,6 +140,19 @@ func (m *machine) startAPIServer(t testing.TB) {
 	m.awaitReady(t)
 }
 
+// prove says that what last started is no longer on trial.
+func (m *machine) prove(t testing.TB) {
+	t.Helper()
+	root, err := os.OpenRoot(m.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	if err := plane.NewStore(durable.New(root, nil)).KeepProven(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // startControllers starts what waits for the API server.
 func (m *machine) startControllers(t testing.TB) {
 	t.Helper()
@@ -148,6 +167,7 @@ func (m *machine) moved(text string) string {
 		"/etc/kubernetes", m.dir+"/etc",
 		"/var/lib/etcd", m.dir+"/state",
 		"/var/log/kubernetes", m.dir+"/log",
+		"/run/etcd.env", m.dir+"/run/etcd.env",
 		"/run/kube-controller-manager", m.dir+"/run",
 		plane.StateDirectory, m.dir+plane.StateDirectory,
 	).Replace(text)

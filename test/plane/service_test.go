@@ -22,6 +22,8 @@ type service struct {
 	command []string
 	// before are commands of systemd that run before it.
 	before []string
+	// environment is a file with more of the program's environment, "" for none.
+	environment string
 	// after is a command of root that runs when it is ready, "" for none.
 	after string
 	// credentials are files by the names of the credentials.
@@ -54,7 +56,9 @@ func parse(text, credentials string) service {
 			id, file, _ := strings.Cut(value, ":")
 			s.credentials[id] = file
 		case "ExecStartPre":
-			s.before = append(s.before, strings.TrimPrefix(value, "+"))
+			s.before = append(s.before, strings.TrimLeft(value, "-+"))
+		case "EnvironmentFile":
+			s.environment = strings.TrimPrefix(value, "-")
 		case "ExecStartPost":
 			// The other one waits for the API server, as the tests do.
 			if command, found := strings.CutPrefix(value, "-+"); found {
@@ -127,6 +131,13 @@ func (m *machine) run(t testing.TB, unit string, s service) error {
 	// An abstract name belongs to the namespace of the network, as a port does.
 	socket := net.UnixAddr{Name: "@" + unit, Net: "unixgram"}
 	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+socket.Name)
+	if s.environment != "" {
+		text, err := os.ReadFile(s.environment)
+		if err != nil {
+			return err
+		}
+		cmd.Env = append(cmd.Env, strings.Fields(string(text))...)
+	}
 	var notified *net.UnixConn
 	m.net.do(func() {
 		notified, err = net.ListenUnixgram(socket.Net, &socket)

@@ -60,6 +60,34 @@ func TestFromAnEmptyDiskToFiveYearsLaterAndBack(t *testing.T) {
 	m.checkSecret(t)
 }
 
+// TestEtcdGathersChangesOnceItIsProven starts etcd on trial, proven, and as another one, on
+// trial again.
+func TestEtcdGathersChangesOnceItIsProven(t *testing.T) {
+	t.Parallel()
+	m := newCluster(t)
+	m.renew(t)
+	start := func(want bool) {
+		t.Helper()
+		m.start(t, plane.Render(m.record, m.node), "etcd.service")
+		defer m.kill("etcd.service")
+		pid := m.running["etcd.service"].cmd.Process.Pid
+		environment, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(string(environment), "ETCD_BACKEND_BATCH_INTERVAL=10s"); got != want {
+			t.Errorf("etcd of Kubernetes %s gathers changes: %v", m.record.Kubernetes, got)
+		}
+	}
+
+	start(false)
+	start(false)
+	m.prove(t)
+	start(true)
+	m.record.Kubernetes = "1.38.0"
+	start(false)
+}
+
 // TestRenewedCertificatesNeedNoRestart renews all certificates under a running
 // control plane: the API server serves its new one, and goes on.
 func TestRenewedCertificatesNeedNoRestart(t *testing.T) {

@@ -64,7 +64,10 @@ func TestTheEngineRunsTheControlPlane(t *testing.T) {
 		n.checkReady(t)
 		before := n.processes(t)
 
-		// A renewal of all certificates restarts etcd alone.
+		// A renewal of all certificates restarts etcd alone, which is no longer on trial.
+		if err := n.store.KeepProven(); err != nil {
+			t.Fatal(err)
+		}
 		n.now = n.now.AddDate(1, 0, 0)
 		renewed, err := n.executor.Apply(t.Context(), n.request(t))
 		if err != nil {
@@ -72,6 +75,11 @@ func TestTheEngineRunsTheControlPlane(t *testing.T) {
 		}
 		n.checkReady(t)
 		n.checkRestarted(t, before, "etcd.service")
+		out := n.Command(t, "grep", "-qz", "^ETCD_BACKEND_BATCH_INTERVAL=10s$",
+			"/proc/"+n.processes(t)["etcd.service"]+"/environ")
+		if out != "" {
+			t.Errorf("etcd does not gather changes of its database: %s", out)
+		}
 
 		// It stays although each program is killed once. All of them count.
 		n.killEach(t)

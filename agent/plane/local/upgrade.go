@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"go.uber.org/zap"
@@ -58,7 +59,7 @@ func (s steps) next(ctx context.Context, r plane.Record) (config.Desired, error)
 		return desired, err
 	}
 
-	if err := s.recordApplied(r); err != nil {
+	if err := errors.Join(s.recordApplied(r), s.store.KeepProven()); err != nil {
 		s.log.Warn("keep which record the node runs; the next look tries again", zap.Error(err))
 	}
 	return desired, nil

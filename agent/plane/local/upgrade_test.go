@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"net/netip"
 	"os"
 	"path"
@@ -91,6 +92,16 @@ func (u *upgrading) serves(programs, from, etcd string) {
 		"Programs " + bundle.Directory + "/" + from + "/bin",
 		"etcd Version: " + etcd, "",
 	}, "\n"))
+}
+
+// read returns a file of what the node keeps of its cluster, "" if there is none.
+func (u *upgrading) read(name string) string {
+	u.t.Helper()
+	text, err := os.ReadFile(filepath.Join(u.Root, plane.StateDirectory, name))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		u.t.Fatal(err)
+	}
+	return string(text)
 }
 
 // runs has the engine run a configuration.
@@ -203,11 +214,17 @@ func TestEtcdIsUpgradedAloneFirst(t *testing.T) {
 	u.serves(newVersion, newVersion, newEtcd)
 	u.wants("while the rest is on trial", second)
 	u.checkAddOns("while the rest is on trial", false)
+	if u.read("proven") == u.read("started") {
+		t.Error("what is on trial is proven")
+	}
 	u.checkApplied(u.own)
 
 	u.runs(second, false)
 	u.wants("in the end", second)
 	u.checkApplied(u.wanted)
+	if proven := u.read("proven"); proven != u.read("started") {
+		t.Errorf("what is proven is not what serves, but:\n%s", proven)
+	}
 }
 
 // TestAnEtcdThatDoesNotComeUp: the engine goes back to the older one, which the data
