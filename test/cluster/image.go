@@ -28,6 +28,8 @@ type Image struct {
 	Layers []Layer
 	// Entrypoint is what a container runs by default; nil for nothing.
 	Entrypoint []string
+	// Command is what its arguments are by default.
+	Command []string
 	// Plain leaves the layers as they are, for what compresses all of the image.
 	Plain bool
 }
@@ -144,10 +146,15 @@ func compress(data []byte) ([]byte, error) {
 // config is the part of an image that names its platform and the digests of
 // its layers before compression.
 func (i Image) config(diffIDs []string) ([]byte, error) {
+	start := map[string]any{"Entrypoint": i.Entrypoint}
+	if i.Command != nil {
+		start["Cmd"] = i.Command
+	}
+
 	return json.Marshal(map[string]any{
 		"architecture": i.arch(),
 		"os":           "linux",
-		"config":       map[string]any{"Entrypoint": i.Entrypoint},
+		"config":       start,
 		"rootfs":       map[string]any{"type": "layers", "diff_ids": diffIDs},
 	})
 }

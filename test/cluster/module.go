@@ -57,10 +57,10 @@ var modules = []program.Module{
 	},
 }
 
-// earlier are the programs of a control plane of the minor versions before, for
-// tests of clusters that have them, and of upgrades from them. The names of the
-// programs end in their versions. They are built only by name.
-var earlier = []program.Module{
+// byName are built only by name: the programs of a control plane of the minor
+// versions before, whose names end in their versions, for tests of clusters that have
+// them and of upgrades from them, Kubernetes' end-to-end tests, and kubectl.
+var byName = []program.Module{
 	{
 		Name: "etcd-3.6",
 		Dir:  "test/cluster/etcd-3.6",
@@ -83,5 +83,22 @@ var earlier = []program.Module{
 			{Name: "kubelet-1.36", Package: "k8s.io/kubernetes/cmd/kubelet"},
 			{Name: "kubeadm-1.36", Package: "k8s.io/kubernetes/cmd/kubeadm"},
 		},
+	},
+	{
+		Name:    "e2e",
+		Dir:     "test/cluster/e2e",
+		Release: "k8s.io/kubernetes",
+		Tags:    "grpcnotrace,selinux",
+		Programs: []program.Program{
+			{Name: "agnhost", Package: "k8s.io/kubernetes/test/images/agnhost"},
+			{Name: "box", Package: "./box"},
+			{Name: "conformance", Package: "./conformance"},
+		},
+	},
+	{
+		Name:     "kubectl",
+		Dir:      "test/kubectl",
+		Release:  "k8s.io/kubectl",
+		Programs: []program.Program{{Name: "kubectl", Package: "./kubectl"}},
 	},
 }

@@ -14,7 +14,7 @@ import (
 
 // Build builds the modules of the named programs if they are not in the cache, with
 // a line on out for each program. It returns the paths of the programs. Without a
-// name, it builds all but those of earlier versions.
+// name, it builds all but those that are built by name only.
 func Build(ctx context.Context, out io.Writer, names ...string) (map[string]string, error) {
 	wanted, err := having(names)
 	if err != nil {
@@ -33,13 +33,13 @@ func Build(ctx context.Context, out io.Writer, names ...string) (map[string]stri
 }
 
 // having returns the modules that have one of the programs. Without a name, it
-// returns all but those of earlier versions.
+// returns all but those that are built by name only.
 func having(names []string) ([]program.Module, error) {
 	if len(names) == 0 {
 		return modules, nil
 	}
 
-	all := slices.Concat(modules, earlier)
+	all := slices.Concat(modules, byName)
 	for _, name := range names {
 		isKnown := slices.ContainsFunc(all, func(m program.Module) bool { return has(m, name) })
 		if !isKnown {
@@ -59,7 +59,7 @@ func has(m program.Module, name string) bool {
 // locate returns where each program is, or would be.
 func locate(ctx context.Context) (map[string]string, error) {
 	paths := map[string]string{}
-	for _, m := range slices.Concat(modules, earlier) {
+	for _, m := range slices.Concat(modules, byName) {
 		found, err := m.Locate(ctx)
 		if err != nil {
 			return nil, err

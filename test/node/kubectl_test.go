@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/loam-os/loam/test/program"
+	"github.com/loam-os/loam/test/cluster"
 )
 
 // kubectl is kubectl on this host with a kubeconfig.
@@ -25,19 +25,9 @@ type kubectl struct {
 // buildKubectl returns kubectl without a kubeconfig.
 func buildKubectl(t *testing.T) kubectl {
 	t.Helper()
-	module := program.Module{
-		Name:     "kubectl",
-		Dir:      "test/kubectl",
-		Release:  "k8s.io/kubectl",
-		Programs: []program.Program{{Name: "kubectl", Package: "./kubectl"}},
-	}
-	programs, err := module.Ensure(t.Context(), io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
 	return kubectl{
 		t:      t,
-		path:   programs["kubectl"],
+		path:   cluster.Program(t, "kubectl"),
 		config: filepath.Join(t.TempDir(), "kubeconfig"),
 	}
 }
@@ -46,7 +36,7 @@ func buildKubectl(t *testing.T) kubectl {
 // the node's API server.
 func (k kubectl) use(n *node, port int) {
 	k.t.Helper()
-	config := n.sh("loam cluster kubeconfig --for 1h --address 127.0.0.1")
+	config := n.sh("loam cluster kubeconfig --for 12h --address 127.0.0.1")
 	config = strings.ReplaceAll(config, ":6443", fmt.Sprint(":", port))
 	if err := os.WriteFile(k.config, []byte(config), 0o600); err != nil {
 		k.t.Fatal(err)
