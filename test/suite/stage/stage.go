@@ -78,6 +78,11 @@ func Suite() []Group {
 			Command: []string{"go", "run", "./test/cluster/build", "etcd-3.6", "kubelet-1.36"},
 		}},
 		{{
+			Name:    "build-conformance",
+			Full:    true,
+			Command: []string{"go", "run", "./test/cluster/build", "conformance"},
+		}},
+		{{
 			Name:    "build-shoot",
 			Full:    true,
 			Command: []string{"go", "run", "./test/shoot/build"},
@@ -94,7 +99,8 @@ func Suite() []Group {
 				Flags:    []string{"-vet=off", "-p", "4", "-parallel", "4", "-timeout", "40m"},
 				Format:   perPackage,
 				Needs: []string{
-					"images", "build-cluster", "build-bundle", "build-earlier", "build-shoot",
+					"images", "build-cluster", "build-bundle", "build-earlier", "build-conformance",
+					"build-shoot",
 				},
 				Judges: true,
 			},
@@ -133,8 +139,10 @@ func Suite() []Group {
 			Flags:      []string{"-vet=off", "-parallel", "2", "-timeout", "2h"},
 			ShortFlags: []string{"-parallel", "3", "-timeout", "1h"},
 			Format:     perTest,
-			Needs:      []string{"images", "build-cluster", "build-bundle", "build-shoot"},
-			Judges:     true,
+			Needs: []string{
+				"images", "build-cluster", "build-bundle", "build-conformance", "build-shoot",
+			},
+			Judges: true,
 		}},
 	}
 }

@@ -1,0 +1,122 @@
+package node
+
+import (
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/loam-os/loam/test/cluster"
+	"github.com/loam-os/loam/test/conformance"
+	"github.com/loam-os/loam/test/judge"
+)
+
+// TestConformance runs conformance tests of Kubernetes, built from its module, against
+// a machine that is a cluster: those that start pods. In full these are all that the list
+// has for a machine, or those of the whole list that the regular expression
+// LOAM_CONFORMANCE matches; make test-all runs one of each group.
+func TestConformance(t *testing.T) {
+	judge.Long(t, "TestAMachineIsACluster")
+	parallel(t, 8*time.Minute)
+	k := buildKubectl(t)
+	images := serveConformanceImages(t)
+	// The tests take no name of the server from a kubeconfig.
+	c := newOwnClusterWith(t, "certificateNames: [127.0.0.1], ", "coredns", "kube-proxy")
+	port, release, err := cluster.ReservePort("127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	c.config.Forward = map[int]int{port: 6443}
+	n := c.on(t, c.credentials)
+	n.shell()
+	n.awaitNode()
+	n.importImage(images)
+	k.use(n, port)
+
+	tests := conformance.Cluster{
+		Kubeconfig: k.config,
+		Kubectl:    k.path,
+		Start:      (*exec.Cmd).Start,
+	}
+	tests.Run(t, chosenTests())
+	n.off()
+}
+
+// chosenTests are the conformance tests that run.
+func chosenTests() []string {
+	all := conformance.List()
+	chosen := os.Getenv("LOAM_CONFORMANCE")
+	switch {
+	case !isProof():
+		return conformance.OneOfEachGroup(all[conformance.Machine])
+	case chosen == "":
+		return all[conformance.Machine]
+	}
+	return slices.DeleteFunc(slices.Concat(slices.Collect(maps.Values(all))...),
+		func(name string) bool { return !regexp.MustCompile(chosen).MatchString(name) })
+}
+
+// Names of images in the tests, and what is in their place.
+const (
+	agnhostImage = "registry.k8s.io/e2e-test-images/agnhost:2.66.1"
+	busyboxImage = "registry.k8s.io/e2e-test-images/busybox:1.37.0-2"
+	oldNginx     = "registry.k8s.io/e2e-test-images/nginx:1.27.0-2"
+	newNginx     = "registry.k8s.io/e2e-test-images/nginx:1.28.0-2"
+)
+
+// serveConformanceImages serves an archive with the images of the conformance tests,
+// and returns the port. busybox and nginx, which are not in Kubernetes' module, are a
+// shell in Go and another web server: the tests want programs that run and answer.
+func serveConformanceImages(t *testing.T) string {
+	t.Helper()
+	shell := boxLayer(t)
+	agnhost := cluster.Image{
+		Layers: []cluster.Layer{shell, {
+			"agnhost":   {Content: readFile(t, cluster.Program(t, "agnhost")), Mode: 0o755},
+			"agnhost-2": {Link: "agnhost"},
+		}},
+		Entrypoint: []string{"/agnhost"},
+		Command:    []string{"pause"},
+		Plain:      true,
+	}
+	busybox := cluster.Image{
+		Layers:     []cluster.Layer{shell},
+		Entrypoint: []string{"/bin/sh"},
+		Plain:      true,
+	}
+	nginx := agnhost
+	nginx.Command = []string{"test-webserver"}
+
+	images := map[string]cluster.Image{
+		agnhostImage: agnhost,
+		busyboxImage: busybox,
+		oldNginx:     nginx,
+		newNginx:     nginx,
+	}
+	return serveOn(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		// ctr on the node notices an end that is missing.
+		_ = cluster.WriteArchive(w, images)
+	}))
+}
+
+// boxLayer returns a shell and its commands, with the users of an image.
+func boxLayer(t *testing.T) cluster.Layer {
+	t.Helper()
+	layer := cluster.Layer{
+		"bin/busybox": {Content: readFile(t, cluster.Program(t, "box")), Mode: 0o755},
+		"etc/passwd":  {Content: []byte("root:x:0:0:root:/:/bin/sh\n")},
+		"etc/group":   {Content: []byte("root:x:0:\n")},
+	}
+	for _, name := range []string{
+		"cat", "chmod", "cp", "curl", "env", "hostname", "id", "ls",
+		"mkdir", "mv", "nc", "rm", "sh", "sleep", "touch",
+	} {
+		layer["bin/"+name] = cluster.File{Link: "busybox"}
+	}
+	return layer
+}
