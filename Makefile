@@ -142,14 +142,14 @@ damage-proof: image ## repair 10,000 damages of state partitions and of ESPs on 
 	. build/judges/env && CI=true LOAM_DAMAGES=10000 go test -count=1 -timeout 2h -v -run '^TestGenerated$$|^TestDamagesOfTheESP$$' ./test/damage ./test/crash/upgrade
 	. build/judges/env && CI=true LOAM_DAMAGES=$(or $(DAMAGES),200) go test -count=1 -parallel 2 -timeout 12h -v -run '^TestGeneratedDamages$$' $(machines)
 
-cluster-proof: image ## prove machines that are clusters: kills, 1,500 power cuts of each change and 50 in VMs, clocks, families, a disk for etcd; kubeadm and conformance tests as judges (10 hours)
+cluster-proof: image next ## prove machines that are clusters: kills, 1,500 power cuts of each change and 50 in VMs, clocks, families, upgrades, a disk for etcd; kubeadm and conformance tests as judges (10 hours)
 	@$(loamctl) judges $(flags) build/judges
 	@go run ./test/cluster/build
 	@go run ./test/cluster/build etcd-3.6 kubelet-1.36 conformance
 	. build/judges/env && export CI=true; status=0; \
 	LOAM_CRASH_POINTS=1500 go test -count=1 -timeout 2h -v -run '^TestPowerCuts' ./test/crash/cluster || status=1; \
 	LOAM_CLUSTER=1 go test -count=1 -timeout 2h -v ./test/plane || status=1; \
-	LOAM_CLUSTER=1 go test -count=1 -parallel 1 -timeout 14h -v -run '^TestACluster|^TestPowerCutsOfACluster|^TestConformance' $(machines) || status=1; \
+	LOAM_CLUSTER=1 LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next go test -count=1 -parallel 1 -timeout 14h -v -run '^TestACluster|^TestPowerCutsOfACluster|^TestConformance' $(machines) || status=1; \
 	exit $$status
 
 rollout-proof: ## walk every interleaving of 3 and 4 nodes that take turns, with each fault (40 minutes, 4 GB)
