@@ -58,7 +58,7 @@ func TestASlotIsEmptiedAndSealed(t *testing.T) {
 		}
 
 		hash, whole := slots[slot].Holds(table, "amd64")
-		if whole != wantWhole || whole && hash != want {
+		if whole != wantWhole || (whole && hash != want) {
 			t.Errorf("slot %s holds %x, whole %v", slots[slot].Name, hash, whole)
 		}
 

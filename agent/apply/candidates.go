@@ -94,7 +94,7 @@ func (c candidates) earlier(
 			return generation.Manifest{}, err
 		}
 		hold, held, err := c.ledger.Held(m.Digest)
-		isOut := held && !hold.isReplaced() || !proven(candidate)
+		isOut := (held && !hold.isReplaced()) || !proven(candidate)
 		switch {
 		case err != nil:
 			return generation.Manifest{}, err

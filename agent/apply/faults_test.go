@@ -104,7 +104,7 @@ func TestFileBecomesDirectoryAndBack(t *testing.T) {
 		for _, name := range []string{pair[0], pair[1], pair[0], pair[1]} {
 			mustApply(t, e, filesOf(name, "of "+name))
 			copied := strings.HasPrefix(name, "/var/")
-			if copied && read(t, n, name[1:]) != "of "+name || absent(n, name[1:]) {
+			if (copied && read(t, n, name[1:]) != "of "+name) || absent(n, name[1:]) {
 				t.Errorf("%v: %s is not there", pair, name)
 			}
 			if r, err := e.Resume(t.Context()); err != nil || len(r.Repaired) > 0 {

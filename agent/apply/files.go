@@ -349,7 +349,7 @@ func (f files) removeStale(current generation.Manifest) ([]string, error) {
 // one.
 func (f files) removeOther(osVersion string, current generation.Manifest) ([]string, error) {
 	other, ok, err := f.store.Current(osVersion)
-	if errors.Is(err, generation.ErrIncomplete) || err == nil && !ok {
+	if errors.Is(err, generation.ErrIncomplete) || (err == nil && !ok) {
 		return nil, nil
 	}
 	if err != nil {
@@ -371,7 +371,7 @@ func (f files) removeAll(current generation.Manifest, all []generation.Manifest)
 			}
 			info, err := f.node.Root().Lstat(name)
 			if err != nil || info.IsDir() ||
-				m.Name() != current.Name() && !generation.Placed(f.node.FS(), p) {
+				(m.Name() != current.Name() && !generation.Placed(f.node.FS(), p)) {
 				continue
 			}
 			if err := f.removePath(p.Path); !behindLink(err) {

@@ -124,7 +124,7 @@ func TestLookingAtManagedPathsReadsNoContentOfTheStore(t *testing.T) {
 
 		var done, all int64
 		v, err := e.Verify(t.Context(), nil, false, func(nowDone, nowAll int64) {
-			if nowDone < done || all != 0 && nowAll != all {
+			if nowDone < done || (all != 0 && nowAll != all) {
 				t.Errorf("%d of %d after %d of %d", nowDone, nowAll, done, all)
 			}
 			done, all = nowDone, nowAll

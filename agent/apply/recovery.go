@@ -88,5 +88,5 @@ func decideResume(s situation, bootID string) recovery {
 // the flip; then nothing is lost.
 func (s situation) lost() bool {
 	beforeFirst := s.pending && s.journal.From == ""
-	return s.corrupt || s.current.Name() == "" && !beforeFirst
+	return s.corrupt || (s.current.Name() == "" && !beforeFirst)
 }

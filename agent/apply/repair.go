@@ -46,7 +46,7 @@ func (r repairs) repair(
 func (r repairs) restoreCurrent(content map[string]config.Content) ([]string, error) {
 	last := *r.running.last
 	_, ok, err := r.running.current()
-	if ok || last.Name() == "" || err != nil && !errors.Is(err, generation.ErrIncomplete) {
+	if ok || last.Name() == "" || (err != nil && !errors.Is(err, generation.ErrIncomplete)) {
 		return nil, err
 	}
 

@@ -50,7 +50,7 @@ func isNew(t *testing.T, n node) {
 
 	for _, dir := range []string{"generations", "store/sha256", "store/tree"} {
 		left, err := fs.ReadDir(n.root.FS(), "var/lib/loam/"+dir)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) || len(left) > 0 {
+		if (err != nil && !errors.Is(err, fs.ErrNotExist)) || len(left) > 0 {
 			t.Errorf("%s has %v: %v", dir, left, err)
 		}
 	}

@@ -154,7 +154,7 @@ func conditionPatch(
 			return c.Type == next.Type
 		})
 		if at < 0 {
-			if next.Type == unitsReady && next.Status != core.ConditionUnknown ||
+			if (next.Type == unitsReady && next.Status != core.ConditionUnknown) ||
 				next.Status == core.ConditionTrue {
 				changes = append(changes, next)
 			}

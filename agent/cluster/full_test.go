@@ -245,8 +245,8 @@ func (c *course) withoutRoom(what string) {
 		l := c.link.get()
 		if l.Code != fault.DiskFull || l.Hint == "" || !l.Connected || l.Tried != "" ||
 			!strings.Contains(l.Problem, c.disk.errno.Error()) ||
-			!strings.Contains(l.Problem, "the turn") &&
-				!strings.Contains(l.Problem, "record of updates in place") {
+			(!strings.Contains(l.Problem, "the turn") &&
+				!strings.Contains(l.Problem, "record of updates in place")) {
 			c.Errorf("step %d: %s: the status says %+v", c.disk.at, what, l)
 		}
 	}

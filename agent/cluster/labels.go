@@ -67,7 +67,7 @@ func changed(want map[string]*string, have map[string]string) map[string]*string
 	want = maps.Clone(want)
 	maps.DeleteFunc(want, func(key string, value *string) bool {
 		is, ok := have[key]
-		return value == nil && !ok || value != nil && ok && is == *value
+		return (value == nil && !ok) || (value != nil && ok && is == *value)
 	})
 	return want
 }

@@ -150,7 +150,7 @@ func (l *link) edit(change func(state *status.Cluster)) {
 	}
 
 	signal(l.changed)
-	if before.Connected != after.Connected || before.Problem == "" && after.Problem != "" {
+	if before.Connected != after.Connected || (before.Problem == "" && after.Problem != "") {
 		l.log.Info("API server",
 			zap.Bool("connected", after.Connected),
 			zap.String("problem", after.Problem),

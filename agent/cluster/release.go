@@ -25,7 +25,7 @@ const (
 //   - In a serial rollout, nodes take turns.
 func decideRelease(w world, step inplace.Step, t turn) (releaseAction, outcome) {
 	p := w.pending
-	if p == nil || w.released != nil && w.released.sum == p.sum {
+	if p == nil || (w.released != nil && w.released.sum == p.sum) {
 		return releaseWait, outcome{}
 	}
 
@@ -84,7 +84,7 @@ func needsTurn(w world) bool {
 		return false
 	}
 	runs := w.node.Annotations[appliedAnnotation]
-	return w.changes() || runs != "" && runs != w.pending.label
+	return w.changes() || (runs != "" && runs != w.pending.label)
 }
 
 // releaseController releases the pending configuration to the node.

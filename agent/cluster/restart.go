@@ -45,8 +45,8 @@ func restarts(annotation string, configured []status.Unit) (units, refused []str
 			name += ".service"
 		}
 
-		allowed := slices.Contains(restartable, name) || isConfigured(name) &&
-			strings.HasSuffix(name, ".service") && !strings.HasPrefix(name, "loam")
+		allowed := slices.Contains(restartable, name) || (isConfigured(name) &&
+			strings.HasSuffix(name, ".service") && !strings.HasPrefix(name, "loam"))
 		switch {
 		case name == "" || name == ownUnit:
 		case allowed:

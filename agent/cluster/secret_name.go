@@ -22,7 +22,7 @@ func loadSecretName(root *os.Root, configured string) string {
 	text, err := root.ReadFile(secretName)
 	name, instead, _ := strings.Cut(strings.TrimSpace(string(text)), "\n")
 	if err != nil || len(validation.IsDNS1123Subdomain(name)) > 0 ||
-		instead != "" && instead != configured {
+		(instead != "" && instead != configured) {
 		return configured
 	}
 	return name

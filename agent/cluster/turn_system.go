@@ -40,7 +40,7 @@ func (s *systemTurn) await(wanted system) (may, isNew bool) {
 	isNew = !s.isKnown || s.wanted != wanted
 	s.wanted = wanted
 	s.isKnown = true
-	return s.free || wanted.target != "" && wanted.target == s.granted, isNew
+	return s.free || (wanted.target != "" && wanted.target == s.granted), isNew
 }
 
 // want returns the wanted system, false if that is not known yet. A grant for

@@ -178,7 +178,7 @@ func (c *turnController) learnPolicy(w *world) error {
 // takesNoTurns reports whether the node may restart at any time: its pool has no
 // policy, or the node has no Node and so no workload.
 func takesNoTurns(w world) bool {
-	return !w.turn.byPolicy || w.nodeKnown && w.node == nil
+	return !w.turn.byPolicy || (w.nodeKnown && w.node == nil)
 }
 
 // waitingOf returns what a node waits with: if it changes, the node looks at the
@@ -480,7 +480,7 @@ func (c *turnController) classify(w *world) {
 		w.status.Change != nil {
 		return
 	}
-	if w.released != nil && w.released.sum == p.sum || !needsTurn(*w) {
+	if (w.released != nil && w.released.sum == p.sum) || !needsTurn(*w) {
 		return
 	}
 

@@ -176,8 +176,8 @@ func TestThePolicyOfASecret(t *testing.T) {
 			if p.policy == nil || p.serial || p.revision != 12 {
 				t.Errorf("%+v", p)
 			}
-			if tt.problem == "" && p.policyErr != nil || tt.problem != "" &&
-				(p.policyErr == nil || !strings.HasPrefix(p.policyErr.Error(), tt.problem)) {
+			if (tt.problem == "" && p.policyErr != nil) || (tt.problem != "" &&
+				(p.policyErr == nil || !strings.HasPrefix(p.policyErr.Error(), tt.problem))) {
 				t.Errorf("error %v, want %q", p.policyErr, tt.problem)
 			}
 		})

@@ -101,7 +101,7 @@ func hasBinDirs(info *debug.BuildInfo) bool {
 			continue
 		}
 		if _, err := fmt.Sscanf(module.Version, "v%d.%d", &major, &minor); err == nil {
-			return major > 2 || major == 2 && minor >= 2
+			return major > 2 || (major == 2 && minor >= 2)
 		}
 	}
 	return false

@@ -41,7 +41,7 @@ func (d *document) applySettings(cfg Config, base Base) (err error) {
 	}
 
 	_, listed := d.cni()["bin_dirs"]
-	d.binDirs = d.schema >= 4 || d.schema == 3 && (base.BinDirs || listed)
+	d.binDirs = d.schema >= 4 || (d.schema == 3 && (base.BinDirs || listed))
 
 	if err := d.importMore(); err != nil {
 		return err

@@ -285,7 +285,7 @@ func (m Machine) Open(d device.Device) (Opened, error) {
 // nothing if the container has none, or if the TPM opened it as it would then.
 func (m Machine) Reseal(d device.Device, o Opened) (done bool, err error) {
 	old := tokens(o.Header, tokenTPM)
-	if len(old) == 0 || o.By != Recovery && !m.narrows(o) {
+	if len(old) == 0 || (o.By != Recovery && !m.narrows(o)) {
 		return false, nil
 	}
 
@@ -375,7 +375,7 @@ func spell(secret []byte) string {
 func normalize(typed []byte) string {
 	var plain []byte
 	for _, c := range bytes.ToUpper(typed) {
-		if c >= 'A' && c <= 'Z' || c >= '2' && c <= '7' {
+		if (c >= 'A' && c <= 'Z') || (c >= '2' && c <= '7') {
 			plain = append(plain, c)
 		}
 	}

@@ -27,7 +27,7 @@ func withoutVolumeMount(root fs.FS, desired config.Desired) (config.Desired, err
 		return desired, err
 	}
 	_, claimed, err := volume.Data.ReadRecord(root)
-	if err != nil || !claimed && size == 0 {
+	if err != nil || (!claimed && size == 0) {
 		return desired, err
 	}
 

@@ -197,7 +197,7 @@ func (d *decoder) freeItem(n *yaml.Node, path string, depth int) any {
 
 func (d *decoder) freeScalar(n *yaml.Node, path string) any {
 	value, ok := resolve(n)
-	if number, isFloat := value.(float64); !ok || isFloat && !isFinite(number) {
+	if number, isFloat := value.(float64); !ok || (isFloat && !isFinite(number)) {
 		d.wrong(n, path, "is "+describe(n)+", want a value that JSON knows", "put it in quotes")
 		return n.Value
 	}

@@ -179,7 +179,7 @@ func FuzzIdentify(f *testing.F) {
 	f.Add(bootSector(true)[11:])
 	f.Fuzz(func(t *testing.T, data []byte) {
 		got, err := Identify(bytes.NewReader(data))
-		if err != nil || got.Type == "" && got.Label != "" {
+		if err != nil || (got.Type == "" && got.Label != "") {
 			t.Errorf("%v, %v", got, err)
 		}
 

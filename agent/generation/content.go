@@ -89,7 +89,7 @@ func isContent(fsys fs.FS, name string, mode fs.FileMode, digest string, size in
 // root on a node.
 func isOurs(info fs.FileInfo) bool {
 	stat, ok := info.Sys().(*syscall.Stat_t)
-	return !ok || int(stat.Uid) == os.Geteuid() && int(stat.Gid) == os.Getegid()
+	return !ok || (int(stat.Uid) == os.Geteuid() && int(stat.Gid) == os.Getegid())
 }
 
 // digestOf returns the SHA-256 of a file of that size in hex. It reads no more of it: a

@@ -65,7 +65,7 @@ func IsReference(text string) bool { return reference.MatchString(text) }
 // name of m. A number may have zeros before it, as the number in a name has.
 func (m Manifest) Is(text string) bool {
 	number, err := strconv.Atoi(text)
-	return text == m.Name() || err == nil && number == m.Number
+	return text == m.Name() || (err == nil && number == m.Number)
 }
 
 // Kind tells files from links.

@@ -169,7 +169,7 @@ func MissingDirs(node fs.FS, entries []Entry, have Manifest) ([]string, error) {
 				continue
 			}
 
-			if known[dir] || files[dir] || missing[path.Dir(dir)] && !known[path.Dir(dir)] {
+			if known[dir] || files[dir] || (missing[path.Dir(dir)] && !known[path.Dir(dir)]) {
 				missing[dir] = true
 				continue
 			}

@@ -229,7 +229,7 @@ func (r Reader) checkRoot(name string) error {
 	}
 
 	info, err := fs.Stat(r.fsys, root)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
+	if errors.Is(err, fs.ErrNotExist) || (err == nil && !info.IsDir()) {
 		return fmt.Errorf("generation %s: %w: no directory %s", name, ErrIncomplete, rootName)
 	}
 
@@ -365,7 +365,7 @@ func (r Reader) damaged(
 			continue
 		}
 		name := contentName(e)
-		if lost || wanted(name) && !isContent(r.fsys, name, e.Mode, e.Digest, e.Size) {
+		if lost || (wanted(name) && !isContent(r.fsys, name, e.Mode, e.Digest, e.Size)) {
 			bad = append(bad, e)
 		}
 		read(e.Size)

@@ -361,7 +361,7 @@ func TestReferences(t *testing.T) {
 		"9999999999":          {},
 	} {
 		valid := IsReference(text)
-		if valid != want.valid || valid && m.Is(text) != want.is {
+		if valid != want.valid || (valid && m.Is(text) != want.is) {
 			t.Errorf("%q: valid %v, is %v, want %+v", text, valid, m.Is(text), want)
 		}
 	}

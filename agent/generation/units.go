@@ -46,7 +46,7 @@ func newKnown(d config.Desired, vendor Vendor) unitIndex {
 
 	for _, name := range append(slices.Collect(maps.Keys(k.units)),
 		slices.Collect(maps.Keys(vendor.Texts))...) {
-		if u, listed := k.units[name]; listed && u.Stopped() || !listed && !k.byImage(name) {
+		if u, listed := k.units[name]; (listed && u.Stopped()) || (!listed && !k.byImage(name)) {
 			continue
 		}
 		if text, _, ok := k.find(name); ok {

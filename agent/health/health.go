@@ -55,7 +55,7 @@ func Well(want generation.Unit, s unit.State) (bool, string) {
 // that systemd restarts again and again is not on its way.
 func OnItsWay(s unit.State) bool {
 	moving := slices.Contains([]string{"activating", "deactivating", "reloading"}, s.Active)
-	return s.Job || moving && s.Sub != autoRestart
+	return s.Job || (moving && s.Sub != autoRestart)
 }
 
 // autoRestart is the sub-state of a service that has ended and that systemd is
@@ -129,7 +129,7 @@ func Before(
 // which the node runs no pods, unless they were broken. Any other unit was
 // never well on this node, and a revert would not change that.
 func Counts(u generation.Unit, well, broken []string) bool {
-	return slices.Contains(well, u.Name) || u.Essential && !slices.Contains(broken, u.Name)
+	return slices.Contains(well, u.Name) || (u.Essential && !slices.Contains(broken, u.Name))
 }
 
 // Word is the outcome of a judgement.

@@ -725,7 +725,7 @@ func TestGateOfWhatAnswers(t *testing.T) {
 				}
 
 				v = g.Judge(states, answers, began+l.at)
-				if v.Word != l.word || l.next > 0 && v.Next != began+l.next {
+				if v.Word != l.word || (l.next > 0 && v.Next != began+l.next) {
 					t.Fatalf("after %s: %+v, not %s until %s", l.at, v, l.word, l.next)
 				}
 			}

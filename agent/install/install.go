@@ -74,7 +74,7 @@ func Decide(f Facts, w Claim) (Choice, error) {
 
 	var open []volume.Disk
 	for _, d := range disks {
-		if d.unfinished() || d.Serial != "" && d.Serial == w.Wipe {
+		if d.unfinished() || (d.Serial != "" && d.Serial == w.Wipe) {
 			d.Disk = emptied(d.Disk)
 		}
 		open = append(open, d.Disk)
@@ -94,7 +94,7 @@ func (f Facts) installed(w Claim) (Disk, bool, error) {
 	var claimed, others []Disk
 	for _, d := range f.Disks {
 		switch {
-		case !d.hasSystem(f.Arch) || d.Removable && !w.Claim.Names():
+		case !d.hasSystem(f.Arch) || (d.Removable && !w.Claim.Names()):
 		case w.Claim.Identity(d.Disk):
 			claimed = append(claimed, d)
 		case !d.Removable:
@@ -156,7 +156,7 @@ func (d Disk) hasSystem(arch string) bool {
 func (d Disk) unfinished() bool {
 	foreign := func(e volume.Evidence) bool {
 		edge := e.Offset < gpt.Alignment || e.Offset >= d.Size-gpt.Alignment
-		return edge && !slices.Contains([]string{volume.Unknown, "gpt", "PMBR"}, e.Name) ||
+		return (edge && !slices.Contains([]string{volume.Unknown, "gpt", "PMBR"}, e.Name)) ||
 			e.Name == volume.Unreadable
 	}
 	return d.Marked && !slices.ContainsFunc(d.Content.Evidence, foreign)

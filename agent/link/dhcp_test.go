@@ -370,7 +370,7 @@ func TestWhatDoesNotLeadToTheServer(t *testing.T) {
 	} {
 		if err := (Client{URL: test.url}).leads(
 			test.network,
-		); (err == nil) != (test.reason == "") || err != nil && err.Error() != test.reason {
+		); (err == nil) != (test.reason == "") || (err != nil && err.Error() != test.reason) {
 			t.Errorf("%s: %v, want %q", test.name, err, test.reason)
 		}
 	}

@@ -43,7 +43,7 @@ func TestParseParams(t *testing.T) {
 				return
 			}
 			if err != nil || p.From != test.want || p.RootHash[0] != 0xab ||
-				strings.Contains(test.line, "disk") && p.Disk != disk {
+				(strings.Contains(test.line, "disk") && p.Disk != disk) {
 				t.Errorf("%+v, %v", p, err)
 			}
 		})

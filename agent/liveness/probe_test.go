@@ -116,8 +116,8 @@ func check(t *testing.T, probe func(context.Context) error, want string) {
 	defer cancel()
 
 	err := probe(ctx)
-	if want == "" && err != nil ||
-		want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+	if (want == "" && err != nil) ||
+		(want != "" && (err == nil || !strings.Contains(err.Error(), want))) {
 		t.Errorf("error %v, want %q", err, want)
 	}
 }

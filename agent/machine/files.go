@@ -81,7 +81,7 @@ func checkFiles(report *document.Report, m Machine) {
 	}
 
 	agent := m.Source.NodeAgent
-	if agent == nil || agent.Directory != "" && agent.Directory != NodeAgentDirectory {
+	if agent == nil || (agent.Directory != "" && agent.Directory != NodeAgentDirectory) {
 		report.Add("files", "are allowed only with a source that reads "+NodeAgentDirectory,
 			"write source: {nodeAgent: {}}, or leave files out")
 	}

@@ -193,7 +193,7 @@ func FuzzFiles(f *testing.F) {
 		}
 		for _, file := range m.Files {
 			name, ok := strings.CutPrefix(file.Path, machine.NodeAgentDirectory+"/")
-			if !ok || name != "credentials/bootstrap-token" && strings.ContainsAny(name, "/\x00") ||
+			if !ok || (name != "credentials/bootstrap-token" && strings.ContainsAny(name, "/\x00")) ||
 				strings.HasPrefix(name, ".") {
 				t.Errorf("path %q", file.Path)
 			}

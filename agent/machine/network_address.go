@@ -202,8 +202,8 @@ func (c *networkCheck) destination(
 func (c *networkCheck) gateway(
 	path string, via netip.Addr, onLink bool, one network.Interface, own []netip.Prefix,
 ) {
-	dynamic := via.Is4() && one.DHCP4 ||
-		via.Is6() && (one.DHCP6 || one.SLAAC || via.IsLinkLocalUnicast())
+	dynamic := (via.Is4() && one.DHCP4) ||
+		(via.Is6() && (one.DHCP6 || one.SLAAC || via.IsLinkLocalUnicast()))
 	family := slices.ContainsFunc(own, func(p netip.Prefix) bool {
 		return p.IsValid() && p.Addr().Is4() == via.Is4()
 	})

@@ -196,7 +196,7 @@ func TestATransferIsGivenUp(t *testing.T) {
 			if err == nil || !strings.Contains(hint.Text(err), test.want) {
 				t.Errorf("error %v, want %q", err, test.want)
 			}
-			if *waited < test.waited || test.waited == 0 && *waited > 0 {
+			if *waited < test.waited || (test.waited == 0 && *waited > 0) {
 				t.Errorf("waited %s, want %s", *waited, test.waited)
 			}
 		})

@@ -104,7 +104,7 @@ func Decode(name string, text []byte) (c Configuration, warnings document.Errors
 	origin, err := document.DecodeWithOrigin(name, text, &c)
 	warnings, err = document.Lenient(err)
 	report := document.NewReport(origin)
-	if err == nil || c.APIVersion != "" && c.Kind != "" {
+	if err == nil || (c.APIVersion != "" && c.Kind != "") {
 		// In another kind of document every field would be unknown.
 		report.Header(c.APIVersion, c.Kind, APIVersion, Kind)
 		if headerErr := report.Err(); headerErr != nil {

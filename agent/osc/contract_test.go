@@ -194,8 +194,8 @@ func TestWeakPoint10bPathTwiceInLaterEntriesOfAHost(t *testing.T) {
 
 			err := mergeText(text, osc.Env{Hostname: "other"})
 			got := message(err)
-			if got != test.want && !strings.HasPrefix(got, test.want+"; ") ||
-				test.want == "" && err != nil {
+			if (got != test.want && !strings.HasPrefix(got, test.want+"; ")) ||
+				(test.want == "" && err != nil) {
 				t.Errorf("error %v, want %s", err, test.want)
 			}
 		})

@@ -20,7 +20,7 @@ func DecodeNext(
 
 	// In another kind of document every field would be unknown.
 	_, refusal := document.Lenient(err)
-	if refusal == nil || osc.APIVersion != "" && osc.Kind != "" {
+	if refusal == nil || (osc.APIVersion != "" && osc.Kind != "") {
 		report := document.NewReport(origin)
 		report.Header(osc.APIVersion, osc.Kind, APIVersion, Kind)
 		if headerErr := report.Err(); headerErr != nil {

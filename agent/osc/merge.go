@@ -182,7 +182,7 @@ func mergeUnit(into *config.Unit, from Unit) {
 func (u Unit) command() config.Command {
 	command := config.Command(*u.Command)
 	if !slices.Contains(commands, *u.Command) ||
-		isTemplate(u.Name) && command != config.CommandStop {
+		(isTemplate(u.Name) && command != config.CommandStop) {
 		return ""
 	}
 	return command

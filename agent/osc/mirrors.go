@@ -105,7 +105,7 @@ func plainMirrors(inline map[string]File, env Env, dir string) ([]config.File, e
 			}
 
 			quoted := func(mark string) bool { return strings.Contains(text, mark+other+mark) }
-			if other == name || !quoted(`"`) && !quoted("'") {
+			if other == name || (!quoted(`"`) && !quoted("'")) {
 				continue
 			}
 			desired.Path = path.Join(dir, "_authorities",

@@ -77,7 +77,7 @@ func escapePath(file string) string {
 }
 
 func isAlphanumeric(c byte) bool {
-	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9')
 }
 
 // unescapePath returns the path of a name without its type, "" if the name has
@@ -194,8 +194,8 @@ func nameFault(name, file, key string) (problem, hint string) {
 
 func (s settings) sliceFault(name string) (problem, hint string) {
 	stem, _ := cutSuffix(name)
-	if stem != "-" && (strings.HasPrefix(stem, "-") || strings.HasSuffix(stem, "-") ||
-		strings.Contains(stem, "--")) || strings.Contains(stem, "@") {
+	if (stem != "-" && (strings.HasPrefix(stem, "-") || strings.HasSuffix(stem, "-") ||
+		strings.Contains(stem, "--"))) || strings.Contains(stem, "@") {
 		return "its name is not that of a slice", "write the names of its parents with one dash between"
 	}
 
@@ -278,7 +278,7 @@ func checkLinks(report *document.Report, at string, line unitLine) {
 		stem, suffix := cutSuffix(word)
 		file := word
 		if !strings.HasPrefix(word, "/") {
-			if listsPaths || suffix != "mount" && suffix != "automount" {
+			if listsPaths || (suffix != "mount" && suffix != "automount") {
 				continue
 			}
 			file = unescapePath(stem)

@@ -582,4 +582,4 @@ func longestPart(file string) (longest int) {
 	return longest
 }
 
-func isControl(r rune) bool { return r < ' ' || r >= 0x7f && r < 0xa0 }
+func isControl(r rune) bool { return r < ' ' || (r >= 0x7f && r < 0xa0) }

@@ -92,7 +92,7 @@ func isTemplate(name string) bool {
 }
 
 func isNotUnitName(r rune) bool {
-	letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
+	letter := (r >= 'a' && r <= 'z') || (r >= 'A' && r <= 'Z') || (r >= '0' && r <= '9')
 	return !letter && !strings.ContainsRune(`:-_.\@`, r)
 }
 

@@ -115,5 +115,5 @@ func item(list string, i int) string { return list + "[" + strconv.Itoa(i) + "]"
 
 // isFor reports whether the file is for the node of env.
 func (f File) isFor(env Env) bool {
-	return f.HostName == nil || env.Hostname != "" && *f.HostName == strings.ToLower(env.Hostname)
+	return f.HostName == nil || (env.Hostname != "" && *f.HostName == strings.ToLower(env.Hostname))
 }

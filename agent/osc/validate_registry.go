@@ -96,7 +96,7 @@ func cutPort(text string) (host, port string, found bool) {
 // isPort reports whether text, if not empty, is the number of a port.
 func isPort(text string) bool {
 	number, err := strconv.ParseUint(text, 10, 16)
-	return text == "" || err == nil && number > 0
+	return text == "" || (err == nil && number > 0)
 }
 
 func isHost(host string) bool {
@@ -115,7 +115,7 @@ func checkURL(report *document.Report, at, text string) {
 	case err != nil || parsed.Host == "":
 		report.Add(at, document.Quote(text)+" is not the URL of a registry",
 			"begin it with https:// or http:// and a host")
-	case parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Hostname() == "":
+	case (parsed.Scheme != "http" && parsed.Scheme != "https") || parsed.Hostname() == "":
 		report.Warn(at, document.Quote(text)+" is not the URL of a registry",
 			"begin it with https:// or http:// and a host")
 	case !isPort(parsed.Port()):

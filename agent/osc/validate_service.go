@@ -167,7 +167,7 @@ func (s settings) serviceFault() (problem, hint string) {
 // for one that has neither a type nor ExecStart= nor BusName=.
 func (s settings) isOneshot() bool {
 	of := s.last("Service.Type")
-	return of == "oneshot" || of == "" && !s.has("Service", "ExecStart", "BusName")
+	return of == "oneshot" || (of == "" && !s.has("Service", "ExecStart", "BusName"))
 }
 
 // execFault returns why systemd refuses what runs programs.

@@ -11,7 +11,7 @@ import (
 func freeSockets(actions []Action, after map[string]*listed, observed Observed) []Action {
 	for _, socket := range slices.Clone(actions) {
 		u := after[socket.Unit]
-		if u == nil || u.Triggers == "" || socket.Verb != Start && socket.Verb != Restart ||
+		if u == nil || u.Triggers == "" || (socket.Verb != Start && socket.Verb != Restart) ||
 			!observed[u.Triggers].Running() {
 			continue
 		}

@@ -51,7 +51,7 @@ func TestWhatAClusterCannotChange(t *testing.T) {
 			found := slices.ContainsFunc(lines, func(line string) bool {
 				return strings.Contains(line, row.want)
 			})
-			if row.want == "" && err != nil || row.want != "" && !found {
+			if (row.want == "" && err != nil) || (row.want != "" && !found) {
 				t.Errorf("got %v\nwant %s", err, row.want)
 			}
 		})

@@ -159,7 +159,7 @@ func TestCheckEtcd(t *testing.T) {
 			if err != nil {
 				got = err.Error()
 			}
-			if got != row.want || err != nil && fault.Of(err) != fault.DocumentInvalid {
+			if got != row.want || (err != nil && fault.Of(err) != fault.DocumentInvalid) {
 				t.Errorf("got  %s (%s)\nwant %s", got, fault.Of(err), row.want)
 			}
 		})

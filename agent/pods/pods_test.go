@@ -158,8 +158,8 @@ func TestRemoveAll(t *testing.T) {
 			}
 
 			err := r.RemoveAll(t.Context())
-			if tt.wantErr == "" && err != nil ||
-				tt.wantErr != "" && (err == nil || !strings.Contains(err.Error(), tt.wantErr)) {
+			if (tt.wantErr == "" && err != nil) ||
+				(tt.wantErr != "" && (err == nil || !strings.Contains(err.Error(), tt.wantErr))) {
 				t.Errorf("error %v, want %q", err, tt.wantErr)
 			}
 

@@ -52,7 +52,7 @@ func Observe(sys fs.FS) (State, error) {
 			}
 		default:
 			others = true
-			online = online || read("online") != "" && read("online") != "0"
+			online = online || (read("online") != "" && read("online") != "0")
 		}
 	}
 

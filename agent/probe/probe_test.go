@@ -112,8 +112,8 @@ func TestReach(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			err := probe.Reach(t.Context(), config.Probe{URLs: test.urls, CACerts: test.cas})
-			if test.want == "" && err != nil ||
-				test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+			if (test.want == "" && err != nil) ||
+				(test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want))) {
 				t.Errorf("error %v, want %q", err, test.want)
 			}
 		})

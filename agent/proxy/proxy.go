@@ -99,7 +99,7 @@ func CheckURL(text string) error {
 		return errors.New("is not a URL of http or https")
 	case u.Hostname() == "":
 		return errors.New("has no host")
-	case u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "":
+	case (u.Path != "" && u.Path != "/") || u.RawQuery != "" || u.Fragment != "":
 		return errors.New("has more than a host and a port")
 	}
 	return nil

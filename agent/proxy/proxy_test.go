@@ -122,7 +122,7 @@ func TestCheckURL(t *testing.T) {
 		"http://user:secret@proxy\nNO_PROXY=secret": "is not a URL",
 	} {
 		err := CheckURL(text)
-		if (want == "") != (err == nil) || err != nil && err.Error() != want {
+		if (want == "") != (err == nil) || (err != nil && err.Error() != want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 		if err != nil && strings.Contains(err.Error(), "sec") {

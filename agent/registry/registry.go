@@ -211,7 +211,7 @@ func (r *Registry) present(
 	r.mu.Unlock()
 	if known && signature == nil {
 		last, ok, err := s.record(ctx, remote.name())
-		if err != nil || ok && last.Digest == target.Digest {
+		if err != nil || (ok && last.Digest == target.Digest) {
 			return i, err
 		}
 	}

@@ -139,7 +139,7 @@ func (v View) mayReset() bool {
 	case !v.Recorded && v.Record.Resets >= maxResets:
 		return false
 	}
-	return !v.Ext4 || v.Counted || v.Before != "" && v.Before != status.Repairing
+	return !v.Ext4 || v.Counted || (v.Before != "" && v.Before != status.Repairing)
 }
 
 func nextReset(v View) Op {

@@ -207,7 +207,7 @@ func (r *Reset) stopPods(ctx context.Context) error {
 	}
 
 	running, err := os.ReadDir(r.path(shims))
-	if errors.Is(err, fs.ErrNotExist) || err == nil && len(running) == 0 {
+	if errors.Is(err, fs.ErrNotExist) || (err == nil && len(running) == 0) {
 		return nil
 	}
 	if err := r.startContainerd(ctx); err != nil {

@@ -147,7 +147,7 @@ func TestDifferenceOfOneFile(t *testing.T) {
 			}
 
 			got := strings.HasSuffix(files[0].Diff, lines)
-			if got != tt.diff || !tt.diff && files[0].Diff != "" {
+			if got != tt.diff || (!tt.diff && files[0].Diff != "") {
 				t.Errorf("lines: %q", files[0].Diff)
 			}
 		})

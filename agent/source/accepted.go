@@ -105,7 +105,7 @@ func (a *Accepted) hasDrive() bool { return a != nil && a.Kind == FromDrive && a
 // mayRead reports whether a drive may be the document's drive. A drive without
 // a serial number may be, if the document's drive had none either.
 func (a *Accepted) mayRead(d Drive) bool {
-	return a == nil || a.Kind == FromDrive && a.Serial == d.Serial()
+	return a == nil || (a.Kind == FromDrive && a.Serial == d.Serial())
 }
 
 // needsText reports whether only the text tells which of so many drives is the
@@ -119,7 +119,7 @@ func (a *Accepted) needsText(drives int) bool {
 // configuration: whoever made a mistake corrects it on the drive.
 func (a *Accepted) proves(d Document, configured bool) bool {
 	return a == nil || d.Verified || a.Digest == d.digest() ||
-		a.Serial != "" && !configured
+		(a.Serial != "" && !configured)
 }
 
 // digest is the SHA-256 of the document, with the host name beside it.

@@ -492,7 +492,7 @@ type Awaited struct {
 
 // Same reports whether a and other, which may be nil, are about the same unit.
 func (a *Awaited) Same(other *Awaited) bool {
-	return a == other || a != nil && other != nil && a.Unit == other.Unit
+	return a == other || (a != nil && other != nil && a.Unit == other.Unit)
 }
 
 // Text describes a at the time now since kernel start.

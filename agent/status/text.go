@@ -229,7 +229,7 @@ func (t *table) unitLines(room int) []string {
 	for i, u := range units {
 		of := t.unit(u)
 		isLast := i == len(units)-1
-		if len(lines)+len(of) > room || len(lines)+len(of) == room && !isLast {
+		if len(lines)+len(of) > room || (len(lines)+len(of) == room && !isLast) {
 			return append(lines, t.more(units[i:]))
 		}
 		lines = append(lines, of...)

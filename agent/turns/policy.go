@@ -72,7 +72,7 @@ func ParseAmount(text string) (Amount, error) {
 	digits, isShare := strings.CutSuffix(text, "%")
 	n, err := strconv.Atoi(digits)
 	switch {
-	case err != nil || n < 1 || n > 1e6 || isShare && n > 100:
+	case err != nil || n < 1 || n > 1e6 || (isShare && n > 100):
 		return Amount{}, hint.With(fmt.Errorf("%.40q is neither a number of nodes nor a share of them", text),
 			`write a number such as 3, or a share such as 5%%`)
 	case isShare:

@@ -64,7 +64,7 @@ func podsLeaveThreads(t *testing.T, c *container.Container) {
 	out := c.Command(t, "sh", "-c", "systemctl show -P Transient -P TasksMax kubepods.slice; "+
 		"cat /proc/sys/kernel/pid_max /proc/sys/kernel/threads-max")
 	lines := strings.Fields(out)
-	if len(lines) != 4 || lines[0] != "yes" && lines[1] != "yes" {
+	if len(lines) != 4 || (lines[0] != "yes" && lines[1] != "yes") {
 		t.Fatalf("%s", out)
 	}
 	number := func(text string) int {

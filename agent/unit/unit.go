@@ -70,7 +70,7 @@ func (s State) Started() bool {
 		return false
 	}
 	return s.Running() ||
-		s.Active == "inactive" && (s.Skipped || s.Type == "oneshot" && s.Result == "success")
+		(s.Active == "inactive" && (s.Skipped || (s.Type == "oneshot" && s.Result == "success")))
 }
 
 // Stopped reports whether the unit is down, on its own or because it failed.

@@ -103,7 +103,7 @@ func (t *Trial) Judge(now Health, uptime time.Duration) Verdict {
 	worse, unclear := compare(t.Baseline, t.withRestarts(now))
 	well := len(worse)+len(unclear) == 0
 	ill := len(worse) > 0 && len(unclear) == 0
-	if well && !t.isWell || ill && !t.isIll {
+	if (well && !t.isWell) || (ill && !t.isIll) {
 		t.since = uptime
 	}
 
@@ -158,7 +158,7 @@ func compare(before, now Health) (worse, unclear []string) {
 		is := now[name].State
 		switch {
 		case was != Well && was != "": // It was not well before, or that could not be told.
-		case (was == "" || is == "" && ofConfiguration(name)) && len(before) > 0:
+		case (was == "" || (is == "" && ofConfiguration(name))) && len(before) > 0:
 			// A new configuration has its own verdict.
 		case is == Unclear:
 			unclear = append(unclear, describe(name, now[name], "cannot be told"))

@@ -164,7 +164,7 @@ func repair(v View) Op {
 // on trial stays on trial.
 func (v View) entryToMake() string {
 	n, err := bootentry.Parse(v.Entry)
-	if err != nil || v.Journal != nil && v.Journal.Target == v.Running {
+	if err != nil || (v.Journal != nil && v.Journal.Target == v.Running) {
 		return v.Entry
 	}
 
@@ -385,7 +385,7 @@ func stage(v View) Op {
 
 	sealed := v.Holds == j.Target.RootHash
 	there := find(v, j.Target.RootHash)
-	if there != nil && (!sealed || there.ImageID == "" || there.Counted && !there.Parked()) {
+	if there != nil && (!sealed || there.ImageID == "" || (there.Counted && !there.Parked())) {
 		there = nil
 	}
 

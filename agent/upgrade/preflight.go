@@ -167,7 +167,7 @@ func PreflightRollback(v View, f Facts, epoch int, uki *authenticode.Image) (Sys
 
 	e := find(v, v.Holds)
 	again := v.Journal != nil && v.Journal.Rollback && v.Journal.Target.RootHash == v.Holds
-	if v.Holds == "" || e == nil || e.ImageID != f.ImageID || e.Counted && !e.Parked() && !again {
+	if v.Holds == "" || e == nil || e.ImageID != f.ImageID || (e.Counted && !e.Parked() && !again) {
 		return System{}, refuse(fault.NoOtherSystem,
 			"`loam upgrade --to VERSION --downgrade PERMIT` brings one",
 			"the other slot holds no system that this node has run")

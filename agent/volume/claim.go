@@ -123,7 +123,7 @@ func ParseSize(text string) (int64, error) {
 		}
 	}
 
-	if digits != text && !known || n > math.MaxInt64/unit {
+	if (digits != text && !known) || n > math.MaxInt64/unit {
 		return 0, fmt.Errorf("%q is not a size", text)
 	}
 

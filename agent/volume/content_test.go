@@ -40,7 +40,7 @@ func TestEverySignatureIsFoundAtItsPlace(t *testing.T) {
 			named := func(e Evidence) bool {
 				return slices.Contains(related(f.name), e.Name) && e.Offset == f.at(size)
 			}
-			if len(got.Evidence) == 0 || !f.weak() && !slices.ContainsFunc(got.Evidence, named) {
+			if len(got.Evidence) == 0 || (!f.weak() && !slices.ContainsFunc(got.Evidence, named)) {
 				t.Errorf("%s at %d of %d bytes: %v", f.name, f.at(size), size, got)
 			}
 

@@ -160,7 +160,7 @@ func (n Node) ensure(
 	}
 
 	s, err := n.Mounted()
-	if err != nil || s.Device != "" && record.Made {
+	if err != nil || (s.Device != "" && record.Made) {
 		return s, err
 	}
 

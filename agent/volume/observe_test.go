@@ -183,7 +183,7 @@ func TestADiskIsStillThere(t *testing.T) {
 			test.change(root, content)
 
 			if err := m.Still(d); (err == nil) != (test.want == "") ||
-				err != nil && !strings.Contains(err.Error(), test.want) {
+				(err != nil && !strings.Contains(err.Error(), test.want)) {
 				t.Errorf("%v, want %q", err, test.want)
 			}
 		})

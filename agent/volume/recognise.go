@@ -35,8 +35,8 @@ func (c *Content) recognise(r *reader) {
 		label := string(bytes.TrimRight(text, "\x00"))
 		switch {
 		case c.has(marked):
-			c.Unfinished = c.Unfinished || (label == "" || label == c.Volume) &&
-				!slices.ContainsFunc(c.Evidence, other)
+			c.Unfinished = c.Unfinished || ((label == "" || label == c.Volume) &&
+				!slices.ContainsFunc(c.Evidence, other))
 		case c.has(kind.name) && labelled(label) != nil && !slices.ContainsFunc(c.Evidence, claims):
 			c.Volume = label
 			c.FileSystem = kind.name

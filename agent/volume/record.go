@@ -40,7 +40,7 @@ type Encryption struct {
 func (p *Purpose) ReadRecord(root fs.FS) (Record, bool, error) {
 	var r Record
 	found, err := durable.ReadJSON(root, p.RecordFile, &r)
-	if errors.Is(err, durable.ErrCorrupt) || found && err == nil && r.FileSystem == "" {
+	if errors.Is(err, durable.ErrCorrupt) || (found && err == nil && r.FileSystem == "") {
 		return Record{Made: true, FileSystem: "ext4"}, true, nil
 	}
 

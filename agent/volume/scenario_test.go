@@ -234,14 +234,14 @@ func (w scenario) expected() (Action, string) {
 			continue
 		}
 		found.disks = slices.DeleteFunc(found.disks, func(d made) bool { return !w.identified(d) })
-		if len(found.disks) != 1 || found.action == ToFinish &&
-			(len(found.disks[0].disk.Uses) > 0 || found.disks[0].disk.ReadOnly) {
+		if len(found.disks) != 1 || (found.action == ToFinish &&
+			(len(found.disks[0].disk.Uses) > 0 || found.disks[0].disk.ReadOnly)) {
 			return "", ""
 		}
 		return found.action, found.disks[0].disk.Device
 	}
 
-	if w.had && (c.Serial == "" && c.Path == "" || w.purpose == Etcd) {
+	if w.had && ((c.Serial == "" && c.Path == "") || w.purpose == Etcd) {
 		return "", ""
 	}
 
@@ -261,7 +261,7 @@ func (w scenario) expected() (Action, string) {
 		}
 	}
 
-	if len(eligible) != 1 || len(contenders) > 1 && !c.OnlyEmpty {
+	if len(eligible) != 1 || (len(contenders) > 1 && !c.OnlyEmpty) {
 		return "", ""
 	}
 

@@ -136,7 +136,7 @@ func TestTheImageHasADigest(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := renderWith(t, "os-loam", test.values)
-			if (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
+			if (err == nil) != (test.err == "") || (err != nil && !strings.Contains(err.Error(), test.err)) {
 				t.Errorf("%v, want %q", err, test.err)
 			}
 		})

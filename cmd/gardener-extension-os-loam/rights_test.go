@@ -305,7 +305,7 @@ func (s seed) checkForeignSecrets(t *testing.T, extension client.Client) {
 		t.Run("the extension "+test.name, func(t *testing.T) {
 			err := test.do()
 			isRefused := apierrors.IsForbidden(err) ||
-				apierrors.IsInvalid(err) && strings.Contains(err.Error(), "ValidatingAdmissionPolicy")
+				(apierrors.IsInvalid(err) && strings.Contains(err.Error(), "ValidatingAdmissionPolicy"))
 			if !isRefused {
 				t.Errorf("not refused: %v", err)
 			}

@@ -194,7 +194,7 @@ func fileOf(f extensionsv1alpha1.File) (*yaml.Node, error) {
 
 // isText reports whether data can be in a YAML document as it is.
 func isText(data []byte) bool {
-	control := func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' || r == 0x7f }
+	control := func(r rune) bool { return (r < ' ' && r != '\n' && r != '\t') || r == 0x7f }
 	return utf8.Valid(data) && !bytes.ContainsFunc(data, control)
 }
 

@@ -72,7 +72,7 @@ back by itself unless 'loam confirm' comes in time, also after a power cut.`,
 const maxTry = 30 * 24 * time.Hour
 
 func (a applying) run(cmd *cobra.Command) error {
-	if a.try < 0 || a.try > maxTry || a.try == 0 && cmd.Flags().Changed("try") {
+	if a.try < 0 || a.try > maxTry || (a.try == 0 && cmd.Flags().Changed("try")) {
 		return usage.Errorf("--try %s: want more than 0, and at most 30 days", a.try)
 	}
 

@@ -166,7 +166,7 @@ func (g generations) before(m generation.Manifest) (generation.Manifest, error) 
 			continue
 		}
 		earlier, err := g.reader.Load(name)
-		if err != nil || earlier.Number < m.Number && earlier.OSVersion == m.OSVersion {
+		if err != nil || (earlier.Number < m.Number && earlier.OSVersion == m.OSVersion) {
 			return earlier, err
 		}
 	}

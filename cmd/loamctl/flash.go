@@ -223,7 +223,7 @@ func sameDevice(path, node string) (bool, error) {
 	}
 
 	block := func(s unix.Stat_t) bool { return s.Mode&unix.S_IFMT == unix.S_IFBLK }
-	return a.Dev == b.Dev && a.Ino == b.Ino || block(a) && block(b) && a.Rdev == b.Rdev, nil
+	return (a.Dev == b.Dev && a.Ino == b.Ino) || (block(a) && block(b) && a.Rdev == b.Rdev), nil
 }
 
 // show says what would be lost, and what is written. text is the machine.yaml

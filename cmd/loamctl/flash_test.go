@@ -45,7 +45,7 @@ func TestWhatStandsInTheWayOfFlashing(t *testing.T) {
 			d := volume.Disk{Device: "/dev/sdb", Size: 8 << 30, SectorSize: 512}
 			test.change(&d)
 			if err := obstacle(d, im); (err == nil) != (test.want == "") ||
-				err != nil && !strings.Contains(hint.Text(err), test.want) {
+				(err != nil && !strings.Contains(hint.Text(err), test.want)) {
 				t.Errorf("%v, want %q", err, test.want)
 			}
 		})
@@ -98,7 +98,7 @@ func TestADiskIsOverwrittenOnlyIfItIsNamed(t *testing.T) {
 			f := flashing{wipe: test.flag, in: strings.NewReader(test.typed), out: &out}
 			err := f.confirm(t.Context(), test.disk)
 			if (err != nil) != test.wrong ||
-				test.wrong && !strings.HasSuffix(err.Error(), "nothing was written") {
+				(test.wrong && !strings.HasSuffix(err.Error(), "nothing was written")) {
 				t.Errorf("%v", err)
 			}
 
@@ -110,7 +110,7 @@ func TestADiskIsOverwrittenOnlyIfItIsNamed(t *testing.T) {
 			const ended = "\nhint: without a terminal, answer with --yes-wipe S1"
 			noInput := test.typed == "" && test.flag == ""
 			if noInput != strings.HasSuffix(out.String(), ": \n") ||
-				noInput && !strings.HasSuffix(hint.Text(err), ended) {
+				(noInput && !strings.HasSuffix(hint.Text(err), ended)) {
 				t.Errorf("end of input: %q, %s", out.String(), hint.Text(err))
 			}
 		})
@@ -256,7 +256,7 @@ func TestADiskIsNotWrittenToItself(t *testing.T) {
 		"image":                              "",
 	} {
 		err := refuseSame(dir+"/"+image, disk)
-		if (err == nil) != (want == "") || err != nil && !strings.HasSuffix(err.Error(), want) {
+		if (err == nil) != (want == "") || (err != nil && !strings.HasSuffix(err.Error(), want)) {
 			t.Errorf("%s: error %v, want %q", image, err, want)
 		}
 	}

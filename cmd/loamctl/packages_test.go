@@ -65,7 +65,7 @@ func TestRetryWithToday(t *testing.T) {
 				return test.err
 			})
 			asked := err != nil && strings.Contains(err.Error(), "packages of today")
-			if calls != 1 || asked != test.asks || !asked && !errors.Is(err, test.err) {
+			if calls != 1 || asked != test.asks || (!asked && !errors.Is(err, test.err)) {
 				t.Errorf("%d calls, %v", calls, err)
 			}
 		})

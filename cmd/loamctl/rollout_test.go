@@ -204,8 +204,8 @@ func TestPoliciesAreChecked(t *testing.T) {
 			if !strings.HasPrefix(out.String(), path+tt.want) {
 				t.Errorf("printed %q, want %q", out.String(), tt.want)
 			}
-			if (err == nil) != (tt.err == "") || err != nil &&
-				!strings.HasSuffix(err.Error(), tt.err) {
+			if (err == nil) != (tt.err == "") || (err != nil &&
+				!strings.HasSuffix(err.Error(), tt.err)) {
 				t.Errorf("error %v", err)
 			}
 		})

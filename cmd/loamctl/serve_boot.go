@@ -47,8 +47,8 @@ func (o bootOptions) serve(
 ) error {
 	address, err := netip.ParseAddrPort(listen)
 	address = netip.AddrPortFrom(address.Addr().Unmap(), address.Port())
-	own := address.Addr().Is4() && address.Addr().IsLoopback() ||
-		address.Addr().Is6() && address.Addr().IsLinkLocalUnicast()
+	own := (address.Addr().Is4() && address.Addr().IsLoopback()) ||
+		(address.Addr().Is6() && address.Addr().IsLinkLocalUnicast())
 	if err != nil || address.Addr().IsUnspecified() || own {
 		return hint.With(
 			usage.Errorf("--listen %s: machines need one address of this server", listen),

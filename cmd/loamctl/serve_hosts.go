@@ -35,7 +35,7 @@ func (h hosts) have(host string, local netip.Addr) bool {
 		return true
 	}
 	isName := func(own string) bool { return strings.EqualFold(own, name) }
-	return slices.ContainsFunc(h, isName) || name == "localhost" && local.IsLoopback()
+	return slices.ContainsFunc(h, isName) || (name == "localhost" && local.IsLoopback())
 }
 
 // guard refuses requests to other hosts. Files that are public anyway are for any

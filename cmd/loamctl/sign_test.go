@@ -35,7 +35,7 @@ func TestPlanRefusesAKeyWithTheCertificateOfAnother(t *testing.T) {
 				"--sign-certificate", test.certificate})
 			err := cmd.Execute()
 			if (err == nil) != (test.want == "") ||
-				err != nil && !strings.Contains(err.Error(), test.want) {
+				(err != nil && !strings.Contains(err.Error(), test.want)) {
 				t.Errorf("error %v, want %q", err, test.want)
 			}
 		})

@@ -85,6 +85,6 @@ func cut(s *string, class func(rune) bool) string {
 }
 
 func digit(r rune) bool  { return r >= '0' && r <= '9' }
-func letter(r rune) bool { return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' }
+func letter(r rune) bool { return (r >= 'a' && r <= 'z') || (r >= 'A' && r <= 'Z') }
 
 func separator(r rune) bool { return !digit(r) && !letter(r) && !strings.ContainsRune("~-^.", r) }

@@ -133,7 +133,7 @@ func FuzzLocate(f *testing.F) {
 	f.Fuzz(func(t *testing.T, option []byte) {
 		from, err := Locate(option)
 		renewed, ok := Renew(option, from.Partition, uuid.UUID{1})
-		if len(renewed) != len(option) || err != nil && ok {
+		if len(renewed) != len(option) || (err != nil && ok) {
 			t.Errorf("%x: %v, renewed to %x", option, err, renewed)
 		}
 	})

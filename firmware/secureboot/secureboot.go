@@ -62,7 +62,7 @@ func ModeOf(sys fs.FS) Mode {
 // not started by UEFI has Secure Boot off.
 func Observe(sys fs.FS) (State, error) {
 	on, err := efivar.Read(sys, "SecureBoot", efivar.Global)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && !bytes.Equal(on, []byte{1}) {
+	if errors.Is(err, fs.ErrNotExist) || (err == nil && !bytes.Equal(on, []byte{1})) {
 		return State{}, nil
 	}
 
@@ -189,7 +189,7 @@ func (c chain) has(entry efivar.Signature) bool {
 	return slices.ContainsFunc(c, func(of *x509.Certificate) bool {
 		switch {
 		case entry.Type == efivar.X509: // Firmware may hold a certificate that Go cannot parse.
-			return bytes.Equal(entry.Data, of.Raw) || err == nil && pkcs7.Issued(anchor, of)
+			return bytes.Equal(entry.Data, of.Raw) || (err == nil && pkcs7.Issued(anchor, of))
 		case sum.Available():
 			h := sum.New()
 			h.Write(of.RawTBSCertificate)

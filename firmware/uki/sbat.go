@@ -53,7 +53,7 @@ func AddSBAT(stub []byte, line SBAT) ([]byte, error) {
 	text := slices.Concat(before, []byte(strings.Join(fields, ",")+"\n"))
 	end := uint64(h.VirtualAddress) + uint64(len(text))
 	if len(text) > len(room) ||
-		at+1 < len(im.sections) && end > uint64(im.sections[at+1].VirtualAddress) {
+		(at+1 < len(im.sections) && end > uint64(im.sections[at+1].VirtualAddress)) {
 		return nil, fmt.Errorf("add to %s: %d bytes do not fit into %d", sbat, len(text), len(room))
 	}
 

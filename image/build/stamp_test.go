@@ -59,7 +59,7 @@ func TestABuildIsMadeAgainOnlyWhenItHasTo(t *testing.T) {
 			}
 
 			test.edit(t, b, &inputs)
-			if m, ok := b.unchanged(inputs); ok == test.again || ok && m.Version != "0.1.0" {
+			if m, ok := b.unchanged(inputs); ok == test.again || (ok && m.Version != "0.1.0") {
 				t.Errorf("unchanged: %v, %+v", ok, m)
 			}
 		})

@@ -144,7 +144,7 @@ func (p Part) check(pack int64) error {
 	if _, err := parseDigest(p.SHA256); err != nil {
 		return fmt.Errorf("sha256: %w", err)
 	}
-	if n := p.ChunkSize; n < 0 || n > MaxChunkSize || n > 0 && MaxChunkSize%n != 0 {
+	if n := p.ChunkSize; n < 0 || n > MaxChunkSize || (n > 0 && MaxChunkSize%n != 0) {
 		return fmt.Errorf("chunkSize %d: want a divisor of %d", n, MaxChunkSize)
 	}
 	if n := int64(len(p.Chunks)); n != p.count() {

@@ -28,7 +28,7 @@ func TestALoaderThatCannotBeRead(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			disk, size := diskWith(t, test.file)
 			if _, err := Read(disk, size); (err == nil) != (test.want == "") ||
-				err != nil && !strings.Contains(err.Error(), test.want) {
+				(err != nil && !strings.Contains(err.Error(), test.want)) {
 				t.Errorf("%v, want %q", err, test.want)
 			}
 		})

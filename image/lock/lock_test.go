@@ -154,7 +154,7 @@ func TestMissing(t *testing.T) {
 				return test.have
 			})
 			if got := (errors.Join(problems...)); (got == nil) != (test.want == "") ||
-				got != nil && got.Error() != test.want {
+				(got != nil && got.Error() != test.want) {
 				t.Errorf("%v, want %s", got, test.want)
 			}
 		})

@@ -331,7 +331,7 @@ func (r versions) contains(
 		}
 	}
 
-	in = begin != "" && (ended == "" || begin != "0" && isLater(compare, begin, ended))
+	in = begin != "" && (ended == "" || (begin != "0" && isLater(compare, begin, ended)))
 	return end, in, nil
 }
 

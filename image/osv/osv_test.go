@@ -182,8 +182,8 @@ func TestDatabases(t *testing.T) {
 		{name: "nothing of ours", file: write("{}"), err: "nothing about Debian:13 or Go in it"},
 	} {
 		db, err := Open(t.Context(), meter.None, test.file)
-		if test.err == "" && (err != nil || len(db.entries) != test.entries) ||
-			test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err)) {
+		if (test.err == "" && (err != nil || len(db.entries) != test.entries)) ||
+			(test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err))) {
 			t.Errorf("%s: %d entries, %v", test.name, len(db.entries), err)
 		}
 	}

@@ -236,7 +236,7 @@ func TestOffers(t *testing.T) {
 
 			got, err := test.offers.For(r, test.installed)
 			if (err != nil) != (test.wantErr != "") ||
-				err != nil && !strings.Contains(err.Error(), test.wantErr) {
+				(err != nil && !strings.Contains(err.Error(), test.wantErr)) {
 				t.Fatalf("error %v, want %q", err, test.wantErr)
 			}
 

@@ -58,7 +58,7 @@ func NewReader(r io.ReaderAt) (*Reader, error) {
 	l1Entries := int64(be.Uint32(b[36:]))
 	l1At := int64(be.Uint64(b[40:]))
 	switch {
-	case !IsImage(b) || version != 2 && version != 3:
+	case !IsImage(b) || (version != 2 && version != 3):
 		return nil, fmt.Errorf("qcow2: magic %q, version %d", b[:4], version)
 	case be.Uint64(b[8:]) != 0:
 		return nil, hint.With(errors.New("qcow2: it is a layer over a backing file"),

@@ -70,7 +70,7 @@ func reads(t *testing.T, file string, src *os.File) {
 		n, _ := src.ReadAt(want, off)
 		got, err := q.ReadAt(have, off)
 		if got != n || !bytes.Equal(have[:n], want[:n]) ||
-			n < len(want) && !errors.Is(err, io.EOF) {
+			(n < len(want) && !errors.Is(err, io.EOF)) {
 			t.Fatalf("at %d: %d bytes of %d are as they should be, %v", off, got, n, err)
 		}
 	}

@@ -37,7 +37,7 @@ func checkContentRange(resp *http.Response, off, n int64) error {
 	span, size, _ := strings.Cut(have, "/")
 	total, err := strconv.ParseInt(size, 10, 64)
 	if span != fmt.Sprintf("bytes %d-%d", off, off+n-1) ||
-		size != "*" && (err != nil || total < off+n) {
+		(size != "*" && (err != nil || total < off+n)) {
 		return fmt.Errorf("Content-Range %.80q: %w", have, ErrRange)
 	}
 

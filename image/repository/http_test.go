@@ -179,8 +179,8 @@ func TestFaultsOfAServer(t *testing.T) {
 				t.Fatalf("%q, %v, want %q", got, err, tc.want)
 			}
 
-			if tc.is != nil && !errors.Is(err, tc.is) ||
-				err != nil && !strings.Contains(err.Error(), tc.err) {
+			if (tc.is != nil && !errors.Is(err, tc.is)) ||
+				(err != nil && !strings.Contains(err.Error(), tc.err)) {
 				t.Errorf("error %v, want %v %q", err, tc.is, tc.err)
 			}
 		})
@@ -289,8 +289,8 @@ func TestTLS(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err = s.Get(t.Context(), tc.file, 100)
-			if tc.err == "" && err != nil ||
-				tc.err != "" && (err == nil || !strings.Contains(err.Error(), tc.err)) {
+			if (tc.err == "" && err != nil) ||
+				(tc.err != "" && (err == nil || !strings.Contains(err.Error(), tc.err))) {
 				t.Errorf("error %v, want %q", err, tc.err)
 			}
 		})
@@ -429,7 +429,7 @@ func TestTheLeastSpeed(t *testing.T) {
 				}
 
 				took := time.Since(begin)
-				if took != tc.want || err != io.EOF && !errors.Is(err, tc.err) ||
+				if took != tc.want || (err != io.EOF && !errors.Is(err, tc.err)) ||
 					(err == io.EOF) != (tc.err == nil) {
 					t.Errorf("after %v: %v, want %v after %v", took, err, tc.err, tc.want)
 				}

@@ -143,7 +143,7 @@ func TestCheckVersions(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			err := checkVersions(list, test.lock)
-			if (err == nil) != (test.want == "") || err != nil && err.Error() != test.want {
+			if (err == nil) != (test.want == "") || (err != nil && err.Error() != test.want) {
 				t.Errorf("%v, want %q", err, test.want)
 			}
 		})

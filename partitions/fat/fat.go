@@ -79,7 +79,7 @@ func Open(d device.Device, size int64, blockSize int, uniform ...Uniform) (*FS, 
 func open(
 	d device.Device, size int64, blockSize int, least int64, uniform ...Uniform,
 ) (*FS, error) {
-	if blockSize != 512 && blockSize != 4096 || size%int64(blockSize) != 0 || size <= 0 {
+	if (blockSize != 512 && blockSize != 4096) || size%int64(blockSize) != 0 || size <= 0 {
 		return nil, fmt.Errorf(
 			"open FAT32: %d bytes in blocks of %d: want whole blocks of 512 or 4096",
 			size, blockSize,

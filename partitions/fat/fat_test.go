@@ -349,7 +349,7 @@ func TestRefuses(t *testing.T) {
 
 			err := tc.do(f)
 			if err == nil || !strings.Contains(err.Error(), tc.err) ||
-				tc.is != nil && !errors.Is(err, tc.is) {
+				(tc.is != nil && !errors.Is(err, tc.is)) {
 				t.Errorf("error %v, want %q", err, tc.err)
 			}
 

@@ -21,7 +21,7 @@ func (f *FS) Link(dir, name string, c Chain, size int64) error {
 func (f *FS) linkStaged(
 	dir, name string, c Chain, size int64, link func(d *directory) error,
 ) error {
-	if size != c.size || c.first != 0 && f.staged[c.first] != f.need(size) {
+	if size != c.size || (c.first != 0 && f.staged[c.first] != f.need(size)) {
 		return fmt.Errorf("link %s in /%s: %d bytes are not what was staged, or it is linked",
 			name, dir, size)
 	}

@@ -26,7 +26,7 @@ func newMemory(size int64) *memory { return &memory{Memory: device.NewMemory(siz
 func (m *memory) clone() *memory { return &memory{Memory: m.Memory.Clone()} }
 
 func (m *memory) aligned(p []byte, off int64) bool {
-	return m.block == 0 || off%int64(m.block) == 0 && len(p)%m.block == 0
+	return m.block == 0 || (off%int64(m.block) == 0 && len(p)%m.block == 0)
 }
 
 func (m *memory) ReadAt(p []byte, off int64) (int, error) {

@@ -173,7 +173,7 @@ func TestReadDamagedTable(t *testing.T) {
 				want string
 			}{{got.Source.Primary, tc.primary}, {got.Source.Backup, tc.backup}} {
 				if (e.err == nil) != (e.want == "") ||
-					e.err != nil && !strings.Contains(e.err.Error(), e.want) {
+					(e.err != nil && !strings.Contains(e.err.Error(), e.want)) {
 					t.Errorf("error %v, want %q", e.err, e.want)
 				}
 			}
@@ -359,7 +359,7 @@ func TestValidate(t *testing.T) {
 			tc.change(&table)
 			err := table.Validate()
 			if (err == nil) != (tc.err == "") ||
-				err != nil && !strings.Contains(err.Error(), tc.err) {
+				(err != nil && !strings.Contains(err.Error(), tc.err)) {
 				t.Errorf("error %v, want %q", err, tc.err)
 			}
 		})
@@ -408,7 +408,7 @@ func TestProtectiveMBR(t *testing.T) {
 				}
 				fault := got.Source.Fault()
 				if (tt.fault == "") != (fault == nil) ||
-					fault != nil && !strings.Contains(fault.Error(), tt.fault) {
+					(fault != nil && !strings.Contains(fault.Error(), tt.fault)) {
 					t.Errorf("fault %v, want %q", fault, tt.fault)
 				}
 

@@ -19,7 +19,7 @@ type Extent struct{ Start, End int64 }
 func Data(f *os.File, size int64) (all []Extent, err error) {
 	for at := int64(0); at < size; {
 		start, err := f.Seek(at, unix.SEEK_DATA)
-		if errors.Is(err, unix.ENXIO) || err == nil && start >= size {
+		if errors.Is(err, unix.ENXIO) || (err == nil && start >= size) {
 			break
 		}
 

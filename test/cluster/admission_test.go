@@ -136,7 +136,7 @@ func (c *Cluster) check(t *testing.T, who http.Header, requests []attempt) {
 	for _, r := range requests {
 		t.Run(r.name, func(t *testing.T) {
 			err := c.as(t, who, r.method, r.path, r.body)
-			if refused(err) != r.refused || err != nil && !r.refused {
+			if refused(err) != r.refused || (err != nil && !r.refused) {
 				t.Errorf("%v", err)
 			}
 		})

@@ -275,7 +275,7 @@ func ErrorsPage(messages []Message) string {
 			// The table has the codes themselves. Nobody looks for an error whose
 			// words are known only when it happens: its hint is printed with it.
 			if done[m] || m.error() == unknown || m.under([]string{faultPackage, "cmd/outcome"}) ||
-				section.packages != nil && !m.under(section.packages) {
+				(section.packages != nil && !m.under(section.packages)) {
 				continue
 			}
 			done[m] = true

@@ -70,8 +70,8 @@ func (s scope) isOfTheHost(e ast.Expr) bool {
 	ast.Inspect(e, func(n ast.Node) bool {
 		if id, is := n.(*ast.Ident); is {
 			object := s.in.info.Uses[id]
-			found = found || object != nil && object.Pkg() != nil &&
-				object.Pkg().Path() == "runtime"
+			found = found || (object != nil && object.Pkg() != nil &&
+				object.Pkg().Path() == "runtime")
 		}
 		return true
 	})
@@ -379,7 +379,7 @@ func (s scope) format(args []ast.Expr) []string {
 
 // argument returns the texts of an argument of a format, where it is a string.
 func (s scope) argument(args []ast.Expr, i int, kind string) []string {
-	if i >= len(args) || kind != "s" && kind != "q" && kind != "v" {
+	if i >= len(args) || (kind != "s" && kind != "q" && kind != "v") {
 		return []string{unknown}
 	}
 	basic, is := s.in.info.TypeOf(args[i]).Underlying().(*types.Basic)
@@ -418,7 +418,7 @@ func join(a, b []string) []string {
 // few returns the texts of a part of a text, or unknown if there are many.
 func (s scope) few(part ast.Expr) []string {
 	texts := s.texts(part)
-	if len(texts) == 0 || len(texts) > maxParts && !s.callers {
+	if len(texts) == 0 || (len(texts) > maxParts && !s.callers) {
 		return []string{unknown}
 	}
 	return texts

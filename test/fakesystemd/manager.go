@@ -132,8 +132,8 @@ func (u *unit) path() dbus.ObjectPath { return unitPath(u.name) }
 func unitPath(name string) dbus.ObjectPath {
 	var escaped strings.Builder
 	for i, c := range []byte(name) {
-		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
-		if letter || i > 0 && c >= '0' && c <= '9' {
+		letter := (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')
+		if letter || (i > 0 && c >= '0' && c <= '9') {
 			escaped.WriteByte(c)
 		} else {
 			fmt.Fprintf(&escaped, "_%02x", c)

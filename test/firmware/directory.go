@@ -74,7 +74,7 @@ func (l Loader) list(first int64) (directory, error) {
 		}
 
 		for off := int64(0); off < l.cluster; off += slotSize {
-			if ended || b[off] == 0 && b[off+11]&attrLabel == 0 {
+			if ended || (b[off] == 0 && b[off+11]&attrLabel == 0) {
 				ended = true
 				d.free = append(d.free, at+off)
 				continue

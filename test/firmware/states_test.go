@@ -170,7 +170,7 @@ func TestPowerCuts(t *testing.T) {
 				s.checked, test.updates, s.wrong,
 			)
 
-			if test.safe != (s.err == nil) || test.safe && s.checked < 10_000 {
+			if test.safe != (s.err == nil) || (test.safe && s.checked < 10_000) {
 				t.Errorf("%d states, error %v", s.checked, s.err)
 			}
 		})

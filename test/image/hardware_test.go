@@ -162,8 +162,8 @@ func (b build) hasDrivers(t *testing.T, root string) {
 	disk := b.modules(t, ".efi")
 	live := b.modules(t, ".pxe.efi")
 	for _, h := range hardware {
-		has := builtin[h.module] || files[h.module] != "" &&
-			(disk[h.module] || h.boots != fromDisk) && (live[h.module] || h.boots == 0)
+		has := builtin[h.module] || (files[h.module] != "" &&
+			(disk[h.module] || h.boots != fromDisk) && (live[h.module] || h.boots == 0))
 		if want := !h.notCloud || b.manifest.Profile != "cloud"; has != want {
 			t.Errorf("%s, %s: %t, want %t; in the kernel %t, in the initramfs %t, "+
 				"in that of the network %t, in the root %q",

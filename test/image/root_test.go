@@ -128,7 +128,7 @@ func loadsListed(t *testing.T, root string) {
 	for line := range strings.Lines(read(t, dirs[0], "modules.alias")) {
 		words := strings.Fields(line)
 		if len(words) != 3 || asked[words[1]] ||
-			!strings.HasPrefix(words[1], "net-pf-") && !strings.HasPrefix(words[1], "fs-") {
+			(!strings.HasPrefix(words[1], "net-pf-") && !strings.HasPrefix(words[1], "fs-")) {
 			continue
 		}
 		asked[words[1]] = true
@@ -210,7 +210,7 @@ var groupOwned = map[string]bool{
 func rootOwns(t *testing.T, root string) {
 	files(t, root, func(name string, info fs.FileInfo) {
 		stat := info.Sys().(*syscall.Stat_t)
-		if stat.Uid != 0 || stat.Gid != 0 && !groupOwned[name] {
+		if stat.Uid != 0 || (stat.Gid != 0 && !groupOwned[name]) {
 			t.Errorf("%s: belongs to %d:%d", name, stat.Uid, stat.Gid)
 		}
 		if info.Mode()&fs.ModeSymlink == 0 && info.Mode().Perm()&0o022 != 0 &&

@@ -188,7 +188,7 @@ func TestOnlyTheCompositionPutsFeaturesTogether(t *testing.T) {
 // floorOf returns the floor of a package, -1 if it is on none.
 func floorOf(name string) int {
 	return slices.IndexFunc(floors, func(floor string) bool {
-		return name == floor || floor != "image" && under(name, floor)
+		return name == floor || (floor != "image" && under(name, floor))
 	})
 }
 
@@ -266,7 +266,7 @@ func TestInitOfADiskHasNoNetwork(t *testing.T) {
 func TestNodeBinaryHasNoBuilderCode(t *testing.T) {
 	for _, dep := range list(t, "-deps", "./cmd/loam") {
 		if own := strings.TrimPrefix(dep, module); strings.HasPrefix(dep, "github.com/diskfs/") ||
-			under(own, "image") && !under(own, bottom...) {
+			(under(own, "image") && !under(own, bottom...)) {
 			t.Errorf("cmd/loam depends on %s", dep)
 		}
 	}

@@ -508,7 +508,7 @@ func readable(dir string, builds []build) error {
 	g := generation.Read(os.DirFS(dir))
 	for i, b := range builds {
 		m, there, err := g.Current(b.manifest.Version)
-		if err != nil || i == 0 && !there {
+		if err != nil || (i == 0 && !there) {
 			return fmt.Errorf("configuration of %s: %v, %w", b.manifest.Version, there, err)
 		}
 

@@ -88,7 +88,7 @@ func (m *machine) checkTakes(t testing.TB, kubernetes, etcd, want string) {
 	next := m.record
 	next.Kubernetes = kubernetes
 	err := plane.CheckEtcd("record.json", next.Text(), started, etcdVersion)
-	if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+	if (err == nil) != (want == "") || (err != nil && !strings.Contains(err.Error(), want)) {
 		t.Errorf("from %v to Kubernetes %s with etcd %s: %v", started, kubernetes, etcdVersion, err)
 	}
 }

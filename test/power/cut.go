@@ -99,7 +99,7 @@ func (d *Disk) persisted(l Loss, random *rand.Rand) []change {
 	needed := map[entry]bool{}
 	var kept []change
 	for _, c := range slices.Backward(d.pending) {
-		keep := l.Entries == All || l.Entries == Random && random.Float64() < likely
+		keep := l.Entries == All || (l.Entries == Random && random.Float64() < likely)
 		for name := range c.set {
 			keep = keep || needed[entry{c.dir, name}]
 		}

@@ -167,7 +167,7 @@ func (d *Disk) add(dir *node, base string, n *node) {
 func (d *Disk) rename(from string, dir *node, base string) {
 	n := d.lookup(from)
 	over := dir.entries[base]
-	if n == nil || over != nil && over.mode.IsDir() {
+	if n == nil || (over != nil && over.mode.IsDir()) {
 		return
 	}
 	d.set(dir, map[string]*node{path.Base(from): nil, base: n})
@@ -219,5 +219,5 @@ func (d *Disk) beneath(name string) []string {
 
 // isDurable reports whether the content of n is on the disk.
 func (n *node) isDurable() bool {
-	return !n.mode.IsRegular() || n.mode == n.syncedMode && bytes.Equal(n.data, n.synced)
+	return !n.mode.IsRegular() || (n.mode == n.syncedMode && bytes.Equal(n.data, n.synced))
 }

@@ -406,7 +406,7 @@ func (w *fixture) waitsFor(text string) {
 	w.Helper()
 	w.await("what the node waits for", func() error {
 		got := w.node.Cluster.Link().Waits
-		if !strings.HasPrefix(got, text) || text == "" && got != "" {
+		if !strings.HasPrefix(got, text) || (text == "" && got != "") {
 			return fmt.Errorf("%q", got)
 		}
 		return nil

@@ -64,7 +64,7 @@ func TestCredentialsNeedAMatchingKey(t *testing.T) {
 			if err := k.Save(Target{Server: "https://a"}, test.who); err != nil {
 				t.Fatal(err)
 			}
-			if who, ok := k.Load(); ok != test.want || ok && who.NotAfter.IsZero() {
+			if who, ok := k.Load(); ok != test.want || (ok && who.NotAfter.IsZero()) {
 				t.Errorf("%v, good until %s", ok, who.NotAfter)
 			}
 		})

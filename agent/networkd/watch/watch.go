@@ -75,7 +75,7 @@ func (n *Network) Apply(
 	n.files = inForce
 
 	files, recordErr := n.desired(node, want)
-	if recordErr != nil && want == nil || maps.Equal(files, inForce) {
+	if (recordErr != nil && want == nil) || maps.Equal(files, inForce) {
 		return recordErr
 	}
 

@@ -24,7 +24,7 @@ func isCalendar(value string) bool {
 	}
 
 	if len(words) == 1 && (slices.Contains(shorthands, strings.ToLower(words[0])) ||
-		strings.HasPrefix(words[0], "@") && unsigned(0, 1<<43)(words[0][1:])) {
+		(strings.HasPrefix(words[0], "@") && unsigned(0, 1<<43)(words[0][1:]))) {
 		return true
 	}
 

@@ -44,7 +44,7 @@ func commandFault(words []string) string {
 		return "names a directory"
 	case strings.ContainsFunc(program, unicode.IsControl) || strings.Contains(program, `\`):
 		return "has a program with a control character or a backslash"
-	case strings.Contains(program, "/") && !path.IsAbs(program) || program == "." || program == "..":
+	case (strings.Contains(program, "/") && !path.IsAbs(program)) || program == "." || program == "..":
 		return "has a program that is neither a name nor an absolute path"
 	}
 	return ""
@@ -78,7 +78,7 @@ func HasSpecifier(value string) bool {
 		}
 		i++
 		c := value[i]
-		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' {
+		if (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') {
 			return true
 		}
 	}

@@ -22,7 +22,7 @@ func Checked() [][2]string {
 			if isOwn {
 				key = own
 			}
-			if !isOwn && !shared && !isExec || seen[key] {
+			if (!isOwn && !shared && !isExec) || seen[key] {
 				continue
 			}
 			seen[key] = true

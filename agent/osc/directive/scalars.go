@@ -292,7 +292,7 @@ func isListen(value string) bool {
 	}
 	host, _, _ := strings.Cut(value, "%") // A scope, [fe80::1]:80%eth0.
 	_, err := netip.ParseAddrPort(host)
-	return err == nil && !strings.HasSuffix(host, ":0") || unsigned(1, math.MaxUint16)(value)
+	return (err == nil && !strings.HasSuffix(host, ":0")) || unsigned(1, math.MaxUint16)(value)
 }
 
 // isSet reports whether value is a set of processors or memory nodes.
@@ -417,7 +417,8 @@ func isBindRule(value string) bool {
 	port := unsigned(0, math.MaxUint16)
 	first, err1 := strconv.ParseUint(low, 0, 16)
 	final, err2 := strconv.ParseUint(high, 0, 16)
-	isPorts := last == "any" || port(low) && (!isRange || err1 == nil && err2 == nil && first <= final)
+	rises := err1 == nil && err2 == nil && first <= final
+	isPorts := last == "any" || (port(low) && (!isRange || rises))
 	switch len(parts) {
 	case 1:
 		return isPorts || one("ipv4 ipv6 tcp udp")(value)

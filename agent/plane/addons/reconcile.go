@@ -109,7 +109,7 @@ func observe(ctx context.Context, server *api.Client) ([]Found, error) {
 		for _, item := range list.Items {
 			f := Found{Path: path.Join(k.path(), item.Metadata.Name)}
 			for _, m := range item.Metadata.ManagedFields {
-				f.Managed = f.Managed || m.Manager == Manager && m.Operation == "Apply"
+				f.Managed = f.Managed || (m.Manager == Manager && m.Operation == "Apply")
 			}
 			all = append(all, f)
 		}

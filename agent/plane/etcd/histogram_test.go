@@ -80,8 +80,8 @@ func TestReadHistogram(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			got, err := ReadHistogram(strings.NewReader(row.text), fsyncMetric)
-			if row.wrong == "" && err != nil || row.wrong != "" &&
-				(err == nil || !strings.Contains(err.Error(), row.wrong)) {
+			if (row.wrong == "" && err != nil) || (row.wrong != "" &&
+				(err == nil || !strings.Contains(err.Error(), row.wrong))) {
 				t.Errorf("error %v, want %q", err, row.wrong)
 			}
 			if diff := cmp.Diff(row.want, got); diff != "" {

@@ -171,7 +171,7 @@ func (s *scenario) check(step Step) {
 	switch step.Action {
 	case Defragment:
 		since := s.now.Sub(s.defragmented)
-		if !s.defragmented.IsZero() && (since < alarmPause || since < time.Hour && !alarm) {
+		if !s.defragmented.IsZero() && (since < alarmPause || (since < time.Hour && !alarm)) {
 			s.fail("defragmented again after %s", since)
 		}
 		if alarm && !s.state.fits(s.state.InUse) && !s.defragmented.IsZero() && !s.fresh {

@@ -30,7 +30,7 @@ func TestTheAddressStays(t *testing.T) {
 		d, err := n.decode(t)
 		unit := textOf(t, d, "kube-apiserver.service")
 		if (err != nil) != (row.want == "") ||
-			!strings.Contains(unit, "--advertise-address="+row.want+" ") && row.want != "" {
+			(!strings.Contains(unit, "--advertise-address="+row.want+" ") && row.want != "") {
 			t.Errorf("%s: %v\n%s", row.name, err, unit)
 		}
 	}

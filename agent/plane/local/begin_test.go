@@ -221,7 +221,7 @@ func TestPowerCutsOfBegin(t *testing.T) {
 				t.Fatal(err)
 			}
 			p99, err := store.FsyncP99()
-			if err != nil || found && p99 != n.beginning.fsyncP99 {
+			if err != nil || (found && p99 != n.beginning.fsyncP99) {
 				t.Fatalf("cut %d: the disk takes %s, %v", k, p99, err)
 			}
 			if found {

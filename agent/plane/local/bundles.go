@@ -59,7 +59,7 @@ func (b *bundles) require(ctx context.Context, r plane.Record, version string) e
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	last := b.last
-	if last.version != version || !last.running && b.uptime() >= last.until {
+	if last.version != version || (!last.running && b.uptime() >= last.until) {
 		last.stop()
 		ctx, cancel := context.WithCancel(ctx)
 		next := last.next(version)

@@ -124,7 +124,7 @@ func (s steps) keepUp(r plane.Record) (desired config.Desired, changed bool, err
 // go.
 func (s steps) recordApplied(r plane.Record) error {
 	before, err := s.store.Applied()
-	if err != nil || before != nil && string(before.Text()) == string(r.Text()) {
+	if err != nil || (before != nil && string(before.Text()) == string(r.Text())) {
 		return err
 	}
 	if err := s.store.WriteApplied(r); err != nil {
@@ -159,7 +159,7 @@ func etcdFirst(
 	before = r
 	before.Kubernetes = started.Kubernetes
 	applied, err := store.Applied()
-	if err != nil || applied != nil && string(applied.Text()) == string(r.Text()) {
+	if err != nil || (applied != nil && string(applied.Text()) == string(r.Text())) {
 		return r, false, err
 	}
 	if applied != nil && applied.Kubernetes == started.Kubernetes {

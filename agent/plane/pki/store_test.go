@@ -107,7 +107,7 @@ func TestOnlyRootReadsKeys(t *testing.T) {
 			want = 0o644
 		}
 		text, err := root.ReadFile(name)
-		if info.Mode() != want || want == 0o644 && strings.Contains(string(text), "PRIVATE") {
+		if info.Mode() != want || (want == 0o644 && strings.Contains(string(text), "PRIVATE")) {
 			t.Errorf("%s has mode %s:\n%s", name, info.Mode(), text)
 		}
 		return err
@@ -148,7 +148,7 @@ func TestSecretsAreEncryptedFromTheStart(t *testing.T) {
 		got := config.Resources[0]
 		key := string(got.Providers[0].Secretbox.Keys[0].Secret)
 		if fmt.Sprint(got.Resources) != fmt.Sprint(resources) || len(key) != 32 ||
-			first != "" && key != first {
+			(first != "" && key != first) {
 			t.Errorf("encryption configuration %s", text)
 		}
 		first = key

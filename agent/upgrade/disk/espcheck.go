@@ -121,7 +121,7 @@ func (f espFacts) repairs() (steps []espRepair, left []string) {
 	case !entry:
 		left = append(left, "the boot entry of the running system is damaged, "+
 			"and the recovery entry cannot replace it")
-	case f.Recovers && f.Proven && (!spare || f.Entry.Starts && !f.Recovery.Starts):
+	case f.Recovers && f.Proven && (!spare || (f.Entry.Starts && !f.Recovery.Starts)):
 		steps = append(steps, copyFromEntry)
 	}
 

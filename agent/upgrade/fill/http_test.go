@@ -96,7 +96,7 @@ func TestFaultsOfThePacksServer(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			var asked atomic.Int64
 			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if n := asked.Add(1); n == 2 || n > 2 && n < 9 && test.err == "redirects" {
+				if n := asked.Add(1); n == 2 || (n > 2 && n < 9 && test.err == "redirects") {
 					test.fault(w, r)
 					return
 				}
@@ -112,8 +112,8 @@ func TestFaultsOfThePacksServer(t *testing.T) {
 			d := make(bytesDevice, len(content))
 			j := Job{Target: d, Part: part, Sources: Sources{Pack: PackOf(store, "the.pack")}}
 			err = j.Run(t.Context())
-			if (err != nil) != (test.err != "") || err != nil && !strings.Contains(err.Error(),
-				test.err) || errors.Is(err, ErrUnreachable) != test.network {
+			if (err != nil) != (test.err != "") || (err != nil && !strings.Contains(err.Error(),
+				test.err)) || errors.Is(err, ErrUnreachable) != test.network {
 				t.Errorf("error %v, want %q", err, test.err)
 			}
 

@@ -104,7 +104,7 @@ func (u underWay) Pack() (ref, name string, err error) {
 func (u underWay) named(err error) error {
 	code := fault.Of(err)
 	ref, name, packErr := u.Pack()
-	if packErr != nil || code != fault.RepositoryDamaged && code != fault.RepositoryUnreachable {
+	if packErr != nil || (code != fault.RepositoryDamaged && code != fault.RepositoryUnreachable) {
 		return err
 	}
 

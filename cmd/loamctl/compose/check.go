@@ -20,7 +20,7 @@ func (d Document) Check() error {
 	asked, wrong := osc.Decode(d.Name, d.Text)
 	err := osc.Check(wrong, asked, osc.Env{})
 	errs, known := errors.AsType[document.Errors](err)
-	if d.from == nil || err != nil && !known {
+	if d.from == nil || (err != nil && !known) {
 		return err
 	}
 

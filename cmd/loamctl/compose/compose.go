@@ -100,7 +100,7 @@ func known(dir string) error {
 	found := false
 	for _, e := range entries {
 		name := e.Name()
-		mine := name == baseName || (name == unitsName || name == filesName) && e.IsDir()
+		mine := name == baseName || ((name == unitsName || name == filesName) && e.IsDir())
 		found = found || mine
 		if !mine && !strings.HasPrefix(name, ".") && !strings.HasPrefix(name, "README") {
 			errs = append(errs, fmt.Errorf("%s: has no meaning here", filepath.Join(dir, name)))

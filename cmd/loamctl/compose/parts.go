@@ -171,7 +171,7 @@ func isText(text []byte) bool {
 		return false
 	}
 	return !strings.ContainsFunc(string(text), func(r rune) bool {
-		return r < ' ' && r != '\t' && r != '\n' || r >= 0x7f && r < 0xa0 || r == 0x2028 ||
+		return (r < ' ' && r != '\t' && r != '\n') || (r >= 0x7f && r < 0xa0) || r == 0x2028 ||
 			r == 0x2029 || r == 0xfeff
 	})
 }

@@ -79,7 +79,7 @@ func (w *fixture) gets(macs []string, token, wantErr string) {
 	w.t.Helper()
 	got, err := w.Token(w.t.Context(), "", macs)
 	if got != token || (err != nil) != (wantErr != "") ||
-		err != nil && !strings.Contains(hint.Line(err), wantErr) {
+		(err != nil && !strings.Contains(hint.Line(err), wantErr)) {
 		w.t.Errorf("%s got %q, %v, want %q, %q", macs[0], got, err, token, wantErr)
 	}
 }
@@ -159,7 +159,7 @@ func TestAFileHasOneToken(t *testing.T) {
 		t.Helper()
 		got, err := w.Token(t.Context(), name, macs)
 		if got != want || (err != nil) != (wantErr != "") ||
-			err != nil && !strings.Contains(hint.Line(err), wantErr) {
+			(err != nil && !strings.Contains(hint.Line(err), wantErr)) {
 			t.Errorf("%s, %v: %q, %v", name, macs, got, err)
 		}
 	}
@@ -338,7 +338,7 @@ func TestPowerCuts(t *testing.T) {
 
 		w.restart()
 		other, err := w.Token(t.Context(), "", two)
-		if err != nil || got != "" && other == got {
+		if err != nil || (got != "" && other == got) {
 			t.Fatalf("cut %d: %q to both, %v", cut, other, err)
 		}
 	}

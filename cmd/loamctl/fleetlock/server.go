@@ -129,7 +129,7 @@ func (s *Server) lock(c fleetlock.Client) error {
 	if _, ok := holders[c.ID]; ok {
 		return nil
 	}
-	if len(holders) >= s.slots || holders == nil && len(s.groups) >= maxGroups {
+	if len(holders) >= s.slots || (holders == nil && len(s.groups) >= maxGroups) {
 		return errFull
 	}
 

@@ -135,7 +135,7 @@ func Admit(root *os.Root, mac string, uuids []string) error {
 	for key := range names {
 		id, isUUID := strings.CutPrefix(key, "uuid-")
 		if key == Default || key == mac || strings.HasPrefix(key, "serial-") ||
-			isUUID && (uuids == nil || slices.Contains(uuids, id)) {
+			(isUUID && (uuids == nil || slices.Contains(uuids, id))) {
 			return nil
 		}
 	}

@@ -198,7 +198,7 @@ func TestCheckRefuses(t *testing.T) {
 		}
 		_, err := Check(root)
 		if (err != nil) != (test.wantErr != "") ||
-			err != nil && !strings.Contains(hint.Text(err), test.wantErr) {
+			(err != nil && !strings.Contains(hint.Text(err), test.wantErr)) {
 			t.Errorf("%s: error %v, want %q", test.name, err, test.wantErr)
 		}
 	}

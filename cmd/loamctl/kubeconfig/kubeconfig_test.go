@@ -284,7 +284,7 @@ func TestAnswersThatAreNotGood(t *testing.T) {
 		err := s.Do(t.Context(), http.MethodGet, test.path, nil, &into)
 		status, is := errors.AsType[*kubeconfig.StatusError](err)
 		if err == nil || hint.Text(err) != test.want || is != (test.code > 0) ||
-			is && status.Code != test.code {
+			(is && status.Code != test.code) {
 			t.Errorf("%s: error %v, want %s", test.path, err, test.want)
 		}
 	}

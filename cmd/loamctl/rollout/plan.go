@@ -124,7 +124,7 @@ func (r Rollout) planNodes(ctx context.Context, p turns.Policy, plan *Plan) erro
 	without := map[string]int{}
 	for _, row := range table.Rows {
 		of := row.Object.Metadata
-		if len(row.Cells) <= status || selector == "" && labelled && of.Labels[poolLabel] != pool {
+		if len(row.Cells) <= status || (selector == "" && labelled && of.Labels[poolLabel] != pool) {
 			continue
 		}
 
@@ -172,7 +172,7 @@ func (r Rollout) planLedgers(ctx context.Context, p turns.Policy, plan *Plan) er
 		if err != nil || slices.Contains(own, name) {
 			continue
 		}
-		if l.Nodes == p.Nodes && p.Nodes != "" || l.Nodes == poolLabel+"="+pool {
+		if (l.Nodes == p.Nodes && p.Nodes != "") || l.Nodes == poolLabel+"="+pool {
 			plan.add("the ledger in Lease %s is about the same Nodes (%s): delete the one whose "+
 				"nodes have another Secret now", name, l.Nodes)
 		}

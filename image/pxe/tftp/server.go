@@ -184,7 +184,7 @@ func (s *Server) send(
 	}
 
 	err = t.run(p.ctx)
-	if errors.Is(err, errEnded) && t.window.acked == 0 || errors.Is(err, errReplaced) {
+	if (errors.Is(err, errEnded) && t.window.acked == 0) || errors.Is(err, errReplaced) {
 		return // A line for each invented client would be as bad as a place for it.
 	}
 
@@ -215,7 +215,7 @@ func (s *Server) admit(ctx context.Context, client netip.AddrPort) (p *place, kn
 		}
 	}
 
-	if ofHost >= maxOfOneHost || len(s.active) >= maxTransfers && !s.replace() {
+	if ofHost >= maxOfOneHost || (len(s.active) >= maxTransfers && !s.replace()) {
 		return nil, false
 	}
 

@@ -47,7 +47,7 @@ func add(pool *x509.CertPool, dir string) {
 	for _, entry := range entries {
 		path := filepath.Join(dir, entry.Name())
 		target, err := os.Readlink(path)
-		if path == bundle || err == nil && !strings.Contains(target, "/") {
+		if path == bundle || (err == nil && !strings.Contains(target, "/")) {
 			continue // It has the others, or is another name of one.
 		}
 		text, _ := os.ReadFile(path)

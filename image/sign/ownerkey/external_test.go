@@ -140,8 +140,8 @@ func TestEd25519KeysInAToken(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = k.Sign(nil, message, crypto.Hash(0))
-		if test.err == "" && err != nil ||
-			test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err)) {
+		if (test.err == "" && err != nil) ||
+			(test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err))) {
 			t.Errorf("%s: %v", test.name, err)
 		}
 	}

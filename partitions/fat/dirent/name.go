@@ -89,7 +89,7 @@ func SlotsFor(name string) int {
 // exact83 is the name as an 8.3 name, if nothing is lost by that.
 func exact83(name string) (short ShortName, ok bool) {
 	base, ext, dot := strings.Cut(name, ".")
-	if len(base) < 1 || len(base) > 8 || len(ext) > 3 || dot && ext == "" ||
+	if len(base) < 1 || len(base) > 8 || len(ext) > 3 || (dot && ext == "") ||
 		shortChars(base)+shortChars(ext) != base+ext {
 		return short, false
 	}
@@ -99,7 +99,7 @@ func exact83(name string) (short ShortName, ok bool) {
 // shortChars is the name in upper case, without what an 8.3 name cannot have.
 func shortChars(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-' || r == '~' {
+		if (r >= 'A' && r <= 'Z') || (r >= '0' && r <= '9') || r == '_' || r == '-' || r == '~' {
 			return r
 		}
 		return -1

@@ -78,8 +78,8 @@ func TestCondition(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			err := Condition(row.kind, row.value)(row.object)
-			if row.err == "" && err != nil ||
-				row.err != "" && (err == nil || err.Error() != row.err) {
+			if (row.err == "" && err != nil) ||
+				(row.err != "" && (err == nil || err.Error() != row.err)) {
 				t.Errorf("error %v, want %q", err, row.err)
 			}
 		})

@@ -79,7 +79,7 @@ func (n *crashNode) powerOn() error {
 
 func (n *crashNode) goBack(store *generation.Store) error {
 	current, ok, err := store.Current(crashVersion)
-	if errors.Is(err, generation.ErrIncomplete) || err == nil && !ok {
+	if errors.Is(err, generation.ErrIncomplete) || (err == nil && !ok) {
 		return nil // /init goes on without a configuration.
 	}
 	if err != nil {

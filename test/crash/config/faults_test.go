@@ -21,7 +21,7 @@ func faulty(at int, forever bool, errno unix.Errno) (hook durable.Hook, reached 
 	hook = func(s durable.Step) error {
 		n++
 		takes := s.Op == durable.Remove || s.Op == durable.RemoveAll
-		if n == at+1 || forever && n > at && !takes {
+		if n == at+1 || (forever && n > at && !takes) {
 			return &durable.Fault{Err: fmt.Errorf("%s: %w", s, errno)}
 		}
 		return nil

@@ -125,7 +125,7 @@ func (n *crashNode) has(allowed []config.Desired) (config.Desired, error) {
 	}
 	var names []string
 	for _, d := range allowed {
-		if ok && d.Digest() == m.Digest || !ok && d.Digest() == nothing.Digest() {
+		if (ok && d.Digest() == m.Digest) || (!ok && d.Digest() == nothing.Digest()) {
 			return d, nil
 		}
 		names = append(names, fmt.Sprintf("%.12s", d.Digest()))

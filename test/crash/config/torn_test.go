@@ -85,7 +85,7 @@ type damaged struct {
 // change has proven itself, and /run with the power.
 func (d damaged) meets(s stopped) bool {
 	return (d.file != journal || s.name == "watched") &&
-		(s.kill || !d.repair && !strings.HasPrefix(d.file, "run/"))
+		(s.kill || (!d.repair && !strings.HasPrefix(d.file, "run/")))
 }
 
 // TestTornStateFileIsDerivedFromDisk damages one name on a node that runs a

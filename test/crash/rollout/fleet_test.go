@@ -376,7 +376,7 @@ func (s scenario) write(w world, i int, step turns.Step) []edge {
 	to := w
 	m := &to.machines[i]
 	label := fmt.Sprintf("%d write", i)
-	if m.old && !s.blind || w.ledger == nil {
+	if (m.old && !s.blind) || w.ledger == nil {
 		m.seen = nil
 		return []edge{{label + " conflicts", to, false}}
 	}
@@ -477,7 +477,7 @@ func (s scenario) isOver(w world) bool {
 		n := w.nodes[s.of(i)]
 		halted := m.stage == waiting && s.halted(w, i)
 		if !m.up || !n.there || n.mark != "" || m.turn.Phase != turns.Over ||
-			m.stage < done && !halted {
+			(m.stage < done && !halted) {
 			return false
 		}
 	}

@@ -74,7 +74,7 @@ func views(d config.Desired) map[string]*view {
 				len(lines(v.text, "WantedBy"))+len(lines(v.text, "RequiredBy")) > 0
 			starts := listed && !by.Stopped()
 			v.onDemand = v.onDemand || starts
-			v.bySocket = v.bySocket || starts && suffix == ".socket" && !asked
+			v.bySocket = v.bySocket || (starts && suffix == ".socket" && !asked)
 		}
 		slices.Sort(v.dropIns)
 	}
@@ -184,7 +184,7 @@ func gone(v *view, up bool) string {
 	vendor := !v.own
 	switch {
 	case !up || strings.HasSuffix(v.names[0], ".slice"):
-	case !vendor || v.names[0] == "logrotate.timer" && v.wanted:
+	case !vendor || (v.names[0] == "logrotate.timer" && v.wanted):
 		return "stopped"
 	case len(v.dropIns) > 0:
 		return "new"
@@ -207,19 +207,19 @@ func stays(id string, old, v *view, s seen, have, want config.Desired) string {
 		return "" // Its trigger may have started it.
 	case !v.wanted && s.up():
 		return "stopped"
-	case !v.wanted || v.bySocket && !s.up():
+	case !v.wanted || (v.bySocket && !s.up()):
 		return ""
 	case v.onDemand && !s.up() && same && old.wanted:
 		return ""
 	case v.onDemand && !s.up():
 		return "new"
-	case first && !s.up() || !first && !old.wanted && !s.up():
+	case (first && !s.up()) || (!first && !old.wanted && !s.up()):
 		return "new"
 	case !s.up() && !strings.Contains(v.text, "Type=oneshot"):
 		return "new"
 	case strings.HasSuffix(id, ".slice"):
 		return ""
-	case changed || first && v.unit.Command == config.CommandRestart:
+	case changed || (first && v.unit.Command == config.CommandRestart):
 		return "new"
 	case differs(old, v, have, want) && strings.Contains(v.text, "X-ReloadIfChanged=true") &&
 		s.up():
@@ -249,7 +249,7 @@ func (o outcome) spread(after map[string]*view, s snapshot) bool {
 	}
 
 	for on, all := range bound {
-		if !s.units[on].up() || o[on] != "new" && o[on] != "stopped" {
+		if !s.units[on].up() || (o[on] != "new" && o[on] != "stopped") {
 			continue
 		}
 		for _, id := range all {

@@ -122,7 +122,7 @@ func (m machine) step(
 	if diff := cmp.Diff(due(have, want, before).butSlices(before), did); diff != "" {
 		t.Errorf("what had to become of units, and what did (-due +did):\n%s", diff)
 	}
-	if p.Reload && m.reloads.count != 1 || !p.Reload && m.reloads.count != 0 {
+	if (p.Reload && m.reloads.count != 1) || (!p.Reload && m.reloads.count != 0) {
 		t.Errorf("%d daemon-reloads, and planned is %v", m.reloads.count, p.Reload)
 	}
 

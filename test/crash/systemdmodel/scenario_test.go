@@ -120,8 +120,8 @@ func (w *scenario) desired() config.Desired {
 		if of != "" {
 			real, ok := w.parts[of]
 			if !ok ||
-				strings.HasSuffix(name, "alias.service") &&
-					(real.unit.Stopped() || !strings.Contains(*real.unit.Content, "Alias=")) {
+				(strings.HasSuffix(name, "alias.service") &&
+					(real.unit.Stopped() || !strings.Contains(*real.unit.Content, "Alias="))) {
 				continue
 			}
 		}
@@ -133,7 +133,7 @@ func (w *scenario) desired() config.Desired {
 		}
 		if key, other, ok := strings.Cut(p.needs, "="); ok {
 			on, listed := w.parts[other]
-			if listed && (!on.unit.Stopped() && !p.unit.Stopped() || key == "PartOf") {
+			if listed && ((!on.unit.Stopped() && !p.unit.Stopped()) || key == "PartOf") {
 				p.unit.Content = text(fmt.Sprintf("[Unit]\n%s\nAfter=%s\n%s",
 					p.needs, other, *p.unit.Content))
 			}

@@ -245,7 +245,7 @@ func (s snapshot) misread(fragments map[string]string, dropIns map[string][]stri
 			func(p string) bool { return !strings.HasPrefix(p, "/etc/") },
 		)
 		slices.Sort(have)
-		if loaded && (file != "" && u.fragment != file || !slices.Equal(have, dropIns[id])) {
+		if loaded && ((file != "" && u.fragment != file) || !slices.Equal(have, dropIns[id])) {
 			wrong = append(
 				wrong,
 				fmt.Sprintf("%s is read from %s %s, not %s %s",

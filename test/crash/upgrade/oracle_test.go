@@ -33,7 +33,7 @@ func (p fixture) survives(disk firmware.Disk, files map[string][]byte) error {
 		switch {
 		case err != nil:
 			return fmt.Errorf("boot %d: %w", i, err)
-		case j != nil && runs == j.From || p.blessed(disk, runs):
+		case (j != nil && runs == j.From) || p.blessed(disk, runs):
 			return nil
 		case j == nil || runs != j.Target:
 			return fmt.Errorf("boot %d starts %s, which no operator asked for", i, runs.Version)
@@ -128,7 +128,7 @@ func (p fixture) within(events []event) error {
 			i := slices.IndexFunc(p.table.Partitions, func(p gpt.Partition) bool {
 				return p.Start <= at && at < p.End()
 			})
-			if i < 0 && at >= gpt.Alignment && at < p.table.DiskSize-gpt.Alignment ||
+			if (i < 0 && at >= gpt.Alignment && at < p.table.DiskSize-gpt.Alignment) ||
 				i == len(p.table.Partitions)-1 {
 				return fmt.Errorf("sector %d is written, of partition %d", w.Sector, i+1)
 			}

@@ -148,8 +148,8 @@ func TestADowngradeTakesAPermit(t *testing.T) {
 				Plan:    true,
 			})
 			refusedWith(t, err, test.code)
-			if err == nil && version != "1.0.0" || err != nil && !strings.Contains(hint.Text(err),
-				"`loamctl permit --repository DIR --keys DIR --version 1.0.0`") {
+			if (err == nil && version != "1.0.0") || (err != nil && !strings.Contains(hint.Text(err),
+				"`loamctl permit --repository DIR --keys DIR --version 1.0.0`")) {
 				t.Errorf("%s, %v", version, err)
 			}
 		})
@@ -187,7 +187,7 @@ func TestAClockThatIsBehindIsToldOf(t *testing.T) {
 		}
 
 		if logs.Len() != want ||
-			want > 0 && !logs.All()[0].ContextMap()["proven"].(time.Time).Equal(signed) {
+			(want > 0 && !logs.All()[0].ContextMap()["proven"].(time.Time).Equal(signed)) {
 			t.Errorf("at %v: %v", now, logs.All())
 		}
 	}

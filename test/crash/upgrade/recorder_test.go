@@ -70,7 +70,7 @@ func (r *recorder) Sync() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
-	if len(r.Now) == 0 || r.lazy != nil && r.lazy() {
+	if len(r.Now) == 0 || (r.lazy != nil && r.lazy()) {
 		return nil
 	}
 

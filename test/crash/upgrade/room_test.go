@@ -57,7 +57,7 @@ func fullAt(t *testing.T, at int, verdict upgrade.Verdict) bool {
 			t.Fatalf("record %d: %s does not say why: %v", at, name, err)
 		case full:
 			left := firmware.NewMemory(r.Memory.Flat())
-			if runs, err := p.boot(left); err != nil || runs != one.System && runs != two.System {
+			if runs, err := p.boot(left); err != nil || (runs != one.System && runs != two.System) {
 				t.Fatalf("record %d: after %s, %v starts: %v", at, name, runs, err)
 			}
 		}

@@ -231,7 +231,7 @@ func (c *course) finish(rng *rand.Rand) {
 				{Word: upgrade.Wait},
 				{Word: upgrade.Good},
 			}[rng.IntN(3)]
-			if v.Word == upgrade.Good && j.Drill != nil || rng.IntN(4) == 0 { // It hangs.
+			if (v.Word == upgrade.Good && j.Drill != nil) || rng.IntN(4) == 0 { // It hangs.
 				c.boot()
 				continue
 			}

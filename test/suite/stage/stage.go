@@ -173,7 +173,7 @@ func Select(groups []Group, short bool, only []string) ([]Group, error) {
 		for _, s := range group {
 			isNamed := slices.Contains(only, s.Name)
 			isWanted := len(only) == 0 || slices.Contains(needed, s.Name)
-			if isNamed || isWanted && !(short && s.Full) {
+			if isNamed || (isWanted && !(short && s.Full)) {
 				some = append(some, s)
 			}
 		}
