@@ -163,7 +163,10 @@ func (b *Batch) Sync() error {
 	}
 
 	for _, name := range b.files {
-		if err := b.dir.syncFile(name); err != nil {
+		err := b.dir.in("sync", name, func(dir *os.File) error {
+			return b.dir.syncFile(dir, name)
+		})
+		if err != nil {
 			return err
 		}
 	}

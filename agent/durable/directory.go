@@ -31,24 +31,9 @@ func (d *Dir) MkdirAll(name string) error {
 	if err := d.MkdirAll(path.Dir(resolved)); err != nil {
 		return err
 	}
-	return d.mkdir(resolved)
-}
-
-func (d *Dir) mkdir(name string) error {
-	parent, err := d.open(path.Dir(name))
-	if err != nil {
-		return fmt.Errorf("make directory %s: %w", name, err)
-	}
-	defer parent.Close()
-
-	if err := d.step(Step{Op: Mkdir, Name: name}); err != nil {
-		return err
-	}
-	if err := mkdirAt(parent, name); err != nil {
-		return fmt.Errorf("make directory %s: %w", name, err)
-	}
-
-	return d.syncDir(parent, path.Dir(name))
+	return d.in("make directory", resolved, func(parent *os.File) error {
+		return d.mkdir(parent, resolved)
+	})
 }
 
 // mkdirAt creates the directory name in dir.

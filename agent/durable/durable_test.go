@@ -211,7 +211,7 @@ func TestFault(t *testing.T) {
 			t.Fatalf("fault at step %d: %v", at, err)
 		}
 
-		if names, _ := os.ReadDir(root.Name()); len(names) > 1 || at < 4 && len(names) > 0 {
+		if names, _ := os.ReadDir(root.Name()); len(names) > 1 || (at < 4 && len(names) > 0) {
 			t.Errorf("after a fault at step %d there are %v", at, names)
 		}
 		if did, err := dir.WriteFile("a", []byte("new"), 0o644); err != nil || did != (at < 4) {

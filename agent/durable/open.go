@@ -1,7 +1,10 @@
 package durable
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -20,6 +23,17 @@ type LinkError struct {
 
 func (e *LinkError) Error() string { return e.Dir + ": the directory was replaced by a link" }
 
+// tree is a directory tree. What is found in it is behind no link but those of an
+// image.
+type tree struct {
+	root *os.Root
+	// image has the links that are followed; nil for none.
+	image fs.FS
+}
+
+// Root returns the tree, for reading.
+func (t tree) Root() *os.Root { return t.root }
+
 // WithImage has d follow the links between directories that the image has, such
 // as /opt -> var/opt. Without it, d follows none. It returns d.
 func (d *Dir) WithImage(image fs.FS) *Dir {
@@ -28,9 +42,9 @@ func (d *Dir) WithImage(image fs.FS) *Dir {
 }
 
 // Reach returns a [*LinkError] if the directory of name, as far as it exists,
-// is behind a link that d does not follow.
-func (d *Dir) Reach(name string) error {
-	dir, err := d.open(path.Dir(name))
+// is behind a link that is not followed.
+func (t tree) Reach(name string) error {
+	dir, err := t.open(path.Dir(name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -43,18 +57,18 @@ func (d *Dir) Reach(name string) error {
 // open opens the directory name. It follows only links of the image, whatever
 // other processes do to the directories meanwhile. What is then done below the
 // descriptor is done in that directory, even if its name leads elsewhere.
-func (d *Dir) open(name string) (*os.File, error) {
-	f, err := d.openNoLinks(name)
+func (t tree) open(name string) (*os.File, error) {
+	f, err := t.openNoLinks(name)
 	if !errors.Is(err, unix.ELOOP) {
 		return f, err
 	}
 
-	resolved, err := d.resolve(name)
+	resolved, err := t.resolve(name)
 	if err != nil {
 		return nil, err
 	}
 
-	f, err = d.openNoLinks(resolved)
+	f, err = t.openNoLinks(resolved)
 	if errors.Is(err, unix.ELOOP) { // It came after the look of resolve.
 		return nil, &LinkError{Dir: name}
 	}
@@ -63,8 +77,8 @@ func (d *Dir) open(name string) (*os.File, error) {
 
 // openNoLinks opens the directory name; ELOOP if a part of it is a link
 // (openat2(2)).
-func (d *Dir) openNoLinks(name string) (*os.File, error) {
-	top, err := d.root.Open(".")
+func (t tree) openNoLinks(name string) (*os.File, error) {
+	top, err := t.root.Open(".")
 	if err != nil || name == "." {
 		return top, err
 	}
@@ -87,7 +101,7 @@ const maxLinks = 40
 // resolve returns what the directory name is without the links of the image,
 // which need not lead to something that exists. Any other link is a
 // [*LinkError].
-func (d *Dir) resolve(name string) (string, error) {
+func (t tree) resolve(name string) (string, error) {
 	resolved := "."
 	rest := name
 	for links := 0; rest != ""; {
@@ -98,7 +112,7 @@ func (d *Dir) resolve(name string) (string, error) {
 		if next == ".." { // The root is its own parent.
 			next = "."
 		}
-		target, isLink, err := readLink(d.root.FS(), next)
+		target, isLink, err := readLink(t.root.FS(), next)
 		if err != nil {
 			return "", err
 		}
@@ -108,7 +122,7 @@ func (d *Dir) resolve(name string) (string, error) {
 		}
 
 		links++
-		own, err := d.ofImage(next, target)
+		own, err := t.ofImage(next, target)
 		if err != nil {
 			return "", err
 		}
@@ -125,12 +139,42 @@ func (d *Dir) resolve(name string) (string, error) {
 }
 
 // ofImage reports whether the image has the link name with this target.
-func (d *Dir) ofImage(name, target string) (bool, error) {
-	if d.image == nil {
+func (t tree) ofImage(name, target string) (bool, error) {
+	if t.image == nil {
 		return false, nil
 	}
-	own, isLink, err := readLink(d.image, name)
+	own, isLink, err := readLink(t.image, name)
 	return isLink && path.Clean(own) == path.Clean(target), err
+}
+
+// equal reports whether name is a file with these bytes and permission bits.
+func (t tree) equal(name string, data []byte, mode fs.FileMode) bool {
+	info, err := t.root.Lstat(name)
+	if err != nil || info.Mode() != mode || info.Size() != int64(len(data)) {
+		return false
+	}
+
+	f, err := t.FS().Open(name)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+
+	// It may be a larger file by now.
+	have, err := io.ReadAll(io.LimitReader(f, int64(len(data))+1))
+	return err == nil && bytes.Equal(have, data)
+}
+
+// withLine returns the content of the file name, if it exists, with one more line.
+func (t tree) withLine(name string, line []byte) ([]byte, error) {
+	text, err := t.root.ReadFile(name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if len(text) > 0 && text[len(text)-1] != '\n' {
+		text = append(text, '\n')
+	}
+	return append(append(text, line...), '\n'), nil
 }
 
 // readLink returns the target of a link, and whether name is one.
@@ -171,4 +215,16 @@ func removeAt(dir *os.File, name string) error {
 		err = unix.Unlinkat(int(dir.Fd()), path.Base(name), unix.AT_REMOVEDIR)
 	}
 	return err
+}
+
+// removeAllAt deletes the name of the directory dir and everything below it.
+func removeAllAt(dir *os.File, name string) error {
+	parent, err := os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", dir.Fd()))
+	if err != nil {
+		return fmt.Errorf("remove %s: %w", name, err)
+	}
+	if err := errors.Join(parent.RemoveAll(path.Base(name)), parent.Close()); err != nil {
+		return fmt.Errorf("remove %s: %w", name, err)
+	}
+	return nil
 }

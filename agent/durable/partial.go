@@ -52,7 +52,7 @@ func (p *Partial) open(size int64, mode fs.FileMode) error {
 	} else if err == nil {
 		err = errors.New("it is not a regular file")
 	}
-	if err != nil || info.Mode() == mode && info.Size() <= size {
+	if err != nil || (info.Mode() == mode && info.Size() <= size) {
 		return err
 	}
 

@@ -10,7 +10,7 @@ import (
 
 // FS reads below the root. It never waits: a pod can put a FIFO in the place of a
 // file, which then has nothing in it.
-func (d *Dir) FS() fs.FS { return reader{d.root.FS().(rootFS), d.root} }
+func (t tree) FS() fs.FS { return reader{t.root.FS().(rootFS), t.root} }
 
 // rootFS is what the file system of an [os.Root] can do.
 type rootFS interface {

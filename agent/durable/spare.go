@@ -193,7 +193,7 @@ func (d *Dir) WithSpare(s *Spare) *Dir {
 // withRoom calls write. If the file system is full, it calls inSpare, which writes
 // the same into a piece of the spare; nil for what is not a file. If that does not
 // do, the spare is given up for another write.
-func (d *Dir) withRoom(write, inSpare func() error) error {
+func (s *Spare) withRoom(write, inSpare func() error) error {
 	err := write()
 	if !isFull(err) {
 		return err
@@ -208,64 +208,10 @@ func (d *Dir) withRoom(write, inSpare func() error) error {
 			return err
 		}
 	}
-	if d.spare.give() {
+	if s.give() {
 		return write()
 	}
 	return err
-}
-
-// writeInSpare is [Dir.WriteFile] into a piece of the spare.
-func (d *Dir) writeInSpare(name string, data []byte, mode os.FileMode) error {
-	if !d.spare.has(len(data)) {
-		return unix.ENOSPC
-	}
-	dir, err := d.open(path.Dir(name))
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-
-	temp := temporary(name)
-	if err := d.discard(dir, temp); err != nil {
-		return err
-	}
-	if err := d.fillPiece(dir, temp, data, mode); err != nil {
-		return errors.Join(err, d.discard(dir, temp))
-	}
-	if err := d.rename(dir, temp, name); err != nil {
-		return err
-	}
-	return d.syncDir(dir, path.Dir(name))
-}
-
-// fillPiece is [Dir.fill] for a piece of the spare, which is as good as a new file:
-// what it has is not read.
-func (d *Dir) fillPiece(dir *os.File, temp string, data []byte, mode os.FileMode) error {
-	if err := d.step(Step{Op: Create, Name: temp}); err != nil {
-		return err
-	}
-	if err := d.spare.lend(dir, temp); err != nil {
-		return err
-	}
-	f, err := openAt(dir, temp, unix.O_WRONLY)
-	if err != nil {
-		return err
-	}
-	if err := d.step(Step{Op: Write, Name: temp}); err != nil {
-		return errors.Join(err, f.Close())
-	}
-
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Truncate(int64(len(data)))
-	}
-	if err == nil {
-		err = f.Chmod(mode)
-	}
-	if err == nil {
-		err = d.sync(f, Step{Op: SyncFile, Name: temp})
-	}
-	return errors.Join(err, f.Close())
 }
 
 func isFull(err error) bool {
