@@ -28,17 +28,17 @@ type View struct {
 // Table formats s as plain ASCII with a newline at the end of each line. First
 // is how the node is, then what runs, what was refused, what comes next, where
 // orders come from, and details. Where lines are few, it leaves out details.
-func (s Status) Table(v View) string { return s.page(v).String() }
+func (s Status) Table(v View) string { return s.table(v).String() }
 
 // Changes returns the rows of the table of s that the table of before has not.
 func (s Status) Changes(before Status, v View) string {
 	known := map[string]bool{}
-	for _, r := range before.page(v).rows() {
+	for _, r := range before.table(v).rows() {
 		known[r.String()] = true
 	}
 
 	var out strings.Builder
-	for _, r := range s.page(v).rows() {
+	for _, r := range s.table(v).rows() {
 		if text := r.String(); !known[text] && r.label != uptimeLabel {
 			out.WriteString(text)
 		}
@@ -49,13 +49,21 @@ func (s Status) Changes(before Status, v View) string {
 // uptimeLabel is of a row that is another one each time.
 const uptimeLabel = "uptime"
 
-func (s Status) page(v View) *table {
+// table is the page of a status.
+type table struct {
+	page
+	uptime time.Duration
+}
+
+func (s Status) table(v View) *table {
 	t := &table{
-		width:  min(max(v.Width, MinWidth), maxWidth),
-		lines:  v.Lines,
-		now:    v.Now,
+		page: page{
+			width: min(max(v.Width, MinWidth), maxWidth),
+			lines: v.Lines,
+			now:   v.Now,
+			units: s.Units,
+		},
 		uptime: time.Duration(s.Uptime),
-		units:  s.Units,
 	}
 	t.verdict(s)
 	t.runs(s)
@@ -165,7 +173,7 @@ func (t *table) refused(s Status) {
 	if u := s.Upgrade; u != nil {
 		t.row("upgrade", u.Problem)
 		for _, f := range u.Failed {
-			t.row("failed", f.Version+" on "+t.date(f.At)+": "+f.Reason+" (`loam why`)")
+			t.row("failed", f.Version+" on "+date(f.At)+": "+f.Reason+" (`loam why`)")
 		}
 		t.drill(u.Drill)
 	}
@@ -194,10 +202,10 @@ func (t *table) repair(r *Repair) {
 	case Repairing:
 		t.row("! state", "e2fsck repairs "+what+", then the machine restarts: "+r.Damage)
 	case RepairDone:
-		t.row("repaired", fmt.Sprintf("%s on %s: %s", what, t.date(r.At), r.Damage))
+		t.row("repaired", fmt.Sprintf("%s on %s: %s", what, date(r.At), r.Damage))
 		t.row("", count(r.Changes, "change")+" by e2fsck"+optional(": ", r.Log))
 	case RepairReset:
-		t.row("reset", fmt.Sprintf("%s was formatted on %s: %s", what, t.date(r.At), r.Damage))
+		t.row("reset", fmt.Sprintf("%s was formatted on %s: %s", what, date(r.At), r.Damage))
 		t.row("", cmp.Or(optional("what it held is in ", r.Kept), "no copy: "+r.Problem))
 	case RepairFailed:
 		how := " is damaged: "
@@ -236,11 +244,11 @@ func (t *table) drill(d *Drill) {
 	switch {
 	case d == nil:
 	case d.Problem != "":
-		t.row("drill", fmt.Sprintf("by %s, %s: %s", d.By, t.date(d.At), d.Problem))
+		t.row("drill", fmt.Sprintf("by %s, %s: %s", d.By, date(d.At), d.Problem))
 		t.row("hint", d.Hint)
 	default:
 		t.detail("drill", fmt.Sprintf("by %s, %s: back in %s, tries: %d",
-			d.By, t.date(d.At), d.Took, d.Boots))
+			d.By, date(d.At), d.Took, d.Boots))
 	}
 }
 
@@ -426,11 +434,11 @@ func (t *table) cluster(c *Cluster) {
 	t.row("cluster", c.Server)
 	switch {
 	case c.Connected:
-		t.row("", "connected since "+t.date(c.Since))
+		t.row("", "connected since "+date(c.Since))
 	case c.Expires.IsZero():
-		t.row("", "not joined, since "+t.date(c.Since))
+		t.row("", "not joined, since "+date(c.Since))
 	default:
-		t.row("", "not reached since "+t.date(c.Since))
+		t.row("", "not reached since "+date(c.Since))
 	}
 
 	t.row("node", c.Node)
@@ -441,9 +449,9 @@ func (t *table) cluster(c *Cluster) {
 
 func (t *table) certificate(expires time.Time) string {
 	if !t.now.IsZero() && t.now.After(expires) {
-		return "expired on " + t.date(expires)
+		return "expired on " + date(expires)
 	}
-	return "until " + t.date(expires)
+	return "until " + date(expires)
 }
 
 // details are what an operator looks up.

@@ -35,11 +35,11 @@ const (
 	unitWidth = 72
 )
 
-// table collects rows in groups.
-type table struct {
+// page lays out rows, in groups, and units. lines is 0 where there is room for any
+// number.
+type page struct {
 	width, lines int
 	now          time.Time
-	uptime       time.Duration
 	groups       [][]row
 	units        []Unit
 }
@@ -53,34 +53,34 @@ type row struct {
 }
 
 // group begins the next group.
-func (t *table) group() { t.groups = append(t.groups, nil) }
+func (p *page) group() { p.groups = append(p.groups, nil) }
 
 // row adds a row. It omits a row without a value.
-func (t *table) row(label, value string) { t.add(row{label: label}, value) }
+func (p *page) row(label, value string) { p.add(row{label: label}, value) }
 
 // detail adds a row that is left out where lines are few.
-func (t *table) detail(label, value string) { t.add(row{label: label, detail: true}, value) }
+func (p *page) detail(label, value string) { p.add(row{label: label, detail: true}, value) }
 
 // problem adds a row that is left out last.
-func (t *table) problem(label, value string) { t.add(row{label: label, problem: true}, value) }
+func (p *page) problem(label, value string) { p.add(row{label: label, problem: true}, value) }
 
-func (t *table) add(r row, value string) {
+func (p *page) add(r row, value string) {
 	if value == "" {
 		return
 	}
-	r.lines = Wrap(ascii(value), t.width-indent)
-	if most := t.maxLines(); t.lines > 0 && len(r.lines) > most {
+	r.lines = Wrap(ascii(value), p.width-indent)
+	if most := p.maxLines(); p.lines > 0 && len(r.lines) > most {
 		r.lines = append(r.lines[:most-1], "... (`loam status`)")
 	}
-	last := len(t.groups) - 1
-	t.groups[last] = append(t.groups[last], r)
+	last := len(p.groups) - 1
+	p.groups[last] = append(p.groups[last], r)
 }
 
 // maxLines returns how many lines a value takes at most where lines are few: more
 // on a narrow page, as there are fewer words on each, but not all of the page.
-func (t *table) maxLines() int {
+func (p *page) maxLines() int {
 	const usual = 80 - indent
-	return max(maxValue, min(maxValue*usual/(t.width-indent), t.lines/3))
+	return max(maxValue, min(maxValue*usual/(p.width-indent), p.lines/3))
 }
 
 // command is what a text has in backquotes for a reader to type.
@@ -115,17 +115,17 @@ func Wrap(text string, width int) []string {
 
 // String returns the page with the units at its end, and leaves out what it has
 // no room for.
-func (t *table) String() string {
-	groups := t.groups
-	if t.lines > 0 {
-		room := t.lines - 2 - min(len(t.allUnits()), minUnits)
+func (p *page) String() string {
+	groups := p.groups
+	if p.lines > 0 {
+		room := p.lines - 2 - min(len(p.allUnits()), minUnits)
 		groups = fit(groups, room)
 	}
 
 	var out strings.Builder
-	out.WriteString(t.rule(""))
+	out.WriteString(p.rule(""))
 	for i, g := range groups {
-		if i > 0 && t.lines == 0 && len(g) > 0 {
+		if i > 0 && p.lines == 0 && len(g) > 0 {
 			out.WriteByte('\n')
 		}
 		for _, r := range g {
@@ -133,27 +133,27 @@ func (t *table) String() string {
 		}
 	}
 
-	units := t.allUnits()
-	if t.lines > 0 {
-		units = t.unitLines(max(minUnits, t.lines-1-strings.Count(out.String(), "\n")))
+	units := p.allUnits()
+	if p.lines > 0 {
+		units = p.unitLines(max(minUnits, p.lines-1-strings.Count(out.String(), "\n")))
 	} else if len(units) > 0 {
 		out.WriteByte('\n')
 	}
 	out.WriteString(row{label: "units", lines: units}.String())
 
 	at := ""
-	if !t.now.IsZero() {
-		at = t.date(t.now) + " "
+	if !p.now.IsZero() {
+		at = date(p.now) + " "
 	}
-	out.WriteString(t.rule(at))
+	out.WriteString(p.rule(at))
 	return out.String()
 }
 
 // rows returns all rows, with one for each unit.
-func (t *table) rows() []row {
-	all := slices.Concat(t.groups...)
-	for _, u := range t.units {
-		all = append(all, row{label: "unit", lines: t.unit(u)})
+func (p *page) rows() []row {
+	all := slices.Concat(p.groups...)
+	for _, u := range p.units {
+		all = append(all, row{label: "unit", lines: p.unit(u)})
 	}
 	return all
 }
@@ -212,25 +212,25 @@ func (r row) String() string {
 }
 
 // rule returns the line at the top and at the end, with the time of the page.
-func (t *table) rule(at string) string {
+func (p *page) rule(at string) string {
 	text := "--- loam " + at
-	return text + strings.Repeat("-", t.width-len(text)) + "\n"
+	return text + strings.Repeat("-", p.width-len(text)) + "\n"
 }
 
 // allUnits returns the lines of all units.
-func (t *table) allUnits() []string { return t.unitLines(math.MaxInt) }
+func (p *page) allUnits() []string { return p.unitLines(math.MaxInt) }
 
 // unitLines returns at most room lines with units, unhealthy ones first.
-func (t *table) unitLines(room int) []string {
-	units := slices.Clone(t.units)
+func (p *page) unitLines(room int) []string {
+	units := slices.Clone(p.units)
 	slices.SortStableFunc(units, func(a, b Unit) int { return cmp.Compare(rank(a), rank(b)) })
 
 	var lines []string
 	for i, u := range units {
-		of := t.unit(u)
+		of := p.unit(u)
 		isLast := i == len(units)-1
 		if len(lines)+len(of) > room || (len(lines)+len(of) == room && !isLast) {
-			return append(lines, t.more(units[i:]))
+			return append(lines, p.more(units[i:]))
 		}
 		lines = append(lines, of...)
 	}
@@ -239,7 +239,7 @@ func (t *table) unitLines(room int) []string {
 
 // unit returns name, state, since when of a unit, in columns. On a narrow page the
 // name has a line of its own.
-func (t *table) unit(u Unit) []string {
+func (p *page) unit(u Unit) []string {
 	mark := " "
 	if !u.Settled {
 		mark = "*"
@@ -247,15 +247,15 @@ func (t *table) unit(u Unit) []string {
 	state := mark + u.Active + "/" + u.Sub
 	at := since(time.Duration(u.Since))
 
-	room := t.width - indent - 25 - 10
-	if t.width < unitWidth {
-		room = t.width - indent
+	room := p.width - indent - 25 - 10
+	if p.width < unitWidth {
+		room = p.width - indent
 	}
 	name := ascii(u.Name)
 	if len(name) > room {
 		name = name[:room-2] + ".."
 	}
-	if t.width >= unitWidth {
+	if p.width >= unitWidth {
 		return []string{fmt.Sprintf("%-*s%-25.24s%10s", room, name, state, at)}
 	}
 
@@ -267,12 +267,12 @@ func (t *table) unit(u Unit) []string {
 }
 
 // more sums up units that there is no room for.
-func (t *table) more(units []Unit) string {
+func (p *page) more(units []Unit) string {
 	bad := 0
 	for _, u := range units {
 		bad += 1 - rank(u)
 	}
-	switch narrow := t.width < unitWidth; {
+	switch narrow := p.width < unitWidth; {
 	case bad == 0 && narrow:
 		return fmt.Sprintf("and %d more, all well", len(units))
 	case bad == 0:
@@ -292,12 +292,12 @@ func rank(u Unit) int {
 }
 
 // date returns a time with its day.
-func (t *table) date(at time.Time) string { return at.UTC().Format(Clock) }
+func date(at time.Time) string { return at.UTC().Format(Clock) }
 
 // when returns a time that is to come, and how long that is from now.
-func (t *table) when(at time.Time) string {
-	text := t.date(at)
-	if left := at.Sub(t.now); !t.now.IsZero() && left > 0 {
+func (p *page) when(at time.Time) string {
+	text := date(at)
+	if left := at.Sub(p.now); !p.now.IsZero() && left > 0 {
 		text += " (in " + left.Round(time.Second).String() + ")"
 	}
 	return text
