@@ -1,9 +1,7 @@
 package plane
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"reflect"
 
 	"github.com/loam-os/loam/agent/document"
@@ -15,15 +13,6 @@ const (
 	RecordName      = "loam-cluster"
 	RecordField     = "record.json"
 )
-
-// appliedFile is the record that the node last ran without a trial.
-const appliedFile = StateDirectory + "/applied.json"
-
-// publishedFile is the record that the node and the ConfigMap last agreed on.
-const publishedFile = StateDirectory + "/published.json"
-
-// pendingFile is the record that they are about to agree on.
-const pendingFile = StateDirectory + "/pending.json"
 
 // Step is what makes the record of a node and the ConfigMap agree.
 type Step string
@@ -73,44 +62,6 @@ func Base(last, pending *Record, own Record, published *Record) *Record {
 }
 
 func is(a *Record, b Record) bool { return a != nil && reflect.DeepEqual(*a, b) }
-
-// Applied returns the record that the node last ran without a trial, nil if there is
-// none that can be read.
-func (s Store) Applied() (*Record, error) { return s.read(appliedFile) }
-
-// WriteApplied replaces the record that the node runs, durably.
-func (s Store) WriteApplied(r Record) error { return s.write(appliedFile, r) }
-
-// Published returns the record that the node and the ConfigMap last agreed on, nil
-// if there is none that can be read: without it the ConfigMap counts.
-func (s Store) Published() (*Record, error) { return s.read(publishedFile) }
-
-// Pending returns the record that the node and the ConfigMap were about to agree
-// on, nil if there is none that can be read.
-func (s Store) Pending() (*Record, error) { return s.read(pendingFile) }
-
-func (s Store) read(file string) (*Record, error) {
-	text, err := s.dir.Root().ReadFile(file[1:])
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-
-	if r, err := DecodeKept(file, text); err == nil {
-		return &r, nil
-	}
-	return nil, nil
-}
-
-// WritePending replaces the record that the node and the ConfigMap are about to
-// agree on, durably. It must be called before one of them becomes the other.
-func (s Store) WritePending(r Record) error { return s.write(pendingFile, r) }
-
-// WritePublished replaces the record that the node and the ConfigMap last agreed
-// on, durably.
-func (s Store) WritePublished(r Record) error { return s.write(publishedFile, r) }
 
 // PublishedName is the content of the ConfigMap in errors.
 var PublishedName = fmt.Sprintf("ConfigMap %s/%s, %s", RecordNamespace, RecordName, RecordField)

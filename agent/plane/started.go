@@ -1,9 +1,7 @@
 package plane
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"regexp"
 	"slices"
 	"strconv"
@@ -39,48 +37,6 @@ var (
 	startedPrograms   = regexp.MustCompile(`(?m)^Programs (/\S+)$`)
 	startedEtcd       = regexp.MustCompile(`(?m)^etcd Version: ([0-9]+)\.([0-9]+)(\.\S+)$`)
 )
-
-// Started returns what last served from the data of etcd, nil if that is not known:
-// etcd has not started yet, or an earlier release has started it.
-func (s Store) Started() (*Started, error) {
-	text, err := s.dir.Root().ReadFile(startedFile[1:])
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-
-	kubernetes := startedKubernetes.FindSubmatch(text)
-	etcd, err := ParseEtcdVersion(text)
-	if kubernetes == nil || !version.Match(kubernetes[1]) || err != nil {
-		return nil, nil // A power cut has damaged it.
-	}
-	started := &Started{Kubernetes: string(kubernetes[1]), Etcd: etcd}
-	if programs := startedPrograms.FindSubmatch(text); programs != nil {
-		started.Programs = string(programs[1])
-	}
-	return started, nil
-}
-
-// KeepProven records, durably, that what last served from the data of etcd is not on
-// trial. The unit of etcd reads it.
-func (s Store) KeepProven() error {
-	started, err := s.dir.Root().ReadFile(startedFile[1:])
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-
-	unlock, err := s.lock()
-	if err != nil {
-		return err
-	}
-	_, err = s.dir.WriteFile(provenFile[1:], started, 0o600)
-	return errors.Join(err, unlock())
-}
 
 // Running returns the record r with what the cluster cannot change as it is, so that
 // what never ran here can be taken back: no repository has a version, or a program of

@@ -1,18 +1,13 @@
 package plane
 
 import (
-	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/netip"
 	"slices"
 	"strings"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/document"
@@ -51,38 +46,21 @@ var ErrOtherCluster = errors.New("this node belongs to another cluster")
 type Store struct {
 	// dir is the root directory of the node.
 	dir *durable.Dir
+	records
+	facts
+
 	// Keys are the keys of the cluster.
 	Keys pki.Store
 }
 
 // NewStore returns the store of the node with that root directory.
 func NewStore(root *durable.Dir) Store {
-	return Store{root, pki.NewStore(root, KeysDirectory[1:])}
-}
-
-// Record returns the record, and whether the node has one. A field that a later
-// release has written is left out.
-func (s Store) Record() (Record, bool, error) {
-	text, err := s.dir.Root().ReadFile(RecordFile[1:])
-	if errors.Is(err, fs.ErrNotExist) {
-		return Record{}, false, nil
+	return Store{
+		dir:     root,
+		records: records{root},
+		facts:   facts{root},
+		Keys:    pki.NewStore(root, KeysDirectory[1:]),
 	}
-	if err != nil {
-		return Record{}, false, err
-	}
-
-	r, err := DecodeKept(RecordFile, text)
-	return r, true, err
-}
-
-// DecodeKept is [Decode] for the record that a node has kept, in which a later
-// release may have written more fields.
-func DecodeKept(name string, text []byte) (Record, error) {
-	r, err := Decode(name, text)
-	if _, refusal := document.Lenient(err); refusal != nil {
-		return Record{}, refusal
-	}
-	return r, nil
 }
 
 // Init makes the node the first of the cluster, and returns the record of the
@@ -243,110 +221,4 @@ func (s Store) client(leaf, authority string) (tls.Certificate, *x509.Certificat
 		return tls.Certificate{}, nil, err
 	}
 	return pair, authorities[authority].Certificate, nil
-}
-
-// Address returns the address that the cluster last used for the node, the zero
-// Addr before the first.
-func (s Store) Address() (netip.Addr, error) {
-	text, err := s.dir.Root().ReadFile(addressFile[1:])
-	if errors.Is(err, fs.ErrNotExist) {
-		return netip.Addr{}, nil
-	}
-	if err != nil {
-		return netip.Addr{}, err
-	}
-
-	// Another address is chosen for one that cannot be read.
-	address, _ := netip.ParseAddr(strings.TrimSpace(string(text)))
-	return address, nil
-}
-
-// WriteAddress replaces the address, durably.
-func (s Store) WriteAddress(address netip.Addr) error {
-	_, err := s.dir.WriteFile(addressFile[1:], []byte(address.String()+"\n"), 0o600)
-	return err
-}
-
-// FsyncP99 returns the 99th percentile of the time of a sync of etcd's disk before the
-// cluster was made, 0 if it is not known: an earlier release has made the cluster. It
-// is of this node, unlike the record.
-func (s Store) FsyncP99() (time.Duration, error) {
-	text, err := s.dir.Root().ReadFile(fsyncFile[1:])
-	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil
-	}
-	if err != nil {
-		return 0, err
-	}
-
-	// etcd works with its own timing, too.
-	p99, _ := time.ParseDuration(strings.TrimSpace(string(text)))
-	return max(p99, 0), nil
-}
-
-// WriteFsyncP99 replaces what was measured of the disk, durably. It must be called
-// before the cluster is made, since etcd restarts if its flags change.
-func (s Store) WriteFsyncP99(p99 time.Duration) error {
-	if err := s.dir.MkdirAll(StateDirectory[1:]); err != nil {
-		return err
-	}
-	_, err := s.dir.WriteFile(fsyncFile[1:], []byte(p99.String()+"\n"), 0o600)
-	return err
-}
-
-// WriteRecord replaces the record, durably.
-func (s Store) WriteRecord(r Record) error { return s.write(RecordFile, r) }
-
-// ErrChanged means that the record is not the one that was to be replaced.
-var ErrChanged = errors.New("the record has changed meanwhile")
-
-// ReplaceRecord replaces the record before, durably. The error is [ErrChanged] if
-// the node has another one by now.
-func (s Store) ReplaceRecord(before, after Record) (err error) {
-	unlock, err := s.lock()
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, unlock()) }()
-
-	have, _, err := s.Record()
-	if err != nil {
-		return err
-	}
-	if !bytes.Equal(have.Text(), before.Text()) {
-		return fmt.Errorf("replace %s: %w", RecordFile, ErrChanged)
-	}
-	_, err = s.dir.WriteFile(RecordFile[1:], after.Text(), 0o600)
-	return err
-}
-
-func (s Store) write(file string, r Record) (err error) {
-	unlock, err := s.lock()
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, unlock()) }()
-
-	_, err = s.dir.WriteFile(file[1:], r.Text(), 0o600)
-	return err
-}
-
-// lock waits for another process that writes: a file is first written under a
-// temporary name, which is the same for all writers.
-func (s Store) lock() (unlock func() error, err error) {
-	if err := s.dir.MkdirAll(StateDirectory[1:]); err != nil {
-		return nil, err
-	}
-	dir, err := s.dir.Root().Open(StateDirectory[1:])
-	if err != nil {
-		return nil, err
-	}
-
-	for err = unix.EINTR; errors.Is(err, unix.EINTR); {
-		err = unix.Flock(int(dir.Fd()), unix.LOCK_EX)
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("lock %s: %w", StateDirectory, err), dir.Close())
-	}
-	return dir.Close, nil
 }
