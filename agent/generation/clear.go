@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+
+	"github.com/loam-os/loam/agent/durable"
 )
 
 // Clear deletes all generations and all content. The links that make a
@@ -11,22 +13,28 @@ import (
 // generation comes back without its content. With nothing to delete it writes
 // nothing.
 func (s *Store) Clear() error {
-	for _, forget := range []func() error{s.RemoveJournal, s.removeCurrent, s.removeObjects} {
-		if err := forget(); err != nil {
-			return fmt.Errorf("clear the store: %w", err)
-		}
+	err := s.RemoveJournal()
+	if err == nil {
+		err = removeCurrent(s.dir)
+	}
+	if err == nil {
+		err = s.removeObjects()
+	}
+	if err != nil {
+		return fmt.Errorf("clear the store: %w", err)
 	}
 	return nil
 }
 
-func (s *Store) removeCurrent() error {
-	if _, err := fs.Lstat(s.fsys, "os"); errors.Is(err, fs.ErrNotExist) {
+// removeCurrent deletes the links that make generations current.
+func removeCurrent(dir *durable.Dir) error {
+	if _, err := fs.Lstat(dir.FS(), "os"); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err := s.dir.RemoveAll("os"); err != nil {
+	if err := dir.RemoveAll("os"); err != nil {
 		return err
 	}
-	return s.dir.SyncDir(".")
+	return dir.SyncDir(".")
 }
 
 // removeObjects deletes all stored objects durably, since they may be secret.

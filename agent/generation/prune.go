@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
 	"path"
 	"slices"
 )
@@ -106,7 +107,7 @@ func (s *Store) sweep(names []string) error {
 		if err != nil {
 			return fmt.Errorf("sweep: %w", err)
 		}
-		s.count(m)
+		s.inventory.count(m, s.treesOf(m))
 	}
 
 	for _, dir := range []string{treeDir, contentDir} {
@@ -127,7 +128,7 @@ func (s *Store) sweep(names []string) error {
 // deleteOthers deletes the names in dir that are not among kept, compared
 // without their directories, and reports whether there were any.
 func (s *Store) deleteOthers(dir string, kept []string) (deleted bool, err error) {
-	children, err := s.children(dir)
+	children, err := namesIn(s.dir.Root(), dir)
 	if err != nil {
 		return false, err
 	}
@@ -151,10 +152,10 @@ func (s *Store) deleteOthers(dir string, kept []string) (deleted bool, err error
 	return deleted, nil
 }
 
-// children returns the names in dir in no order, none if dir is absent. It
+// namesIn returns the names in dir in no order, none if dir is absent. It
 // avoids ReadDir, which would query the kernel for each.
-func (s *Store) children(dir string) ([]string, error) {
-	f, err := s.dir.Root().Open(dir)
+func namesIn(root *os.Root, dir string) ([]string, error) {
+	f, err := root.Open(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

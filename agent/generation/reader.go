@@ -39,6 +39,18 @@ type inventory struct {
 	objects map[string]bool
 }
 
+// count adds the objects of m, whose directories have these digests.
+func (i *inventory) count(m Manifest, trees []string) {
+	for _, e := range m.Entries {
+		if e.Kind == KindFile {
+			i.objects[contentName(e)] = true
+		}
+	}
+	for _, digest := range trees {
+		i.objects[path.Join(treeDir, digest)] = true
+	}
+}
+
 type loaded struct {
 	manifest Manifest
 	modTime  time.Time
@@ -150,7 +162,7 @@ func (r Reader) Load(name string) (Manifest, error) {
 
 	known := r.loaded[name]
 	if known.size != info.Size() || !known.modTime.Equal(info.ModTime()) {
-		known.manifest, err = r.decode(name, file)
+		known.manifest, err = decode(r.fsys, name, file)
 		if err != nil {
 			return Manifest{}, err
 		}
@@ -161,7 +173,7 @@ func (r Reader) Load(name string) (Manifest, error) {
 		r.loaded[name] = known
 	}
 
-	return known.manifest, r.checkRoot(name)
+	return known.manifest, checkRoot(r.fsys, name)
 }
 
 // manifest returns the manifest of a complete generation, from the cache if
@@ -201,8 +213,9 @@ func (r Reader) cacheManifest(m Manifest, digests []string) error {
 	return nil
 }
 
-func (r Reader) decode(name, file string) (Manifest, error) {
-	text, err := fs.ReadFile(r.fsys, file)
+// decode reads the manifest of the generation name.
+func decode(fsys fs.FS, name, file string) (Manifest, error) {
+	text, err := fs.ReadFile(fsys, file)
 	if err != nil {
 		return Manifest{}, fmt.Errorf("read generation %s: %w", name, err)
 	}
@@ -221,14 +234,14 @@ func (r Reader) decode(name, file string) (Manifest, error) {
 }
 
 // checkRoot makes sure that the files of a generation can be reached.
-func (r Reader) checkRoot(name string) error {
+func checkRoot(fsys fs.FS, name string) error {
 	root := path.Join(generationsDir, name, rootName)
-	link, err := fs.Lstat(r.fsys, root)
+	link, err := fs.Lstat(fsys, root)
 	if err == nil && link.Mode()&fs.ModeSymlink == 0 {
 		return fmt.Errorf("generation %s: %w: %s is not a link", name, ErrIncomplete, rootName)
 	}
 
-	info, err := fs.Stat(r.fsys, root)
+	info, err := fs.Stat(fsys, root)
 	if errors.Is(err, fs.ErrNotExist) || (err == nil && !info.IsDir()) {
 		return fmt.Errorf("generation %s: %w: no directory %s", name, ErrIncomplete, rootName)
 	}
@@ -356,7 +369,7 @@ func (r Reader) damaged(
 	target, err := fs.ReadLink(r.fsys, path.Join(generationsDir, m.Name(), rootName))
 	lost := err != nil || path.Base(target) != rootOf(m.Entries)
 	for _, t := range suspect {
-		lost = lost || !r.hasTree(t)
+		lost = lost || !hasTree(r.fsys, t)
 	}
 
 	var bad []Entry
@@ -376,23 +389,23 @@ func (r Reader) damaged(
 
 // hasTree reports whether the store has all of t: the names, and the content
 // and directories that they refer to.
-func (r Reader) hasTree(t tree) bool {
+func hasTree(fsys fs.FS, t tree) bool {
 	dir := path.Join(treeDir, t.digest)
-	have, err := fs.ReadDir(r.fsys, dir)
+	have, err := fs.ReadDir(fsys, dir)
 	if err != nil || len(have) != len(t.files)+len(t.dirs) {
 		return false
 	}
 
 	for name, e := range t.files {
-		link, linkErr := fs.Lstat(r.fsys, path.Join(dir, name))
-		content, err := fs.Lstat(r.fsys, contentName(e))
+		link, linkErr := fs.Lstat(fsys, path.Join(dir, name))
+		content, err := fs.Lstat(fsys, contentName(e))
 		if linkErr != nil || err != nil || !os.SameFile(link, content) {
 			return false
 		}
 	}
 
 	for name, digest := range t.dirs {
-		target, err := fs.ReadLink(r.fsys, path.Join(dir, name))
+		target, err := fs.ReadLink(fsys, path.Join(dir, name))
 		if err != nil || target != "../"+digest {
 			return false
 		}

@@ -160,7 +160,7 @@ func (s *Store) addTree(b *durable.Batch, t tree) error {
 	}
 
 	if _, err := fs.Lstat(s.fsys, dir); err == nil {
-		if s.hasTree(t) {
+		if hasTree(s.fsys, t) {
 			return nil
 		}
 		if err := s.dir.RemoveAll(dir); err != nil {
@@ -248,24 +248,12 @@ func (s *Store) writeManifest(m Manifest, digests []string) error {
 	}
 
 	if s.inventory.swept {
-		s.count(m)
+		s.inventory.count(m, s.treesOf(m))
 		s.inventory.names = append(slices.Clone(s.inventory.names), m.Name())
 		slices.SortFunc(s.inventory.names, byNumber)
 	}
 
 	return nil
-}
-
-// count adds the objects of m to the cached objects of the store.
-func (s *Store) count(m Manifest) {
-	for _, e := range m.Entries {
-		if e.Kind == KindFile {
-			s.inventory.objects[contentName(e)] = true
-		}
-	}
-	for _, digest := range s.treesOf(m) {
-		s.inventory.objects[path.Join(treeDir, digest)] = true
-	}
 }
 
 // Activate makes name, a generation that Write has finished, the current one of

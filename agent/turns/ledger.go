@@ -133,8 +133,8 @@ const (
 	systemPrefix   = "system.loam.dev/"
 )
 
-// counters are the annotations with a number.
-func (l *Ledger) counters() map[string]*int {
+// counters are the annotations of a ledger with a number.
+func counters(l *Ledger) map[string]*int {
 	return map[string]*int{
 		"done":      &l.Done,
 		"failed":    &l.Failed,
@@ -194,7 +194,7 @@ func ReadLedger(annotations map[string]string) (Ledger, error) {
 			return Ledger{}, invalid("now", text, "what `loamctl rollout now` writes")
 		}
 	}
-	for key, counter := range l.counters() {
+	for key, counter := range counters(&l) {
 		text, ok := annotations[prefix+key]
 		if !ok {
 			continue
@@ -206,16 +206,16 @@ func ReadLedger(annotations map[string]string) (Ledger, error) {
 	}
 
 	for key, text := range annotations {
-		if err := l.readEntry(key, text); err != nil {
+		if err := readEntry(l, key, text); err != nil {
 			return Ledger{}, fmt.Errorf("annotation %s: %w", key, err)
 		}
 	}
 	return l, nil
 }
 
-// readEntry reads an annotation that is about one machine or one system, if it
+// readEntry takes into l an annotation that is about one machine or one system, if it
 // is one.
-func (l *Ledger) readEntry(key, text string) error {
+func readEntry(l Ledger, key, text string) error {
 	if target, ok := strings.CutPrefix(key, systemPrefix); ok {
 		r := Rollout{Target: target}
 		err := json.Unmarshal([]byte(text), &r)
@@ -308,7 +308,7 @@ func (l Ledger) Annotations(before map[string]string) map[string]string {
 		text, _ := json.Marshal(l.Hurry) // Texts and a time only.
 		out[prefix+"now"] = string(text)
 	}
-	for key, counter := range l.counters() {
+	for key, counter := range counters(&l) {
 		out[prefix+key] = strconv.Itoa(*counter)
 	}
 	for target, r := range l.Systems {
