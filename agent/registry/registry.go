@@ -15,7 +15,6 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/loam-os/loam/agent/config"
-	"github.com/loam-os/loam/agent/cosign"
 	"github.com/loam-os/loam/agent/osc"
 	"github.com/loam-os/loam/image/repository/roots"
 )
@@ -29,10 +28,10 @@ const (
 
 // Registry implements [content.Provider] for files of images.
 type Registry struct {
-	socket string
-	hosts  []string
-	limits limits
-	keys   cosign.Keys
+	socket   string
+	hosts    []string
+	limits   limits
+	verifier verifier
 
 	// lock serializes requests to registries and changes of containerd's
 	// content. A second request for the same image then finds it there.
@@ -180,7 +179,7 @@ func (r *Registry) image(ctx context.Context, ref string) (i image, err error) {
 		return image{}, err
 	}
 
-	signature, err := r.verify(ctx, s, remote, target)
+	signature, err := r.verifier.verify(ctx, s, remote, target)
 	if err != nil {
 		return image{}, err
 	}

@@ -31,15 +31,18 @@ const (
 // Require makes the provider refuse each image that none of the keys has
 // signed; without keys, signatures are not looked at. It must be called before
 // the first Image.
-func (r *Registry) Require(keys cosign.Keys) { r.keys = keys }
+func (r *Registry) Require(keys cosign.Keys) { r.verifier.keys = keys }
+
+// verifier looks for a signature by one of its keys; without keys, for none.
+type verifier struct{ keys cosign.Keys }
 
 // verify refuses an image that no trusted key has signed. It asks containerd
 // for a signature that was verified before, and then the registry; it returns
 // the manifest of one from there, and nil for one that containerd has.
-func (r *Registry) verify(
+func (v verifier) verify(
 	ctx context.Context, s *session, m *remote, target ocispec.Descriptor,
 ) (*ocispec.Descriptor, error) {
-	if len(r.keys) == 0 {
+	if len(v.keys) == 0 {
 		return nil, nil
 	}
 
@@ -53,7 +56,7 @@ func (r *Registry) verify(
 	if err != nil {
 		return nil, err
 	}
-	if ok && r.verifies(ctx, p, m, target, kept) == nil {
+	if ok && v.verifies(ctx, p, m, target, kept) == nil {
 		return nil, nil
 	}
 
@@ -63,7 +66,7 @@ func (r *Registry) verify(
 		return nil, err
 	}
 
-	found, err := r.fetchSignature(held, p, m, target)
+	found, err := v.fetchSignature(held, p, m, target)
 	if fault.Of(err) == fault.ImageNotSigned {
 		return nil, errors.Join(err, s.release(ctx, m.name()))
 	}
@@ -96,7 +99,7 @@ func (s *session) keptSignature(
 
 // fetchSignature looks for a signature of the image in the registry, or in its
 // mirrors, and returns its manifest.
-func (r *Registry) fetchSignature(
+func (v verifier) fetchSignature(
 	ctx context.Context, p pull, m *remote, target ocispec.Descriptor,
 ) (*ocispec.Descriptor, error) {
 	candidates, err := m.signatures(ctx, p.fetcher, target)
@@ -106,7 +109,7 @@ func (r *Registry) fetchSignature(
 
 	reason := errors.New("the registry has no signature of it")
 	for i, candidate := range candidates {
-		err := r.verifies(ctx, p, m, target, candidate)
+		err := v.verifies(ctx, p, m, target, candidate)
 		switch {
 		case err == nil:
 			return &candidate, nil
@@ -162,7 +165,7 @@ func bundles(referrers []ocispec.Descriptor) []ocispec.Descriptor {
 
 // verifies pulls the manifest of a signature with its layers, and returns an
 // error unless one of them is a signature of the image.
-func (r *Registry) verifies(
+func (v verifier) verifies(
 	ctx context.Context, p pull, m *remote, target, signature ocispec.Descriptor,
 ) error {
 	var manifest ocispec.Manifest
@@ -181,7 +184,7 @@ func (r *Registry) verifies(
 			return readErr
 		}
 
-		claim, notSigned := r.keys.Verify(cosign.Layer{
+		claim, notSigned := v.keys.Verify(cosign.Layer{
 			MediaType:   layer.MediaType,
 			Annotations: layer.Annotations,
 			Content:     content,

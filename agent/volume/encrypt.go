@@ -138,7 +138,7 @@ func (n Node) open(record Record, c Choice) (Choice, error) {
 		return c, nil
 	}
 
-	device := n.mapped(c.Device)
+	device := n.Machine.mapped(c.Device, n.For.Mapping)
 	if device == "" {
 		var err error
 		device, err = n.mapContainer(record, c)
@@ -242,25 +242,26 @@ func dropHeader(d device.Device, mark string) error {
 	return nil
 }
 
-// mapped returns the decrypted device of a disk, "" if it has none.
-func (n Node) mapped(device string) string {
-	holders, _ := fs.ReadDir(n.Machine.Root, path.Dir(sizeFile(device))+"/holders")
+// mapped returns the device that decrypts a disk under the name mapping, "" if it
+// has none.
+func (m Machine) mapped(device, mapping string) string {
+	holders, _ := fs.ReadDir(m.Root, path.Dir(sizeFile(device))+"/holders")
 	for _, h := range holders {
-		if n.isMapping(h.Name()) {
+		if m.isMapping(h.Name(), mapping) {
 			return block.Node(h.Name())
 		}
 	}
 	return ""
 }
 
-// isMapping reports whether a device is the decrypted volume.
-func (n Node) isMapping(device string) bool {
-	return n.Machine.text("sys/block/"+path.Base(device)+"/dm/name") == n.For.Mapping
+// isMapping reports whether a device decrypts a disk under the name mapping.
+func (m Machine) isMapping(device, mapping string) bool {
+	return m.text("sys/block/"+path.Base(device)+"/dm/name") == mapping
 }
 
-// beneath returns the disk of a mapping, "" if it is gone.
-func (n Node) beneath(mapping string) string {
-	disks, _ := fs.ReadDir(n.Machine.Root, "sys/block/"+path.Base(mapping)+"/slaves")
+// beneath returns the disk that a device decrypts, "" if it is gone.
+func (m Machine) beneath(device string) string {
+	disks, _ := fs.ReadDir(m.Root, "sys/block/"+path.Base(device)+"/slaves")
 	if len(disks) != 1 {
 		return ""
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -148,7 +149,7 @@ func (n Node) Mount(ctx context.Context) (State, error) {
 func (n Node) ensure(
 	ctx context.Context, take func(context.Context, *Record, Facts, Choice) error,
 ) (State, error) {
-	unlock, err := n.lock()
+	unlock, err := lock(n.Dir)
 	if err != nil {
 		return State{}, err
 	}
@@ -169,7 +170,7 @@ func (n Node) ensure(
 	case err != nil:
 		return State{}, err
 	case s.Device == choice.Device:
-		return s, n.recordMade(record)
+		return s, n.For.recordMade(n.Dir, record)
 	case s.Device != "":
 		return State{}, fmt.Errorf("%s is mounted at %s, and is not the %s",
 			s.Device, n.For.Mountpoint, n.For.Name)
@@ -200,7 +201,7 @@ func (n Node) ensure(
 		s.Warnings = n.grow(ctx, choice)
 	}
 
-	return s, errors.Join(err, n.recordMade(record))
+	return s, errors.Join(err, n.For.recordMade(n.Dir, record))
 }
 
 // blockUnit prevents the start of the unit while a volume is made. It returns InUse of
@@ -231,7 +232,7 @@ func (n Node) choose(record Record) (Facts, Choice, error) {
 	if err != nil {
 		return Facts{}, Choice{}, err
 	}
-	rivals, err := n.rivals()
+	rivals, err := n.For.rivals(n.Dir.Root().FS())
 	if err != nil {
 		return Facts{}, Choice{}, err
 	}
@@ -246,31 +247,32 @@ func (n Node) choose(record Record) (Facts, Choice, error) {
 	return facts, choice, err
 }
 
-// rivals returns the claims of the other volumes of the node.
-func (n Node) rivals() ([]Rival, error) {
+// rivals returns the claims of the other volumes of the node with that root
+// directory.
+func (p *Purpose) rivals(root fs.FS) ([]Rival, error) {
 	var all []Rival
-	for _, p := range Purposes() {
-		if p == n.For {
+	for _, other := range Purposes() {
+		if other == p {
 			continue
 		}
-		record, claimed, err := p.ReadRecord(n.Dir.Root().FS())
+		record, claimed, err := other.ReadRecord(root)
 		if err != nil {
 			return nil, err
 		}
 		if claimed {
-			all = append(all, Rival{p.Field, record.Claim})
+			all = append(all, Rival{other.Field, record.Claim})
 		}
 	}
 	return all, nil
 }
 
 // recordMade records that the node has a volume.
-func (n Node) recordMade(record Record) error {
+func (p *Purpose) recordMade(root *durable.Dir, record Record) error {
 	if record.Made {
 		return nil
 	}
 	record.Made = true
-	return n.For.WriteRecord(n.Dir, record)
+	return p.WriteRecord(root, record)
 }
 
 // CheckUnused returns why a new volume would hide what is at its mountpoint. A volume
@@ -389,9 +391,9 @@ func (n Node) Mounted() (State, error) {
 		return State{}, nil
 	}
 	s := State{Device: m.Source, FileSystem: m.FileSystem}
-	if n.isMapping(m.Source) {
+	if n.Machine.isMapping(m.Source, n.For.Mapping) {
 		s.Mapped = m.Source
-		s.Device = n.beneath(m.Source)
+		s.Device = n.Machine.beneath(m.Source)
 	}
 	s.Size = n.Machine.number(sizeFile(s.Device)) * 512
 	if s.Device == "" { // The disk is gone, and its mapping stays.
@@ -406,14 +408,14 @@ func sizeFile(device string) string {
 		"/", "!") + "/size"
 }
 
-// lock prevents two processes from doing this at the same time, also for another
+// lock prevents two processes from changing volumes at the same time, also for another
 // purpose.
-func (n Node) lock() (unlock func(), err error) {
-	if err := n.Dir.MkdirAll("run/loam"); err != nil {
+func lock(dir *durable.Dir) (unlock func(), err error) {
+	if err := dir.MkdirAll("run/loam"); err != nil {
 		return nil, err
 	}
 
-	f, err := durable.Lock(n.Dir.Root(), "run/loam/data-volume.lock")
+	f, err := durable.Lock(dir.Root(), "run/loam/data-volume.lock")
 	if err != nil {
 		return nil, fmt.Errorf("lock the volumes: %w", err)
 	}
