@@ -239,7 +239,7 @@ func TestWhatMachineYAMLMakesOfANode(t *testing.T) {
 
 // checkCertificates: they are there before the agent is ready, when systemd starts
 // the programs that read them.
-func (n *node) checkCertificates(t *testing.T) {
+func (n *testNode) checkCertificates(t *testing.T) {
 	t.Helper()
 	r, _, err := n.planeStore().Record()
 	if err != nil {
@@ -251,8 +251,11 @@ func (n *node) checkCertificates(t *testing.T) {
 	}
 }
 
+// testNode is a node whose files a test looks at and changes.
+type testNode struct{ *node }
+
 // unidentified is a node without any disk or machine.yaml.
-func unidentified(t *testing.T) *node {
+func unidentified(t *testing.T) *testNode {
 	t.Helper()
 	data := manager.New(diskless.Node(t), zap.NewNop())
 	etcdData := data.Node
@@ -266,7 +269,7 @@ func unidentified(t *testing.T) *node {
 	}
 	t.Cleanup(func() { state.Close() })
 
-	return &node{
+	return &testNode{&node{
 		Env: Env{
 			Root:        data.Path,
 			SetHostname: func(string) error { return nil },
@@ -285,17 +288,17 @@ func unidentified(t *testing.T) *node {
 		data:     data,
 		etcdData: manager.New(etcdData, zap.NewNop()),
 		engine:   apply.Open(apply.Config{State: durable.New(state, nil), Node: data.Dir}),
-	}
+	}}
 }
 
 // runsVersion has the node run that version of the system.
-func (n *node) runsVersion(version string) {
+func (n *testNode) runsVersion(version string) {
 	c := n.engine.Config()
 	c.OSVersion = version
 	n.engine = apply.Open(c)
 }
 
-func (n *node) identified(t *testing.T) identified {
+func (n *testNode) identified(t *testing.T) identified {
 	t.Helper()
 	record, _, err := volume.Data.ReadRecord(n.root.FS())
 	if err != nil {

@@ -29,7 +29,7 @@ import (
 
 // ofVersion gives the node the state that an older version left
 // (apply/testdata/older), with its third generation.
-func (n *node) ofVersion(t *testing.T, version string) {
+func (n *testNode) ofVersion(t *testing.T, version string) {
 	t.Helper()
 	out, err := exec.Command("tar", "-C", n.Root, "-xzf",
 		"apply/testdata/older/"+version+".tar.gz").CombinedOutput()
@@ -98,7 +98,7 @@ func (d testDrive) Read(int64, ...string) (map[string][]byte, error) {
 
 // withoutNetwork removes the network that the older version kept: no systemd is
 // there to bring it up.
-func (n *node) withoutNetwork(t *testing.T) {
+func (n *testNode) withoutNetwork(t *testing.T) {
 	t.Helper()
 	if err := n.root.Remove(networkd.Record); err != nil {
 		t.Fatal(err)
@@ -106,16 +106,16 @@ func (n *node) withoutNetwork(t *testing.T) {
 }
 
 // startWithDrives is a start of the agent with those drives.
-func (n *node) startWithDrives(t *testing.T, drives ...source.Drive) *node {
+func (n *testNode) startWithDrives(t *testing.T, drives ...source.Drive) *testNode {
 	t.Helper()
-	again := &node{
+	again := &testNode{&node{
 		Env:      n.Env,
 		root:     n.root,
 		data:     n.data,
 		etcdData: n.etcdData,
 		engine:   n.engine,
 		record:   n.record,
-	}
+	}}
 	again.Drives = &Drives{find: func() ([]source.Drive, error) { return drives, nil }}
 	again.reset = again.newReset()
 	again.identify(t.Context())
@@ -272,7 +272,7 @@ func TestTheDriveOfANodeIsReadUntilItIsConfigured(t *testing.T) {
 	on := func(name string) source.Drive {
 		return countedDrive{testDrive{"sdb", "S1", driveText(name)}, &read}
 	}
-	is := func(got *node, want string) {
+	is := func(got *testNode, want string) {
 		t.Helper()
 		if got.status.Hostname != want || got.status.Error != nil || len(got.status.Warnings) > 0 {
 			t.Errorf("%q, want %q; %+v, %q", got.status.Hostname, want, got.status.Error,
@@ -460,7 +460,7 @@ func TestAnImageGetsKeysByAnUpgrade(t *testing.T) {
 }
 
 // runsA gives the node a configuration under that version.
-func (n *node) runsA(t *testing.T, osVersion string) {
+func (n *testNode) runsA(t *testing.T, osVersion string) {
 	t.Helper()
 	m := generation.Manifest{Number: 1, Digest: strings.Repeat("1", 64), OSVersion: osVersion}
 	store := generation.Open(n.engine.Config().State)

@@ -236,7 +236,7 @@ func publishKubernetes(t *testing.T, version string) machine.Upgrade {
 
 // clusterNode returns a machine with a machine.yaml that has cluster.init and a
 // repository.
-func clusterNode(t *testing.T, upgrade machine.Upgrade, init string) *node {
+func clusterNode(t *testing.T, upgrade machine.Upgrade, init string) *testNode {
 	t.Helper()
 	n := unidentified(t)
 	n.reset = n.newReset()
@@ -245,7 +245,7 @@ func clusterNode(t *testing.T, upgrade machine.Upgrade, init string) *node {
 }
 
 // startAs starts the agent with another cluster.init.
-func (n *node) startAs(t *testing.T, upgrade machine.Upgrade, init string) {
+func (n *testNode) startAs(t *testing.T, upgrade machine.Upgrade, init string) {
 	t.Helper()
 	n.status.Error = nil
 	n.first = nil
@@ -256,7 +256,7 @@ func (n *node) startAs(t *testing.T, upgrade machine.Upgrade, init string) {
 }
 
 // problem returns what the status shows once the loop has read the source.
-func (n *node) problem(t *testing.T) *status.Error {
+func (n *testNode) problem(t *testing.T) *status.Error {
 	t.Helper()
 	if n.status.Error != nil || n.source == nil {
 		return n.status.Error
@@ -353,7 +353,7 @@ func TestTheLoopGoesOnWhileABundleIsFetched(t *testing.T) {
 }
 
 // makeCluster makes the node the first of its cluster.
-func (n *node) makeCluster(t *testing.T) {
+func (n *testNode) makeCluster(t *testing.T) {
 	t.Helper()
 	_, err := n.planeStore().Init(*n.first, pki.Times{Built: built, Now: built})
 	if err != nil {
@@ -449,7 +449,7 @@ func TestAClusterGoesOnAfterATrial(t *testing.T) {
 	}
 	pulled := decode.NewImages(durable.New(n.root, nil), decode.PreparedHosts, n.imagePolicy(),
 		n.systemd.Start)
-	host{node: n, pulled: pulled}.Proven(t.Context())
+	host{node: n.node, pulled: pulled}.Proven(t.Context())
 	<-changes
 }
 
@@ -504,7 +504,7 @@ func TestProgramsOfAGenerationStay(t *testing.T) {
 }
 
 // clusterFiles returns the files of the node's cluster by their names.
-func (n *node) clusterFiles(t *testing.T) map[string]string {
+func (n *testNode) clusterFiles(t *testing.T) map[string]string {
 	t.Helper()
 	dir := filepath.Join(n.Root, plane.StateDirectory)
 	tree := map[string]string{}
@@ -542,7 +542,7 @@ func TestADiskIsMeasuredOnceOnly(t *testing.T) {
 }
 
 // withoutRoot returns a text without the temporary directory of the node.
-func withoutRoot(n *node, text string) string {
+func withoutRoot(n *testNode, text string) string {
 	return strings.ReplaceAll(text, n.Root, "ROOT")
 }
 

@@ -16,7 +16,7 @@ import (
 
 // claiming is a node that is to make a cluster with a volume for etcd, and the
 // directories that it measures.
-func claiming(t *testing.T) (*node, *[]string) {
+func claiming(t *testing.T) (*testNode, *[]string) {
 	t.Helper()
 	n := unidentified(t)
 	measured := []string{}
@@ -30,13 +30,13 @@ func claiming(t *testing.T) (*node, *[]string) {
 }
 
 // claims replaces machine.yaml.
-func (n *node) claims(t *testing.T, cluster string) {
+func (n *testNode) claims(t *testing.T, cluster string) {
 	t.Helper()
 	files.Write(t, filepath.Join(n.Root, source.RunPath), clusterMachine+"cluster: "+cluster+"\n")
 }
 
 // mounted has the volume of etcd mounted.
-func (n *node) mounted(t *testing.T) {
+func (n *testNode) mounted(t *testing.T) {
 	t.Helper()
 	files.Write(t, filepath.Join(n.Root, "proc/self/mountinfo"),
 		"24 23 8:16 / "+volume.Etcd.Mountpoint+" rw,noatime shared:4 - ext4 /dev/sdb rw\n")

@@ -24,7 +24,7 @@ import (
 
 // withProxy is a node whose machine.yaml has a proxy, and the environment of its
 // agent.
-func withProxy(t *testing.T) (n *node, environment map[string]string) {
+func withProxy(t *testing.T) (n *testNode, environment map[string]string) {
 	t.Helper()
 	n = unidentified(t)
 	environment = map[string]string{}
@@ -83,7 +83,7 @@ func TestProxyIsTaken(t *testing.T) {
 }
 
 func TestClusterIsReachedWithoutTheProxy(t *testing.T) {
-	direct := func(n *node) []string { return n.proxy().Direct }
+	direct := func(n *testNode) []string { return n.proxy().Direct }
 
 	n, _ := withProxy(t)
 	n.machine.Source.Cluster = &machine.Cluster{Server: "https://api.example.org:6443"}

@@ -105,7 +105,7 @@ func TestTheTokenStaysUntilThereIsACertificate(t *testing.T) {
 }
 
 // onESP gives a node an ESP with that machine.yaml.
-func (n *node) onESP(t *testing.T, text []byte) {
+func (n *testNode) onESP(t *testing.T, text []byte) {
 	t.Helper()
 	n.record.ESP = filepath.Join(t.TempDir(), "esp")
 	const size = 528 << 20
@@ -150,7 +150,7 @@ func TestAResetHoldsAfterTheTokenIsTakenOut(t *testing.T) {
 }
 
 // join gives a node a certificate of its cluster.
-func join(t *testing.T, n *node) {
+func join(t *testing.T, n *testNode) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

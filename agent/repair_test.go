@@ -24,7 +24,7 @@ func TestARepairReadsMachineYAML(t *testing.T) {
 		}
 		n.engine = nil
 
-		got, err := (&repairSystem{node: n}).Resets(t.Context())
+		got, err := (&repairSystem{node: n.node}).Resets(t.Context())
 		if got != want || (err != nil) != (text == head+"state: {onDamage: keep}}}\n") {
 			t.Errorf("%q: %t, %v", text, got, err)
 		}

@@ -135,15 +135,15 @@ func TestANodeGoesOnWithWhatItAccepted(t *testing.T) {
 }
 
 // startWith is a start of the agent on the node with that machine.yaml.
-func (n *node) startWith(t *testing.T, document string) *node {
+func (n *testNode) startWith(t *testing.T, document string) *testNode {
 	t.Helper()
-	again := &node{
+	again := &testNode{&node{
 		Env:      n.Env,
 		root:     n.root,
 		data:     n.data,
 		etcdData: n.etcdData,
 		engine:   n.engine,
-	}
+	}}
 	if document == "" {
 		if err := n.root.RemoveAll(strings.TrimPrefix(source.RunPath, "/")); err != nil {
 			t.Fatal(err)
