@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -16,26 +17,21 @@ import (
 
 // openKernel opens what machine.yaml opens of the kernel to all processes, and
 // closes what an earlier one has opened since the machine started.
-func (n *node) openKernel() {
-	if err := n.tryOpenKernel(n.machine.Kernel); err != nil {
-		n.warn(fmt.Errorf("open what machine.yaml says of the kernel: %w", err))
-	}
-}
-
-func (n *node) tryOpenKernel(open kernel.Opening) error {
-	tables, err := n.kernelTables()
+// release is the release of the kernel (uname(2)).
+func openKernel(root *os.Root, release string, open kernel.Opening) error {
+	tables, err := kernelTables(root, release)
 	if err != nil {
-		return err
+		return fmt.Errorf("open what machine.yaml says of the kernel: %w", err)
 	}
 
 	rules := open.Rules(tables)
-	dir := durable.New(n.root, nil)
+	dir := durable.New(root, nil)
 	err = errors.Join(
 		put(dir, kernel.ModulesFile, rules.Modules),
 		put(dir, kernel.SettingsFile, rules.Settings),
 	)
 	for _, name := range slices.Sorted(maps.Keys(rules.Values)) {
-		err = errors.Join(err, n.root.WriteFile(name, []byte(rules.Values[name]), 0o644))
+		err = errors.Join(err, root.WriteFile(name, []byte(rules.Values[name]), 0o644))
 	}
 	if len(rules.Unknown) > 0 {
 		err = errors.Join(err, hint.With(
@@ -44,18 +40,21 @@ func (n *node) tryOpenKernel(open kernel.Opening) error {
 			"`grep -E ' (net-pf|fs)-' /usr/lib/modules/*/modules.alias` lists those of this profile",
 		))
 	}
-	return err
+	if err != nil {
+		return fmt.Errorf("open what machine.yaml says of the kernel: %w", err)
+	}
+	return nil
 }
 
-func (n *node) kernelTables() (kernel.Tables, error) {
+func kernelTables(root *os.Root, release string) (kernel.Tables, error) {
 	var t kernel.Tables
 	for name, text := range map[string]*[]byte{
-		path.Join("usr/lib/modules", n.status.Kernel, "modules.alias"): &t.Aliases,
+		path.Join("usr/lib/modules", release, "modules.alias"): &t.Aliases,
 		kernel.ClosedFile:   &t.Closed,
 		kernel.SettingsFile: &t.Before,
 	} {
 		var err error
-		*text, err = n.root.ReadFile(name)
+		*text, err = root.ReadFile(name)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return kernel.Tables{}, err
 		}

@@ -30,9 +30,6 @@ func TestWhatMachineYAMLOpensOfTheKernel(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer root.Close()
-	n := &node{root: root}
-	n.status.Kernel = "6.12"
-
 	steps := []struct {
 		open          kernel.Opening
 		ring, modules string
@@ -48,12 +45,13 @@ func TestWhatMachineYAMLOpensOfTheKernel(t *testing.T) {
 			open:    kernel.Opening{Modules: []string{"can"}},
 			ring:    "2",
 			modules: "# From machine.yaml",
-			err:     "no process has the kernel load the module can",
+			err: "open what machine.yaml says of the kernel: " +
+				"no process has the kernel load the module can",
 		},
 		{open: kernel.Opening{}, ring: "2"},
 	}
 	for _, step := range steps {
-		err := n.tryOpenKernel(step.open)
+		err := openKernel(root, "6.12", step.open)
 		if err != nil && err.Error() != step.err || err == nil && step.err != "" {
 			t.Errorf("%+v: %v, want %q", step.open, err, step.err)
 		}

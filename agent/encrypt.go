@@ -1,17 +1,12 @@
 package agent
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
-	"go.uber.org/zap"
-
 	"github.com/loam-os/loam/agent/boot"
-	"github.com/loam-os/loam/agent/cluster/credentials"
 	"github.com/loam-os/loam/agent/crypt"
-	"github.com/loam-os/loam/agent/loop"
-	"github.com/loam-os/loam/agent/source"
+	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
 )
@@ -47,41 +42,36 @@ func decideEncryption(want crypt.Mode, record boot.Record, isNew bool) encryptio
 	return encryptionRequested
 }
 
-// encrypt has the state of a new node encrypted as machine.yaml says, which
-// takes a restart. It reports whether the node may be configured now: nothing
-// that is secret may get to a state that is still to be encrypted. before is
-// the record of the document that configured the node, nil for a new node.
-func (n *node) encrypt(ctx context.Context, before *source.Accepted) bool {
-	mode := crypt.Mode(n.machine.Encrypt())
-	isNew := before == nil && !credentials.Joined(n.root, n.Now())
-	switch decideEncryption(mode, n.record, isNew) {
+// encrypt has the state of a new node encrypted as machine.yaml says,
+// which takes a restart. mayGoOn reports whether the node may be configured now:
+// nothing that is secret may get to a state that is still to be encrypted. The
+// warning does not keep it from that. restart has /init format the state again.
+func encrypt(
+	want crypt.Mode, record boot.Record, isNew bool, restart func() error,
+) (mayGoOn bool, warning, err error) {
+	switch decideEncryption(want, record, isNew) {
 	case encryptionLate:
-		n.warn(hint.With(
+		return true, hint.With(
 			errors.New("state.encrypt is set, and the state of this node is not encrypted: only "+
 				"a new node can be"),
 			"flash or install the node again",
-		))
+		), nil
 	case encryptionFailed:
-		n.status.Error = loop.Describe(fault.With(
-			errors.New("the state is not encrypted as state.encrypt says: "+n.record.EncryptError),
+		return false, nil, fault.With(
+			errors.New("the state is not encrypted as state.encrypt says: "+record.EncryptError),
 			fault.StateNotEncrypted,
-		))
-		return false
+		)
 	case encryptionRequested:
-		n.Log.Info("restarting to encrypt the state", zap.String("with", string(mode)))
-		if err := n.requestEncryption(ctx, mode); err != nil {
-			n.status.Error = loop.Describe(fmt.Errorf("encrypt the state: %w", err))
+		if err := restart(); err != nil {
+			return false, nil, fmt.Errorf("encrypt the state: %w", err)
 		}
-		return false
+		return false, nil, nil
 	}
-	return true
+	return true, nil, nil
 }
 
-// requestEncryption has /init format the state again, and restarts the machine.
-func (n *node) requestEncryption(ctx context.Context, mode crypt.Mode) error {
-	dir := n.records()
-	if _, err := dir.WriteFile(boot.EncryptName, []byte(mode+"\n"), 0o600); err != nil {
-		return err
-	}
-	return n.systemd.Reboot(ctx)
+// requestEncryption has /init format the state again at the next start.
+func requestEncryption(dir *durable.Dir, mode crypt.Mode) error {
+	_, err := dir.WriteFile(boot.EncryptName, []byte(mode+"\n"), 0o600)
+	return err
 }

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/loam-os/loam/agent/cluster/credentials"
+	"github.com/loam-os/loam/agent/crypt"
 	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/generation"
@@ -50,8 +51,9 @@ func (n *node) identify(ctx context.Context) {
 		n.machine = m
 		n.hasMachine = true
 		n.applyNetwork(ctx, &m.Network)
-		n.applyProxy(ctx)
-		n.openKernel()
+		n.warn(applyProxy(ctx, proxySettings(m, n.root, n.planeStore()), n.records(), n.Setenv,
+			func(ctx context.Context) error { return restartRuntime(ctx, n.systemd, n.Log) }))
+		n.warn(openKernel(n.root, n.status.Kernel, m.Kernel))
 		inReset := n.inReset(doc)
 		if n.name() && !inReset && n.encrypt(ctx, places.Accepted) {
 			doc = n.redact(doc)
@@ -61,10 +63,55 @@ func (n *node) identify(ctx context.Context) {
 		}
 	}
 
-	n.resolveName()
+	if err := resolveName(n.root, n.status.Hostname); err != nil {
+		n.Log.Warn("the node does not find its own name", zap.Error(err))
+	}
 	if !n.reset.Active() && !n.nameless {
 		n.obeyRecord()
 	}
+}
+
+// name gives the node the host name of machine.yaml, and reports whether there
+// is one. Without the name that hostnameFrom asks for, the node is not
+// configured and joins no cluster.
+func (n *node) name() bool {
+	name, err := n.naming().apply()
+	if name != "" {
+		n.status.Hostname = name
+	}
+	n.warn(err)
+
+	n.nameless = name == "" && n.machine.HostnameFrom != ""
+	if n.nameless {
+		n.warn(fmt.Errorf(
+			"the node has no name and waits for one: hostnameFrom of machine.yaml is %s",
+			n.machine.HostnameFrom))
+	}
+	return !n.nameless
+}
+
+func (n *node) naming() naming {
+	return naming{Env: n.Env, records: n.records(), machine: n.machine}
+}
+
+// encrypt has the state of a new node encrypted as machine.yaml says, and reports
+// whether the node may be configured now. before is the record of the document that
+// configured the node, nil for a new node.
+func (n *node) encrypt(ctx context.Context, before *source.Accepted) bool {
+	mode := crypt.Mode(n.machine.Encrypt())
+	isNew := before == nil && !credentials.Joined(n.root, n.Now())
+	mayGoOn, warning, err := encrypt(mode, n.record, isNew, func() error {
+		n.Log.Info("restarting to encrypt the state", zap.String("with", string(mode)))
+		if err := requestEncryption(n.records(), mode); err != nil {
+			return err
+		}
+		return n.systemd.Reboot(ctx)
+	})
+	n.warn(warning)
+	if err != nil {
+		n.status.Error = loop.Describe(err)
+	}
+	return mayGoOn
 }
 
 // accept records the document with the content m, so that no other drive, and

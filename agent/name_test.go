@@ -12,8 +12,9 @@ func TestANodeFindsItsOwnName(t *testing.T) {
 	n := unidentified(t)
 	hosts := filepath.Join(n.Root, "etc/hosts")
 	files.Write(t, hosts, "127.0.0.1 localhost\n127.0.1.1 old\n")
-	n.status.Hostname = "node-1"
-	n.resolveName()
+	if err := resolveName(n.root, "node-1"); err != nil {
+		t.Error(err)
+	}
 	want := "127.0.0.1 localhost\n127.0.1.1\tnode-1\n"
 	if text, err := os.ReadFile(hosts); err != nil || string(text) != want {
 		t.Errorf("hosts %q, %v, want %q", text, err, want)
@@ -27,8 +28,9 @@ func TestANodeFindsItsOwnName(t *testing.T) {
 	if err := os.Symlink("../store", hosts); err != nil {
 		t.Fatal(err)
 	}
-	n.status.Hostname = "node-2"
-	n.resolveName()
+	if err := resolveName(n.root, "node-2"); err != nil {
+		t.Error(err)
+	}
 	if text, err := os.ReadFile(own); err != nil || string(text) != want {
 		t.Errorf("hosts of the configuration: %q, %v", text, err)
 	}

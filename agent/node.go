@@ -84,8 +84,11 @@ type node struct {
 	others sync.WaitGroup
 }
 
-// warn shows operators an error that the node lives with.
+// warn shows operators an error that the node lives with, if there is one.
 func (n *node) warn(err error) {
+	if err == nil {
+		return
+	}
 	n.status.Warnings = append(n.status.Warnings, hint.Line(err))
 }
 

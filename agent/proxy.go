@@ -6,46 +6,57 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
+	"os"
 	"slices"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/plane"
 	"github.com/loam-os/loam/agent/proxy"
+	"github.com/loam-os/loam/agent/unit"
 )
 
 // applyProxy takes the proxy of machine.yaml: for this process, before it
 // fetches anything, and for containerd. It must be called once in a process,
-// as [http.ProxyFromEnvironment] reads the environment once.
-func (n *node) applyProxy(ctx context.Context) {
-	settings := n.proxy()
-	changed, err := n.writeProxy(settings.Text())
-	for _, v := range settings.Environment() {
-		err = errors.Join(err, n.Setenv(v.Name, v.Value))
+// as [http.ProxyFromEnvironment] reads the environment once. restart restarts
+// containerd if it runs.
+func applyProxy(
+	ctx context.Context,
+	s proxy.Settings,
+	dir *durable.Dir,
+	setenv func(name, value string) error,
+	restart func(ctx context.Context) error,
+) error {
+	changed, err := writeProxy(dir, s.Text())
+	for _, v := range s.Environment() {
+		err = errors.Join(err, setenv(v.Name, v.Value))
 	}
 	if err == nil && changed {
-		err = n.restartRuntime(ctx)
+		err = restart(ctx)
 	}
 	if err != nil {
-		n.warn(fmt.Errorf("take the proxy of machine.yaml: %w", err))
+		return fmt.Errorf("take the proxy of machine.yaml: %w", err)
 	}
+	return nil
 }
 
-// proxy returns the settings of machine.yaml, with what belongs to the node and
-// its cluster.
-func (n *node) proxy() proxy.Settings {
-	s := proxy.Settings{URL: n.machine.Proxy.URL, Direct: slices.Clone(n.machine.Proxy.NoProxy)}
+// proxySettings returns the settings of machine.yaml, with what belongs to the
+// node and its cluster.
+func proxySettings(m machine.Machine, root *os.Root, store plane.Store) proxy.Settings {
+	s := proxy.Settings{URL: m.Proxy.URL, Direct: slices.Clone(m.Proxy.NoProxy)}
 
 	// An error here is reported when the node joins its cluster.
-	if config, _, ok, err := clusterOf(n.machine.Source, n.root); ok && err == nil {
+	if config, _, ok, err := clusterOf(m.Source, root); ok && err == nil {
 		if server, err := url.Parse(config.Server); err == nil {
 			s.Direct = append(s.Direct, server.Hostname())
 		}
 	}
 
-	record, ok, err := n.planeStore().Record()
-	if init := n.machine.Cluster.Init; (err != nil || !ok) && init != nil {
+	record, ok, err := store.Record()
+	if init := m.Cluster.Init; (err != nil || !ok) && init != nil {
 		record, ok, err = plane.NewRecord(*init), true, nil
 	}
 	if ok && err == nil {
@@ -57,8 +68,8 @@ func (n *node) proxy() proxy.Settings {
 
 // writeProxy writes the environment file of the units, or removes it if it
 // would be empty, and reports whether it was another.
-func (n *node) writeProxy(text string) (changed bool, err error) {
-	have, err := n.root.ReadFile(proxy.File)
+func writeProxy(dir *durable.Dir, text string) (changed bool, err error) {
+	have, err := dir.Root().ReadFile(proxy.File)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
@@ -66,7 +77,6 @@ func (n *node) writeProxy(text string) (changed bool, err error) {
 		return false, nil
 	}
 
-	dir := n.records()
 	if text == "" {
 		return true, dir.Remove(proxy.File)
 	}
@@ -82,14 +92,14 @@ const runtimeUnit = "containerd.service"
 const runtimeRestart = 30 * time.Second
 
 // restartRuntime restarts containerd if it runs. At boot it starts later.
-func (n *node) restartRuntime(ctx context.Context) error {
+func restartRuntime(ctx context.Context, systemd *unit.Systemd, log *zap.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, runtimeRestart)
 	defer cancel()
-	states, err := n.systemd.Show(ctx, []string{runtimeUnit})
+	states, err := systemd.Show(ctx, []string{runtimeUnit})
 	if err != nil || states[0].Active != "active" {
 		return err
 	}
 
-	n.Log.Info("restarting containerd with another proxy", zap.String("unit", runtimeUnit))
-	return n.systemd.Restart(ctx, runtimeUnit)
+	log.Info("restarting containerd with another proxy", zap.String("unit", runtimeUnit))
+	return systemd.Restart(ctx, runtimeUnit)
 }

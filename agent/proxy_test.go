@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"encoding/base64"
 	"io/fs"
 	"net/http"
@@ -19,6 +20,7 @@ import (
 	"github.com/loam-os/loam/agent/plane"
 	"github.com/loam-os/loam/agent/probe"
 	"github.com/loam-os/loam/agent/proxy"
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/image/repository"
 )
 
@@ -39,16 +41,38 @@ func withProxy(t *testing.T) (n *testNode, environment map[string]string) {
 	return n, environment
 }
 
+func (n *testNode) proxySettings() proxy.Settings {
+	return proxySettings(n.machine, n.root, n.planeStore())
+}
+
+// tryProxy takes the proxy of the node's machine.yaml, and has no containerd to
+// restart.
+func (n *testNode) tryProxy(t *testing.T) error {
+	t.Helper()
+	restart := func(context.Context) error {
+		t.Error("containerd is restarted")
+		return nil
+	}
+	return applyProxy(t.Context(), n.proxySettings(), n.records(), n.Setenv, restart)
+}
+
+func (n *testNode) applyProxy(t *testing.T) {
+	t.Helper()
+	if err := n.tryProxy(t); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestProxyIsTaken(t *testing.T) {
 	n, environment := withProxy(t)
-	text := n.proxy().Text()
-	if changed, err := n.writeProxy(text); !changed || err != nil {
+	text := n.proxySettings().Text()
+	if changed, err := writeProxy(n.records(), text); !changed || err != nil {
 		t.Fatalf("changed %t, %v", changed, err)
 	}
-	if changed, err := n.writeProxy(text); changed || err != nil {
+	if changed, err := writeProxy(n.records(), text); changed || err != nil {
 		t.Errorf("the same again: changed %t, %v", changed, err)
 	}
-	n.applyProxy(t.Context()) // It is there already, so containerd goes on.
+	n.applyProxy(t) // It is there already, so containerd goes on.
 
 	file := filepath.Join(n.Root, proxy.File)
 	info, err := os.Stat(file)
@@ -66,10 +90,10 @@ func TestProxyIsTaken(t *testing.T) {
 
 	// Without a proxy, nothing is left of it.
 	n.machine.Proxy = machine.Proxy{}
-	if changed, err := n.writeProxy(n.proxy().Text()); !changed || err != nil {
+	if changed, err := writeProxy(n.records(), n.proxySettings().Text()); !changed || err != nil {
 		t.Errorf("changed %t, %v", changed, err)
 	}
-	n.applyProxy(t.Context())
+	n.applyProxy(t)
 	want := map[string]string{"HTTP_PROXY": "", "HTTPS_PROXY": "", "NO_PROXY": ""}
 	if diff := cmp.Diff(want, environment); diff != "" {
 		t.Errorf("environment (-want +got):\n%s", diff)
@@ -77,13 +101,10 @@ func TestProxyIsTaken(t *testing.T) {
 	if _, err := n.root.Stat(proxy.File); !os.IsNotExist(err) {
 		t.Errorf("the file is left: %v", err)
 	}
-	if len(n.status.Warnings) > 0 {
-		t.Errorf("warnings %q", n.status.Warnings)
-	}
 }
 
 func TestClusterIsReachedWithoutTheProxy(t *testing.T) {
-	direct := func(n *testNode) []string { return n.proxy().Direct }
+	direct := func(n *testNode) []string { return n.proxySettings().Direct }
 
 	n, _ := withProxy(t)
 	n.machine.Source.Cluster = &machine.Cluster{Server: "https://api.example.org:6443"}
@@ -112,10 +133,9 @@ func TestProxyThatCannotBeWrittenIsSaid(t *testing.T) {
 	if err := n.root.MkdirAll(proxy.File, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	n.applyProxy(t.Context())
-	warnings := strings.Join(n.status.Warnings, "\n")
-	if len(n.status.Warnings) != 1 || strings.Contains(warnings, "secret") {
-		t.Errorf("warnings %q", warnings)
+	err := n.tryProxy(t)
+	if err == nil || strings.Contains(hint.Text(err), "secret") {
+		t.Errorf("error %v", err)
 	}
 	if environment["HTTPS_PROXY"] == "" {
 		t.Error("the agent itself goes without the proxy")
@@ -154,10 +174,10 @@ func TestWhatTheAgentFetchesGoesByTheProxy(t *testing.T) {
 	n, _ := withProxy(t)
 	n.Setenv = os.Setenv
 	n.machine.Proxy.URL = strings.Replace(server.URL, "http://", "http://node:secret@", 1)
-	if _, err := n.writeProxy(n.proxy().Text()); err != nil {
+	if _, err := writeProxy(n.records(), n.proxySettings().Text()); err != nil {
 		t.Fatal(err)
 	}
-	n.applyProxy(t.Context())
+	n.applyProxy(t)
 
 	for _, ref := range []string{"http://releases.invalid/loam", "oci+http://registry.invalid/loam"} {
 		store, err := repository.Open(ref)

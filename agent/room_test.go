@@ -196,10 +196,10 @@ func recordSteps(t *testing.T) []recordStep {
 	}
 	return append(steps,
 		ofNode("the host name", boot.HostnameFile, func(n *node, nth int) error {
-			return n.setHostname(fmt.Sprint(nth))
+			return naming{Env: n.Env, records: n.records()}.set(fmt.Sprint(nth))
 		}),
 		ofNode("the proxy", proxy.File, func(n *node, nth int) error {
-			_, err := n.writeProxy(fmt.Sprint(nth))
+			_, err := writeProxy(n.records(), fmt.Sprint(nth))
 			return err
 		}),
 		ofNode("the document of the machine", reset.AcceptedName, func(n *node, nth int) error {

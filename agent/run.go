@@ -160,7 +160,7 @@ func (n *node) startOthers(ctx context.Context, end context.CancelCauseFunc, op 
 	n.others.Go(func() { n.watchDrives(ctx, end) })
 	n.others.Go(func() { n.network.Run(ctx, n.Root, n.Log) })
 	if n.nameless {
-		n.others.Go(func() { n.awaitName(ctx) })
+		n.others.Go(func() { n.naming().await(ctx) })
 	}
 	if n.cluster != nil {
 		n.others.Go(func() { n.cluster.Run(ctx) })
