@@ -7,7 +7,6 @@ import (
 
 	"github.com/loam-os/loam/agent/boot"
 	"github.com/loam-os/loam/agent/crypt"
-	"github.com/loam-os/loam/agent/reset"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/test/files"
 )
@@ -71,7 +70,7 @@ func TestANodeIsNotConfiguredWhileItsStateIsNotEncrypted(t *testing.T) {
 		n.reset = n.newReset()
 		n.identify(t.Context())
 
-		_, err := n.root.Lstat(reset.AcceptedName)
+		_, err := n.root.Lstat(source.AcceptedName)
 		accepted := err == nil
 		if (n.source != nil) != test.configured || accepted != test.configured {
 			t.Errorf("%s: source %v, accepted %t", name, n.source, accepted)

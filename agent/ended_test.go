@@ -11,6 +11,7 @@ import (
 	"github.com/loam-os/loam/agent/console"
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/hostname/nodename"
+	"github.com/loam-os/loam/agent/identity"
 	"github.com/loam-os/loam/agent/loop"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/volume/manager"
@@ -151,7 +152,7 @@ func TestRestarts(t *testing.T) {
 		want bool
 	}{
 		{fmt.Errorf("%w from a to b", nodename.ErrChanged), true},
-		{fmt.Errorf("%w: 2, not 1", ErrDrives), true},
+		{fmt.Errorf("%w: 2, not 1", identity.ErrDrives), true},
 		{loop.ErrReset, true},
 		{loop.ErrFollows, true},
 		{manager.ErrAvailable, true},

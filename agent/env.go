@@ -14,6 +14,7 @@ import (
 	"github.com/loam-os/loam/agent/cluster"
 	"github.com/loam-os/loam/agent/console"
 	"github.com/loam-os/loam/agent/drive"
+	"github.com/loam-os/loam/agent/identity"
 	"github.com/loam-os/loam/agent/metrics"
 	"github.com/loam-os/loam/agent/plane/etcd/disk"
 	"github.com/loam-os/loam/agent/plane/local"
@@ -30,7 +31,7 @@ type Env struct {
 	// Credentials is $CREDENTIALS_DIRECTORY, "" without one.
 	Credentials string
 	// Drives are those that machine.yaml may be on; nil if none are looked for.
-	Drives *Drives
+	Drives *identity.Drives
 	// Metrics is the address of the metrics, Health of the health check, "" for
 	// nowhere.
 	Metrics, Health string
@@ -67,7 +68,7 @@ func NodeEnv(log *zap.Logger) Env {
 		Root:        "/",
 		Socket:      unit.PrivateSocket,
 		Credentials: os.Getenv("CREDENTIALS_DIRECTORY"),
-		Drives:      &Drives{find: findDrives},
+		Drives:      &identity.Drives{Find: findDrives},
 		Consoles:    consoles,
 		Metrics:     metrics.Address,
 		Health:      metrics.HealthAddress,

@@ -1,46 +1,36 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"path/filepath"
-	"strings"
-	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/loam-os/loam/agent/cluster/credentials"
 	"github.com/loam-os/loam/agent/crypt"
-	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/agent/durable"
-	"github.com/loam-os/loam/agent/generation"
-	"github.com/loam-os/loam/agent/hostname"
+	"github.com/loam-os/loam/agent/identity"
 	"github.com/loam-os/loam/agent/initial"
 	"github.com/loam-os/loam/agent/loop"
 	"github.com/loam-os/loam/agent/machine"
-	"github.com/loam-os/loam/agent/reset"
 	"github.com/loam-os/loam/agent/source"
-	"github.com/loam-os/loam/hint/fault"
 )
 
 // identify finds machine.yaml and configures the node accordingly. A wrong
 // machine.yaml changes nothing; the status shows the error.
 func (n *node) identify(ctx context.Context) {
-	places := n.places()
-	m, doc, err := n.findMachine(ctx, places)
-	if n.Drives != nil {
-		if err := n.Drives.ignored(doc); err != nil {
-			n.warn(err)
-		}
+	store := n.identity()
+	found, err := store.Find(ctx)
+	n.status.Machine = found.Name
+	for _, warning := range found.Warnings {
+		n.warn(warning)
 	}
 
 	switch {
 	case errors.Is(err, source.ErrNone):
-		if n.Uptime() >= ownDriveTime && n.configured() && !n.reset.Active() {
-			n.closeDrives()
+		if store.UntilOwnDrive() == 0 && store.Configured() && !n.reset.Active() {
+			store.CloseDrives()
 		}
 		n.applyNetwork(ctx, nil)
 		n.Log.Info("no machine.yaml: the node keeps what it has")
@@ -48,18 +38,20 @@ func (n *node) identify(ctx context.Context) {
 		n.applyNetwork(ctx, nil)
 		n.status.Error = loop.Describe(err)
 	default:
+		m := found.Machine
 		n.machine = m
 		n.hasMachine = true
 		n.applyNetwork(ctx, &m.Network)
 		n.warn(applyProxy(ctx, proxySettings(m, n.root, n.planeStore()), n.records(), n.Setenv,
 			func(ctx context.Context) error { return restartRuntime(ctx, n.systemd, n.Log) }))
 		n.warn(openKernel(n.root, n.status.Kernel, m.Kernel))
-		inReset := n.inReset(doc)
-		if n.name() && !inReset && n.encrypt(ctx, places.Accepted) {
-			doc = n.redact(doc)
+		inReset := n.inReset(found.Document)
+		if n.name() && !inReset && n.encrypt(ctx, found.Places.Accepted) {
+			doc, err := store.Redact(found.Document)
+			n.warn(err)
 			n.inReset(doc) // A later reset holds as long as the text is this one.
-			n.accept(doc, m, places.Accepted)
-			n.configure(ctx, places)
+			n.warn(store.Accept(doc, m, found.Places.Accepted))
+			n.configure(ctx, found.Places)
 		}
 	}
 
@@ -68,6 +60,28 @@ func (n *node) identify(ctx context.Context) {
 	}
 	if !n.reset.Active() && !n.nameless {
 		n.obeyRecord()
+	}
+}
+
+// identity returns what finds machine.yaml. A repair has it, too, before there is
+// an engine.
+func (n *node) identity() identity.Store {
+	return identity.Store{
+		Records:     n.records(),
+		Path:        n.Root,
+		Credentials: n.Credentials,
+		ESP:         n.record.ESP,
+		Drives:      n.Drives,
+		Uptime:      n.Uptime,
+		Now:         n.Now,
+		Log:         n.Log,
+	}
+}
+
+// beforeChange takes in that a change of the configuration follows.
+func (n *node) beforeChange() {
+	if !n.hasMachine {
+		n.identity().BeforeChange()
 	}
 }
 
@@ -112,33 +126,6 @@ func (n *node) encrypt(ctx context.Context, before *source.Accepted) bool {
 		n.status.Error = loop.Describe(err)
 	}
 	return mayGoOn
-}
-
-// accept records the document with the content m, so that no other drive, and
-// no document of a lower serial number counts from now on. before is the record
-// so far.
-func (n *node) accept(doc source.Document, m machine.Machine, before *source.Accepted) {
-	now := source.Accept(doc, m.Trust.Keys)
-	if doc.Kept {
-		now = *before
-	}
-	if now.Text != "" && credentials.Joined(n.root, n.Now()) {
-		now = now.Redacted(machine.Joined)
-		now.Hostname = cmp.Or(now.Hostname, m.MachineName()) // From its files.
-	}
-	if n.Drives != nil {
-		n.Drives.accepted = &now
-	}
-	if before != nil && *before == now {
-		return
-	}
-	if err := n.keepAccepted(now); err != nil {
-		n.warn(fmt.Errorf("record where machine.yaml is from: %w", err))
-	}
-}
-
-func (n *node) keepAccepted(a source.Accepted) error {
-	return n.records().WriteJSON(reset.AcceptedName, a, 0o600)
 }
 
 // inReset reports whether the node is in a reset, which another machine.yaml
@@ -192,184 +179,4 @@ func (n *node) placeFiles() {
 	if wrote {
 		n.Log.Info("wrote the files of machine.yaml", zap.Int("files", len(n.machine.Files)))
 	}
-}
-
-// firmwareConfig is where the kernel shows the files of QEMU's fw_cfg. systemd
-// loads the module before it starts any unit.
-const firmwareConfig = "sys/firmware/qemu_fw_cfg/by_name"
-
-// places are where machine.yaml may be.
-func (n *node) places() source.Env {
-	cmdline, err := n.root.ReadFile("proc/cmdline")
-	if err != nil {
-		n.Log.Warn("read the kernel command line", zap.Error(err))
-	}
-
-	places := source.Env{
-		Cmdline:        string(cmdline),
-		Credentials:    n.Credentials,
-		Given:          filepath.Join(n.Root, source.RunPath),
-		FirmwareConfig: filepath.Join(n.Root, firmwareConfig),
-	}
-	places.Accepted = n.accepted()
-	places.Configured = n.configured()
-	if n.Drives != nil {
-		places.Drives = n.Drives.list
-		n.Drives.accepted = places.Accepted
-	}
-	if n.record.ESP != "" {
-		places.ESP = source.Partition{Device: n.record.ESP}
-	}
-	return places
-}
-
-// accepted reads the record of the document that configured the node, nil for
-// none. A damaged record counts as a record of an unknown drive, and has no
-// keys: only the keys of the image count then.
-func (n *node) accepted() *source.Accepted {
-	var a source.Accepted
-	found, err := durable.ReadJSON(n.root.FS(), reset.AcceptedName, &a)
-	if err != nil {
-		n.warn(fmt.Errorf("read where machine.yaml is from: %w", err))
-		return &source.Accepted{}
-	}
-	if !found {
-		return n.unrecorded()
-	}
-	if a == (source.Accepted{}) && !n.configured() {
-		return nil // What it had without a machine.yaml was taken back.
-	}
-	return &a
-}
-
-// configured reports whether the node has been configured, by this version or one
-// before, or may have been. A repair asks, too, which has no engine.
-func (n *node) configured() bool {
-	state, err := fs.Sub(n.root.FS(), strings.TrimPrefix(generation.Dir, "/"))
-	if err != nil {
-		return true
-	}
-	is, err := generation.Read(state).Configured()
-	return is || err != nil
-}
-
-// ownDriveTime is how long after the start of the machine its own drive may
-// appear, if an early version of Loam has not recorded which one that is.
-const ownDriveTime = 2 * time.Minute
-
-// unrecorded is the record of a node without one, nil for a new node. A node that
-// is configured all the same comes from an early version of Loam: the drive that is
-// there when the machine starts is its own, and no later one.
-func (n *node) unrecorded() *source.Accepted {
-	if n.Uptime() < ownDriveTime || !n.configured() {
-		return nil
-	}
-	return &source.Accepted{}
-}
-
-// closeDrives records, unless there is a record, that the node has its
-// configuration without a drive: none counts from now on.
-func (n *node) closeDrives() {
-	if _, err := n.root.Lstat(reset.AcceptedName); !errors.Is(err, fs.ErrNotExist) {
-		return
-	}
-	if err := n.keepAccepted(source.Accepted{}); err != nil {
-		n.Log.Error("record that no drive counts", zap.Error(err))
-	}
-}
-
-// beforeChange takes in that a change follows. The first configuration of a node
-// without machine.yaml closes its drives. The record comes first, so that no power
-// cut leaves a configuration without it; without a configuration it counts as none.
-// A node that is configured already may still wait for its own drive.
-func (n *node) beforeChange() {
-	if !n.hasMachine && !n.configured() {
-		n.closeDrives()
-	}
-}
-
-// findMachine reads machine.yaml. It returns source.ErrNone if the node has
-// none. A node with trusted keys, or whose document was on a drive, has a copy of
-// what it accepted, and goes on with that when the present one is missing or does
-// not count.
-func (n *node) findMachine(
-	ctx context.Context,
-	places source.Env,
-) (machine.Machine, source.Document, error) {
-	doc, err := source.Find(ctx, places)
-	m, err := n.decodeMachine(doc, err)
-	if err == nil {
-		return m, doc, nil
-	}
-
-	kept, keptErr := places.Accepted.Document()
-	before, keptErr := n.decodeMachine(kept, keptErr)
-	if keptErr != nil {
-		return m, doc, err
-	}
-
-	if !errors.Is(err, source.ErrNone) {
-		n.warn(notTaken(err))
-	}
-	return before, kept, nil
-}
-
-// notTaken is the warning of a node that goes on with its copy of machine.yaml.
-// It has one mistake of a document, and a code, for which a warning has no
-// field.
-func notTaken(err error) error {
-	code := fault.Of(err)
-	if wrong, is := errors.AsType[document.Errors](err); is && len(wrong) > 0 {
-		err = wrong[0]
-	}
-
-	err = fmt.Errorf("the node goes on with the machine.yaml that it accepted before: %w", err)
-	if code.IsSpecific() {
-		err = fmt.Errorf("%s: %w", code, err)
-	}
-	return err
-}
-
-// decodeMachine reads the machine.yaml in a document, unless err says why there
-// is none.
-func (n *node) decodeMachine(doc source.Document, err error) (machine.Machine, error) {
-	if err != nil {
-		return machine.Machine{}, err
-	}
-
-	n.status.Machine = doc.Name
-	if doc.SignedSerial > 0 {
-		n.status.Machine += fmt.Sprintf(", serial %d", doc.SignedSerial)
-	}
-	if doc.Kept {
-		n.status.Machine += ", kept copy"
-	}
-
-	m, err := machine.Decode(doc.Name, doc.Text)
-	if err == nil && m.Hostname == "" && m.HostnameFrom == "" {
-		m.Hostname, err = givenName(doc, m)
-	}
-	return m, err
-}
-
-// givenName is the host name of a machine whose machine.yaml sets none: the
-// name on the drive with machine.yaml, or else the name that Gardener has for
-// the machine; "" if both are absent.
-func givenName(doc source.Document, m machine.Machine) (string, error) {
-	given := cmp.Or(doc.Hostname, m.MachineName())
-	if given == "" {
-		return "", nil
-	}
-
-	name, err := hostname.Parse(given)
-	if err != nil {
-		return "", document.Errors{{
-			File: doc.Name,
-			Path: "hostname",
-			Problem: fmt.Sprintf("the machine is called %s, which is not a host name: %s",
-				document.Quote(given), err),
-			Hint: "write hostname: it goes before the names that a drive or Gardener gives",
-		}}
-	}
-	return name, nil
 }

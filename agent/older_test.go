@@ -16,6 +16,7 @@ import (
 	"github.com/loam-os/loam/agent/boot"
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/generation"
+	"github.com/loam-os/loam/agent/identity"
 	"github.com/loam-os/loam/agent/inplace"
 	"github.com/loam-os/loam/agent/networkd"
 	"github.com/loam-os/loam/agent/reset"
@@ -37,7 +38,7 @@ func (n *testNode) ofVersion(t *testing.T, version string) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	n.runsVersion("9.9.9")
-	if !n.configured() {
+	if !n.identity().Configured() {
 		t.Fatal("the older version's generation does not count")
 	}
 }
@@ -116,7 +117,7 @@ func (n *testNode) startWithDrives(t *testing.T, drives ...source.Drive) *testNo
 		engine:   n.engine,
 		record:   n.record,
 	}}
-	again.Drives = &Drives{find: func() ([]source.Drive, error) { return drives, nil }}
+	again.Drives = &identity.Drives{Find: func() ([]source.Drive, error) { return drives, nil }}
 	again.reset = again.newReset()
 	again.identify(t.Context())
 	return again
@@ -215,13 +216,13 @@ func TestTheOwnDriveIsAwaited(t *testing.T) {
 	n.withoutNetwork(t)
 	n.Uptime = func() time.Duration { return 10 * time.Second }
 	now := n.startWithDrives(t)
-	if !now.Drives.watched() {
+	if !now.Drives.Watched() {
 		t.Fatal("its drive is not awaited")
 	}
 
-	now.Uptime = func() time.Duration { return ownDriveTime }
+	now.Uptime = func() time.Duration { return 2 * time.Minute }
 	now.watchDrives(t.Context(), func(err error) { t.Error(err) })
-	if again := n.startWithDrives(t); again.Drives.watched() {
+	if again := n.startWithDrives(t); again.Drives.Watched() {
 		t.Error("it is awaited once more")
 	}
 }
@@ -254,7 +255,7 @@ func TestAPowerCutAfterAConfigurationWithoutADocument(t *testing.T) {
 
 		engine := cutOff{change: func() { now.runsA(t, "9.9.9") }}
 		_, err := claimingEngine{engine, now.data, now.beforeChange}.Apply(t.Context(), apply.Request{})
-		if err == nil || !n.configured() {
+		if err == nil || !n.identity().Configured() {
 			t.Fatal(err)
 		}
 		if got := n.startWithDrives(t, drive); got.machine.Hostname != want {
@@ -298,7 +299,7 @@ func TestTheDriveOfANodeIsReadUntilItIsConfigured(t *testing.T) {
 	}
 
 	// As a reset does.
-	err := errors.Join(generation.Open(n.engine.Config().State).Clear(), n.root.Remove(reset.AcceptedName))
+	err := errors.Join(generation.Open(n.engine.Config().State).Clear(), n.root.Remove(source.AcceptedName))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -342,14 +343,14 @@ func TestACopyKeepsTheSerialNumber(t *testing.T) {
 	n.runsVersion("1.2.3")
 	n.startWithDrives(t, testDrive{"sdb", "S1", signedBy(t, trusting("a"), 5, signer(1))})
 	n.runsA(t, "1.2.3")
-	before, err := n.root.ReadFile(reset.AcceptedName)
+	before, err := n.root.ReadFile(source.AcceptedName)
 	if err != nil {
 		t.Fatal(err)
 	}
 
 	got := n.startWithDrives(t)
 	const want = "machine.yaml of drive /dev/sdb (LOAM), serial 5, kept copy"
-	after, err := n.root.ReadFile(reset.AcceptedName)
+	after, err := n.root.ReadFile(source.AcceptedName)
 	if got.status.Machine != want || err != nil || string(after) != string(before) {
 		t.Errorf("status: %q, want %q; %v, %s", got.status.Machine, want, err, after)
 	}
@@ -377,7 +378,7 @@ func TestNoSecretIsKept(t *testing.T) {
 			drive := testDrive{"sr0", "S", text}
 			has := func(want bool) {
 				t.Helper()
-				record, err := n.root.ReadFile(reset.AcceptedName)
+				record, err := n.root.ReadFile(source.AcceptedName)
 				if err != nil || strings.Contains(string(record), token) != want {
 					t.Errorf("%s, %v", record, err)
 				}
@@ -404,7 +405,7 @@ func TestNoSecretIsKept(t *testing.T) {
 			}
 			files.Write(t, filepath.Join(n.Root, reset.RecordName),
 				strings.Replace(string(begun), `"done":false`, `"done":true`, 1))
-			if err := n.root.Remove(reset.AcceptedName); err != nil {
+			if err := n.root.Remove(source.AcceptedName); err != nil {
 				t.Fatal(err)
 			}
 			if again := n.startWithDrives(t, drive); !again.reset.Active() {
@@ -429,7 +430,7 @@ func TestAnImageGetsKeysByAnUpgrade(t *testing.T) {
 	n.runsA(t, "1.2.3")
 	join(t, n)
 	n.startWithDrives(t)
-	if record, err := n.root.ReadFile(reset.AcceptedName); err != nil ||
+	if record, err := n.root.ReadFile(source.AcceptedName); err != nil ||
 		strings.Contains(string(record), "files") {
 		t.Fatalf("the copy has the files still: %s, %v", record, err)
 	}

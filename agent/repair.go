@@ -101,11 +101,12 @@ func (s *repairSystem) WithState(device string, do func(root *os.Root) error) er
 
 // Resets implements [repair.System].
 func (s *repairSystem) Resets(ctx context.Context) (bool, error) {
-	m, _, err := s.node.findMachine(ctx, s.node.places())
+	found, err := s.node.identity().Find(ctx)
 	if errors.Is(err, source.ErrNone) {
 		return false, nil
 	}
-	return err == nil && m.State != nil && m.State.OnDamage == machine.OnDamageReset, err
+	state := found.Machine.State
+	return err == nil && state != nil && state.OnDamage == machine.OnDamageReset, err
 }
 
 // Show implements [repair.System].

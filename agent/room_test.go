@@ -202,9 +202,20 @@ func recordSteps(t *testing.T) []recordStep {
 			_, err := writeProxy(n.records(), fmt.Sprint(nth))
 			return err
 		}),
-		ofNode("the document of the machine", reset.AcceptedName, func(n *node, nth int) error {
-			return n.keepAccepted(source.Accepted{Serial: fmt.Sprint(nth)})
-		}),
+		recordStep{
+			"the document of the machine",
+			func(n *node, nth int) error {
+				doc := source.Document{Serial: fmt.Sprint(nth)}
+				return n.identity().Accept(doc, machine.Machine{}, nil)
+			},
+			func(d *durable.Dir) string {
+				var a source.Accepted
+				if _, err := durable.ReadJSON(d.Root().FS(), source.AcceptedName, &a); err != nil {
+					return ""
+				}
+				return a.Serial
+			},
+		},
 		recordStep{
 			"own cluster: the record",
 			func(n *node, nth int) error { return n.planeStore().WriteRecord(of(nth)) },
@@ -405,13 +416,12 @@ func withoutRoom(t *testing.T, dir string) {
 			name, file string
 			record     func(n *node) error
 		}{
-			{"for machine.yaml", reset.AcceptedName, func(n *node) error {
+			{"for machine.yaml", source.AcceptedName, func(n *node) error {
 				doc := source.Document{Kind: source.FromDrive, Text: []byte("a")}
-				n.accept(doc, machine.Machine{}, nil)
-				return nil
+				return n.identity().Accept(doc, machine.Machine{}, nil)
 			}},
-			{"for no machine.yaml", reset.AcceptedName, func(n *node) error {
-				n.closeDrives()
+			{"for no machine.yaml", source.AcceptedName, func(n *node) error {
+				n.identity().CloseDrives()
 				return nil
 			}},
 			{"for a reset", reset.RecordName, func(n *node) error { return n.newReset().Begin() }},

@@ -17,6 +17,7 @@ import (
 	"github.com/loam-os/loam/agent/crypt"
 	"github.com/loam-os/loam/agent/drift"
 	"github.com/loam-os/loam/agent/hostname/nodename"
+	"github.com/loam-os/loam/agent/identity"
 	"github.com/loam-os/loam/agent/limits"
 	"github.com/loam-os/loam/agent/liveness"
 	"github.com/loam-os/loam/agent/loop"
@@ -78,7 +79,7 @@ func Run(ctx context.Context, env Env) error {
 // again, and nothing that is wrong.
 func Restarts(err error) bool {
 	reasons := []error{
-		loop.ErrReset, loop.ErrFollows, manager.ErrAvailable, nodename.ErrChanged, ErrDrives,
+		loop.ErrReset, loop.ErrFollows, manager.ErrAvailable, nodename.ErrChanged, identity.ErrDrives,
 	}
 	return slices.ContainsFunc(reasons, func(r error) bool { return errors.Is(err, r) })
 }
@@ -178,6 +179,36 @@ func (n *node) startOthers(ctx context.Context, end context.CancelCauseFunc, op 
 	n.others.Go(func() { n.serveHTTP(ctx, n.Health, metrics.Health(n.queries.Take)) })
 	if op.resetUnfinished() {
 		n.others.Go(func() { op.goOn(ctx, n.Log) })
+	}
+}
+
+// watchDrives ends the agent's life when drives come that it has to know of.
+// Nothing waits for drives that appear late, or not at all. A node whose drive an
+// early version of Loam did not record waits for that as long as it may take.
+func (n *node) watchDrives(ctx context.Context, end context.CancelCauseFunc) {
+	if !n.Drives.Watched() {
+		return
+	}
+
+	store := n.identity()
+	life := ctx
+	ofEarlyVersion := store.Configured()
+	if ofEarlyVersion {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, store.UntilOwnDrive())
+		defer cancel()
+	}
+	n.persist(ctx, "drives are not watched", func() error {
+		err := n.Drives.Await(ctx)
+		if errors.Is(err, identity.ErrDrives) {
+			end(err)
+			return nil
+		}
+		return err
+	})
+
+	if ofEarlyVersion && life.Err() == nil && n.Drives.None() && !n.reset.Active() {
+		store.CloseDrives()
 	}
 }
 

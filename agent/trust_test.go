@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/loam-os/loam/agent/durable"
-	"github.com/loam-os/loam/agent/reset"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/trust"
 	"github.com/loam-os/loam/hint/fault"
@@ -168,15 +167,15 @@ func TestAResetForgetsTheKeysOfTheDocument(t *testing.T) {
 		t.Fatalf("host name %q", got.status.Hostname)
 	}
 
-	text, err := n.root.ReadFile(reset.AcceptedName)
+	text, err := n.root.ReadFile(source.AcceptedName)
 	if err != nil || !bytes.Contains(text, []byte(`"signedSerial":5`)) {
 		t.Fatalf("%s, %v", text, err)
 	}
-	if info, err := n.root.Stat(reset.AcceptedName); err != nil || info.Mode() != 0o600 {
+	if info, err := n.root.Stat(source.AcceptedName); err != nil || info.Mode() != 0o600 {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
 
-	if err := durable.New(n.root, nil).Remove(reset.AcceptedName); err != nil {
+	if err := durable.New(n.root, nil).Remove(source.AcceptedName); err != nil {
 		t.Fatal(err)
 	}
 	if got := n.startWith(t, trusting("b")); got.status.Hostname != "b" {
@@ -190,7 +189,7 @@ func TestAPowerCutBeforeTheRecord(t *testing.T) {
 	n := unidentified(t)
 	one := signer(1)
 	n.startWith(t, trusting("a", one))
-	before, err := n.root.ReadFile(reset.AcceptedName)
+	before, err := n.root.ReadFile(source.AcceptedName)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,11 +199,11 @@ func TestAPowerCutBeforeTheRecord(t *testing.T) {
 		if got := n.startWith(t, second); got.status.Hostname != "b" {
 			t.Errorf("start %d: host name %q", i, got.status.Hostname)
 		}
-		files.Write(t, filepath.Join(n.Root, reset.AcceptedName), string(before))
+		files.Write(t, filepath.Join(n.Root, source.AcceptedName), string(before))
 	}
 
 	damaged := slices.Concat(before[:len(before)/2], []byte("\n"))
-	files.Write(t, filepath.Join(n.Root, reset.AcceptedName), string(damaged))
+	files.Write(t, filepath.Join(n.Root, source.AcceptedName), string(damaged))
 	if got := n.startWith(t, second); got.status.Hostname != "b" || len(got.status.Warnings) != 1 {
 		t.Errorf("damaged record: host name %q, warnings %q", got.status.Hostname,
 			got.status.Warnings)

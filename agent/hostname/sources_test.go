@@ -26,8 +26,8 @@ func TestEverySourceOfANamePassesParse(t *testing.T) {
 	others := map[string]string{
 		"env.go":              "the system call; name.go calls it",
 		"name.go":             "nodename/choose.go",
-		"source/drive.go":     "identify.go",
-		"machine/files.go":    "identify.go",
+		"source/drive.go":     "identity/identity.go",
+		"machine/files.go":    "identity/identity.go",
 		"networkd/observe.go": "nodename/choose.go",
 	}
 

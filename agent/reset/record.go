@@ -13,11 +13,6 @@ import (
 // exists, the agent reads no source and joins no cluster.
 const RecordName = boot.ResetName
 
-// AcceptedName is the record of the document that configured the node
-// (source.Accepted). Without it, any drive may give the node its machine.yaml,
-// and needs a signature only if the image has keys.
-const AcceptedName = "var/lib/loam/machine.json"
-
 // record is a reset that an operator requested.
 type record struct {
 	At time.Time `json:"at"`

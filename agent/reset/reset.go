@@ -36,6 +36,7 @@ import (
 	"github.com/loam-os/loam/agent/plane"
 	"github.com/loam-os/loam/agent/pods"
 	"github.com/loam-os/loam/agent/proxy"
+	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/unit"
 )
@@ -240,7 +241,7 @@ func (r *Reset) deleteRules(ctx context.Context) error {
 func (r *Reset) forgetIdentity(ctx context.Context) error {
 	directories, files := cluster.Identity()
 	var errs []error
-	own := []string{AcceptedName, proxy.File}
+	own := []string{source.AcceptedName, proxy.File}
 	for _, name := range slices.Concat(files, r.record.Tokens, own) {
 		name = strings.TrimPrefix(name, "/")
 		errs = append(errs, r.env.Node.Discard(name))

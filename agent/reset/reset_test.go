@@ -16,6 +16,7 @@ import (
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/mount"
+	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/unit"
 	"github.com/loam-os/loam/test/files"
 )
@@ -280,7 +281,7 @@ func TestAnEncryptedStateLosesItsKey(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			f := newFixture(t)
 			f.kubelet = "inactive"
-			files.Write(t, filepath.Join(f.root.Name(), AcceptedName), "{}")
+			files.Write(t, filepath.Join(f.root.Name(), source.AcceptedName), "{}")
 			if tt.fails != "" {
 				f.fails[tt.fails] = apply.ErrUnfinished
 			}

@@ -8,6 +8,11 @@ import (
 	"strings"
 )
 
+// AcceptedName is the record of the document that configured the node ([Accepted]),
+// relative to the root directory. Without it, any drive may give the node its
+// machine.yaml, and needs a signature only if the image has keys.
+const AcceptedName = "var/lib/loam/machine.json"
+
 // Kind is the kind of place that a machine.yaml was found in.
 type Kind string
 

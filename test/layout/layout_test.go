@@ -52,6 +52,7 @@ var features = map[string][]string{
 	"agent/decode":            {"agent", "agent/offline"},
 	"agent/hostname/nodename": {"agent"},
 	"agent/networkd/watch":    {"agent"},
+	"agent/identity":          {"agent"},
 	"agent/offline":           {},
 	"agent/osimage":           {"agent", "agent/offline"},
 	"agent/repair":            {"agent"},

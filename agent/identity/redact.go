@@ -1,4 +1,4 @@
-package agent
+package identity
 
 import (
 	"bytes"
@@ -10,29 +10,29 @@ import (
 	"github.com/loam-os/loam/agent/source"
 )
 
-// redact takes the bootstrap token out of a machine.yaml on the ESP once the
+// Redact takes the bootstrap token out of a machine.yaml on the ESP once the
 // node has its certificate, and returns the document as it is then. The token
 // is good for nothing from then on but to join as another node. It runs at each
 // start of the agent, before anything else writes to the ESP. A document that is
-// signed, or whose digest counts in place of a signature, stays as it is.
-func (n *node) redact(doc source.Document) source.Document {
+// signed, or whose digest counts in place of a signature, stays as it is. The
+// error is a warning: the document stays as it is then, too.
+func (s Store) Redact(doc source.Document) (source.Document, error) {
 	verbatim := doc.Verified || doc.SignedSerial != 0
-	if doc.Kind != source.FromESP || verbatim || !credentials.Joined(n.root, n.Now()) {
-		return doc
+	if doc.Kind != source.FromESP || verbatim || !credentials.Joined(s.Records.Root(), s.Now()) {
+		return doc, nil
 	}
 	text, ok := withoutToken(doc.Name, doc.Text)
 	if !ok {
-		return doc
+		return doc, nil
 	}
 
-	esp := source.Partition{Device: n.record.ESP}
+	esp := source.Partition{Device: s.ESP}
 	if err := esp.Redact(source.ESPPath, text); err != nil {
-		n.warn(fmt.Errorf("take the bootstrap token out of %s: %w", doc.Name, err))
-		return doc
+		return doc, fmt.Errorf("take the bootstrap token out of %s: %w", doc.Name, err)
 	}
-	n.Log.Info("took the bootstrap token out of machine.yaml: the node has its certificate")
+	s.Log.Info("took the bootstrap token out of machine.yaml: the node has its certificate")
 	doc.Text = text
-	return doc
+	return doc, nil
 }
 
 // withoutToken returns a machine.yaml without its bootstrap token. ok is false

@@ -1,14 +1,19 @@
-package agent
+package identity
 
 import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
-	"github.com/loam-os/loam/agent/drive"
+	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/agent/durable"
+	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/test/files"
 )
 
 func TestWhichDrivesAreNews(t *testing.T) {
@@ -48,21 +53,23 @@ func TestDrivesAreWatchedUntilThereWasADocument(t *testing.T) {
 		{"one was there, and is of no use", &Drives{asked: true, known: 1}, true},
 		{"there was a document", &Drives{asked: true, accepted: &source.Accepted{}}, false},
 	} {
-		if got := test.drives.watched(); got != test.want {
+		if got := test.drives.Watched(); got != test.want {
 			t.Errorf("%s: %t, want %t", test.name, got, test.want)
 		}
 	}
 }
 
-func TestADriveThatDoesNotCountIsAWarning(t *testing.T) {
-	config := func(device string) source.Drive {
-		return configDrive{drive.Drive{
-			Device:     device,
-			FileSystem: drive.FileSystem{Type: "vfat", Label: "CIDATA"},
-		}}
-	}
+// named is a drive with that name.
+type named string
 
-	both := []source.Drive{config("/dev/sda"), config("/dev/sdb")}
+func (n named) String() string { return string(n) }
+
+func (n named) Serial() string { return "" }
+
+func (n named) Read(int64, ...string) (map[string][]byte, error) { return nil, nil }
+
+func TestADriveThatDoesNotCountIsAWarning(t *testing.T) {
+	both := []source.Drive{named("drive /dev/sda (CIDATA)"), named("drive /dev/sdb (CIDATA)")}
 	own := source.Document{Name: "machine.yaml of drive /dev/sda (CIDATA)"}
 	for _, test := range []struct {
 		name   string
@@ -94,36 +101,67 @@ func TestADriveThatDoesNotCountIsAWarning(t *testing.T) {
 	}
 }
 
+// newNode is a node without any disk or machine.yaml.
+func newNode(t *testing.T) Store {
+	t.Helper()
+	root := files.Root(t)
+	if err := root.MkdirAll("var/lib/loam", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return Store{
+		Records: durable.New(root, nil),
+		Path:    root.Name(),
+		Uptime:  func() time.Duration { return time.Hour },
+		Now:     time.Now,
+		Log:     zap.NewNop(),
+	}
+}
+
+// accepted returns the record, which is not damaged.
+func accepted(t *testing.T, s Store) *source.Accepted {
+	t.Helper()
+	a, err := s.Accepted()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
 // TestTheDocumentIsRecorded of a node that is in no reset, and a reset is what
 // forgets it.
 func TestTheDocumentIsRecorded(t *testing.T) {
-	n := unidentified(t)
+	s := newNode(t)
 	doc := source.Document{Kind: source.FromDrive, Serial: "S1", Text: []byte("first")}
-	if a := n.accepted(); a != nil {
+	if a := accepted(t, s); a != nil {
 		t.Fatalf("a new node has %+v", a)
 	}
 
-	n.Drives = &Drives{asked: true}
-	n.accept(doc, machine.Machine{}, nil)
-	got := n.accepted()
-	if got == nil || *got != source.Accept(doc, nil) || n.Drives.watched() {
-		t.Fatalf("%+v, watched %t", got, n.Drives.watched())
+	s.Drives = &Drives{asked: true}
+	if err := s.Accept(doc, machine.Machine{}, nil); err != nil {
+		t.Fatal(err)
+	}
+	got := accepted(t, s)
+	if got == nil || *got != source.Accept(doc, nil) || s.Drives.Watched() {
+		t.Fatalf("%+v, watched %t", got, s.Drives.Watched())
 	}
 
 	doc.Text = []byte("edited")
-	n.accept(doc, machine.Machine{}, got)
-	if again := n.accepted(); *again != source.Accept(doc, nil) {
+	if err := s.Accept(doc, machine.Machine{}, got); err != nil {
+		t.Fatal(err)
+	}
+	if again := accepted(t, s); *again != source.Accept(doc, nil) {
 		t.Errorf("%+v", again)
 	}
 
-	if err := n.root.WriteFile("var/lib/loam/machine.json", []byte("{"), 0o600); err != nil {
+	if err := s.Records.Root().WriteFile(source.AcceptedName, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if a := n.accepted(); a == nil || len(n.status.Warnings) != 1 {
-		t.Errorf("damaged: %+v, warnings %q", a, n.status.Warnings)
+	damaged, err := s.Accepted()
+	if damaged == nil || err == nil {
+		t.Errorf("damaged: %+v, %v", damaged, err)
 	}
 
-	_, err := source.Find(t.Context(), source.Env{Accepted: n.accepted()})
+	_, err = source.Find(t.Context(), source.Env{Accepted: damaged})
 	if !errors.Is(err, source.ErrNone) {
 		t.Error(err)
 	}
@@ -132,29 +170,37 @@ func TestTheDocumentIsRecorded(t *testing.T) {
 // TestAConfigurationWithoutADocument: a node that an operator gave one takes no drive's
 // document, unless the configuration was taken back.
 func TestAConfigurationWithoutADocument(t *testing.T) {
-	n := unidentified(t)
-	n.runsVersion("1.2.3")
-	n.beforeChange()
-	if a := n.accepted(); a != nil {
+	s := newNode(t)
+	s.BeforeChange()
+	if a := accepted(t, s); a != nil {
 		t.Errorf("before its configuration: record %+v", a)
 	}
-	n.runsA(t, "1.2.3")
 
-	a := n.accepted()
+	state, err := s.Records.Root().OpenRoot("var/lib/loam")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer state.Close()
+	m := generation.Manifest{Number: 1, Digest: strings.Repeat("1", 64), OSVersion: "1.2.3"}
+	store := generation.Open(durable.New(state, nil))
+	if err := errors.Join(store.Write(m, nil), store.Activate("1.2.3", m.Name())); err != nil {
+		t.Fatal(err)
+	}
+
+	a := accepted(t, s)
 	if a == nil || *a != (source.Accepted{}) {
 		t.Errorf("record %+v, want an empty one", a)
 	}
 
-	n.Drives = &Drives{asked: true, accepted: a}
-	if n.Drives.watched() {
+	s.Drives = &Drives{asked: true, accepted: a}
+	if s.Drives.Watched() {
 		t.Error("a drive that appears may give it another document")
 	}
 
-	n.runsVersion("")
-	if err := n.root.RemoveAll("var/lib/loam/os"); err != nil {
+	if err := state.RemoveAll("os"); err != nil {
 		t.Fatal(err)
 	}
-	if a := n.accepted(); a != nil {
+	if a := accepted(t, s); a != nil {
 		t.Errorf("taken back: record %+v", a)
 	}
 }

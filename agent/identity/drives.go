@@ -1,4 +1,4 @@
-package agent
+package identity
 
 import (
 	"context"
@@ -19,6 +19,8 @@ var ErrDrives = errors.New("another drive that machine.yaml may be on")
 
 // Drives are the drives that machine.yaml may be on.
 type Drives struct {
+	// Find finds the drives of the machine.
+	Find func() ([]source.Drive, error)
 	// asked says that no place before them has one; known is how many there
 	// were then.
 	asked bool
@@ -27,12 +29,10 @@ type Drives struct {
 	found []source.Drive
 	// accepted is the document that configured the node, nil before the first.
 	accepted *source.Accepted
-	// find finds the drives.
-	find func() ([]source.Drive, error)
 }
 
 func (d *Drives) list() ([]source.Drive, error) {
-	list, err := d.find()
+	list, err := d.Find()
 
 	d.asked = true
 	d.known = len(list)
@@ -73,42 +73,15 @@ func (d *Drives) ignored(read source.Document) error {
 // on.
 func (d *Drives) others(now int) bool { return now > d.known || d.known > 1 && now < d.known }
 
-// watched reports whether a drive that appears can still give the node its
+// Watched reports whether a drive that appears can still give the node its
 // first document.
-func (d *Drives) watched() bool { return d != nil && d.asked && d.accepted == nil }
+func (d *Drives) Watched() bool { return d != nil && d.asked && d.accepted == nil }
 
-// watchDrives ends the agent's life when drives come that it has to know of.
-// Nothing waits for drives that appear late, or not at all. A node whose drive an
-// early version of Loam did not record waits for that until ownDriveTime.
-func (n *node) watchDrives(ctx context.Context, end context.CancelCauseFunc) {
-	if !n.Drives.watched() {
-		return
-	}
+// None reports whether there was no drive when the drives were last looked for.
+func (d *Drives) None() bool { return d.known == 0 }
 
-	life := ctx
-	ofEarlyVersion := n.configured()
-	if ofEarlyVersion {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, max(ownDriveTime-n.Uptime(), 0))
-		defer cancel()
-	}
-	n.persist(ctx, "drives are not watched", func() error {
-		err := awaitDrives(ctx, n.Drives)
-		if errors.Is(err, ErrDrives) {
-			end(err)
-			return nil
-		}
-		return err
-	})
-
-	if ofEarlyVersion && life.Err() == nil && n.Drives.known == 0 && !n.reset.Active() {
-		n.closeDrives()
-	}
-}
-
-// awaitDrives returns ErrDrives as soon as there are others, and nil when ctx
-// ends.
-func awaitDrives(ctx context.Context, drives *Drives) error {
+// Await returns ErrDrives as soon as there are others, and nil when ctx ends.
+func (d *Drives) Await(ctx context.Context) error {
 	events, err := uevent.Open(uevent.Kernel, "block")
 	if err != nil {
 		return err
@@ -118,8 +91,8 @@ func awaitDrives(ctx context.Context, drives *Drives) error {
 	for {
 		// An unreadable drive may become readable: its event says so.
 		found, _ := drive.Find(source.DriveLabels...)
-		if drives.others(len(found)) {
-			return fmt.Errorf("%w: %d, not %d", ErrDrives, len(found), drives.known)
+		if d.others(len(found)) {
+			return fmt.Errorf("%w: %d, not %d", ErrDrives, len(found), d.known)
 		}
 		if !events.Next(ctx) {
 			return nil
