@@ -12,6 +12,7 @@ import (
 	"github.com/loam-os/loam/agent/cluster"
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/generation"
+	"github.com/loam-os/loam/agent/plane"
 )
 
 // jobWait is how long a stage of units may take before the agent goes on: a
@@ -63,6 +64,8 @@ func (n *node) openEngine() (*apply.Executor, error) {
 
 // records returns where the node records what it must know after a restart.
 func (n *node) records() *durable.Dir { return durable.New(n.root, nil).WithSpare(n.spare) }
+
+func (n *node) planeStore() plane.Store { return plane.NewStore(n.records()) }
 
 // lock makes this process the only one that changes the node, until the file is
 // closed.

@@ -9,12 +9,14 @@ import (
 
 	"github.com/loam-os/loam/agent/cluster/credentials"
 	"github.com/loam-os/loam/agent/crypt"
+	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/identity"
 	"github.com/loam-os/loam/agent/initial"
 	"github.com/loam-os/loam/agent/loop"
 	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/source"
+	"github.com/loam-os/loam/agent/volume"
 )
 
 // identify finds machine.yaml and configures the node accordingly. A wrong
@@ -59,7 +61,7 @@ func (n *node) identify(ctx context.Context) {
 		n.Log.Warn("the node does not find its own name", zap.Error(err))
 	}
 	if !n.reset.Active() && !n.nameless {
-		n.obeyRecord()
+		n.followRecord()
 	}
 }
 
@@ -147,7 +149,10 @@ func (n *node) configure(ctx context.Context, places source.Env) {
 		n.status.Contents = n.machine.Contents.Directory.Path
 	}
 
-	n.refuseSource()
+	if err := checkSource(n.planeStore(), n.machine.Source); err != nil {
+		n.machine.Source = machine.Source{}
+		n.status.Error = loop.Describe(err)
+	}
 	n.placeFiles()
 	n.source = source.New(n.machine.Source, places)
 	config, token, joins, err := clusterOf(n.machine.Source, n.root)
@@ -162,6 +167,56 @@ func (n *node) configure(ctx context.Context, places source.Env) {
 	n.initCluster(ctx)
 	if err == nil && joins {
 		n.join(config, token)
+	}
+}
+
+// initCluster has the node become the first of the cluster of machine.yaml, unless
+// it is already. The claims of all volumes must be recorded except that of etcd.
+func (n *node) initCluster(ctx context.Context) {
+	wanted := n.machine.Cluster
+	disk := etcdDisk{Env: n.Env, volume: n.etcdData, store: n.planeStore()}
+	if err := disk.claim(ctx, wanted.EtcdVolume); err != nil {
+		n.status.Error = loop.Describe(document.At(volume.Etcd.Field, err))
+		return
+	}
+	if wanted.Init == nil {
+		return
+	}
+
+	first, warning, err := disk.newCluster(ctx, *wanted.Init, wanted.AllowSlowDisk)
+	n.first = first
+	n.warn(warning)
+	if err != nil && !errors.Is(err, errNoVolume) {
+		n.status.Error = loop.Describe(err)
+	}
+}
+
+// followRecord makes the cluster of the node its source, if it has one.
+func (n *node) followRecord() {
+	controlPlane, warning, err := n.ownCluster().open(n.first)
+	n.warn(warning)
+	if err != nil {
+		n.status.Error = loop.Describe(err)
+	}
+	if controlPlane == nil {
+		return
+	}
+
+	n.controlPlane = controlPlane
+	n.source = controlPlane
+	n.status.OwnCluster = controlPlane.State()
+}
+
+func (n *node) ownCluster() ownCluster {
+	return ownCluster{
+		Env:      n.Env,
+		root:     n.root,
+		image:    n.image,
+		store:    n.planeStore(),
+		engine:   n.engine,
+		releases: n.machine.Upgrade,
+		hostname: n.status.Hostname,
+		run:      n.others.Go,
 	}
 }
 

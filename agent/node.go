@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"sync"
-	"time"
 
 	"go.uber.org/zap"
 
@@ -21,7 +20,6 @@ import (
 	"github.com/loam-os/loam/agent/network"
 	"github.com/loam-os/loam/agent/networkd/watch"
 	"github.com/loam-os/loam/agent/osc"
-	"github.com/loam-os/loam/agent/plane"
 	"github.com/loam-os/loam/agent/plane/local"
 	"github.com/loam-os/loam/agent/reset"
 	"github.com/loam-os/loam/agent/source"
@@ -71,11 +69,9 @@ type node struct {
 	source  source.Source
 	cluster *cluster.Cluster
 	// controlPlane is nil if the node has no cluster of its own, and makes none.
-	// first is the record of the one that it is to make, nil if none, and fsyncP99
-	// what was measured of the disk for it.
+	// first is the one that it is to make.
 	controlPlane *local.Node
-	first        *plane.Record
-	fsyncP99     time.Duration
+	first        newCluster
 	// tokens are the tokens that machine.yaml has synced.
 	tokens []cluster.Token
 	// upgrades is nil where the node cannot be upgraded.

@@ -113,7 +113,7 @@ func TestADiskTooSlowForEtcd(t *testing.T) {
 
 			got := result{Cluster: nameOf(n.status.OwnCluster)}
 			if n.controlPlane != nil {
-				got.FsyncP99 = n.planeConfig(time.Time{}).FsyncP99
+				got.FsyncP99 = n.ownCluster().config(time.Time{}, n.first).FsyncP99
 			}
 			if n.status.Error != nil {
 				got.Error = withoutRoot(n, n.status.Error.Problem)
@@ -248,7 +248,7 @@ func clusterNode(t *testing.T, upgrade machine.Upgrade, init string) *testNode {
 func (n *testNode) startAs(t *testing.T, upgrade machine.Upgrade, init string) {
 	t.Helper()
 	n.status.Error = nil
-	n.first = nil
+	n.first = newCluster{}
 	files.Write(t, filepath.Join(n.Root, source.RunPath), fmt.Sprintf(
 		"%scluster: {init: {%s}}\nupgrade: {repository: %q, root: %q}\n",
 		clusterMachine, init, upgrade.Repository, upgrade.Root))
@@ -302,14 +302,14 @@ func TestTheLoopGoesOnWhileABundleIsFetched(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := n.planeConfig(built)
+	config := n.ownCluster().config(built, n.first)
 	config.First = true
 	config.Fetch = func(ctx context.Context, _ string, _ func(int64, int64)) error {
 		close(hangs)
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	n.controlPlane = local.New(*n.first, config)
+	n.controlPlane = local.New(*n.first.record, config)
 	n.source = n.controlPlane
 
 	ctx, end := context.WithCancelCause(t.Context())
@@ -355,7 +355,7 @@ func TestTheLoopGoesOnWhileABundleIsFetched(t *testing.T) {
 // makeCluster makes the node the first of its cluster.
 func (n *testNode) makeCluster(t *testing.T) {
 	t.Helper()
-	_, err := n.planeStore().Init(*n.first, pki.Times{Built: built, Now: built})
+	_, err := n.planeStore().Init(*n.first.record, pki.Times{Built: built, Now: built})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -403,7 +403,7 @@ func TestARefusalIsCorrected(t *testing.T) {
 	}
 
 	n.startAs(t, upgrade, "name: plant-7, kubernetes: 1.36.2")
-	if got := nameOf(n.status.OwnCluster); got != "plant-7" || n.status.Error != nil || n.first == nil {
+	if got := nameOf(n.status.OwnCluster); got != "plant-7" || n.status.Error != nil || n.first.record == nil {
 		t.Errorf("corrected: cluster %q, %+v", got, n.status.Error)
 	}
 }
@@ -429,16 +429,16 @@ func TestARepositoryThatDoesNotAnswer(t *testing.T) {
 func TestAClusterGoesOnAfterATrial(t *testing.T) {
 	n := clusterNode(t, publishKubernetes(t, "1.36.2"), "")
 	n.makeCluster(t)
-	n.first = nil
-	n.obeyRecord()
-	digest, trying, err := n.currentChange()
+	n.first = newCluster{}
+	n.followRecord()
+	digest, trying, err := currentChange(n.engine)
 	if digest != "" || trying || err != nil {
 		t.Errorf("it runs %q, on trial %v, %v", digest, trying, err)
 	}
 
 	n.runsVersion("1.2.3")
 	files.Write(t, filepath.Join(n.Root, "os/1.2.3/current"), "not a link")
-	digest, trying, err = n.currentChange()
+	digest, trying, err = currentChange(n.engine)
 	if digest != "" || trying || err != nil {
 		t.Errorf("damaged, it runs %q, on trial %v, %v", digest, trying, err)
 	}
@@ -490,7 +490,7 @@ func TestProgramsOfAGenerationStay(t *testing.T) {
 	for _, version := range []string{"1.36.1", "1.36.2", "1.37.0", "1.37.1", "1.37.2", "1.37.3"} {
 		files.Write(t, filepath.Join(n.Root, bundle.Directory, version, "bin/kubelet"), version)
 	}
-	if err := n.pruneBundles("1.37.2"); err != nil {
+	if err := n.ownCluster().prune("1.37.2"); err != nil {
 		t.Fatal(err)
 	}
 	have, err := bundle.NewStore(durable.New(n.root, nil)).Versions()
@@ -560,7 +560,7 @@ func TestADamagedRecord(t *testing.T) {
 	upgrade := publishKubernetes(t, "1.36.2")
 	n := clusterNode(t, upgrade, "")
 	n.makeCluster(t)
-	r := *n.first
+	r := *n.first.record
 	if err := n.planeStore().WriteApplied(r); err != nil {
 		t.Fatal(err)
 	}

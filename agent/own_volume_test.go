@@ -54,7 +54,7 @@ func TestTheMountpointIsThatOfEtcd(t *testing.T) {
 func TestNoClusterWithoutItsEtcdVolume(t *testing.T) {
 	n, measured := claiming(t)
 	n.identify(t.Context())
-	if n.first != nil || n.controlPlane != nil || len(*measured) > 0 {
+	if n.first.record != nil || n.controlPlane != nil || len(*measured) > 0 {
 		t.Errorf("a cluster, measured %q", *measured)
 	}
 	if v := <-n.etcdData.Changed(); v == nil ||
@@ -69,7 +69,7 @@ func TestNoClusterWithoutItsEtcdVolume(t *testing.T) {
 	// Without the claim, the cluster is made on the state partition.
 	n.claims(t, "{init: {}}")
 	n.identify(t.Context())
-	if n.first == nil || len(*measured) != 1 || (*measured)[0] != "ROOT/var/lib" {
+	if n.first.record == nil || len(*measured) != 1 || (*measured)[0] != "ROOT/var/lib" {
 		t.Errorf("measured %q; %+v", *measured, n.status.Error)
 	}
 }
@@ -83,7 +83,7 @@ func TestTheEtcdVolumeIsMeasured(t *testing.T) {
 	}
 	n.mounted(t)
 	n.identify(t.Context())
-	if n.first == nil || len(*measured) != 1 || (*measured)[0] != "ROOT"+volume.Etcd.Mountpoint {
+	if n.first.record == nil || len(*measured) != 1 || (*measured)[0] != "ROOT"+volume.Etcd.Mountpoint {
 		t.Errorf("measured %q; %+v", *measured, n.status.Error)
 	}
 }
@@ -98,7 +98,7 @@ func TestAnEtcdVolumeOfAnotherCluster(t *testing.T) {
 	n.mounted(t)
 	files.Write(t, filepath.Join(n.Root, volume.Etcd.Mountpoint, "member/snap/db"), "data")
 	n.identify(t.Context())
-	if e := n.status.Error; n.first != nil || e == nil || e.Code != fault.CannotBeApplied || e.Hint == "" {
+	if e := n.status.Error; n.first.record != nil || e == nil || e.Code != fault.CannotBeApplied || e.Hint == "" {
 		t.Errorf("%+v", e)
 	}
 }

@@ -167,7 +167,7 @@ func (n *node) startOthers(ctx context.Context, end context.CancelCauseFunc, op 
 		n.others.Go(func() { n.cluster.Run(ctx) })
 	}
 	if n.controlPlane != nil {
-		n.others.Go(func() { n.maintainEtcd(ctx) })
+		n.others.Go(func() { maintainEtcd(ctx, n.Env, n.planeStore(), n.controlPlane.Begun()) })
 		n.others.Go(func() { n.controlPlane.Run(ctx) })
 	}
 

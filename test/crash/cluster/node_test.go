@@ -255,7 +255,7 @@ func (n *clusterNode) placeGeneration() error {
 	return nil
 }
 
-// startAgent is what agent.node does of a start that bears on the cluster (agent/own.go).
+// startAgent is what the agent does at its start about the cluster (agent/own.go).
 func (n *clusterNode) startAgent() (*agent, error) {
 	a := &agent{node: n, store: plane.NewStore(n.dir())}
 	a.executor = apply.Open(apply.Config{
