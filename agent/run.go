@@ -132,7 +132,9 @@ func (n *node) live(ctx context.Context) error {
 	defer n.others.Wait()
 	defer end(nil)
 
-	if err := n.startUpgrades(life); err != nil {
+	upgrades, err := n.newUpgrades().start(life)
+	n.upgrades = upgrades
+	if err != nil {
 		if n.record.Trial {
 			return err // Only upgrades judge a trial. The next start may do better.
 		}
@@ -142,7 +144,7 @@ func (n *node) live(ctx context.Context) error {
 	n.reportDamage()
 	op := operator{Requests: n.requests, reset: n.reset, upgrades: n.upgrades}
 	n.startOthers(life, end, op)
-	err := n.serve(life, n.agent(life, end), filepath.Join(n.Root, control.Socket), op)
+	err = n.serve(life, n.agent(life, end), filepath.Join(n.Root, control.Socket), op)
 	if cause := context.Cause(life); cause != nil && ctx.Err() == nil {
 		return cause
 	}

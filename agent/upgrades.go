@@ -14,11 +14,15 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/boot"
 	"github.com/loam-os/loam/agent/clock"
 	"github.com/loam-os/loam/agent/cluster"
 	"github.com/loam-os/loam/agent/fleetlock"
+	"github.com/loam-os/loam/agent/machine"
+	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/tpm"
+	"github.com/loam-os/loam/agent/unit"
 	"github.com/loam-os/loam/agent/upgrade"
 	"github.com/loam-os/loam/agent/upgrade/disk"
 	"github.com/loam-os/loam/agent/upgrade/service"
@@ -34,73 +38,101 @@ const (
 	defaultTrial = 10 * time.Minute
 )
 
-// startUpgrades runs upgrades until ctx ends, if the node runs from a disk that
-// they can write to.
-func (n *node) startUpgrades(ctx context.Context) error {
-	if n.record.Root == "" || n.record.Memory {
-		return nil // Not started by /init from a disk.
+// upgrades makes what upgrades the node.
+type upgrades struct {
+	upgradeNode
+	root *os.Root
+	// record is what /init left, facts what it runs.
+	record boot.Record
+	facts  status.Status
+	from   machine.Upgrade
+	// run runs something beside the loop.
+	run func(func())
+}
+
+func (n *node) newUpgrades() upgrades {
+	return upgrades{
+		upgradeNode: upgradeNode{
+			Env:     n.Env,
+			systemd: n.systemd,
+			engine:  n.engine,
+			queries: n.queries,
+			cluster: n.cluster,
+		},
+		root:   n.root,
+		record: n.record,
+		facts:  n.status,
+		from:   n.machine.Upgrade,
+		run:    n.others.Go,
 	}
-	if n.record.Damage != nil {
-		return nil // A journal in memory would not survive the restart.
+}
+
+// start runs upgrades until ctx ends, if the node runs from a disk that they can
+// write to; otherwise it returns nil.
+func (u upgrades) start(ctx context.Context) (*service.Service, error) {
+	if u.record.Root == "" || u.record.Memory {
+		return nil, nil // Not started by /init from a disk.
+	}
+	if u.record.Damage != nil {
+		return nil, nil // A journal in memory would not survive the restart.
 	}
 
-	from := n.machine.Upgrade
-	u, err := n.upgrader()
-	restarts, windowErr := window.Parse(from.Window)
+	upgrader, err := u.upgrader()
+	restarts, windowErr := window.Parse(u.from.Window)
 	trial, trialErr := upgrade.TrialOf(
-		u.Records, u.Boot.Running, durationOr(from.Trial, defaultTrial),
+		upgrader.Records, upgrader.Boot.Running, durationOr(u.from.Trial, defaultTrial),
 	)
 	if err := errors.Join(err, windowErr, trialErr); err != nil {
-		return fmt.Errorf("upgrades: %w", err)
+		return nil, fmt.Errorf("upgrades: %w", err)
 	}
 
-	opened, closer, err := disk.Open(n.record.Root)
+	opened, closer, err := disk.Open(u.record.Root)
 	if err != nil {
-		return fmt.Errorf("upgrades: %w", err)
+		return nil, fmt.Errorf("upgrades: %w", err)
 	}
 
-	u.Disk = opened
-	n.upgrades = n.newUpgrades(u, restarts, trial)
-	if err := n.startFleetLock(ctx); err != nil {
+	upgrader.Disk = opened
+	s := u.service(upgrader, restarts, trial)
+	if err := u.startFleetLock(ctx, s); err != nil {
 		closer.Close()
-		return fmt.Errorf("upgrades: %w", err)
+		return s, fmt.Errorf("upgrades: %w", err)
 	}
-	n.others.Go(func() {
+	u.run(func() {
 		defer closer.Close()
-		n.upgrades.Run(ctx)
+		s.Run(ctx)
 	})
 
-	shared := opened.Share(u.Boot.Running.RootHash, n.Log)
-	n.others.Go(func() { n.serveHTTP(ctx, from.Share, shared) })
-	return nil
+	shared := opened.Share(upgrader.Boot.Running.RootHash, u.Log)
+	u.run(func() { u.serveHTTP(ctx, u.from.Share, shared) })
+	return s, nil
 }
 
 // upgrader returns what writes other systems; its disk is not open yet.
-func (n *node) upgrader() (*upgrade.Upgrader, error) {
+func (u upgrades) upgrader() (*upgrade.Upgrader, error) {
 	entry, err := bootentry.Format(bootentry.Name{
-		ImageID:   n.status.ImageID,
-		Version:   n.status.ImageVersion,
+		ImageID:   u.facts.ImageID,
+		Version:   u.facts.ImageVersion,
 		Arch:      bootentry.Arch(runtime.GOARCH),
 		Counted:   true,
 		TriesLeft: upgrade.Tries,
 	})
-	id, idErr := n.BootID()
+	id, idErr := u.BootID()
 
 	return &upgrade.Upgrader{
-		Records: upgrade.Files{Dir: n.engine.Config().State},
-		Anchor:  anchor(n.record),
+		Records: upgrade.Files{Dir: u.engine.Config().State},
+		Anchor:  anchor(u.record),
 		Boot: upgrade.Boot{
 			ID:        id,
-			Running:   upgrade.System{Version: n.status.ImageVersion, RootHash: n.record.RootHash},
-			ImageID:   n.status.ImageID,
+			Running:   upgrade.System{Version: u.facts.ImageVersion, RootHash: u.record.RootHash},
+			ImageID:   u.facts.ImageID,
 			Entry:     entry,
-			OtherDisk: n.record.OtherLoader,
-			PCRKey:    n.record.PCRKey,
+			OtherDisk: u.record.OtherLoader,
+			PCRKey:    u.record.PCRKey,
 		},
-		Node: upgradeNode{n},
-		Sys:  os.DirFS(filepath.Join(n.Root, "sys")),
-		Now:  n.Now,
-		Log:  n.Log,
+		Node: u.upgradeNode,
+		Sys:  os.DirFS(filepath.Join(u.Root, "sys")),
+		Now:  u.Now,
+		Log:  u.Log,
 	}, errors.Join(err, idErr)
 }
 
@@ -120,24 +152,24 @@ type signedAnchor int
 // Read implements [upgrade.Anchor].
 func (a signedAnchor) Read() (int, error) { return int(a), nil }
 
-// newUpgrades returns the upgrades that machine.yaml asks for. The cluster may
-// ask for them, too.
-func (n *node) newUpgrades(
-	u *upgrade.Upgrader, restarts window.Window, trial *upgrade.Trial,
+// service returns the upgrades that machine.yaml asks for. The cluster may ask for
+// them, too.
+func (u upgrades) service(
+	upgrader *upgrade.Upgrader, restarts window.Window, trial *upgrade.Trial,
 ) *service.Service {
 	built, err := clock.Built()
 	if err != nil { // Updates expire by the clock alone, then.
-		n.Log.Warn("when the kernel was built", zap.Error(err))
+		u.Log.Warn("when the kernel was built", zap.Error(err))
 	}
 
-	from := n.machine.Upgrade
+	from := u.from
 	s := service.New(&service.Service{
-		Upgrader: u,
-		Machine:  upgradeNode{n},
+		Upgrader: upgrader,
+		Machine:  u.upgradeNode,
 		Releases: service.Releases{
 			Ref:   from.Repository,
 			Root:  []byte(from.Root),
-			Keep:  u.Records,
+			Keep:  upgrader.Records,
 			Built: built,
 		},
 		Policy: service.Policy{
@@ -146,32 +178,32 @@ func (n *node) newUpgrades(
 			Pace:    durationOr(from.Pace, defaultPace),
 			Window:  restarts,
 		},
-		Hostname: n.status.Hostname,
+		Hostname: u.facts.Hostname,
 		Trial:    trial,
-		Log:      n.Log,
+		Log:      u.Log,
 	})
 
-	if n.cluster != nil {
-		n.cluster.Env.Upgrade = func(ctx context.Context, version string) error {
+	if u.cluster != nil {
+		u.cluster.Env.Upgrade = func(ctx context.Context, version string) error {
 			_, err := s.Handle(ctx, service.Request{
 				Options: upgrade.Options{AtOnce: true},
 				Version: version,
 			})
 			return hint.InText(err)
 		}
-		s.Turns = turnsOfPool{n.cluster}
+		s.Turns = turnsOfPool{u.cluster}
 	}
 	return s
 }
 
-// startFleetLock makes upgrades wait for a slot of the server that machine.yaml
+// startFleetLock makes the upgrades wait for a slot of the server that machine.yaml
 // names, if it names one.
-func (n *node) startFleetLock(ctx context.Context) error {
-	from := n.machine.Upgrade.Turns
+func (u upgrades) startFleetLock(ctx context.Context, s *service.Service) error {
+	from := u.from.Turns
 	if from.FleetLock == "" {
 		return nil
 	}
-	text, err := n.root.ReadFile("etc/machine-id")
+	text, err := u.root.ReadFile("etc/machine-id")
 	if err != nil {
 		return err
 	}
@@ -184,9 +216,9 @@ func (n *node) startFleetLock(ctx context.Context) error {
 		URL:    from.FleetLock,
 		Client: fleetlock.Client{ID: id, Group: cmp.Or(from.Group, fleetlock.DefaultGroup)},
 		HTTP:   &http.Client{},
-	}, func() string { return n.upgrades.State().Phase }, rand.Float64, n.Log)
-	n.upgrades.Turns = slotTurns{slot}
-	n.others.Go(func() { slot.Run(ctx) })
+	}, func() string { return s.State().Phase }, rand.Float64, u.Log)
+	s.Turns = slotTurns{slot}
+	u.run(func() { slot.Run(ctx) })
 	return nil
 }
 
@@ -213,16 +245,23 @@ func (t turnsOfPool) Changed() <-chan struct{} { return t.cluster.TurnChanged() 
 
 // upgradeNode is the node as its upgrades know it: it implements [upgrade.Node]
 // and [service.Machine].
-type upgradeNode struct{ n *node }
+type upgradeNode struct {
+	Env
+	systemd *unit.Systemd
+	engine  *apply.Executor
+	queries Queries
+	// cluster is nil if the node is part of none.
+	cluster *cluster.Cluster
+}
 
 // Health implements [upgrade.Node].
 func (u upgradeNode) Health(ctx context.Context) upgrade.Health {
 	watch := vitals.Node{
-		Root:    u.n.Root,
-		Sampler: u.n.queries,
+		Root:    u.Root,
+		Sampler: u.queries,
 	}
-	if u.n.cluster != nil {
-		watch.Cluster = u.n.cluster
+	if u.cluster != nil {
+		watch.Cluster = u.cluster
 	}
 	return watch.Health(ctx)
 }
@@ -234,28 +273,28 @@ func (upgradeNode) Evidence(ctx context.Context, j upgrade.Journal) []string {
 
 // HandOver implements [upgrade.Node].
 func (u upgradeNode) HandOver(version string, keepOwn bool) error {
-	return u.n.engine.HandOver(version, keepOwn)
+	return u.engine.HandOver(version, keepOwn)
 }
 
 // Loader implements [upgrade.Node].
 func (u upgradeNode) Loader() ([]byte, error) {
-	return os.ReadFile(filepath.Join(u.n.Root, loader.Installed(runtime.GOARCH)))
+	return os.ReadFile(filepath.Join(u.Root, loader.Installed(runtime.GOARCH)))
 }
 
 // Panic implements [upgrade.Node].
 func (u upgradeNode) Panic() error { return upgrade.Panic() }
 
 // Uptime implements [service.Machine].
-func (u upgradeNode) Uptime() time.Duration { return u.n.Uptime() }
+func (u upgradeNode) Uptime() time.Duration { return u.Env.Uptime() }
 
 // Reboot implements [service.Machine].
-func (u upgradeNode) Reboot(ctx context.Context) error { return u.n.systemd.Reboot(ctx) }
+func (u upgradeNode) Reboot(ctx context.Context) error { return u.systemd.Reboot(ctx) }
 
 // Event implements [service.Machine]. A node that is part of no cluster has no
 // events.
 func (u upgradeNode) Event(warning bool, reason, message string) {
-	if u.n.cluster != nil {
-		u.n.cluster.Event(warning, reason, message)
+	if u.cluster != nil {
+		u.cluster.Event(warning, reason, message)
 	}
 }
 
@@ -265,9 +304,9 @@ func (u upgradeNode) Proven() {
 	ctx, cancel := context.WithTimeout(context.Background(), jobWait)
 	defer cancel()
 
-	ended := boot.EndTrial(filepath.Join(u.n.Root, "run"))
-	if err := errors.Join(ended, u.n.systemd.Reload(ctx)); err != nil {
-		u.n.Log.Error("end the trial", zap.Error(err))
+	ended := boot.EndTrial(filepath.Join(u.Root, "run"))
+	if err := errors.Join(ended, u.systemd.Reload(ctx)); err != nil {
+		u.Log.Error("end the trial", zap.Error(err))
 	}
 }
 
