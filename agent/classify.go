@@ -6,10 +6,8 @@ import (
 	"sync"
 
 	"github.com/loam-os/loam/agent/apply"
-	"github.com/loam-os/loam/agent/content"
 	"github.com/loam-os/loam/agent/decode"
 	"github.com/loam-os/loam/agent/document"
-	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/turns"
@@ -40,39 +38,27 @@ func Classify(
 // errContainerdDown means that images cannot be read without changing the node.
 var errContainerdDown = errors.New("containerd does not run")
 
-// classifier returns [Classify] for this node. It pulls the images of the
-// configuration, which the node needs next, and starts nothing.
-func (n *node) classifier() func(ctx context.Context, text []byte) (turns.Class, error) {
-	pulled := decode.NewImages(durable.New(n.root, nil), decode.PendingHosts, n.imagePolicy(),
-		func(context.Context, string) error { return errContainerdDown })
-	d := decode.Decoder{
-		Hostname: n.status.Hostname,
-		Image:    n.image,
-		Node:     n.root,
-		Contents: decode.Fallback{First: n.cluster, Second: pulled},
-		Follow:   pulled.Follow,
-		Prepare:  pulled.Prepare,
-		Cache:    &decode.Cache{},
+// classifier returns [Classify] for a node, one configuration at a time: one can
+// replace another that is still looked at.
+func classifier(
+	d decode.Decoder, p apply.Planner,
+) func(ctx context.Context, text []byte) (turns.Class, error) {
+	var one sync.Mutex
+	return func(ctx context.Context, text []byte) (turns.Class, error) {
+		one.Lock()
+		defer one.Unlock()
+		return Classify(ctx, d, p, text)
 	}
-	if dir := (content.Directory{Path: n.status.Contents}); dir.Path != "" {
-		d.Contents = decode.Fallback{First: dir, Second: d.Contents}
-	}
+}
 
-	p := apply.Planner{
+// planner returns what plans a change of the node.
+func (n *life) planner() apply.Planner {
+	return apply.Planner{
 		State:     generation.Read(n.engine.Config().State.Root().FS()),
 		Node:      n.root.FS(),
 		Image:     n.image.FS(),
 		Catalog:   generation.NewCatalog(n.image.FS()),
 		Units:     n.systemd,
 		OSVersion: n.status.ImageVersion,
-	}
-	d.Tokens = n.tokens
-
-	// A configuration can replace another one that is still looked at.
-	var one sync.Mutex
-	return func(ctx context.Context, text []byte) (turns.Class, error) {
-		one.Lock()
-		defer one.Unlock()
-		return Classify(ctx, d, p, text)
 	}
 }

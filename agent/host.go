@@ -25,7 +25,7 @@ import (
 
 // host implements [loop.Host] for a node.
 type host struct {
-	node   *node
+	life   *life
 	pulled *decode.Images
 	end    context.CancelCauseFunc
 }
@@ -37,37 +37,37 @@ func (h host) Ready() error { return unit.Ready() }
 func (h host) Alive() error { return unit.Alive() }
 
 // Uptime implements [loop.Host].
-func (h host) Uptime() time.Duration { return h.node.Uptime() }
+func (h host) Uptime() time.Duration { return h.life.Uptime() }
 
 // Storage implements [loop.Host].
-func (h host) Storage() []storage.Usage { return storage.Observe(h.node.root) }
+func (h host) Storage() []storage.Usage { return storage.Observe(h.life.root) }
 
 // Limits implements [loop.Host].
 func (h host) Limits(before []status.Limit) []limits.Usage {
-	return limits.Observe(h.node.root.FS(), before, h.node.managed.Err(), h.node.contents.Err())
+	return limits.Observe(h.life.root.FS(), before, h.life.managed.Err(), h.life.contents.Err())
 }
 
 // Threads implements [loop.Host].
-func (h host) Threads() limits.Usage { return limits.ObserveThreads(h.node.root.FS()) }
+func (h host) Threads() limits.Usage { return limits.ObserveThreads(h.life.root.FS()) }
 
 // DoubtClock implements [loop.Host].
 func (h host) DoubtClock() *status.WrongClock {
-	built, err := h.node.Built()
+	built, err := h.life.Built()
 	if err != nil {
 		return nil // Nothing says which clock cannot be right.
 	}
-	return rtc.Doubt(rtc.Observe(h.node.root, h.node.Now(), built))
+	return rtc.Doubt(rtc.Observe(h.life.root, h.life.Now(), built))
 }
 
 // TakenBack implements [loop.Host].
 func (h host) TakenBack(current string) *status.TakenBack {
-	state, err := fs.Sub(h.node.root.FS(), strings.TrimPrefix(generation.Dir, "/"))
+	state, err := fs.Sub(h.life.root.FS(), strings.TrimPrefix(generation.Dir, "/"))
 	if err != nil {
 		return nil // The path is valid.
 	}
 	records, err := apply.History(state)
 	if err != nil {
-		h.node.Log.Error("find out what was taken back", zap.Error(err))
+		h.life.Log.Error("find out what was taken back", zap.Error(err))
 	}
 	return takenBack(records, current)
 }
@@ -88,12 +88,12 @@ func takenBack(records []apply.Record, current string) *status.TakenBack {
 // Publish writes the status for `loam status` and shows it on the consoles.
 func (h host) Publish(s status.Status, news bool) error {
 	s.AgentRSS = metrics.Resident()
-	err := h.node.files.Do(func() error { return status.Write(durable.New(h.node.root, nil), s) })
+	err := h.life.files.Do(func() error { return status.Write(durable.New(h.life.root, nil), s) })
 	if err != nil {
-		h.node.Log.Error("write the status", zap.Error(err))
+		h.life.Log.Error("write the status", zap.Error(err))
 	}
-	if h.node.Consoles != nil {
-		h.node.Consoles.Show(s, news)
+	if h.life.Consoles != nil {
+		h.life.Consoles.Show(s, news)
 	}
 	return err
 }
@@ -104,10 +104,10 @@ func (h host) Reach(ctx context.Context, p config.Probe) error { return probe.Re
 // Proven releases the images that were pulled for the change, and has the node's own
 // cluster go on.
 func (h host) Proven(ctx context.Context) {
-	if h.node.controlPlane != nil {
-		h.node.controlPlane.Proven()
+	if h.life.controlPlane != nil {
+		h.life.controlPlane.Proven()
 	}
-	h.pulled.Release(ctx, h.node.Log)
+	h.pulled.Release(ctx, h.life.Log)
 }
 
 // End implements [loop.Host].

@@ -21,7 +21,7 @@ import (
 
 // identify finds machine.yaml and configures the node accordingly. A wrong
 // machine.yaml changes nothing; the status shows the error.
-func (n *node) identify(ctx context.Context) {
+func (n *life) identify(ctx context.Context) {
 	store := n.identity()
 	found, err := store.Find(ctx)
 	n.status.Machine = found.Name
@@ -81,7 +81,7 @@ func (n *node) identity() identity.Store {
 }
 
 // beforeChange takes in that a change of the configuration follows.
-func (n *node) beforeChange() {
+func (n *life) beforeChange() {
 	if !n.hasMachine {
 		n.identity().BeforeChange()
 	}
@@ -90,7 +90,7 @@ func (n *node) beforeChange() {
 // name gives the node the host name of machine.yaml, and reports whether there
 // is one. Without the name that hostnameFrom asks for, the node is not
 // configured and joins no cluster.
-func (n *node) name() bool {
+func (n *life) name() bool {
 	name, err := n.naming().apply()
 	if name != "" {
 		n.status.Hostname = name
@@ -106,14 +106,14 @@ func (n *node) name() bool {
 	return !n.nameless
 }
 
-func (n *node) naming() naming {
+func (n *life) naming() naming {
 	return naming{Env: n.Env, records: n.records(), machine: n.machine}
 }
 
 // encrypt has the state of a new node encrypted as machine.yaml says, and reports
 // whether the node may be configured now. before is the record of the document that
 // configured the node, nil for a new node.
-func (n *node) encrypt(ctx context.Context, before *source.Accepted) bool {
+func (n *life) encrypt(ctx context.Context, before *source.Accepted) bool {
 	mode := crypt.Mode(n.machine.Encrypt())
 	isNew := before == nil && !credentials.Joined(n.root, n.Now())
 	mayGoOn, warning, err := encrypt(mode, n.record, isNew, func() error {
@@ -132,7 +132,7 @@ func (n *node) encrypt(ctx context.Context, before *source.Accepted) bool {
 
 // inReset reports whether the node is in a reset, which another machine.yaml
 // may end.
-func (n *node) inReset(doc source.Document) bool {
+func (n *life) inReset(doc source.Document) bool {
 	in, err := n.reset.Observe(doc.TextDigest())
 	if err != nil {
 		n.status.Error = loop.Describe(err)
@@ -143,7 +143,7 @@ func (n *node) inReset(doc source.Document) bool {
 // configure takes from machine.yaml where the configuration and what it refers
 // to come from, which data volume the node has, and which cluster it is part
 // of.
-func (n *node) configure(ctx context.Context, places source.Env) {
+func (n *life) configure(ctx context.Context, places source.Env) {
 	n.status.Repository = n.machine.Upgrade.Repository
 	if n.machine.Contents.Directory != nil {
 		n.status.Contents = n.machine.Contents.Directory.Path
@@ -172,7 +172,7 @@ func (n *node) configure(ctx context.Context, places source.Env) {
 
 // initCluster has the node become the first of the cluster of machine.yaml, unless
 // it is already. The claims of all volumes must be recorded except that of etcd.
-func (n *node) initCluster(ctx context.Context) {
+func (n *life) initCluster(ctx context.Context) {
 	wanted := n.machine.Cluster
 	disk := etcdDisk{Env: n.Env, volume: n.etcdData, store: n.planeStore()}
 	if err := disk.claim(ctx, wanted.EtcdVolume); err != nil {
@@ -192,7 +192,7 @@ func (n *node) initCluster(ctx context.Context) {
 }
 
 // followRecord makes the cluster of the node its source, if it has one.
-func (n *node) followRecord() {
+func (n *life) followRecord() {
 	controlPlane, warning, err := n.ownCluster().open(n.first)
 	n.warn(warning)
 	if err != nil {
@@ -207,7 +207,7 @@ func (n *node) followRecord() {
 	n.status.OwnCluster = controlPlane.State()
 }
 
-func (n *node) ownCluster() ownCluster {
+func (n *life) ownCluster() ownCluster {
 	return ownCluster{
 		Env:      n.Env,
 		root:     n.root,
@@ -222,7 +222,7 @@ func (n *node) ownCluster() ownCluster {
 
 // placeFiles writes the files that machine.yaml has for a machine which has not
 // joined its cluster yet.
-func (n *node) placeFiles() {
+func (n *life) placeFiles() {
 	wrote, err := initial.Place(
 		durable.New(n.root, nil).WithImage(n.image.FS()),
 		n.machine.Files,

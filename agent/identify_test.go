@@ -252,7 +252,7 @@ func (n *testNode) checkCertificates(t *testing.T) {
 }
 
 // testNode is a node whose files a test looks at and changes.
-type testNode struct{ *node }
+type testNode struct{ *life }
 
 // unidentified is a node without any disk or machine.yaml.
 func unidentified(t *testing.T) *testNode {
@@ -269,7 +269,7 @@ func unidentified(t *testing.T) *testNode {
 	}
 	t.Cleanup(func() { state.Close() })
 
-	return &testNode{&node{
+	return &testNode{&life{node: &node{
 		Env: Env{
 			Root:        data.Path,
 			SetHostname: func(string) error { return nil },
@@ -288,7 +288,7 @@ func unidentified(t *testing.T) *testNode {
 		data:     data,
 		etcdData: manager.New(etcdData, zap.NewNop()),
 		engine:   apply.Open(apply.Config{State: durable.New(state, nil), Node: data.Dir}),
-	}}
+	}}}
 }
 
 // runsVersion has the node run that version of the system.

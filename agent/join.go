@@ -81,7 +81,7 @@ func both(first, second []byte) []byte {
 
 // join makes the node part of a cluster: its configuration and its Secrets come
 // from there. token is the bootstrap token, "" for that in the node's file.
-func (n *node) join(config cluster.Config, token string) {
+func (n *life) join(config cluster.Config, token string) {
 	complete := func(c cluster.Config) cluster.Config {
 		c.Hostname = n.status.Hostname
 		c.Machine = cmp.Or(c.Machine, c.Hostname)
@@ -107,7 +107,7 @@ func (n *node) join(config cluster.Config, token string) {
 		},
 		BootID:    id,
 		Addresses: addresses,
-		Network:   n.reaching,
+		Network:   func() reach.Network { return reaching(n.root) },
 		Now:       n.Now,
 		Uptime:    n.Uptime,
 		Part:      rand.Float64,
@@ -115,14 +115,14 @@ func (n *node) join(config cluster.Config, token string) {
 	})
 	n.source = n.cluster
 	n.tokens = config.Tokens
-	n.cluster.Env.Classify = n.classifier()
+	n.cluster.Env.Classify = classifier(n.decoding().pending(imagePolicy(n.machine)), n.planner())
 	n.status.Warnings = append(n.status.Warnings, config.Warnings...)
 }
 
 // reaching returns the network from which the node makes requests now.
-func (n *node) reaching() reach.Network {
+func reaching(root *os.Root) reach.Network {
 	var now reach.Network
-	for _, l := range networkd.Observe(n.root.FS(), networkd.Addressed) {
+	for _, l := range networkd.Observe(root.FS(), networkd.Addressed) {
 		now.Links = append(now.Links, reach.Link{
 			Name:      l.Name,
 			State:     l.Oper,
@@ -130,7 +130,7 @@ func (n *node) reaching() reach.Network {
 		})
 	}
 
-	text, _ := n.root.ReadFile(resolvConf) // Without it, no name server is known.
+	text, _ := root.ReadFile(resolvConf) // Without it, no name server is known.
 	for line := range strings.Lines(string(text)) {
 		if server, is := strings.CutPrefix(line, "nameserver "); is {
 			now.DNS = append(now.DNS, strings.TrimSpace(server))

@@ -19,7 +19,6 @@ import (
 	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/network"
 	"github.com/loam-os/loam/agent/networkd/watch"
-	"github.com/loam-os/loam/agent/osc"
 	"github.com/loam-os/loam/agent/plane/local"
 	"github.com/loam-os/loam/agent/reset"
 	"github.com/loam-os/loam/agent/source"
@@ -31,8 +30,8 @@ import (
 	"github.com/loam-os/loam/hint"
 )
 
-// node is the node during one run of the agent: its open files, its identity,
-// and what runs there beside the loop.
+// node is what the agent has of the node from its start to its end: open files,
+// what changes the node and what watches it.
 type node struct {
 	Env
 	// root is the root directory of the node. image is the root directory of
@@ -52,11 +51,19 @@ type node struct {
 	managed, contents *drift.Watcher
 	requests          loop.Requests
 	queries           Queries
-	reset             *reset.Reset
 	data, etcdData    *manager.Manager
 
 	// status is the state of the node before its loop begins.
 	status status.Status
+	// others are what runs beside the loop.
+	others sync.WaitGroup
+}
+
+// life is the node under one name and one machine.yaml: what identify makes of it,
+// until the agent ends to start again.
+type life struct {
+	*node
+	reset *reset.Reset
 	// machine is machine.yaml, zero if it is absent or wrong, which hasMachine
 	// tells.
 	machine    machine.Machine
@@ -74,10 +81,6 @@ type node struct {
 	first        newCluster
 	// tokens are the tokens that machine.yaml has synced.
 	tokens []cluster.Token
-	// upgrades is nil where the node cannot be upgraded.
-	upgrades *service.Service
-
-	others sync.WaitGroup
 }
 
 // warn shows operators an error that the node lives with, if there is one.
@@ -89,17 +92,19 @@ func (n *node) warn(err error) {
 }
 
 // agent is the loop of the node until ctx ends. end ends it.
-func (n *node) agent(ctx context.Context, end context.CancelCauseFunc) *loop.Loop {
+func (n *life) agent(
+	ctx context.Context, end context.CancelCauseFunc, upgrades *service.Service,
+) *loop.Loop {
 	n.status.DigestsOnly = n.machine.DigestsOnly()
-	pulled := decode.NewImages(durable.New(n.root, nil), decode.PreparedHosts, n.imagePolicy(),
+	pulled := decode.NewImages(durable.New(n.root, nil), decode.PreparedHosts, imagePolicy(n.machine),
 		n.systemd.Start)
 	a := &loop.Loop{
 		Engine:      claimingEngine{n.engine, n.data, n.beforeChange},
 		Units:       n.systemd,
 		Jobs:        n.jobs,
 		Source:      n.source,
-		Decoder:     n.decoder(pulled),
-		Host:        host{node: n, pulled: pulled, end: end},
+		Decoder:     n.decoding().decoder(pulled, n.contents, n.Log),
+		Host:        host{life: n, pulled: pulled, end: end},
 		Root:        n.Root,
 		Drift:       n.managed,
 		Contents:    n.contents.Events(),
@@ -123,14 +128,26 @@ func (n *node) agent(ctx context.Context, end context.CancelCauseFunc) *loop.Loo
 	if n.cluster != nil {
 		a.Cluster = n.cluster
 	}
-	if n.upgrades != nil {
-		a.Upgrades = n.upgrades
+	if upgrades != nil {
+		a.Upgrades = upgrades
 	}
 	if n.controlPlane != nil {
 		a.Decoder = recordDecoder{a.Decoder, n.controlPlane}
 		a.OwnCluster = n.controlPlane
 	}
 	return a
+}
+
+// decoding returns what the documents of the node are decoded with.
+func (n *life) decoding() decoding {
+	return decoding{
+		root:      n.root,
+		image:     n.image,
+		hostname:  n.status.Hostname,
+		directory: content.Directory{Path: n.status.Contents},
+		cluster:   n.cluster,
+		tokens:    n.tokens,
+	}
 }
 
 // Engine, Units and Queries are what the parts of this package share with the
@@ -141,55 +158,10 @@ type (
 	Queries = loop.Queries
 )
 
-// imagePolicy returns what machine.yaml says of container images.
-func (n *node) imagePolicy() decode.ImagePolicy {
-	return decode.ImagePolicy{
-		DigestsOnly: n.machine.DigestsOnly(),
-		Keys:        n.machine.Images.Keys,
-	}
-}
-
-// decoder returns the node's decoder, which watches what documents refer to.
-// The cluster comes before a directory, and that before images.
-func (n *node) decoder(pulled *decode.Images) decode.Decoder {
-	d := decode.Decoder{
-		Hostname: n.status.Hostname,
-		Image:    n.image,
-		Node:     n.root,
-		Contents: pulled,
-		Prepare:  pulled.Prepare,
-		Cache:    &decode.Cache{},
-	}
-
-	files := pulled.WatchedFiles
-	if dir := (content.Directory{Path: n.status.Contents}); dir.Path != "" {
-		d.Contents = decode.Fallback{First: dir, Second: pulled}
-		files = func(references []osc.Reference) []string {
-			return append(dir.Files(references), pulled.WatchedFiles(references)...)
-		}
-	}
-
-	if n.cluster != nil {
-		d.Contents = decode.Fallback{First: n.cluster, Second: d.Contents}
-		d.Tokens = n.tokens
-	}
-
-	d.Follow = func(references []osc.Reference) {
-		if n.cluster != nil {
-			n.cluster.Follow(references)
-		}
-		pulled.Follow(references)
-		if err := n.contents.Set("/", files(references)); err != nil {
-			n.Log.Warn("watch contents", zap.Error(err))
-		}
-	}
-	return d
-}
-
 // applyNetwork gives networkd the network of machine.yaml, or the recorded one
 // if want is nil. A node is fresh if it runs no generation and no earlier run
 // of the agent in this boot had a machine.yaml.
-func (n *node) applyNetwork(ctx context.Context, want *network.Config) {
+func (n *life) applyNetwork(ctx context.Context, want *network.Config) {
 	n.network = watch.New(n.root, n.systemd)
 
 	_, runs, err := n.engine.Current()

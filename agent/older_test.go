@@ -109,14 +109,14 @@ func (n *testNode) withoutNetwork(t *testing.T) {
 // startWithDrives is a start of the agent with those drives.
 func (n *testNode) startWithDrives(t *testing.T, drives ...source.Drive) *testNode {
 	t.Helper()
-	again := &testNode{&node{
+	again := &testNode{&life{node: &node{
 		Env:      n.Env,
 		root:     n.root,
 		data:     n.data,
 		etcdData: n.etcdData,
 		engine:   n.engine,
 		record:   n.record,
-	}}
+	}}}
 	again.Drives = &identity.Drives{Find: func() ([]source.Drive, error) { return drives, nil }}
 	again.reset = again.newReset()
 	again.identify(t.Context())

@@ -447,9 +447,9 @@ func TestAClusterGoesOnAfterATrial(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pulled := decode.NewImages(durable.New(n.root, nil), decode.PreparedHosts, n.imagePolicy(),
+	pulled := decode.NewImages(durable.New(n.root, nil), decode.PreparedHosts, imagePolicy(n.machine),
 		n.systemd.Start)
-	host{node: n.node, pulled: pulled}.Proven(t.Context())
+	host{life: n.life, pulled: pulled}.Proven(t.Context())
 	<-changes
 }
 

@@ -10,6 +10,8 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/loam-os/loam/agent/boot"
+	"github.com/loam-os/loam/agent/cluster"
 	"github.com/loam-os/loam/agent/crypt"
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/machine"
@@ -149,41 +151,40 @@ func (s *repairSystem) Restart(ctx context.Context) error {
 }
 
 // lastRepair returns the repair that operators should know of, nil if none.
-func (n *node) lastRepair() *status.Repair {
-	if n.record.Damage != nil {
-		return n.repairNow()
+func lastRepair(env Env, root *os.Root, record boot.Record) *status.Repair {
+	if record.Damage != nil {
+		return repairNow(root, record, env.Now())
 	}
-	if n.record.ESP == "" {
+	if record.ESP == "" {
 		return nil
 	}
 
-	last, err := repair.Last(source.Partition{Device: n.record.ESP}, n.Now())
+	last, err := repair.Last(source.Partition{Device: record.ESP}, env.Now())
 	if err != nil {
-		n.Log.Warn("the last repair of the state partition", zap.Error(err))
+		env.Log.Warn("the last repair of the state partition", zap.Error(err))
 	}
 	return last
 }
 
 // reportDamage reports to the cluster that the state is in memory.
-func (n *node) reportDamage() {
-	r := n.status.Repair
-	if r != nil && r.State == status.RepairFailed && n.cluster != nil {
-		n.cluster.Event(true, "StateDamaged", "the state of the node is in memory: "+r.Damage)
+func reportDamage(r *status.Repair, to *cluster.Cluster) {
+	if r != nil && r.State == status.RepairFailed && to != nil {
+		to.Event(true, "StateDamaged", "the state of the node is in memory: "+r.Damage)
 	}
 }
 
 // repairNow returns how the repair in this boot ended.
-func (n *node) repairNow() *status.Repair {
+func repairNow(root *os.Root, record boot.Record, now time.Time) *status.Repair {
 	var r status.Repair
-	found, err := durable.ReadJSON(n.root.FS(), repairName, &r)
+	found, err := durable.ReadJSON(root.FS(), repairName, &r)
 	if found && err == nil {
 		return &r
 	}
 	return &status.Repair{
 		State:   status.RepairFailed,
-		At:      n.Now(),
-		Device:  n.record.State,
-		Damage:  n.record.Damage.Reason,
+		At:      now,
+		Device:  record.State,
+		Damage:  record.Damage.Reason,
 		Problem: "its repair has failed: `loam logs loam-repair`",
 	}
 }

@@ -16,7 +16,7 @@ import (
 
 // newReset opens the reset of the node. A record that cannot be read is a
 // warning.
-func (n *node) newReset() *reset.Reset {
+func (n *life) newReset() *reset.Reset {
 	r, err := reset.Open(reset.Env{
 		Engine:     n.engine,
 		Units:      n.systemd,
@@ -24,7 +24,7 @@ func (n *node) newReset() *reset.Reset {
 		Rules:      local.DeleteRules,
 		Mounts:     mount.Kernel{},
 		Trim:       mount.Trim,
-		DropKey:    n.keyDropper(),
+		DropKey:    keyDropper(n.Root, n.record.Container, n.data, n.etcdData),
 		Restart:    n.systemd.Reboot,
 		Tokens:     n,
 		Root:       n.Root,
@@ -32,30 +32,30 @@ func (n *node) newReset() *reset.Reset {
 		Now:        n.Now,
 		JobTimeout: jobWait,
 	})
-	if err != nil {
-		n.warn(err)
-	}
+	n.warn(err)
 	return r
 }
 
-// keyDropper returns what drops the key of the state and of the volumes, nil
-// if the state is not encrypted.
-func (n *node) keyDropper() func(record string) error {
-	if n.record.Container == "" {
+// keyDropper returns what drops the keys of the state in a container and of the
+// volumes, nil if the state is not encrypted.
+func keyDropper(
+	root, container string, volumes ...*manager.Manager,
+) func(record string) error {
+	if container == "" {
 		return nil
 	}
 	return func(record string) error {
 		// The state has the keys of the volumes.
-		for _, v := range []*manager.Manager{n.data, n.etcdData} {
+		for _, v := range volumes {
 			err := v.Drop(func(device string) (*os.File, error) {
-				return os.OpenFile(filepath.Join(n.Root, device), os.O_RDWR, 0)
+				return os.OpenFile(filepath.Join(root, device), os.O_RDWR, 0)
 			})
 			if err != nil {
 				return err
 			}
 		}
 
-		f, err := os.OpenFile(n.record.Container, os.O_RDWR, 0)
+		f, err := os.OpenFile(container, os.O_RDWR, 0)
 		if err != nil {
 			return fmt.Errorf("drop the key of the state: %w", err)
 		}
@@ -66,7 +66,7 @@ func (n *node) keyDropper() func(record string) error {
 // TokenFiles lists the files with the tokens of the cluster that machine.yaml
 // names. If the present machine.yaml cannot be read, the one from the start of
 // the agent counts. A node that waits for its name has not joined any cluster.
-func (n *node) TokenFiles() []string {
+func (n *life) TokenFiles() []string {
 	tokens := n.tokens
 	if !n.nameless {
 		if c, _, ok, err := clusterOf(n.machine.Source, n.root); err == nil && ok {

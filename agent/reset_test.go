@@ -470,7 +470,7 @@ func TestAResetOfANamelessNodeHolds(t *testing.T) {
 	}
 	files.Write(t, filepath.Join(n.Root, reset.RecordName),
 		strings.Replace(string(begun), `"done":false`, `"done":true`, 1))
-	named := &node{Env: n.Env, root: n.root}
+	named := &life{node: &node{Env: n.Env, root: n.root}}
 	named.reset = named.newReset()
 	in, err := named.reset.Observe(source.Document{Text: []byte(text)}.TextDigest())
 	if !in || err != nil {

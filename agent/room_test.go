@@ -424,7 +424,9 @@ func withoutRoom(t *testing.T, dir string) {
 				n.identity().CloseDrives()
 				return nil
 			}},
-			{"for a reset", reset.RecordName, func(n *node) error { return n.newReset().Begin() }},
+			{"for a reset", reset.RecordName, func(n *node) error {
+				return (&life{node: n}).newReset().Begin()
+			}},
 		} {
 			if kept, err := spare.Keep(); !kept || err != nil {
 				t.Fatalf("spare room: %t, %v", kept, err)

@@ -16,6 +16,7 @@ import (
 	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/agent/crypt"
 	"github.com/loam-os/loam/agent/drift"
+	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/hostname/nodename"
 	"github.com/loam-os/loam/agent/identity"
 	"github.com/loam-os/loam/agent/limits"
@@ -117,23 +118,21 @@ func (n *node) own(ctx context.Context) (err error) {
 // live is the life of the node under one name and one machine.yaml. The error
 // is why it starts again.
 func (n *node) live(ctx context.Context) error {
-	n.reset = n.newReset()
-	n.status.Repair = n.lastRepair()
-	n.identify(ctx)
-	n.status.Reset = n.reset.Status()
+	l := &life{node: n}
+	l.reset = l.newReset()
+	n.status.Repair = lastRepair(n.Env, n.root, n.record)
+	l.identify(ctx)
+	n.status.Reset = l.reset.Status()
 	for _, v := range []*manager.Manager{n.data, n.etcdData} {
-		if err := v.Start(ctx, n.Uptime(), unit.Ready); err != nil {
-			n.warn(err)
-		}
+		n.warn(v.Start(ctx, n.Uptime(), unit.Ready))
 	}
 
 	n.remember()
-	life, end := context.WithCancelCause(ctx)
+	running, end := context.WithCancelCause(ctx)
 	defer n.others.Wait()
 	defer end(nil)
 
-	upgrades, err := n.newUpgrades().start(life)
-	n.upgrades = upgrades
+	upgrades, err := l.newUpgrades().start(running)
 	if err != nil {
 		if n.record.Trial {
 			return err // Only upgrades judge a trial. The next start may do better.
@@ -141,11 +140,12 @@ func (n *node) live(ctx context.Context) error {
 		n.warn(err)
 	}
 
-	n.reportDamage()
-	op := operator{Requests: n.requests, reset: n.reset, upgrades: n.upgrades}
-	n.startOthers(life, end, op)
-	err = n.serve(life, n.agent(life, end), filepath.Join(n.Root, control.Socket), op)
-	if cause := context.Cause(life); cause != nil && ctx.Err() == nil {
+	reportDamage(n.status.Repair, l.cluster)
+	op := operator{Requests: n.requests, reset: l.reset, upgrades: upgrades}
+	l.startOthers(running, end, op)
+	agent := l.agent(running, end, upgrades)
+	err = n.serve(running, agent, filepath.Join(n.Root, control.Socket), op)
+	if cause := context.Cause(running); cause != nil && ctx.Err() == nil {
 		return cause
 	}
 
@@ -153,7 +153,7 @@ func (n *node) live(ctx context.Context) error {
 }
 
 // startOthers starts what goes on beside the loop until ctx ends.
-func (n *node) startOthers(ctx context.Context, end context.CancelCauseFunc, op operator) {
+func (n *life) startOthers(ctx context.Context, end context.CancelCauseFunc, op operator) {
 	n.others.Go(func() { n.watchHostname(ctx, end) })
 	for _, v := range n.watchedVolumes() {
 		n.others.Go(func() {
@@ -173,9 +173,9 @@ func (n *node) startOthers(ctx context.Context, end context.CancelCauseFunc, op 
 		n.others.Go(func() { n.controlPlane.Run(ctx) })
 	}
 
-	n.others.Go(func() { n.watchLiveness(ctx) })
+	n.others.Go(func() { n.liveness().Run(ctx) })
 	if !n.record.Memory {
-		n.others.Go(func() { n.keepSpare(ctx) })
+		n.others.Go(func() { keepSpare(ctx, n.spare, n.Log) })
 	}
 	n.others.Go(func() { n.serveHTTP(ctx, n.Metrics, metrics.Handler(n.queries.Take)) })
 	n.others.Go(func() { n.serveHTTP(ctx, n.Health, metrics.Health(n.queries.Take)) })
@@ -187,7 +187,7 @@ func (n *node) startOthers(ctx context.Context, end context.CancelCauseFunc, op 
 // watchDrives ends the agent's life when drives come that it has to know of.
 // Nothing waits for drives that appear late, or not at all. A node whose drive an
 // early version of Loam did not record waits for that as long as it may take.
-func (n *node) watchDrives(ctx context.Context, end context.CancelCauseFunc) {
+func (n *life) watchDrives(ctx context.Context, end context.CancelCauseFunc) {
 	if !n.Drives.Watched() {
 		return
 	}
@@ -304,9 +304,9 @@ func probes() map[string]func(context.Context) error {
 // and a restart makes it busier.
 const hungPlane = int(5 * time.Minute / liveness.Every)
 
-// watchLiveness restarts containerd, the kubelet and the programs of the node's own
-// cluster when they do not answer.
-func (n *node) watchLiveness(ctx context.Context) {
+// liveness returns what restarts containerd, the kubelet and the programs of the node's
+// own cluster when they do not answer.
+func (n *life) liveness() liveness.Watch {
 	all := probes()
 	patience := map[string]int{}
 	if n.controlPlane != nil {
@@ -315,7 +315,7 @@ func (n *node) watchLiveness(ctx context.Context) {
 			patience[unit] = hungPlane
 		}
 	}
-	liveness.Watch{
+	return liveness.Watch{
 		Probes:    all,
 		Patience:  patience,
 		Standings: n.queries.Standings,
@@ -330,7 +330,7 @@ func (n *node) watchLiveness(ctx context.Context) {
 				n.cluster.Event(e.Word != liveness.Recovered, "UnitHealth", e.Text())
 			}
 		},
-	}.Run(ctx)
+	}
 }
 
 // The spare keeps room on the state partition for what the agent records. A
@@ -343,11 +343,11 @@ const (
 
 // keepSpare keeps the spare until ctx ends. Once it was given up, it tries to
 // have one again.
-func (n *node) keepSpare(ctx context.Context) {
+func keepSpare(ctx context.Context, spare *durable.Spare, log *zap.Logger) {
 	for {
-		kept, err := n.spare.Keep()
+		kept, err := spare.Keep()
 		if err != nil {
-			n.Log.Error("room for the agent's records", zap.Error(err))
+			log.Error("room for the agent's records", zap.Error(err))
 		}
 
 		var again <-chan time.Time
@@ -358,8 +358,8 @@ func (n *node) keepSpare(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-again:
-		case <-n.spare.Given():
-			n.Log.Warn("the state partition is full: the agent has used its spare room")
+		case <-spare.Given():
+			log.Warn("the state partition is full: the agent has used its spare room")
 		}
 	}
 }

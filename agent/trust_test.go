@@ -136,13 +136,13 @@ func TestANodeGoesOnWithWhatItAccepted(t *testing.T) {
 // startWith is a start of the agent on the node with that machine.yaml.
 func (n *testNode) startWith(t *testing.T, document string) *testNode {
 	t.Helper()
-	again := &testNode{&node{
+	again := &testNode{&life{node: &node{
 		Env:      n.Env,
 		root:     n.root,
 		data:     n.data,
 		etcdData: n.etcdData,
 		engine:   n.engine,
-	}}
+	}}}
 	if document == "" {
 		if err := n.root.RemoveAll(strings.TrimPrefix(source.RunPath, "/")); err != nil {
 			t.Fatal(err)

@@ -50,7 +50,7 @@ type upgrades struct {
 	run func(func())
 }
 
-func (n *node) newUpgrades() upgrades {
+func (n *life) newUpgrades() upgrades {
 	return upgrades{
 		upgradeNode: upgradeNode{
 			Env:     n.Env,
