@@ -47,8 +47,11 @@ const EncryptName = "var/lib/loam/encrypt"
 // directory.
 const ResetName = "var/lib/loam/reset.json"
 
+// opener opens a state partition that is encrypted, and makes one so.
+type opener struct{ init *Init }
+
 // machine returns what opens the state partition on this machine.
-func (i *Init) machine(d *Decision) crypt.Machine {
+func (o opener) machine(d *Decision) crypt.Machine {
 	sealer := tpm.SealerOfMachine()
 	signed, key, err := readSigned("/")
 	if err == nil {
@@ -59,14 +62,14 @@ func (i *Init) machine(d *Decision) crypt.Machine {
 		key = nil
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		i.console.Log("signed policy of PCR 11: %v", err)
+		o.init.Log("signed policy of PCR 11: %v", err)
 	}
 
 	on, err := efivar.Read(os.DirFS("/sys"), "SecureBoot", efivar.Global)
 	return crypt.Machine{
 		TPM:        sealer,
 		Key:        key,
-		Everywhere: func() bool { return i.signedEverywhere(d.ESP, key) },
+		Everywhere: func() bool { return signedEverywhere(d.ESP, key, o.init.console) },
 		SecureBoot: err == nil && len(on) == 1 && on[0] == 1,
 		Given:      func() []crypt.Given { return crypt.FindGiven(d.Disk) },
 		Random:     rand.Reader,
@@ -75,10 +78,10 @@ func (i *Init) machine(d *Decision) crypt.Machine {
 
 // open makes the state partition encrypted if that is requested, and maps it if
 // it is. From then on, d.State is the decrypted device.
-func (i *Init) open(d *Decision) error {
+func (o opener) open(d *Decision) error {
 	s := &d.State
 	if s.Mark.Encrypt != crypt.None {
-		err := i.encrypt(d)
+		err := o.encrypt(d)
 		if err != nil {
 			// A boot that fails would fail again and again: the agent shows the
 			// error, and leaves the node without a configuration.
@@ -92,7 +95,7 @@ func (i *Init) open(d *Decision) error {
 		return nil
 	}
 
-	if err := i.loadCrypt(); err != nil {
+	if err := o.loadCrypt(); err != nil {
 		return err
 	}
 	f, err := os.OpenFile(s.Device, os.O_RDWR, 0)
@@ -101,7 +104,7 @@ func (i *Init) open(d *Decision) error {
 	}
 	defer f.Close()
 
-	opened, err := i.unlock(f, d)
+	opened, err := o.unlock(f, d)
 	if err != nil {
 		return err
 	}
@@ -113,19 +116,19 @@ func (i *Init) open(d *Decision) error {
 
 // loadCrypt loads what dm-crypt needs: nothing answers the kernel's requests
 // for modules yet.
-func (i *Init) loadCrypt() error {
+func (o opener) loadCrypt() error {
 	// Processor extensions make it several times faster. A processor without
 	// them refuses the module.
 	for _, name := range []string{"aesni_intel", "aes_ce_blk"} {
-		if err := i.modules.load(name); err != nil {
-			i.console.Log("%v", err)
+		if err := o.init.modules.load(name); err != nil {
+			o.init.Log("%v", err)
 		}
 	}
-	return i.modules.loadAll([]string{"dm_crypt", "xts"})
+	return o.init.modules.loadAll([]string{"dm_crypt", "xts"})
 }
 
 // encrypt makes the container, and shows the recovery key.
-func (i *Init) encrypt(d *Decision) error {
+func (o opener) encrypt(d *Decision) error {
 	f, err := os.OpenFile(d.State.Device, os.O_RDWR, 0)
 	if err != nil {
 		return err
@@ -134,18 +137,18 @@ func (i *Init) encrypt(d *Decision) error {
 
 	// Best effort: what the partition had is not readable any more.
 	if err := discard(f, d.State.Size); err != nil {
-		i.console.Log("discard %s: %v", d.State.Device, err)
+		o.init.Log("discard %s: %v", d.State.Device, err)
 	}
 	if err := d.State.Mark.Write(f); err != nil {
 		return err
 	}
 
 	var recovery string
-	err = retry(i.Await, func(first bool) error {
+	err = retry(o.init.Await, func(first bool) error {
 		var err error
-		recovery, err = i.machine(d).Format(f, d.State.Mark)
+		recovery, err = o.machine(d).Format(f, d.State.Mark)
 		if err != nil && first {
-			i.console.Say("encrypt state partition %s: %s\ntrying again for %s", d.State.Device,
+			o.init.Say("encrypt state partition %s: %s\ntrying again for %s", d.State.Device,
 				hint.Text(err), keyTimeout)
 		}
 		return err
@@ -158,8 +161,8 @@ func (i *Init) encrypt(d *Decision) error {
 		return fmt.Errorf("encrypt: %w", err)
 	}
 	d.recovery = &slot
-	i.console.Log("state partition %s encrypted", d.State.Device)
-	i.console.Show(fmt.Sprintf("the recovery key of this node's state is %s\n"+
+	o.init.Log("state partition %s encrypted", d.State.Device)
+	o.init.console.Show(fmt.Sprintf("the recovery key of this node's state is %s\n"+
 		"Write it down within %s. It is not stored, and not shown again.", recovery,
 		recoveryDelay))
 	time.Sleep(recoveryDelay)
@@ -167,12 +170,12 @@ func (i *Init) encrypt(d *Decision) error {
 }
 
 // unlock finds the key, which may be on a disk that has yet to appear.
-func (i *Init) unlock(f *os.File, d *Decision) (opened crypt.Opened, err error) {
-	m := i.machine(d)
-	err = retry(i.Await, func(first bool) error {
+func (o opener) unlock(f *os.File, d *Decision) (opened crypt.Opened, err error) {
+	m := o.machine(d)
+	err = retry(o.init.Await, func(first bool) error {
 		opened, err = m.Open(f)
 		if err != nil && first {
-			i.console.Say("state partition %s: %s\nwaiting %s for a disk with the key",
+			o.init.Say("state partition %s: %s\nwaiting %s for a disk with the key",
 				d.State.Device, hint.Text(err), keyTimeout)
 		}
 		return err
@@ -181,7 +184,7 @@ func (i *Init) unlock(f *os.File, d *Decision) (opened crypt.Opened, err error) 
 		return crypt.Opened{}, err
 	}
 
-	i.reseal(m, f, opened, d)
+	o.reseal(m, f, opened, d)
 	d.Encryption = opened.By
 	d.PCRKey = opened.SealedFor()
 	return opened, nil
@@ -204,11 +207,11 @@ func retry(await func(time.Time) bool, do func(first bool) error) error {
 // reseal has the TPM open the state from now on, after an operator has opened
 // it with the recovery key, or as the first system with a signed policy wants it.
 // Best effort: the next start tries again, or the operator.
-func (i *Init) reseal(m crypt.Machine, f *os.File, o crypt.Opened, d *Decision) {
+func (o opener) reseal(m crypt.Machine, f *os.File, opened crypt.Opened, d *Decision) {
 	var done bool
 	var missing error // The operator may go on without a TPM.
-	err := retry(i.Await, func(bool) (err error) {
-		done, err = m.Reseal(f, o)
+	err := retry(o.init.Await, func(bool) (err error) {
+		done, err = m.Reseal(f, opened)
 		if errors.Is(err, fs.ErrNotExist) {
 			missing = err
 			return nil
@@ -217,16 +220,16 @@ func (i *Init) reseal(m crypt.Machine, f *os.File, o crypt.Opened, d *Decision) 
 	})
 	err = errors.Join(err, missing)
 	switch {
-	case o.By == crypt.TPM:
+	case opened.By == crypt.TPM:
 		if err != nil {
-			i.console.Log("seal the key of the state for signed systems: %v", err)
+			o.init.Log("seal the key of the state for signed systems: %v", err)
 		}
 	case err != nil:
 		d.Warnings = append(d.Warnings, hint.Sprintf(
 			"the recovery key opened the state, and the TPM cannot do it from now on: %v", err))
 	case done:
 		d.Warnings = append(d.Warnings, fmt.Sprintf("the recovery key (%s) opened the state; "+
-			"from now on the TPM does it with the present state of the firmware", o.Place))
+			"from now on the TPM does it with the present state of the firmware", opened.Place))
 	}
 }
 
@@ -344,10 +347,10 @@ func discard(f *os.File, size int64) error {
 	return nil
 }
 
-// lockTPM has the TPM give nothing back to the running system. Best effort: a
+// lock has the TPM give nothing back to the running system. Best effort: a
 // machine whose TPM does not work has sealed nothing.
-func (i *Init) lockTPM() {
-	err := retry(i.Await, func(bool) error {
+func (o opener) lock() {
+	err := retry(o.init.Await, func(bool) error {
 		err := tpm.SealerOfMachine().Lock()
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
@@ -355,6 +358,6 @@ func (i *Init) lockTPM() {
 		return err
 	})
 	if err != nil {
-		i.console.Log("%v", err)
+		o.init.Log("%v", err)
 	}
 }

@@ -1,10 +1,10 @@
 // Package boot is PID 1 of the initramfs: it observes the machine, decides
 // which slot to run, and makes that slot the root file system.
 //
-// [Decide] is a pure function of [Facts]. All actions are methods of [Init],
-// and an Init exists only in a process that is PID 1 on a ramfs: the same calls
-// from an ordinary root process would take /proc and /dev away from the
-// machine. The package forks nothing.
+// [Decide] is a pure function of [Facts]. All actions are methods of [Init], or
+// of a type that has one: opener, stateMount, epochs. An Init exists only in a
+// process that is PID 1 on a ramfs: the same calls from an ordinary root process
+// would take /proc and /dev away from the machine. The package forks nothing.
 //
 // # Steps
 //
@@ -63,7 +63,7 @@
 //
 //	/sys, firmware, disks --Observe--> Facts --Decide--> Decision
 //	                                                        |
-//	       systemd <--switch root-- Init.Run: mapVerity, mountState, etc
+//	       systemd <--switch root-- Init.Run: mapVerity, stateMount, etc
 //	                                    |
 //	                                    +--> boot.json, facts.json in /run/loam
 //

@@ -37,18 +37,22 @@ func epochOf(text string) int {
 	return max(epoch, 0)
 }
 
-// checkEpoch refuses a system of an older security epoch than the machine's TPM
+// epochs are the security epochs of the machine, which its TPM and the boot entries on
+// the ESP keep.
+type epochs struct{ init *Init }
+
+// check refuses a system of an older security epoch than the machine's TPM
 // allows. Its boot entry goes last, so the loader starts the other slot next. A
 // TPM that is absent or broken, or has another owner, refuses nothing: the state
 // partition still has its record, and the agent asks that.
-func (i *Init) checkEpoch(d Decision) error {
-	signed, err := i.signedNumber()
+func (e epochs) check(d Decision) error {
+	signed, err := signedNumber()
 	if err != nil {
-		i.console.Log("security epoch: %v", err)
+		e.init.Log("security epoch: %v", err)
 	}
 	floor, err := floorOf(tpm.OfMachine(), signed)
 	if err != nil {
-		i.logTPM(err)
+		e.log(err)
 		return nil
 	}
 	if d.Epoch >= floor {
@@ -72,7 +76,7 @@ type number interface {
 
 // signedNumber returns the number that only the key of the running system raises,
 // nil if the system is not signed by one (firmware/pcrsig).
-func (i *Init) signedNumber() (number, error) {
+func signedNumber() (number, error) {
 	signed, key, err := readSigned("/")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -97,15 +101,15 @@ func floorOf(plain, signed number) (int, error) {
 	return floor, err
 }
 
-// raiseEpoch raises the numbers in the TPM to the epoch that both slots have, as
+// raise raises the numbers in the TPM to the epoch that both slots have, as
 // the state beneath sysroot says, but never above the epoch of this system:
 // whoever writes to the state cannot make the TPM refuse it. It returns the number
 // that a key has signed.
-func (i *Init) raiseEpoch(sysroot string, d Decision) int {
-	signed, _ := i.signedNumber() // checkEpoch has logged the error.
+func (e epochs) raise(sysroot string, d Decision) int {
+	signed, _ := signedNumber() // check has logged the error.
 	floor, err := raise(tpm.OfMachine(), signed, recordedEpoch(sysroot), d.Epoch)
 	if err != nil {
-		i.logTPM(err)
+		e.log(err)
 	}
 	return floor
 }
@@ -132,10 +136,10 @@ func raise(plain, signed number, recorded, own int) (floor int, err error) {
 	return floor, errors.Join(append(errs, err)...)
 }
 
-// logTPM logs an error of the TPM. That there is no TPM is no error.
-func (i *Init) logTPM(err error) {
+// log logs an error of the TPM. That there is no TPM is no error.
+func (e epochs) log(err error) {
 	if !errors.Is(err, fs.ErrNotExist) {
-		i.console.Log("%v", err)
+		e.init.Log("%v", err)
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 	uroot "github.com/u-root/u-root/pkg/mount"
 	"golang.org/x/sys/unix"
 
-	"github.com/loam-os/loam/agent/crypt"
 	"github.com/loam-os/loam/agent/dm"
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/uevent"
@@ -46,7 +45,7 @@ func (i *Init) Main() error {
 		return err
 	}
 	i.Done("find root by hash")
-	if err := i.checkEpoch(d); err != nil {
+	if err := (epochs{i}).check(d); err != nil {
 		return err
 	}
 	return i.Run(d)
@@ -106,12 +105,12 @@ func (i *Init) Run(d Decision) error {
 	}
 
 	i.Done("map and mount root")
-	if err := i.mountState(&d); err != nil {
+	if err := (stateMount{i}).mount(&d); err != nil {
 		return err
 	}
 
-	d.signedEpoch = i.raiseEpoch(sysroot, d)
-	i.lockTPM()
+	d.signedEpoch = epochs{i}.raise(sysroot, d)
+	opener{i}.lock()
 	i.Done("mount state")
 	if onTrial(os.DirFS(sysroot+generation.Dir), d.RootHash) {
 		d.Trial = true
@@ -142,9 +141,9 @@ func (i *Init) Run(d Decision) error {
 	}
 
 	i.Done("build /etc")
-	i.announce(name, version, gen, d)
+	announce(i.console, name, version, gen, d)
 
-	if err := i.record(d, gen); err != nil {
+	if err := writeRecord(recordOf(d, gen, i.steps.steps, i.kernel)); err != nil {
 		return err
 	}
 
@@ -225,118 +224,6 @@ func mapVerity(d Decision) (string, error) {
 	return fmt.Sprintf("/dev/dm-%d", unix.Minor(dev)), nil
 }
 
-// mountState mounts the state partition, or a tmpfs if it has none that works.
-// If it is damaged, a unit repairs it in the running system.
-func (i *Init) mountState(d *Decision) error {
-	if d.State.Damage == nil && d.State.Device != "" {
-		err := i.mountStateDisk(d)
-		if err == nil {
-			return nil
-		}
-		d.State.failed(err)
-	}
-
-	if d.State.Damage != nil {
-		if err := i.liveWithout(d, *d.State.Damage); err != nil {
-			return err
-		}
-	}
-
-	return mount{
-		source: "tmpfs",
-		target: sysroot + "/var",
-		fstype: "tmpfs",
-		flags:  unix.MS_NODEV,
-		data:   "mode=0755,size=50%",
-	}.apply()
-}
-
-// liveWithout prepares a system whose state partition is damaged. A system that
-// is in memory itself has no place to count its repairs, so it repairs nothing.
-func (i *Init) liveWithout(d *Decision, damage Damage) error {
-	warning := hint.Sprintf("the state of the node is in memory, and lost with a restart: "+
-		"state partition %s: %s", d.State.Device, damage.Reason)
-	i.console.Say("%s", warning)
-
-	if d.Memory {
-		d.Warnings = append(d.Warnings, warning)
-		d.State = State{}
-		return nil
-	}
-
-	return startRepair("/run")
-}
-
-// mountStateDisk mounts the state partition. A file system that does not grow
-// is smaller than it could be, but that must not stop the boot.
-func (i *Init) mountStateDisk(d *Decision) error {
-	target := sysroot + "/var"
-	if err := i.mountPrepared(d, target); err != nil {
-		return err
-	}
-
-	mode := requested(sysroot)
-	if mode != crypt.None && d.Encryption == crypt.None && !d.Memory {
-		if err := i.startEncrypted(d, target, mode); err != nil {
-			return fmt.Errorf("encrypt the state: %w", err)
-		}
-	}
-
-	if d.State.Grow {
-		if err := growFilesystem(target, d.State.Size); err != nil {
-			d.Warnings = append(d.Warnings, hint.Text(err))
-		}
-	}
-
-	return nil
-}
-
-// mountPrepared prepares the state partition and mounts it.
-func (i *Init) mountPrepared(d *Decision, target string) error {
-	if err := i.prepare(d); err != nil {
-		return err
-	}
-
-	m := mount{
-		source: d.State.Device,
-		target: target,
-		fstype: "ext4",
-		flags:  unix.MS_NODEV | unix.MS_NOATIME,
-		data:   "errors=remount-ro",
-	}
-	if err := m.apply(); err != nil {
-		return err
-	}
-
-	if err := probeState(d.State.Device, target); err != nil {
-		return errors.Join(err, unix.Unmount(target, 0))
-	}
-	err := errors.Join(recordReset(sysroot, d.State.Mark.Reset),
-		recordRecovery(sysroot, d.recovery))
-	if err != nil {
-		return errors.Join(err, unix.Unmount(target, 0))
-	}
-	return nil
-}
-
-// startEncrypted formats the mounted state partition again, encrypted, and
-// mounts that.
-func (i *Init) startEncrypted(d *Decision, target string, mode crypt.Mode) error {
-	if err := unix.Unmount(target, 0); err != nil {
-		return fmt.Errorf("unmount %s: %w", target, err)
-	}
-	if err := mark(d.State.Device, crypt.Mark{Encrypt: mode}); err != nil {
-		return err
-	}
-
-	d.State.Table = nil // It is written.
-	d.State.Mark = crypt.Mark{Encrypt: mode}
-	d.State.Repair = false
-	d.State.Format = true
-	d.State.Grow = true
-	return i.mountPrepared(d, target)
-}
-
 // release reads IMAGE_ID and IMAGE_VERSION of an os-release(5) file.
 func release(file string) (id, version string, err error) {
 	text, err := os.ReadFile(file)
@@ -354,7 +241,7 @@ func release(file string) (id, version string, err error) {
 	return id, version, nil
 }
 
-func (i *Init) announce(name, version, gen string, d Decision) {
+func announce(console *Console, name, version, gen string, d Decision) {
 	if gen == "" {
 		gen = "none"
 	}
@@ -364,16 +251,17 @@ func (i *Init) announce(name, version, gen string, d Decision) {
 		trial = ", on trial"
 	}
 
-	i.Say("%s %s, slot %s, root %.12s verified, generation %s%s", name, version, d.Slot,
+	console.Say("%s %s, slot %s, root %.12s verified, generation %s%s", name, version, d.Slot,
 		d.RootHash, gen, trial)
 	for _, w := range d.Warnings {
-		i.Say("warning: %s", w)
+		console.Say("warning: %s", w)
 	}
 }
 
-// record writes the Record for the agent.
-func (i *Init) record(d Decision, gen string) error {
-	text, err := json.Marshal(Record{
+// recordOf returns the Record of a boot that took those steps. start is when /init
+// started, since kernel start.
+func recordOf(d Decision, gen string, steps []Step, start time.Duration) Record {
+	return Record{
 		Slot:        d.Slot,
 		RootHash:    d.RootHash,
 		Root:        d.Root,
@@ -384,8 +272,8 @@ func (i *Init) record(d Decision, gen string) error {
 		Memory:      d.Memory,
 		Trial:       d.Trial,
 		OtherLoader: d.OtherLoader,
-		Steps:       i.steps.steps,
-		KernelStart: i.kernel,
+		Steps:       steps,
+		KernelStart: start,
 		Warnings:    d.Warnings,
 		Damage:      d.State.Damage,
 
@@ -394,7 +282,12 @@ func (i *Init) record(d Decision, gen string) error {
 		PCRKey:       d.PCRKey,
 		SignedEpoch:  d.signedEpoch,
 		EncryptError: d.EncryptError,
-	})
+	}
+}
+
+// writeRecord writes the Record for the agent.
+func writeRecord(r Record) error {
+	text, err := json.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("record the boot: %w", err)
 	}

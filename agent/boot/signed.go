@@ -41,14 +41,14 @@ func readSigned(root string) (signed pcrsig.Signatures, key *rsa.PublicKey, err 
 
 // signedEverywhere reports whether the key has signed all systems on an ESP. A
 // system in memory has no ESP, and does not know what else the machine starts.
-func (i *Init) signedEverywhere(device string, key *rsa.PublicKey) bool {
+func signedEverywhere(device string, key *rsa.PublicKey, console *Console) bool {
 	if device == "" {
 		return false
 	}
 
 	all, err := allSigned(device, pcrsig.Fingerprint(key))
 	if err != nil {
-		i.console.Log("ESP %s: %v", device, err)
+		console.Log("ESP %s: %v", device, err)
 	}
 	return all && err == nil
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/loam-os/loam/agent/block"
+	"github.com/loam-os/loam/agent/crypt"
 	"github.com/loam-os/loam/firmware/efivar"
 	"github.com/loam-os/loam/firmware/loadoption"
 	"github.com/loam-os/loam/hint"
@@ -21,14 +22,129 @@ import (
 // TemplatePath is the empty file system in the initramfs (ext4.Template).
 const TemplatePath = "/state.ext4"
 
+// stateMount mounts the state partition beneath the new root.
+type stateMount struct{ init *Init }
+
+// mount mounts the state partition, or a tmpfs if it has none that works.
+// If it is damaged, a unit repairs it in the running system.
+func (m stateMount) mount(d *Decision) error {
+	if d.State.Damage == nil && d.State.Device != "" {
+		err := m.mountDisk(d)
+		if err == nil {
+			return nil
+		}
+		d.State.failed(err)
+	}
+
+	if d.State.Damage != nil {
+		if err := m.liveWithout(d, *d.State.Damage); err != nil {
+			return err
+		}
+	}
+
+	return mount{
+		source: "tmpfs",
+		target: sysroot + "/var",
+		fstype: "tmpfs",
+		flags:  unix.MS_NODEV,
+		data:   "mode=0755,size=50%",
+	}.apply()
+}
+
+// liveWithout prepares a system whose state partition is damaged. A system that
+// is in memory itself has no place to count its repairs, so it repairs nothing.
+func (m stateMount) liveWithout(d *Decision, damage Damage) error {
+	warning := hint.Sprintf("the state of the node is in memory, and lost with a restart: "+
+		"state partition %s: %s", d.State.Device, damage.Reason)
+	m.init.Say("%s", warning)
+
+	if d.Memory {
+		d.Warnings = append(d.Warnings, warning)
+		d.State = State{}
+		return nil
+	}
+
+	return startRepair("/run")
+}
+
+// mountDisk mounts the state partition. A file system that does not grow
+// is smaller than it could be, but that must not stop the boot.
+func (m stateMount) mountDisk(d *Decision) error {
+	target := sysroot + "/var"
+	if err := m.mountPrepared(d, target); err != nil {
+		return err
+	}
+
+	mode := requested(sysroot)
+	if mode != crypt.None && d.Encryption == crypt.None && !d.Memory {
+		if err := m.startEncrypted(d, target, mode); err != nil {
+			return fmt.Errorf("encrypt the state: %w", err)
+		}
+	}
+
+	if d.State.Grow {
+		if err := growFilesystem(target, d.State.Size); err != nil {
+			d.Warnings = append(d.Warnings, hint.Text(err))
+		}
+	}
+
+	return nil
+}
+
+// mountPrepared prepares the state partition and mounts it.
+func (m stateMount) mountPrepared(d *Decision, target string) error {
+	if err := m.prepare(d); err != nil {
+		return err
+	}
+
+	state := mount{
+		source: d.State.Device,
+		target: target,
+		fstype: "ext4",
+		flags:  unix.MS_NODEV | unix.MS_NOATIME,
+		data:   "errors=remount-ro",
+	}
+	if err := state.apply(); err != nil {
+		return err
+	}
+
+	if err := probeState(d.State.Device, target); err != nil {
+		return errors.Join(err, unix.Unmount(target, 0))
+	}
+	err := errors.Join(recordReset(sysroot, d.State.Mark.Reset),
+		recordRecovery(sysroot, d.recovery))
+	if err != nil {
+		return errors.Join(err, unix.Unmount(target, 0))
+	}
+	return nil
+}
+
+// startEncrypted formats the mounted state partition again, encrypted, and
+// mounts that.
+func (m stateMount) startEncrypted(d *Decision, target string, mode crypt.Mode) error {
+	if err := unix.Unmount(target, 0); err != nil {
+		return fmt.Errorf("unmount %s: %w", target, err)
+	}
+	if err := mark(d.State.Device, crypt.Mark{Encrypt: mode}); err != nil {
+		return err
+	}
+
+	d.State.Table = nil // It is written.
+	d.State.Mark = crypt.Mark{Encrypt: mode}
+	d.State.Repair = false
+	d.State.Format = true
+	d.State.Grow = true
+	return m.mountPrepared(d, target)
+}
+
 // prepare writes the partition table and formats, as decided.
-func (i *Init) prepare(d *Decision) error {
+func (m stateMount) prepare(d *Decision) error {
 	s := d.State
 	if s.Table != nil {
 		if err := growPartition(d.Disk, s); err != nil {
 			return err
 		}
-		i.console.Log("partition table of %s written: disk %s, state partition of %d MiB",
+		m.init.Log("partition table of %s written: disk %s, state partition of %d MiB",
 			d.Disk, s.Table.DiskGUID, s.Size>>20)
 	}
 
@@ -39,7 +155,7 @@ func (i *Init) prepare(d *Decision) error {
 		}
 	}
 
-	if err := i.open(d); err != nil {
+	if err := (opener{m.init}).open(d); err != nil {
 		return err
 	}
 	s = d.State
@@ -48,7 +164,7 @@ func (i *Init) prepare(d *Decision) error {
 		if err := repairSuperblock(s.Device); err != nil {
 			return fmt.Errorf("repair state partition %s: %w", s.Device, err)
 		}
-		i.console.Log("state partition %s: repaired the superblock after a power cut",
+		m.init.Log("state partition %s: repaired the superblock after a power cut",
 			s.Device)
 	}
 
@@ -56,7 +172,7 @@ func (i *Init) prepare(d *Decision) error {
 		if err := format(s.Device); err != nil {
 			return fmt.Errorf("format state partition %s: %w", s.Device, err)
 		}
-		i.console.Log("state partition %s formatted", s.Device)
+		m.init.Log("state partition %s formatted", s.Device)
 	}
 
 	return nil
