@@ -52,7 +52,7 @@ func classifier(
 }
 
 // planner returns what plans a change of the node.
-func (n *life) planner() apply.Planner {
+func (n *node) planner() apply.Planner {
 	return apply.Planner{
 		State:     generation.Read(n.engine.Config().State.Root().FS()),
 		Node:      n.root.FS(),

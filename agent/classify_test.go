@@ -39,7 +39,8 @@ func TestWhatIsLookedAtHasItsOwnMirrors(t *testing.T) {
 	files.Write(t, filepath.Join(n.Root, theirs), "theirs")
 
 	digest := strings.Repeat("0", 64)
-	_, err := classifier(n.decoding().pending(imagePolicy(n.machine)), n.planner())(t.Context(), []byte(`apiVersion: extensions.gardener.cloud/v1alpha1
+	classify := classifier(n.decoding().pending(imagePolicy(n.machine)), n.planner())
+	_, err := classify(t.Context(), []byte(`apiVersion: extensions.gardener.cloud/v1alpha1
 kind: OperatingSystemConfig
 spec:
   criConfig:

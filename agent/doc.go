@@ -2,12 +2,13 @@
 // finds out who it is, and starts the loop that owns it and what runs beside
 // the loop.
 //
-//	Run -> own -> identify -> loop.Loop
-//	                       -> cluster, upgrades, liveness, network, drives, metrics
+//	Run -> own -> live -> identify -> loop.Loop
+//	                               -> cluster, upgrades, liveness, network, drives, metrics
 //
-// Run opens the node and takes its identity from machine.yaml (identify).
-// Another name, drive, disk or reset ends that run with an error that says so,
-// and systemd starts the next.
+// Run opens the node (node), and takes who it is and what it follows from
+// machine.yaml (life, identify). Another name, drive, disk or reset ends that run
+// with an error that says so, and systemd starts the next. Each part is given
+// what it needs, and returns what the next one needs.
 //
 // # The loop
 //

@@ -13,7 +13,6 @@ import (
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/identity"
 	"github.com/loam-os/loam/agent/initial"
-	"github.com/loam-os/loam/agent/loop"
 	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/volume"
@@ -34,16 +33,16 @@ func (n *life) identify(ctx context.Context) {
 		if store.UntilOwnDrive() == 0 && store.Configured() && !n.reset.Active() {
 			store.CloseDrives()
 		}
-		n.applyNetwork(ctx, nil)
+		n.network = n.applyNetwork(ctx, nil)
 		n.Log.Info("no machine.yaml: the node keeps what it has")
 	case err != nil:
-		n.applyNetwork(ctx, nil)
-		n.status.Error = loop.Describe(err)
+		n.network = n.applyNetwork(ctx, nil)
+		n.fail(err)
 	default:
 		m := found.Machine
 		n.machine = m
 		n.hasMachine = true
-		n.applyNetwork(ctx, &m.Network)
+		n.network = n.applyNetwork(ctx, &m.Network)
 		n.warn(applyProxy(ctx, proxySettings(m, n.root, n.planeStore()), n.records(), n.Setenv,
 			func(ctx context.Context) error { return restartRuntime(ctx, n.systemd, n.Log) }))
 		n.warn(openKernel(n.root, n.status.Kernel, m.Kernel))
@@ -124,9 +123,7 @@ func (n *life) encrypt(ctx context.Context, before *source.Accepted) bool {
 		return n.systemd.Reboot(ctx)
 	})
 	n.warn(warning)
-	if err != nil {
-		n.status.Error = loop.Describe(err)
-	}
+	n.fail(err)
 	return mayGoOn
 }
 
@@ -134,9 +131,7 @@ func (n *life) encrypt(ctx context.Context, before *source.Accepted) bool {
 // may end.
 func (n *life) inReset(doc source.Document) bool {
 	in, err := n.reset.Observe(doc.TextDigest())
-	if err != nil {
-		n.status.Error = loop.Describe(err)
-	}
+	n.fail(err)
 	return in
 }
 
@@ -151,18 +146,14 @@ func (n *life) configure(ctx context.Context, places source.Env) {
 
 	if err := checkSource(n.planeStore(), n.machine.Source); err != nil {
 		n.machine.Source = machine.Source{}
-		n.status.Error = loop.Describe(err)
+		n.fail(err)
 	}
-	n.placeFiles()
+	n.placeFiles(n.machine)
 	n.source = source.New(n.machine.Source, places)
 	config, token, joins, err := clusterOf(n.machine.Source, n.root)
-	if err != nil {
-		n.status.Error = loop.Describe(err)
-	}
+	n.fail(err)
 	if err == nil || n.machine.DataVolume != (machine.Volume{}) {
-		if err := n.data.Configure(ctx, n.machine.DataVolume, config.DataVolumeSize); err != nil {
-			n.warn(err)
-		}
+		n.warn(n.data.Configure(ctx, n.machine.DataVolume, config.DataVolumeSize))
 	}
 	n.initCluster(ctx)
 	if err == nil && joins {
@@ -176,7 +167,7 @@ func (n *life) initCluster(ctx context.Context) {
 	wanted := n.machine.Cluster
 	disk := etcdDisk{Env: n.Env, volume: n.etcdData, store: n.planeStore()}
 	if err := disk.claim(ctx, wanted.EtcdVolume); err != nil {
-		n.status.Error = loop.Describe(document.At(volume.Etcd.Field, err))
+		n.fail(document.At(volume.Etcd.Field, err))
 		return
 	}
 	if wanted.Init == nil {
@@ -186,8 +177,8 @@ func (n *life) initCluster(ctx context.Context) {
 	first, warning, err := disk.newCluster(ctx, *wanted.Init, wanted.AllowSlowDisk)
 	n.first = first
 	n.warn(warning)
-	if err != nil && !errors.Is(err, errNoVolume) {
-		n.status.Error = loop.Describe(err)
+	if !errors.Is(err, errNoVolume) { // It is reported by itself.
+		n.fail(err)
 	}
 }
 
@@ -195,9 +186,7 @@ func (n *life) initCluster(ctx context.Context) {
 func (n *life) followRecord() {
 	controlPlane, warning, err := n.ownCluster().open(n.first)
 	n.warn(warning)
-	if err != nil {
-		n.status.Error = loop.Describe(err)
-	}
+	n.fail(err)
 	if controlPlane == nil {
 		return
 	}
@@ -222,16 +211,14 @@ func (n *life) ownCluster() ownCluster {
 
 // placeFiles writes the files that machine.yaml has for a machine which has not
 // joined its cluster yet.
-func (n *life) placeFiles() {
+func (n *node) placeFiles(m machine.Machine) {
 	wrote, err := initial.Place(
 		durable.New(n.root, nil).WithImage(n.image.FS()),
-		n.machine.Files,
+		m.Files,
 		credentials.Joined(n.root, n.Now()),
 	)
-	if err != nil {
-		n.warn(err)
-	}
+	n.warn(err)
 	if wrote {
-		n.Log.Info("wrote the files of machine.yaml", zap.Int("files", len(n.machine.Files)))
+		n.Log.Info("wrote the files of machine.yaml", zap.Int("files", len(m.Files)))
 	}
 }

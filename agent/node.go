@@ -85,10 +85,17 @@ type life struct {
 
 // warn shows operators an error that the node lives with, if there is one.
 func (n *node) warn(err error) {
-	if err == nil {
-		return
+	if err != nil {
+		n.status.Warnings = append(n.status.Warnings, hint.Line(err))
 	}
-	n.status.Warnings = append(n.status.Warnings, hint.Line(err))
+}
+
+// fail shows operators an error that keeps the node from what machine.yaml says, if
+// there is one.
+func (n *node) fail(err error) {
+	if err != nil {
+		n.status.Error = loop.Describe(err)
+	}
 }
 
 // agent is the loop of the node until ctx ends. end ends it.
@@ -159,16 +166,17 @@ type (
 )
 
 // applyNetwork gives networkd the network of machine.yaml, or the recorded one
-// if want is nil. A node is fresh if it runs no generation and no earlier run
-// of the agent in this boot had a machine.yaml.
-func (n *life) applyNetwork(ctx context.Context, want *network.Config) {
-	n.network = watch.New(n.root, n.systemd)
+// if want is nil, and returns what watches it. A node is fresh if it runs no
+// generation and no earlier run of the agent in this boot had a machine.yaml.
+func (n *node) applyNetwork(ctx context.Context, want *network.Config) *watch.Network {
+	observed := watch.New(n.root, n.systemd)
 
 	_, runs, err := n.engine.Current()
 	fresh := err == nil && !runs && saidBefore(n.root).Machine == ""
-	if err := n.network.Apply(ctx, n.records(), want, fresh); err != nil {
+	if err := observed.Apply(ctx, n.records(), want, fresh); err != nil {
 		n.Log.Error("network", zap.Error(err))
 		n.warn(err)
 	}
-	n.network.Observe()
+	observed.Observe()
+	return observed
 }
