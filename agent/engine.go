@@ -65,6 +65,7 @@ func (n *node) openEngine() (*apply.Executor, error) {
 // records returns where the node records what it must know after a restart.
 func (n *node) records() *durable.Dir { return durable.New(n.root, nil).WithSpare(n.spare) }
 
+// planeStore returns where the node has its own cluster.
 func (n *node) planeStore() plane.Store { return plane.NewStore(n.records()) }
 
 // lock makes this process the only one that changes the node, until the file is

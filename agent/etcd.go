@@ -42,9 +42,9 @@ type newCluster struct {
 	fsyncP99 time.Duration
 }
 
-// newCluster returns the cluster that the node is to make, unless it is the first of
-// that cluster already. A disk that is too slow for etcd is refused before that. The
-// error is errNoVolume if the volume for etcd has a problem, which its state has.
+// newCluster returns the cluster that the node is to make, unless it is the first
+// of that cluster already. A disk that is too slow for etcd is refused. The error
+// is errNoVolume if the volume for etcd has a problem, which its status shows.
 func (d etcdDisk) newCluster(
 	ctx context.Context, settings plane.Settings, allowSlow bool,
 ) (c newCluster, warning, err error) {

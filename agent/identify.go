@@ -105,6 +105,7 @@ func (n *life) name() bool {
 	return !n.nameless
 }
 
+// naming returns what names the node, by its machine.yaml.
 func (n *life) naming() naming {
 	return naming{Env: n.Env, records: n.records(), machine: n.machine}
 }
@@ -196,6 +197,7 @@ func (n *life) followRecord() {
 	n.status.OwnCluster = controlPlane.State()
 }
 
+// ownCluster returns what opens the cluster of the node.
 func (n *life) ownCluster() ownCluster {
 	return ownCluster{
 		Env:      n.Env,

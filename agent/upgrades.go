@@ -50,6 +50,8 @@ type upgrades struct {
 	run func(func())
 }
 
+// newUpgrades returns what upgrades the node. It must be called when the node is
+// identified.
 func (n *life) newUpgrades() upgrades {
 	return upgrades{
 		upgradeNode: upgradeNode{
