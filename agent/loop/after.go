@@ -23,9 +23,13 @@ type Result struct {
 	Resumed apply.Resumed
 	// Read is the document that Read has read.
 	Read Reading
+	// Holds is what Read and Reapply have found or made of the holds.
+	Holds Holds
 	// Generation is the current generation after Apply and Rollback, zero if
 	// they have changed nothing.
 	Generation generation.Manifest
+	// Node is what a step that changes the node has made of it.
+	Node Observation
 	// Paths are the managed paths that Repair has repaired, Owed the units that
 	// have not started after Start.
 	Paths, Owed []string
@@ -50,6 +54,41 @@ type Reading struct {
 	FullDigest string
 	// Waits are its probes that do not answer yet.
 	Waits []config.Probe
+}
+
+// Holds is what a step has found or made of the holds.
+type Holds struct {
+	// Held is why the configuration of the source is not to be applied by
+	// itself, nil if it is not held. Err says that this is unknown, or that the
+	// configuration cannot be held.
+	Held *apply.Held
+	Err  error
+	// Released is why the configuration that the source gave before is still
+	// held; nil if it is not.
+	Released error
+	// Source is the digest of the source's configuration that was held for a
+	// caller's, empty if none was.
+	Source string
+}
+
+// Observation is what the engine and the history say of the node.
+type Observation struct {
+	Current generation.Manifest
+	// Pending is the change that has not proven itself; nil if none.
+	Pending *apply.Pending
+	// Owed are the units to start again.
+	Owed []string
+	// TakenBack is the change that was taken back to Current. It is read only if
+	// the node had no generation before.
+	TakenBack *status.TakenBack
+	// Problems are what could not be read.
+	Problems []Warn
+}
+
+// Warn is an error that the node lives with.
+type Warn struct {
+	What string
+	Err  error
 }
 
 // digest returns the digest of Desired.

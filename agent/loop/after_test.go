@@ -455,12 +455,16 @@ func TestGenerationThatChangesIsObservedAgain(t *testing.T) {
 	pending := &apply.Pending{}
 	pending.Well = []string{"c.service"}
 
-	same := s.observed(s.Current.Generation, nil, nil)
+	same := s.observed(Observation{Current: s.Current.Generation})
 	if diff := cmp.Diff(s, same); diff != "" {
 		t.Errorf("the same generation (-want +got):\n%s", diff)
 	}
 
-	got := s.observed(two, pending, []string{"d.service"})
+	got := s.observed(Observation{
+		Current: two,
+		Pending: pending,
+		Owed:    []string{"d.service"},
+	})
 	if got.Current.Observed || got.Facts.AppliedAt != 0 || got.Change.Pending != pending {
 		t.Errorf("another generation: %+v", got)
 	}
@@ -470,14 +474,15 @@ func TestGenerationThatChangesIsObservedAgain(t *testing.T) {
 	}
 
 	// An earlier run of the agent in this boot has said when it was applied.
-	first := State{Facts: status.Status{AppliedAt: status.Duration(early)}}.observed(two, nil, nil)
+	first := State{Facts: status.Status{AppliedAt: status.Duration(early)}}.
+		observed(Observation{Current: two})
 	if time.Duration(first.Facts.AppliedAt) != early {
 		t.Error("it is applied once more after the agent was started again")
 	}
 
 	for _, held := range []string{two.Digest, "other"} {
 		s := State{Facts: status.Status{Held: &status.Held{Digest: held}}}
-		isHeld := s.observed(two, nil, nil).Facts.Held != nil
+		isHeld := s.observed(Observation{Current: two}).Facts.Held != nil
 		if want := held != two.Digest; isHeld != want {
 			t.Errorf("%s runs, and %s is held: %t, want %t", two.Digest, held, isHeld, want)
 		}

@@ -55,7 +55,7 @@ func (c *changes) resumed(ctx context.Context, r Result) {
 
 	// A read that is due observes later. But before a verdict no unit may
 	// change any more.
-	c.node.observeGeneration()
+	c.node.observed(r.Node)
 	if !c.node.state.Due.Read || c.node.state.Change.Pending != nil {
 		c.node.observeUnits(ctx)
 	}
@@ -72,7 +72,7 @@ func (c *changes) concluded(ctx context.Context, step Step, r Result) {
 		c.report.event("UnitNotWell", v.Reason)
 	}
 
-	c.changed(ctx, r.Err)
+	c.changed(ctx, r)
 	if errors.Is(r.Err, apply.ErrUnfinished) {
 		c.node.caller.fail(r.Err)
 	}
@@ -100,8 +100,9 @@ func outcomeOf(v health.Verdict, before, now generation.Manifest) apply.Outcome 
 }
 
 // changed observes what the engine has made of the node.
-func (c *changes) changed(ctx context.Context, err error) {
-	c.node.observeGeneration()
+func (c *changes) changed(ctx context.Context, r Result) {
+	err := r.Err
+	c.node.observed(r.Node)
 	name := c.node.state.Current.Generation.Name()
 	switch {
 	case errors.Is(err, apply.ErrUnfinished):
@@ -132,16 +133,17 @@ func (c *changes) started(ctx context.Context, r Result) {
 func (c *changes) applied(ctx context.Context, step Step, r Result) {
 	if r.changedNothing() {
 		c.node.log.Error("apply", zap.Error(r.Err))
-		c.refused(ctx, step, r.Err)
+		c.refused(ctx, step, r)
 		return
 	}
 	c.node.caller.await(step.Request)
-	c.changed(ctx, r.Err)
+	c.changed(ctx, r)
 }
 
 // refused handles an apply that has changed nothing. What the kernel refused
 // may succeed later. A wrong configuration stays wrong until it changes.
-func (c *changes) refused(ctx context.Context, step Step, err error) {
+func (c *changes) refused(ctx context.Context, step Step, r Result) {
+	err := r.Err
 	step.Request.fail(err)
 	if c.cluster != nil {
 		c.cluster.Prepare(ctx, config.Desired{})
@@ -153,7 +155,7 @@ func (c *changes) refused(ctx context.Context, step Step, err error) {
 		c.node.alarms.soon(resumeAlarm, retryDelay)
 		c.node.alarms.soon(aliveAlarm, 0) // The status says what the kernel lacks.
 	}
-	c.node.observeGeneration()
+	c.node.observed(r.Node)
 	c.node.observeUnits(ctx)
 	c.node.guard()
 }
@@ -162,7 +164,7 @@ func (c *changes) rolledBack(ctx context.Context, step Step, r Result) {
 	switch {
 	case errors.Is(r.Err, apply.ErrUnfinished):
 		step.Request.fail(r.Err)
-		c.changed(ctx, r.Err)
+		c.changed(ctx, r)
 		return
 	case r.changedNothing():
 		step.Request.fail(r.Err)
@@ -171,7 +173,7 @@ func (c *changes) rolledBack(ctx context.Context, step Step, r Result) {
 	}
 
 	c.node.caller.await(nil)
-	c.changed(ctx, r.Err)
+	c.changed(ctx, r)
 	step.Request.succeed(control.Outcome{
 		Result:     control.Reverted,
 		Generation: r.Generation.Name(),
@@ -190,24 +192,22 @@ func (c *changes) reapplied(ctx context.Context, step Step, r Result) {
 		return
 	}
 
-	_, err := holdSource(c.node.engine, c.node.state.Desired, r.Generation.Digest,
-		"replaced by `loam rollback "+step.Request.Rollback.Generation+" --held`")
-	if err != nil {
-		c.node.warn("hold the source's configuration", err)
+	if r.Holds.Err != nil {
+		c.node.warn("hold the source's configuration", r.Holds.Err)
 	}
 	c.node.caller.await(step.Request)
-	c.changed(ctx, r.Err)
+	c.changed(ctx, r)
 }
 
-// confirm keeps the change on trial, which waits for that.
-func (c *changes) confirm(ctx context.Context, r *Request) {
-	m, err := c.node.engine.Confirm()
-	if err != nil {
-		r.fail(err)
+// confirmed takes in that the change on trial stays.
+func (c *changes) confirmed(ctx context.Context, step Step, r Result) {
+	if r.Err != nil {
+		step.Request.fail(r.Err)
 		return
 	}
-	c.node.observeGeneration()
+	c.node.observed(r.Node)
 	c.node.observeUnits(ctx)
 	c.node.guard()
-	r.succeed(control.Outcome{Result: control.Confirmed, Generation: m.Name(), Digest: m.Digest})
+	m := r.Generation
+	step.Request.succeed(control.Outcome{Result: control.Confirmed, Generation: m.Name(), Digest: m.Digest})
 }

@@ -1,11 +1,54 @@
 package loop
 
-import "github.com/loam-os/loam/agent/apply"
+import (
+	"context"
+	"errors"
+
+	"github.com/loam-os/loam/agent/apply"
+)
+
+// holds makes the holds what a configuration that was read entails. The error
+// is why a caller's cannot be applied.
+func (w worker) holds(ctx context.Context, step Step, r Reading) (Holds, error) {
+	if step.Request != nil {
+		return w.holdForCaller(step, r)
+	}
+	if ctx.Err() != nil {
+		return Holds{}, nil
+	}
+
+	var h Holds
+	if last := step.Desired.FullDigest; last != "" && last != r.FullDigest {
+		h.Released = releaseHold(w.engine, last)
+	}
+	h.Held, h.Err = heldOf(w.engine, r.FullDigest, r.digest())
+	return h, nil
+}
+
+// holdForCaller releases what a caller wants applied, although it may be held,
+// and holds the source's configuration meanwhile.
+func (w worker) holdForCaller(step Step, r Reading) (h Holds, err error) {
+	digest := r.digest()
+	err = errors.Join(w.engine.Release(digest), w.engine.Release(r.FullDigest))
+	if err != nil || digest == step.Have.Digest {
+		return h, err
+	}
+	h.Source, err = holdSource(w.engine, step.Desired, digest, "replaced by `loam apply "+r.Name+"`")
+	return h, err
+}
+
+// holdForHeld holds the source's configuration for a held generation that is
+// applied again.
+func (w worker) holdForHeld(step Step, digest string) (h Holds) {
+	h.Source, h.Err = holdSource(w.engine, step.Desired, digest,
+		"replaced by `loam rollback "+step.Request.Rollback.Generation+" --held`")
+	return h
+}
 
 // heldOf returns why what the source asks for is not to be applied: all of it,
 // or without what waits. It is nil if neither is held.
-func heldOf(h Holder, desired Desired) (*apply.Held, error) {
-	for _, digest := range []string{desired.FullDigest, desired.AppliedDigest} {
+func heldOf(h Holder, digests ...string) (*apply.Held, error) {
+	for _, digest := range digests {
 		held, is, err := h.Held(digest)
 		if err != nil {
 			return nil, err

@@ -69,6 +69,8 @@ type Step struct {
 	Request *Request
 	// Have is the generation that is current as the step begins.
 	Have generation.Manifest
+	// Desired is what the source asks for as the step begins.
+	Desired Desired
 	// Paths are the managed paths to repair.
 	Paths []string
 	// Content has the files for a repair, by digest.
@@ -97,13 +99,13 @@ func Next(s State) Step {
 	case s.Facts.Reset != nil:
 		return nextInReset(s)
 	case s.Due.Resume:
-		return Step{Kind: Resume}
+		return Step{Kind: Resume, Have: s.Current.Generation}
 	case s.Change.Verdict.Word == health.Good, s.Change.Verdict.Word == health.Bad:
 		return Step{Kind: Conclude, Verdict: s.Change.Verdict, Have: s.Current.Generation}
 	case len(s.Drift.Touched) > 0:
 		return Step{Kind: Repair, Paths: s.Drift.Touched, Content: s.Desired.Content}
 	case s.Due.Read:
-		return Step{Kind: Read, Have: s.Current.Generation}
+		return Step{Kind: Read, Have: s.Current.Generation, Desired: s.Desired}
 	case s.Due.Probe:
 		return Step{Kind: Probe, Probes: s.Facts.Waits}
 	case s.Due.Start && s.Faults.Unfinished == nil:
@@ -142,9 +144,14 @@ func Admit(s State, r *Request) (Step, error) {
 	case r.Restart != nil:
 		return Step{Kind: Restart, Request: r}, nil
 	case r.Confirm:
-		return Step{Kind: Confirm, Request: r}, nil
+		return Step{Kind: Confirm, Request: r, Have: s.Current.Generation}, nil
 	case r.Rollback != nil && r.Rollback.Held && !s.Change.trying():
-		return Step{Kind: Reapply, Request: r, Have: s.Current.Generation}, nil
+		return Step{
+			Kind:    Reapply,
+			Request: r,
+			Have:    s.Current.Generation,
+			Desired: s.Desired,
+		}, nil
 	case r.Rollback != nil && !r.Rollback.Held:
 		return Step{Kind: Rollback, Request: r, Have: s.Current.Generation}, nil
 	case s.Change.trying():
@@ -161,6 +168,7 @@ func Admit(s State, r *Request) (Step, error) {
 		Kind:     Read,
 		Request:  r,
 		Have:     s.Current.Generation,
+		Desired:  s.Desired,
 		Document: r.document(),
 	}, nil
 }

@@ -156,7 +156,7 @@ func TestStepHasAllThatItNeeds(t *testing.T) {
 		{"paths to repair, and their content", func(s *State) { s.Drift.Touched = []string{"/etc/a"} },
 			Step{Kind: Repair, Paths: []string{"/etc/a"}, Content: content}},
 		{"the generation, of which files are left out of a read", func(s *State) { s.Due.Read = true },
-			Step{Kind: Read, Have: have}},
+			Step{Kind: Read, Have: have, Desired: Desired{Content: content}}},
 		{"probes", func(s *State) { s.Due.Probe = true },
 			Step{Kind: Probe, Probes: probes}},
 	} {

@@ -7,7 +7,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/health"
 	"github.com/loam-os/loam/agent/limits"
@@ -76,34 +75,13 @@ func (p paths) watch(m generation.Manifest) error {
 	return p.drift.Set(p.root, slices.Concat(generation.Paths(m), generation.Ways(m)))
 }
 
-// observeGeneration finds out which generation is current and which change is
-// on trial. Once the node is published, guard has to watch the paths of a new
-// one.
-func (n *node) observeGeneration() {
-	current, _, err := n.engine.Current()
-	if err != nil {
-		n.warn("read the current generation", err)
+// observed takes in what a step has made of the node. Once the node is
+// published, guard has to watch the paths of a new generation.
+func (n *node) observed(o Observation) {
+	for _, p := range o.Problems {
+		n.warn(p.What, p.Err)
 	}
-
-	var pending *apply.Pending
-	change, isPending, err := n.engine.Pending()
-	if err != nil {
-		n.warn("read the journal", err)
-	}
-	if isPending {
-		pending = &change
-	}
-
-	owed, err := n.engine.Owed()
-	if err != nil {
-		n.warn("read what is owed", err)
-	}
-
-	isFirst := n.state.Current.Generation.Name() == ""
-	n.state = n.state.observed(current, pending, owed)
-	if isFirst {
-		n.state.Facts.TakenBack = n.host.TakenBack(current.Name())
-	}
+	n.state = n.state.observed(o)
 	n.startLater()
 }
 

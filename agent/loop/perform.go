@@ -29,12 +29,17 @@ func (w worker) perform(ctx context.Context, step Step) (r Result) {
 	switch step.Kind {
 	case Resume:
 		r.Resumed, r.Err = w.engine.Resume(ctx)
+		r.Node = w.observe(step)
 	case Conclude:
 		_, r.Err = w.engine.Conclude(ctx, step.Verdict)
+		r.Node = w.observe(step)
 	case Repair:
 		r.Paths, r.Err = w.engine.Repair(ctx, step.Paths, step.Content)
 	case Read:
 		r.Read, r.Err = w.read(ctx, step)
+		if r.Err == nil {
+			r.Holds, r.Err = w.holds(ctx, step, r.Read)
+		}
 	case Probe:
 		r.Answers = slices.ContainsFunc(step.Probes, func(p config.Probe) bool {
 			return w.host.Reach(ctx, p) == nil
@@ -48,10 +53,19 @@ func (w worker) perform(ctx context.Context, step Step) (r Result) {
 			w.cluster.Prepare(ctx, step.Apply.Desired)
 		}
 		r.Generation, r.Err = w.engine.Apply(ctx, step.Apply)
+		r.Node = w.observe(step)
 	case Rollback:
 		r.Generation, r.Err = w.engine.Rollback(ctx, step.Request.Rollback.Generation)
+		r.Node = w.observe(step)
 	case Reapply:
 		r.Generation, r.Err = w.engine.Reapply(ctx, step.Request.Rollback.Generation)
+		if !r.changedNothing() {
+			r.Holds = w.holdForHeld(step, r.Generation.Digest)
+		}
+		r.Node = w.observe(step)
+	case Confirm:
+		r.Generation, r.Err = w.engine.Confirm()
+		r.Node = w.observe(step)
 	case Verify:
 		asked := step.Request.Verify
 		r.Verified, r.Err = w.engine.Verify(ctx, step.Content, asked.Repair, asked.Progress)
@@ -120,4 +134,32 @@ func (w worker) decode(
 		)
 	}
 	return reading, nil
+}
+
+// observe reads which generation is current, which change is on trial and which
+// units are owed.
+func (w worker) observe(step Step) Observation {
+	var o Observation
+	problem := func(what string, err error) {
+		if err != nil {
+			o.Problems = append(o.Problems, Warn{What: what, Err: err})
+		}
+	}
+
+	current, _, err := w.engine.Current()
+	problem("read the current generation", err)
+	o.Current = current
+
+	pending, isPending, err := w.engine.Pending()
+	problem("read the journal", err)
+	if isPending {
+		o.Pending = &pending
+	}
+
+	o.Owed, err = w.engine.Owed()
+	problem("read what is owed", err)
+	if step.Have.Name() == "" {
+		o.TakenBack = w.host.TakenBack(current.Name())
+	}
+	return o
 }

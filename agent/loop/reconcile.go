@@ -23,9 +23,9 @@ type reconciler struct {
 
 // next takes in a configuration that was read. It returns the step that applies
 // it, and Wait if it is not to be applied.
-func (c reconciler) next(ctx context.Context, before State, step Step, r Result) Step {
+func (c reconciler) next(ctx context.Context, step Step, r Result) Step {
 	if step.Request == nil {
-		return c.reconcile(ctx, before, r)
+		return c.reconcile(ctx, r)
 	}
 
 	applies, err := c.reconcileFor(step.Request, r)
@@ -36,7 +36,7 @@ func (c reconciler) next(ctx context.Context, before State, step Step, r Result)
 }
 
 // reconcile makes the node what the source says.
-func (c reconciler) reconcile(ctx context.Context, before State, r Result) Step {
+func (c reconciler) reconcile(ctx context.Context, r Result) Step {
 	switch {
 	case errors.Is(r.Err, source.ErrAbsent):
 		c.node.log.Info("no configuration at the source: the node keeps what it has",
@@ -46,16 +46,16 @@ func (c reconciler) reconcile(ctx context.Context, before State, r Result) Step 
 	case r.Err != nil:
 		c.reportUnreadable(r.Err)
 	default:
-		c.accept(before, r.Read)
-		held, err := heldOf(c.node.engine, c.node.state.Desired)
+		c.accept(r)
 		var applies bool
-		c.node.state, applies = c.node.state.applies(held, err)
+		c.node.state, applies = c.node.state.applies(r.Holds.Held, r.Holds.Err)
 		if applies && c.waitsForThreads() {
 			applies = false
 		}
 		if applies {
 			return Step{
 				Kind: Apply,
+				Have: c.node.state.Current.Generation,
 				Apply: apply.Request{
 					Desired: r.Read.Desired,
 					Digest:  r.Read.digest(),
@@ -98,14 +98,14 @@ func (c reconciler) reportUnreadable(err error) {
 }
 
 // accept does what a new document of the source entails.
-func (c reconciler) accept(before State, r Reading) {
-	if last := before.Desired.FullDigest; last != "" && last != r.FullDigest {
-		c.node.release(last)
+func (c reconciler) accept(r Result) {
+	if r.Holds.Released != nil {
+		c.node.warn("release the source's configuration", r.Holds.Released)
 	}
-	if len(r.Waits) > 0 {
+	if len(r.Read.Waits) > 0 {
 		c.node.alarms.soon(probeAlarm, probeDelay)
 	}
-	if notes := r.Desired.Notes; !slices.Equal(notes, c.node.state.Desired.Notes) {
+	if notes := r.Read.Desired.Notes; !slices.Equal(notes, c.node.state.Desired.Notes) {
 		c.node.state.Desired.Notes = notes
 		c.report.notes(notes)
 	}
@@ -116,12 +116,8 @@ func (c reconciler) reconcileFor(request *Request, r Result) (Step, error) {
 	if r.Err != nil {
 		return Step{}, r.Err
 	}
-	digest := r.Read.digest()
-	err := errors.Join(c.node.engine.Release(digest), c.node.engine.Release(r.Read.FullDigest))
-	if err != nil {
-		return Step{}, err
-	}
 
+	digest := r.Read.digest()
 	if current := c.node.state.Current.Generation; digest == current.Digest {
 		request.succeed(control.Outcome{
 			Result:     control.Unchanged,
@@ -132,20 +128,16 @@ func (c reconciler) reconcileFor(request *Request, r Result) (Step, error) {
 		return Step{}, nil
 	}
 
-	applies := Step{
+	return Step{
 		Kind:    Apply,
 		Request: request,
+		Have:    c.node.state.Current.Generation,
+		Hold:    r.Holds.Source,
 		Apply: apply.Request{
 			Desired: r.Read.Desired,
 			Digest:  digest,
 			Source:  r.Read.Name,
 			Try:     request.Apply.Try,
 		},
-	}
-	applies.Hold, err = holdSource(c.node.engine, c.node.state.Desired, digest,
-		"replaced by `loam apply "+r.Read.Name+"`")
-	if err != nil {
-		return Step{}, err
-	}
-	return applies, nil
+	}, nil
 }

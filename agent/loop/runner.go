@@ -104,7 +104,7 @@ func (r *runner) do(ctx context.Context, step Step) {
 			r.node.show(ctx)
 		}
 	case Confirm:
-		r.changes.confirm(ctx, step.Request)
+		r.changes.confirmed(ctx, step, r.worker.perform(ctx, step))
 	case BeginReset:
 		r.resets.begin(step.Request)
 	case AnswerReset:
@@ -155,7 +155,7 @@ func (r *runner) merge(ctx context.Context, step Step, result Result) {
 	case Repair:
 		r.repairs.repaired(ctx, before, result)
 	case Read:
-		if next := r.reconciler.next(ctx, before, step, result); next.Kind != Wait {
+		if next := r.reconciler.next(ctx, step, result); next.Kind != Wait {
 			r.begin(ctx, next)
 		}
 	case Probe:

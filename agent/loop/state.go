@@ -159,20 +159,24 @@ func (s State) concerns(name string) bool {
 }
 
 // observed returns the state with what the engine says of the node now.
-func (s State) observed(current generation.Manifest, pending *apply.Pending, owed []string) State {
+func (s State) observed(o Observation) State {
 	before := s.Current.Generation.Name()
+	current := o.Current
 	same := before == current.Name()
 
 	s.Current.Generation = current
-	s.Change.Pending = pending
-	s.Starts = s.Starts.observed(same, pending, owed)
+	s.Change.Pending = o.Pending
+	s.Starts = s.Starts.observed(same, o.Pending, o.Owed)
+	if before == "" {
+		s.Facts.TakenBack = o.TakenBack
+	}
 	if same {
 		return s
 	}
 
 	s.Current.Observed = false
-	s.Facts.TakenBack = nil
 	if before != "" {
+		s.Facts.TakenBack = nil
 		s.Facts.AppliedAt = 0
 	}
 	if held := s.Facts.Held; held != nil && strings.HasPrefix(current.Digest, held.Digest) {
