@@ -8,9 +8,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
 
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/health"
@@ -23,6 +25,17 @@ var (
 	errTest       = errors.New("of the test")
 	errUnfinished = fmt.Errorf("%w: no room", apply.ErrUnfinished)
 )
+
+// operator asks for an apply.
+var operator = &Request{Apply: &control.ApplyRequest{Try: time.Minute}}
+
+// byValue compares states and effects. A request is the same only as itself.
+var byValue = cmp.Options{
+	cmp.AllowUnexported(response{}),
+	cmp.Comparer(func(a, b error) bool { return errors.Is(a, b) || errors.Is(b, a) }),
+	cmp.Comparer(func(a, b *Request) bool { return a == b }),
+	cmp.Comparer(func(a, b zap.Field) bool { return a.Equals(b) }),
+}
 
 // problem returns a fault with the text of an error.
 func problem(err error) *status.Error { return &status.Error{Problem: err.Error()} }
@@ -97,7 +110,11 @@ func TestAfterAStep(t *testing.T) {
 			name:  "after a bad change the source is read",
 			state: State{Desired: Desired{AppliedDigest: "two"}},
 			step:  Step{Kind: Conclude, Have: two, Verdict: health.Verdict{Word: health.Bad}},
-			want:  State{Desired: Desired{AppliedDigest: "two"}, Due: Due{Prune: true, Read: true}},
+			want: State{
+				Desired: Desired{AppliedDigest: "two"},
+				Due:     Due{Prune: true, Read: true},
+				Facts:   status.Status{TakenBack: &status.TakenBack{Generation: two.Name()}},
+			},
 		},
 		{
 			name: "a repair counts",
@@ -136,7 +153,11 @@ func TestAfterAStep(t *testing.T) {
 			step:   Step{Kind: Start},
 			result: Result{Owed: []string{"a.service"}, Err: errTest},
 			want: State{
-				Starts: Starts{Owed: []string{"a.service"}},
+				Starts: Starts{
+					Owed: []string{"a.service"},
+					Wait: firstStart,
+					Set:  true,
+				},
 				Faults: Faults{Jobs: problem(errTest)},
 			},
 		},
@@ -161,9 +182,9 @@ func TestAfterAStep(t *testing.T) {
 				Change: Change{Applying: true},
 				Facts:  status.Status{Waits: []config.Probe{{}}},
 			},
-			step:   Step{Kind: Apply, Request: &Request{}},
+			step:   Step{Kind: Apply, Request: operator},
 			result: Result{Generation: two},
-			want:   State{Due: Due{Prune: true}},
+			want:   State{Due: Due{Prune: true}, Change: Change{Caller: operator}},
 		},
 		{
 			name:   "an apply whose units do not come up",
@@ -263,12 +284,9 @@ func TestAfterAStep(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got := tt.state.After(tt.step, tt.result, early)
+			got, _ := tt.state.After(tt.step, tt.result, early)
 
-			diff := cmp.Diff(
-				tt.want, got, cmp.Comparer(func(a, b error) bool { return errors.Is(a, b) }),
-			)
-			if diff != "" {
+			if diff := cmp.Diff(tt.want, got, byValue); diff != "" {
 				t.Errorf("state (-want +got):\n%s", diff)
 			}
 		})
@@ -327,7 +345,7 @@ func TestAfterAReadOfTheSource(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got := before.After(Step{Kind: Read}, tt.result, early)
+			got, _ := before.After(Step{Kind: Read}, tt.result, early)
 			want := State{
 				Facts:   status.Status{Missing: tt.missing, Offered: tt.offered},
 				Desired: before.Desired,
@@ -357,7 +375,7 @@ func TestDocumentOfTheSourceIsTakenOver(t *testing.T) {
 		FullDigest: "full",
 		Waits:      probes,
 	}
-	got := State{Desired: Desired{Notes: told}}.After(
+	got, _ := State{Desired: Desired{Notes: told}}.After(
 		Step{Kind: Read},
 		Result{Read: reading},
 		early,
@@ -367,7 +385,7 @@ func TestDocumentOfTheSourceIsTakenOver(t *testing.T) {
 		FullDigest:    "full",
 		AppliedDigest: desired.Digest(),
 		Content:       map[string]config.Content{file.Digest: file, text.Digest: text},
-		Notes:         told,
+		Notes:         desired.Notes,
 	}
 	if diff := cmp.Diff(want, got.Desired); diff != "" {
 		t.Errorf("desired (-want +got):\n%s", diff)
@@ -381,7 +399,7 @@ func TestDocumentOfTheSourceIsTakenOver(t *testing.T) {
 func TestDocumentOfACallerIsNotTheSources(t *testing.T) {
 	before := State{Desired: Desired{Version: "v1"}, Faults: Faults{Desired: &status.Error{}}}
 	reading := Reading{Version: "v2", FullDigest: "full"}
-	got := before.After(Step{Kind: Read, Request: &Request{}}, Result{Read: reading}, early)
+	got, _ := before.After(Step{Kind: Read, Request: operator}, Result{Read: reading}, early)
 	if diff := cmp.Diff(before, got); diff != "" {
 		t.Errorf("state (-want +got):\n%s", diff)
 	}
@@ -554,16 +572,16 @@ func TestAlarmMakesAStepDue(t *testing.T) {
 		{observeAlarm, Due{}},
 		{idleAlarm, Due{}},
 	} {
-		s := State{Faults: Faults{Unfinished: &status.Error{}}}.ring(tt.which)
+		s, _ := State{Faults: Faults{Unfinished: &status.Error{}}}.ring(tt.which, early)
 		if s.Due != tt.want {
 			t.Errorf("alarm %d: %+v, want %+v", tt.which, s.Due, tt.want)
 		}
 	}
 
-	if s := (State{}).ring(readAlarm); s.Due != (Due{Read: true}) {
+	if s, _ := (State{}).ring(readAlarm, early); s.Due != (Due{Read: true}) {
 		t.Errorf("with nothing unfinished: %+v", s.Due)
 	}
-	if s := (State{Drift: Drift{Again: true}}).ring(repairAlarm); s.Drift.Again {
+	if s, _ := (State{Drift: Drift{Again: true}}).ring(repairAlarm, early); s.Drift.Again {
 		t.Error("a look at all paths is still to come, as it begins")
 	}
 }

@@ -1,91 +1,94 @@
 package loop
 
 import (
-	"context"
 	"errors"
-	"sync"
+	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/loam-os/loam/agent/apply"
-	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/health"
-	"github.com/loam-os/loam/agent/metrics"
+	"github.com/loam-os/loam/agent/status"
 )
 
-// changes takes in what the steps that change the node have come to.
-type changes struct {
-	node   *node
-	report reporter
-	// cluster is nil on a node that is part of none.
-	cluster  Cluster
-	counters metrics.Counters
-	others   *sync.WaitGroup
-}
-
-// applies logs and publishes that an apply begins.
-func (c *changes) applies(before State, step Step) {
-	c.node.log.Info("applying",
-		zap.String("digest", step.Apply.Digest),
-		zap.String("source", step.Apply.Source))
-	c.node.alarms.clear(startAlarm)
-	c.node.published.publish(c.node.state.Status())
-	if before.Change.Pending != nil {
-		c.counters.Applied(string(apply.Replaced), c.node.host.Uptime()-before.Change.Began)
-	}
-}
-
-func (c *changes) resumed(ctx context.Context, r Result) {
+// afterResume notes what keeps the node from being its current generation. A
+// unit that did not come up is no reason to try again.
+func afterResume(s State, r Result, now time.Duration) (State, []Effect) {
+	var effects []Effect
 	if r.Resumed.Replacement != "" {
-		c.node.warn("the current generation was damaged",
-			errors.New("the node went on with "+r.Resumed.Replacement))
+		effects = append(effects, Warn{
+			What: "the current generation was damaged",
+			Err:  errors.New("the node went on with " + r.Resumed.Replacement),
+		})
 	}
+
+	s.Faults.Unfinished = nil
 	switch {
-	case c.node.state.Faults.Unfinished != nil:
-		c.node.log.Error("resume", zap.Error(r.Err))
-		c.node.alarms.soon(resumeAlarm, retryDelay)
 	case r.Err == nil && r.Resumed.Finished != "":
-		c.node.log.Info("finished an apply that was cut off",
-			zap.String("generation", r.Resumed.Finished))
+		effects = append(effects, info("finished an apply that was cut off",
+			zap.String("generation", r.Resumed.Finished)))
+	case r.Err == nil:
+	case r.Resumed.Finished != "" && !errors.Is(r.Err, apply.ErrUnfinished):
+		s.Faults.Jobs = Describe(r.Err)
+	default:
+		s.Faults.Unfinished = Describe(r.Err)
+		effects = append(effects,
+			failure("resume", zap.Error(r.Err)),
+			SetAlarm{Which: resumeAlarm, In: retryDelay})
 	}
-	c.report.repaired(r.Resumed.Repaired)
-	c.node.repairLater(r.Resumed.Drift)
+	s, repairs := repaired(s, r.Resumed.Repaired, now)
+	s, later := unrepaired(s, r.Resumed.Drift)
+	s, found := observed(s, r.Node)
+	effects = append(effects, repairs...)
+	effects = append(effects, later...)
+	effects = append(effects, found...)
 
 	// A read that is due observes later. But before a verdict no unit may
 	// change any more.
-	c.node.observed(r.Node)
-	if !c.node.state.Due.Read || c.node.state.Change.Pending != nil {
-		c.node.observeUnits(ctx)
+	if !s.Due.Read || s.Change.Pending != nil {
+		effects = append(effects, ObserveUnits)
 	}
-	c.node.guard()
+	return s, append(effects, Watch{})
 }
 
-func (c *changes) concluded(ctx context.Context, step Step, r Result) {
+// afterConclude has the source read again after a revert, as a try may have
+// kept it waiting, and whenever the node ran something else than the source
+// asks for.
+func afterConclude(s State, step Step, r Result) (State, []Effect) {
+	var effects []Effect
 	v := step.Verdict
-	before := step.Have
 	stays := r.Err == nil && v.Word == health.Good
+	if stays {
+		s.Starts.Unwell = v.Unwell
+	}
 	if stays && len(v.Unwell) > 0 {
-		c.node.log.Warn("the change stays, and not all of its units are well",
-			zap.String("reason", v.Reason))
-		c.report.event("UnitNotWell", v.Reason)
+		effects = append(effects,
+			warning("the change stays, and not all of its units are well",
+				zap.String("reason", v.Reason)),
+			Event{Reason: "UnitNotWell", Message: v.Reason})
+	}
+	if v.Word == health.Bad || step.Have.Digest != s.Desired.AppliedDigest {
+		s.Due.Read = true
 	}
 
-	c.changed(ctx, r)
+	s, change := changed(s, r)
+	effects = append(effects, change...)
 	if errors.Is(r.Err, apply.ErrUnfinished) {
-		c.node.caller.fail(r.Err)
+		s, failed := failCaller(s, r.Err)
+		return s, append(effects, failed...)
 	}
 	if stays {
-		// It may take long, and changes nothing of the node.
-		c.others.Go(func() { c.node.host.Proven(ctx) })
+		effects = append(effects, Proven{})
 	}
 	if r.Err == nil {
-		outcome := outcomeOf(v, before, c.node.state.Current.Generation)
-		c.node.state = c.node.state.concluded(outcome, before, v)
-		c.counters.Applied(string(outcome), c.node.host.Uptime()-c.node.state.Change.Began)
+		outcome := outcomeOf(v, step.Have, s.Current.Generation)
+		s = concluded(s, outcome, step.Have, v)
+		effects = append(effects, Count{Outcome: outcome, Began: s.Change.Began})
 	}
-	c.node.caller.answer(c.node.state, v, before)
+	s, answer := answerVerdict(s, v, step.Have)
+	return s, append(effects, answer...)
 }
 
 // outcomeOf returns what a verdict on the change to before has come to.
@@ -99,115 +102,151 @@ func outcomeOf(v health.Verdict, before, now generation.Manifest) apply.Outcome 
 	return apply.Reverted
 }
 
-// changed observes what the engine has made of the node.
-func (c *changes) changed(ctx context.Context, r Result) {
-	err := r.Err
-	c.node.observed(r.Node)
-	name := c.node.state.Current.Generation.Name()
-	switch {
-	case errors.Is(err, apply.ErrUnfinished):
-		c.node.log.Error("apply", zap.Error(err))
-		c.node.alarms.soon(resumeAlarm, retryDelay)
-	case err != nil:
-		c.node.log.Warn("units did not come up",
-			zap.String("generation", name),
-			zap.Error(err))
-	default:
-		c.node.log.Info("the node runs", zap.String("generation", name))
+// concluded returns the state after the outcome of the change to before, for
+// which v is the reason.
+func concluded(s State, o apply.Outcome, before generation.Manifest, v health.Verdict) State {
+	if o == apply.Reverted {
+		s.Facts.TakenBack = &status.TakenBack{Generation: before.Name(), Why: v.Reason}
 	}
-
-	c.node.observeUnits(ctx)
-	c.node.guard()
+	return s
 }
 
-func (c *changes) started(ctx context.Context, r Result) {
-	if r.Err != nil {
-		c.node.log.Warn("units did not come up", zap.Strings("units", r.Owed), zap.Error(r.Err))
-	}
-	c.node.startLater()
-	c.node.observeUnits(ctx)
+// changedNothing reports whether an apply was refused before it changed the
+// node.
+func (r Result) changedNothing() bool {
+	return r.Err != nil && r.Generation.Name() == "" && !errors.Is(r.Err, apply.ErrUnfinished)
 }
 
-// applied takes in an apply. A unit that did not come up, or not yet, is a fact
-// about the node, which the verdict follows up.
-func (c *changes) applied(ctx context.Context, step Step, r Result) {
+// afterApply takes in an apply. A unit that did not come up, or not yet, is a
+// fact about the node, which the verdict follows up.
+func afterApply(s State, step Step, r Result) (State, []Effect) {
+	s.Change.Applying = false
 	if r.changedNothing() {
-		c.node.log.Error("apply", zap.Error(r.Err))
-		c.refused(ctx, step, r)
-		return
+		return afterRefusedApply(s, step, r)
 	}
-	c.node.caller.await(step.Request)
-	c.changed(ctx, r)
+
+	// The files that wait belong to the source's document. A caller has
+	// replaced that.
+	if step.Request != nil {
+		s.Facts.Waits = nil
+	}
+	s, replaced := await(s, step.Request)
+	s, change := changed(s, r)
+	return s, append(replaced, change...)
 }
 
-// refused handles an apply that has changed nothing. What the kernel refused
-// may succeed later. A wrong configuration stays wrong until it changes.
-func (c *changes) refused(ctx context.Context, step Step, r Result) {
-	err := r.Err
-	step.Request.fail(err)
-	if c.cluster != nil {
-		c.cluster.Prepare(ctx, config.Desired{})
+// afterRefusedApply takes in an apply that has changed nothing. What the kernel
+// refused may succeed later. A wrong configuration stays wrong until it changes.
+func afterRefusedApply(s State, step Step, r Result) (State, []Effect) {
+	effects := []Effect{failure("apply", zap.Error(r.Err))}
+	if step.Request == nil {
+		s.Faults = s.Faults.refused(status.NotApplied, Describe(r.Err))
 	}
+	effects = append(effects, fail(step.Request, r.Err)...)
+	effects = append(effects, Unprepare{})
 	if step.Hold != "" {
-		c.node.release(step.Hold)
+		effects = append(effects, Release{Digest: step.Hold})
 	}
-	if step.Request != nil || apply.Transient(err) {
-		c.node.alarms.soon(resumeAlarm, retryDelay)
-		c.node.alarms.soon(aliveAlarm, 0) // The status says what the kernel lacks.
+	if step.Request != nil || apply.Transient(r.Err) {
+		effects = append(effects,
+			SetAlarm{Which: resumeAlarm, In: retryDelay},
+			SetAlarm{Which: aliveAlarm}) // The status says what the kernel lacks.
 	}
-	c.node.observed(r.Node)
-	c.node.observeUnits(ctx)
-	c.node.guard()
+
+	s, found := observed(s, r.Node)
+	effects = append(effects, found...)
+	return s, append(effects, ObserveUnits, Watch{})
 }
 
-func (c *changes) rolledBack(ctx context.Context, step Step, r Result) {
-	switch {
-	case errors.Is(r.Err, apply.ErrUnfinished):
-		step.Request.fail(r.Err)
-		c.changed(ctx, r)
-		return
-	case r.changedNothing():
-		step.Request.fail(r.Err)
-		c.node.observeUnits(ctx)
-		return
+func afterRollback(s State, step Step, r Result) (State, []Effect) {
+	if r.changedNothing() {
+		return s, append(fail(step.Request, r.Err), ObserveUnits)
+	}
+	if errors.Is(r.Err, apply.ErrUnfinished) {
+		failed := fail(step.Request, r.Err)
+		s, change := changed(s, r)
+		return s, append(failed, change...)
 	}
 
-	c.node.caller.await(nil)
-	c.changed(ctx, r)
-	step.Request.succeed(control.Outcome{
+	s.Due.Read = true
+	s, effects := await(s, nil)
+	s, change := changed(s, r)
+	effects = append(effects, change...)
+	return s, append(effects, succeed(step.Request, control.Outcome{
 		Result:     control.Reverted,
 		Generation: r.Generation.Name(),
 		From:       step.Have.Name(),
 		Digest:     r.Generation.Digest,
-	})
+	})...)
 }
 
-// reapplied takes in that a generation is applied again which was held. It
+// afterReapply takes in that a generation is applied again which was held. It
 // replaces what the source says, as an operator's apply does, and the caller
 // waits for the verdict.
-func (c *changes) reapplied(ctx context.Context, step Step, r Result) {
+func afterReapply(s State, step Step, r Result) (State, []Effect) {
 	if r.changedNothing() {
-		step.Request.fail(r.Err)
-		c.node.observeUnits(ctx)
-		return
+		return s, append(fail(step.Request, r.Err), ObserveUnits)
 	}
 
+	var effects []Effect
 	if r.Holds.Err != nil {
-		c.node.warn("hold the source's configuration", r.Holds.Err)
+		effects = append(effects, Warn{What: "hold the source's configuration", Err: r.Holds.Err})
 	}
-	c.node.caller.await(step.Request)
-	c.changed(ctx, r)
+	if !errors.Is(r.Err, apply.ErrUnfinished) {
+		s.Due.Read = true
+	}
+	s, replaced := await(s, step.Request)
+	s, change := changed(s, r)
+	effects = append(effects, replaced...)
+	return s, append(effects, change...)
 }
 
-// confirmed takes in that the change on trial stays.
-func (c *changes) confirmed(ctx context.Context, step Step, r Result) {
+// afterConfirm takes in that the change on trial stays.
+func afterConfirm(s State, step Step, r Result) (State, []Effect) {
 	if r.Err != nil {
-		step.Request.fail(r.Err)
-		return
+		return s, fail(step.Request, r.Err)
 	}
-	c.node.observed(r.Node)
-	c.node.observeUnits(ctx)
-	c.node.guard()
-	m := r.Generation
-	step.Request.succeed(control.Outcome{Result: control.Confirmed, Generation: m.Name(), Digest: m.Digest})
+
+	s, effects := observed(s, r.Node)
+	effects = append(effects, ObserveUnits, Watch{})
+	return s, append(effects, succeed(step.Request, control.Outcome{
+		Result:     control.Confirmed,
+		Generation: r.Generation.Name(),
+		Digest:     r.Generation.Digest,
+	})...)
+}
+
+// changed takes in that the engine has made the node something else, with what
+// went wrong.
+func changed(s State, r Result) (State, []Effect) {
+	s.Faults.Unfinished = nil
+	s.Faults.Jobs = nil
+	s.Due.Prune = true
+	s, effects := observed(s, r.Node)
+
+	name := zap.String("generation", s.Current.Generation.Name())
+	switch {
+	case errors.Is(r.Err, apply.ErrUnfinished):
+		s.Faults.Unfinished = Describe(r.Err)
+		effects = append(effects,
+			failure("apply", zap.Error(r.Err)),
+			SetAlarm{Which: resumeAlarm, In: retryDelay})
+	case r.Err != nil:
+		s.Faults.Jobs = Describe(r.Err)
+		effects = append(effects, warning("units did not come up", name, zap.Error(r.Err)))
+	default:
+		effects = append(effects, info("the node runs", name))
+	}
+	return s, append(effects, ObserveUnits, Watch{})
+}
+
+// observed takes in what a step has made of the node. Once the node is
+// published, the paths of a new generation have to be watched.
+func observed(s State, o Observation) (State, []Effect) {
+	var effects []Effect
+	for _, problem := range o.Problems {
+		effects = append(effects, problem)
+	}
+	s, later := startLater(s.observed(o))
+	return s, append(effects, later...)
 }

@@ -1,7 +1,6 @@
 package loop
 
 import (
-	"context"
 	"slices"
 	"strings"
 
@@ -13,16 +12,17 @@ import (
 
 // disksRead takes in how worn the disks are, logs what is new, reports it with one
 // Event for all disks that fail and one for all that are worn, and publishes it.
-func (r *runner) disksRead(ctx context.Context, now []status.Disk) {
-	before := r.node.state.Facts.Disks
-	r.node.state.Facts.Disks = now
+func disksRead(s State, now []status.Disk) (State, []Effect) {
+	before := s.Facts.Disks
+	s.Facts.Disks = now
 
+	var effects []Effect
 	var failing, worn []string
 	for _, d := range troubled(now) {
 		if isIn(before, d) {
 			continue
 		}
-		r.node.log.Warn("disk", zap.String("problem", d.Problem))
+		effects = append(effects, warning("disk", zap.String("problem", d.Problem)))
 		if d.Code == fault.DiskFailing {
 			failing = append(failing, d.Problem)
 		} else {
@@ -30,12 +30,13 @@ func (r *runner) disksRead(ctx context.Context, now []status.Disk) {
 		}
 	}
 	if failing != nil {
-		r.storages.report.event("DiskFailing", strings.Join(failing, ", "))
+		effects = append(effects,
+			Event{Reason: "DiskFailing", Message: strings.Join(failing, ", ")})
 	}
 	if worn != nil {
-		r.storages.report.event("DiskWorn", strings.Join(worn, ", "))
+		effects = append(effects, Event{Reason: "DiskWorn", Message: strings.Join(worn, ", ")})
 	}
-	r.node.show(ctx)
+	return s, append(effects, Show{})
 }
 
 // isIn reports whether disks say the same of a disk.

@@ -73,75 +73,89 @@ func (r *runner) watch(ctx context.Context, source source.Source) <-chan struct{
 
 	changed, err := source.Watch(ctx)
 	if err != nil {
-		r.node.warn("watch the source", err)
+		r.run(ctx, []Effect{Warn{What: "watch the source", Err: err}})
 		return nil
 	}
 	return changed
 }
 
-// wait takes in the next event.
+// admitted are the requests that the loop takes: none while a step runs.
+func (r *runner) admitted() <-chan *Request {
+	if r.state.Busy {
+		return nil
+	}
+	return r.loop.Requests
+}
+
+// wait takes in the next event, and does what it entails.
 func (r *runner) wait(ctx context.Context) error {
-	n := r.node
+	var effects []Effect
 	e := &r.events
 	select {
 	case <-ctx.Done():
 	case done := <-r.done:
-		r.merge(ctx, done.step, done.result)
+		r.finish(ctx, done.step, done.result)
 	case request := <-r.admitted():
-		r.handle(ctx, request)
-	case q := <-r.queries:
+		effects = admit(r.state, request)
+	case q := <-r.loop.Queries:
 		q <- r.sample()
 	case _, ok := <-e.source:
-		if !ok && ctx.Err() == nil {
-			n.warn("watch the source", errNoEvents)
-		}
 		if !ok {
 			e.source = nil
 		}
-		n.state = n.state.reread() // The end of a watch may have hidden a change.
+		if !ok && ctx.Err() == nil {
+			effects = []Effect{Warn{What: "watch the source", Err: errNoEvents}}
+		}
+		r.state = r.state.reread() // The end of a watch may have hidden a change.
 	case _, ok := <-e.contents:
 		if !ok {
 			e.contents = nil
 			break
 		}
-		n.alarms.soon(readAlarm, quietPeriod)
+		effects = []Effect{SetAlarm{Which: readAlarm, In: quietPeriod}}
 	case name, ok := <-e.units:
 		if !ok {
 			return ErrDisconnected
 		}
-		if n.state.concerns(name) {
-			n.alarms.soon(observeAlarm, quietPeriod)
+		if r.state.concerns(name) {
+			effects = observeIn(quietPeriod)
 		}
 	case paths, ok := <-e.drift:
 		if !ok {
 			e.drift = nil
-			n.warn("watch managed paths", errNoEvents)
-			n.state = n.state.unguard()
+			r.state, effects = unwatched(r.state)
 			break
 		}
-		n.checkWatches()
-		n.state = n.state.touch(paths)
-	case n.state.Facts.Volume = <-e.volumes:
-	case n.state.Facts.EtcdVolume = <-e.etcdVolumes:
+		r.state, effects = touched(r.state, paths, r.loop.Drift.Err())
+	case r.state.Facts.Volume = <-e.volumes:
+	case r.state.Facts.EtcdVolume = <-e.etcdVolumes:
 	case disks := <-e.disks:
-		r.disksRead(ctx, disks)
+		r.state, effects = disksRead(r.state, disks)
 	case <-e.jobs:
-		n.alarms.soon(jobAlarm, slowJob)
+		effects = []Effect{SetAlarm{Which: jobAlarm, In: slowJob}}
 	case <-e.linked:
-		n.show(ctx)
+		effects = []Effect{Show{}}
 	case <-e.network:
-		n.show(ctx)
+		effects = []Effect{Show{}}
 	case <-e.ownCluster:
-		n.show(ctx)
+		effects = []Effect{Show{}}
 	case <-e.upgrades:
-		n.show(ctx)
+		effects = []Effect{Show{}}
 	case s := <-e.shells:
-		n.shellOpened(s)
-	case <-n.alarms.c():
-		for _, which := range n.alarms.due() {
-			r.ring(ctx, which)
-		}
+		r.state, effects = shellOpened(r.state, s)
+	case <-r.alarms.c():
+		r.ring(ctx)
 	}
 
+	r.run(ctx, effects)
 	return nil
+}
+
+// ring does what the alarms that have come are for.
+func (r *runner) ring(ctx context.Context) {
+	for _, which := range r.alarms.due() {
+		state, effects := r.state.ring(which, r.loop.Host.Uptime())
+		r.state = state
+		r.run(ctx, effects)
+	}
 }

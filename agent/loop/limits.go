@@ -1,7 +1,6 @@
 package loop
 
 import (
-	"context"
 	"slices"
 
 	"go.uber.org/zap"
@@ -10,33 +9,37 @@ import (
 	"github.com/loam-os/loam/agent/status"
 )
 
-// observeLimits observes the limits of the kernel, and publishes which are used
-// up.
-func (r *runner) observeLimits(ctx context.Context) {
-	before := r.node.state.Facts.Limits
-	now := limits.Decide(before, r.node.host.Limits(before))
+// limitsObserved takes in how much of the kernel's limits is in use, and publishes
+// which are used up.
+func limitsObserved(s State, usages []limits.Usage) (State, []Effect) {
+	before := s.Facts.Limits
+	now := limits.Decide(before, usages)
+	var effects []Effect
 	if len(now) > 0 {
-		r.node.alarms.soon(aliveAlarm, limitInterval)
+		effects = append(effects, SetAlarm{Which: aliveAlarm, In: limitInterval})
 	}
 	if slices.Equal(before, now) {
-		return
+		return s, effects
 	}
 
-	r.node.state.Facts.Limits = now
+	s.Facts.Limits = now
 	for _, l := range now {
 		if !slices.Contains(before, l) {
-			r.node.log.Warn("limit used up", zap.String("problem", l.Problem))
-			r.storages.report.event("LimitReached", l.Problem)
+			effects = append(effects,
+				warning("limit used up", zap.String("problem", l.Problem)),
+				Event{Reason: "LimitReached", Message: l.Problem})
 		}
 	}
 	for _, l := range before {
 		same := func(other status.Limit) bool { return other.Name == l.Name }
 		if !slices.ContainsFunc(now, same) {
-			r.node.log.Info("limit no longer used up", zap.String("limit", l.Name))
-			r.node.alarms.soon(resumeAlarm, 0) // What it kept from being done.
+			effects = append(effects,
+				info("limit no longer used up", zap.String("limit", l.Name)),
+				SetAlarm{Which: resumeAlarm}) // What it kept from being done.
 		}
 	}
-	if r.node.published.any {
-		r.node.show(ctx)
+	if s.Published.Any {
+		effects = append(effects, Show{})
 	}
+	return s, effects
 }

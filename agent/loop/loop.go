@@ -79,12 +79,14 @@ func (l *Loop) Run(ctx context.Context) error {
 	if err := l.Host.Ready(); err != nil {
 		return err
 	}
-	r.node.alarms.soon(aliveAlarm, aliveInterval)
-	r.storages.observe(ctx)
-	r.observeLimits(ctx)
+	r.run(ctx, []Effect{
+		SetAlarm{Which: aliveAlarm, In: aliveInterval},
+		ObserveStorage,
+		ObserveLimits,
+	})
 
 	for ctx.Err() == nil {
-		if step := Next(r.node.state); step.Kind != Wait {
+		if step := Next(r.state); step.Kind != Wait {
 			r.begin(ctx, step)
 			continue
 		}

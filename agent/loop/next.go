@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/control"
@@ -85,6 +87,9 @@ type Step struct {
 	// configuration that is held meanwhile, empty if none.
 	Apply apply.Request
 	Hold  string
+	// Superseded says that EndReset ends a reset because there is another
+	// machine.yaml, not because a caller asks for it.
+	Superseded bool
 }
 
 // Next returns what to do now. The order says what may wait: what was cut off
@@ -186,9 +191,9 @@ func admitReset(s State, r *Request) Step {
 	return Step{Kind: RunReset, Request: r}
 }
 
-// Begin returns the state in which a step runs: what it does is no longer due.
-// now is the time since kernel start.
-func (s State) Begin(step Step, now time.Duration) State {
+// Begin returns the state in which a step runs, and what its begin entails: what
+// it does is no longer due. now is the time since kernel start.
+func (s State) Begin(step Step, now time.Duration) (State, []Effect) {
 	s.Busy = step.Kind.isBeside()
 
 	switch step.Kind {
@@ -200,7 +205,7 @@ func (s State) Begin(step Step, now time.Duration) State {
 	case Resume:
 		s.Due.Resume = false
 	case Conclude:
-		s.Change.Verdict = health.Verdict{}
+		return beginConclude(s, step)
 	case Repair:
 		s.Drift.Touched = nil
 	case Read:
@@ -212,18 +217,48 @@ func (s State) Begin(step Step, now time.Duration) State {
 	case Prune:
 		s.Due.Prune = false
 	case Apply:
-		s.Faults.Jobs = nil
-		s.Starts.Wait = 0
-		s.Change.Began = now
-		return s.applying()
+		return beginApply(s, step, now)
 	case Reapply:
 		s.Change.Began = now
+	case Restart:
+		return s, []Effect{info("restarting on request",
+			zap.Strings("units", step.Request.Restart))}
 	case RunReset:
-		return s.applying()
+		began := warning("reset", zap.Time("asked", s.Facts.Reset.At))
+		return s.applying(), []Effect{began, Publish{}}
 	case AnswerReset:
 		s.Reset.Ran = false
 	}
-	return s
+	return s, nil
+}
+
+func beginConclude(s State, step Step) (State, []Effect) {
+	s.Change.Verdict = health.Verdict{}
+	if step.Verdict.Word != health.Bad {
+		return s, nil
+	}
+	return s, []Effect{warning("the change made the node worse",
+		zap.String("generation", step.Have.Name()),
+		zap.String("reason", step.Verdict.Reason))}
+}
+
+func beginApply(s State, step Step, now time.Duration) (State, []Effect) {
+	effects := []Effect{
+		info("applying",
+			zap.String("digest", step.Apply.Digest),
+			zap.String("source", step.Apply.Source)),
+		ClearAlarm{Which: startAlarm},
+		Publish{},
+	}
+	if s.Change.Pending != nil {
+		effects = append(effects, Count{Outcome: apply.Replaced, Began: s.Change.Began})
+	}
+
+	s.Faults.Jobs = nil
+	s.Starts.Wait = 0
+	s.Starts.Set = false
+	s.Change.Began = now
+	return s.applying(), effects
 }
 
 // isBeside reports whether a step runs beside the loop. Any other is done at
@@ -234,14 +269,4 @@ func (k Kind) isBeside() bool {
 		return false
 	}
 	return true
-}
-
-// applying returns the state of a node that is made something else.
-func (s State) applying() State {
-	s.Faults = s.Faults.accepted()
-	s.Facts.AppliedAt = 0
-	s.Change.Shown = nil
-	s.Change.Unit = nil
-	s.Change.Applying = true
-	return s
 }

@@ -126,7 +126,7 @@ func TestEveryStepIsDoneOnce(t *testing.T) {
 			break
 		}
 
-		s = s.Begin(step, 0)
+		s, _ = s.Begin(step, 0)
 		s.Busy = false
 	}
 	want := []Kind{Judge, Resume, Conclude, Repair, Read, Probe, Start, Prune}
@@ -282,7 +282,7 @@ func TestApplyingForgetsWhatWasBefore(t *testing.T) {
 		Starts: Starts{Wait: lastStart},
 	}
 
-	got := s.Begin(Step{Kind: Apply}, time.Hour)
+	got, _ := s.Begin(Step{Kind: Apply}, time.Hour)
 	want := State{
 		Busy:   true,
 		Change: Change{Applying: true, Began: time.Hour},
@@ -300,7 +300,7 @@ func TestApplyingForgetsWhatWasBefore(t *testing.T) {
 
 func TestReadForACallerLeavesTheSourceDue(t *testing.T) {
 	s := State{Due: Due{Read: true}}
-	if got := s.Begin(Step{Kind: Read, Request: &Request{}}, 0); !got.Due.Read {
+	if got, _ := s.Begin(Step{Kind: Read, Request: &Request{}}, 0); !got.Due.Read {
 		t.Error("the source is not read any more")
 	}
 }

@@ -12,8 +12,7 @@ import (
 	"github.com/loam-os/loam/hint/fault"
 )
 
-// worker does the steps that run beside the loop. It has no access to the
-// state.
+// worker does the steps. It has no access to the state.
 type worker struct {
 	engine  Engine
 	units   Units
@@ -71,6 +70,10 @@ func (w worker) perform(ctx context.Context, step Step) (r Result) {
 		r.Verified, r.Err = w.engine.Verify(ctx, step.Content, asked.Repair, asked.Progress)
 	case Restart:
 		r.Err = w.restart(ctx, step.Request.Restart)
+	case BeginReset:
+		r.Err = w.reset.Begin()
+	case EndReset:
+		r.Err = w.reset.Forget()
 	case RunReset:
 		r.Err = w.reset.Run(ctx)
 		r.Reset = w.reset.Status()
@@ -162,4 +165,14 @@ func (w worker) observe(step Step) Observation {
 		o.TakenBack = w.host.TakenBack(current.Name())
 	}
 	return o
+}
+
+// has reports whether a generation has the file at that path with the same
+// content as files.
+func has(m generation.Manifest, files []config.File, name string) bool {
+	return slices.ContainsFunc(m.Entries, func(e generation.Entry) bool {
+		return e.Path == name && slices.ContainsFunc(files, func(f config.File) bool {
+			return f.Path == name && f.Content.Digest == e.Digest
+		})
+	})
 }

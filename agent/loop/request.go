@@ -131,19 +131,6 @@ func ended(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// respond responds with an outcome or an error, if there is a caller.
-func (r *Request) respond(o control.Outcome, err error) {
-	if r != nil {
-		r.response <- response{outcome: o, err: err}
-	}
-}
-
-// fail responds with an error, if there is a caller.
-func (r *Request) fail(err error) { r.respond(control.Outcome{}, err) }
-
-// succeed responds with an outcome, if there is a caller.
-func (r *Request) succeed(o control.Outcome) { r.respond(o, nil) }
-
 // document is the document to apply, nil for the source's.
 func (r *Request) document() *source.Document {
 	if r.Apply == nil || r.Apply.Document == "" {
@@ -152,30 +139,52 @@ func (r *Request) document() *source.Document {
 	return &source.Document{Name: r.Apply.Name, Text: []byte(r.Apply.Document)}
 }
 
-// caller waits for the verdict on the change that it asked for. The zero caller
-// stands for no caller.
-type caller struct{ request *Request }
+// admit begins what a request asks for.
+func admit(s State, r *Request) []Effect {
+	step, err := Admit(s, r)
+	if err != nil {
+		return fail(r, err)
+	}
+	return []Effect{Begin{Step: step}}
+}
+
+// respond has a caller get a response; it is no effect without a caller.
+func respond(r *Request, got response) []Effect {
+	if r == nil {
+		return nil
+	}
+	return []Effect{Answer{Request: r, Response: got}}
+}
+
+// fail has a caller get an error, and succeed an outcome.
+func fail(r *Request, err error) []Effect { return respond(r, response{err: err}) }
+
+func succeed(r *Request, o control.Outcome) []Effect { return respond(r, response{outcome: o}) }
 
 // await registers the caller that gets the verdict on a change; nil if there is
 // none. The caller of the change before it learns that it gets none.
-func (c *caller) await(r *Request) {
-	c.request.fail(fmt.Errorf("%w: it was replaced by the next", control.ErrBusy))
-	c.request = r
+func await(s State, r *Request) (State, []Effect) {
+	before := s.Change.Caller
+	s.Change.Caller = r
+	return s, fail(before, fmt.Errorf("%w: it was replaced by the next", control.ErrBusy))
 }
 
-// fail tells the caller that there is no verdict.
-func (c *caller) fail(err error) {
-	c.request.fail(err)
-	c.request = nil
+// failCaller tells the caller that there is no verdict.
+func failCaller(s State, err error) (State, []Effect) {
+	caller := s.Change.Caller
+	s.Change.Caller = nil
+	return s, fail(caller, err)
 }
 
-// answer tells the caller of the change to before what the verdict is.
-func (c *caller) answer(s State, v health.Verdict, before generation.Manifest) {
-	if c.request == nil {
-		return
+// answerVerdict tells the caller of the change to before what the verdict is.
+func answerVerdict(s State, v health.Verdict, before generation.Manifest) (State, []Effect) {
+	caller := s.Change.Caller
+	if caller == nil {
+		return s, nil
 	}
-	c.request.respond(verdictOutcome(s, v, before))
-	c.request = nil
+	s.Change.Caller = nil
+	o, err := verdictOutcome(s, v, before)
+	return s, respond(caller, response{outcome: o, err: err})
 }
 
 // verdictOutcome returns what the caller of the change to before learns.

@@ -1,13 +1,13 @@
 package loop
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
 	"go.uber.org/zap"
 
 	"github.com/loam-os/loam/agent/control"
+	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
 )
@@ -30,42 +30,53 @@ var (
 
 const resetAgain = "`loam reset --yes` goes on with it, and so does the next start"
 
-// resets begins and ends resets of the node.
-type resets struct {
-	node  *node
-	reset Resetter
-}
-
-// begin records the request to reset the node, and ends the agent.
-func (c resets) begin(r *Request) {
-	if err := c.reset.Begin(); err != nil {
-		r.fail(err)
-		return
+// afterBeginReset ends the agent once the request to reset the node is recorded.
+func afterBeginReset(s State, step Step, r Result) (State, []Effect) {
+	if r.Err != nil {
+		return s, fail(step.Request, r.Err)
 	}
 
-	c.node.log.Warn("reset: the agent starts again for it")
-	c.node.caller.await(nil)
-	r.fail(ErrReset) // Before the agent ends, which ends the caller's connection.
-	c.node.host.End(ErrReset)
+	effects := []Effect{warning("reset: the agent starts again for it")}
+	s, replaced := await(s, nil)
+	effects = append(effects, replaced...)
+	// Before the agent ends, which ends the caller's connection.
+	effects = append(effects, fail(step.Request, ErrReset)...)
+	return s, append(effects, End{Why: ErrReset})
 }
 
-// ran publishes what a reset has come to and tells the caller.
-func (c resets) ran(ctx context.Context, step Step, r Result) {
+// afterRunReset publishes what a reset has come to and tells the caller, after
+// the end of a reset that ends by itself.
+func afterRunReset(s State, step Step, r Result) (State, []Effect) {
+	s.Reset = Reset{Ran: true, Err: r.Err}
+	s.Change.Applying = false
+	s.Facts.Reset = r.Reset
+
+	var effects []Effect
 	switch {
 	case !r.Reset.Done: // The caller logs it.
+		s.Faults = s.Faults.refused("", &status.Error{
+			Problem: "reset: " + hint.Line(r.Err),
+			Hint:    resetAgain,
+		})
 	case r.Err != nil:
-		c.node.log.Warn("reset", zap.Error(r.Err))
+		s = s.warn("reset: " + hint.Line(r.Err))
+		effects = append(effects, warning("reset", zap.Error(r.Err)))
 	default:
-		c.node.log.Info("the node is reset")
+		effects = append(effects, info("the node is reset"))
 	}
 
-	c.node.show(ctx)
+	effects = append(effects, Show{})
 	if r.ResetIsOver {
-		if err := c.end(); err != nil {
-			c.node.warn("another machine.yaml", err)
-		}
+		end := Step{Kind: EndReset, Request: step.Request, Superseded: true}
+		return s, append(effects, Begin{Step: end})
 	}
-	step.Request.respond(resetOutcome(c.node.state))
+	return s, append(effects, answerReset(s, step.Request)...)
+}
+
+// answerReset tells a caller what the reset has come to.
+func answerReset(s State, r *Request) []Effect {
+	o, err := resetOutcome(s)
+	return respond(r, response{outcome: o, err: err})
 }
 
 // resetOutcome returns what a caller learns of the reset.
@@ -81,20 +92,20 @@ func resetOutcome(s State) (control.Outcome, error) {
 	return control.Outcome{Result: control.Reset}, nil
 }
 
-// follow ends a reset for a caller.
-func (c resets) follow(r *Request) {
-	if err := c.end(); err != nil {
-		r.fail(err)
-		return
+// afterEndReset ends the agent, which follows its source at the next start.
+func afterEndReset(s State, step Step, r Result) (State, []Effect) {
+	over := []Effect{
+		info("the reset is over: the agent starts again"),
+		End{Why: ErrFollows},
 	}
-	r.fail(ErrFollows)
-}
-
-func (c resets) end() error {
-	if err := c.reset.Forget(); err != nil {
-		return err
+	switch {
+	case step.Superseded && r.Err != nil:
+		failed := []Effect{Warn{What: "another machine.yaml", Err: r.Err}}
+		return s, append(failed, answerReset(s, step.Request)...)
+	case step.Superseded:
+		return s, append(over, answerReset(s, step.Request)...)
+	case r.Err != nil:
+		return s, fail(step.Request, r.Err)
 	}
-	c.node.log.Info("the reset is over: the agent starts again")
-	c.node.host.End(ErrFollows)
-	return nil
+	return s, append(over, fail(step.Request, ErrFollows)...)
 }

@@ -2,32 +2,30 @@ package loop
 
 import (
 	"context"
-	"reflect"
 	"runtime"
 	"runtime/debug"
 	"sync"
 
 	"go.uber.org/zap"
 
-	"github.com/loam-os/loam/agent/health"
+	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/limits"
 	"github.com/loam-os/loam/agent/metrics"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // runner is a [Loop] that runs. Only the goroutine of [Loop.Run] touches it. It
-// begins steps and waits for events; what a result entails is in the types for
-// each kind of step.
+// begins steps, waits for events, and does the effects of both: no other code but
+// the worker touches the node.
 type runner struct {
-	node       *node
-	worker     worker
-	changes    *changes
-	repairs    repairs
-	storages   storages
-	reconciler reconciler
-	resets     resets
+	loop      *Loop
+	state     State
+	alarms    alarms
+	worker    worker
+	publisher publisher
+	counters  metrics.Counters
 
-	events   events
-	requests Requests
-	queries  Queries
+	events events
 	// done receives from the step that runs beside the loop. others are that
 	// step and all else that the loop has started.
 	done   chan outcome
@@ -42,11 +40,13 @@ type outcome struct {
 
 // newRunner returns a loop that is about to run.
 func newRunner(l *Loop, others *sync.WaitGroup) *runner {
-	n := newNode(l)
-	report := newReporter(l)
-
 	return &runner{
-		node: n,
+		loop: l,
+		state: State{
+			Facts:  l.Status,
+			Faults: Faults{Desired: l.Status.Error},
+			Due:    Due{Resume: true, Read: true},
+		},
 		worker: worker{
 			engine:  l.Engine,
 			units:   l.Units,
@@ -56,36 +56,32 @@ func newRunner(l *Loop, others *sync.WaitGroup) *runner {
 			decoder: l.Decoder,
 			host:    l.Host,
 		},
-		changes: &changes{
-			node:    n,
-			report:  report,
-			cluster: l.Cluster,
-			others:  others,
+		publisher: publisher{
+			cluster:  l.Cluster,
+			jobs:     l.Jobs,
+			network:  l.Network,
+			own:      l.OwnCluster,
+			upgrades: l.Upgrades,
+			host:     l.Host,
 		},
-		repairs:    repairs{node: n, report: report},
-		storages:   storages{node: n, report: report},
-		reconciler: reconciler{node: n, report: report},
-		resets:     resets{node: n, reset: l.Reset},
-		requests:   l.Requests,
-		queries:    l.Queries,
-		done:       make(chan outcome, 1),
-		others:     others,
+		done:   make(chan outcome, 1),
+		others: others,
 	}
 }
 
-// begin does a step, or starts it beside the loop.
+// begin does a step that takes no time, or starts any other beside the loop.
 func (r *runner) begin(ctx context.Context, step Step) {
-	if step.Kind == Read && step.Request == nil && r.worker.source == nil {
-		r.node.state.Due.Read = false
-		r.node.show(ctx)
+	if step.Kind == Read && step.Request == nil && r.loop.Source == nil {
+		r.state.Due.Read = false
+		r.run(ctx, []Effect{Show{}})
 		return
 	}
 
-	before := r.node.state
-	r.node.state = before.Begin(step, r.node.host.Uptime())
-	r.announce(before, step)
-	if !r.node.state.Busy {
-		r.do(ctx, step)
+	state, effects := r.state.Begin(step, r.loop.Host.Uptime())
+	r.state = state
+	r.run(ctx, effects)
+	if !r.state.Busy {
+		r.finish(ctx, step, r.worker.perform(ctx, step))
 		return
 	}
 
@@ -94,153 +90,127 @@ func (r *runner) begin(ctx context.Context, step Step) {
 	})
 }
 
-// do does a step that takes no time.
-func (r *runner) do(ctx context.Context, step Step) {
-	switch step.Kind {
-	case Judge:
-		r.node.observeUnits(ctx)
-	case Idle:
-		if !r.node.published.any {
-			r.node.show(ctx)
-		}
-	case Confirm:
-		r.changes.confirmed(ctx, step, r.worker.perform(ctx, step))
-	case BeginReset:
-		r.resets.begin(step.Request)
-	case AnswerReset:
-		step.Request.respond(resetOutcome(r.node.state))
-	case EndReset:
-		r.resets.follow(step.Request)
+// finish takes in the result of a step, and does what it entails. A loop that
+// ends only answers callers.
+func (r *runner) finish(ctx context.Context, step Step, result Result) {
+	state, effects := r.state.After(step, result, r.loop.Host.Uptime())
+	r.state = state
+	if ctx.Err() == nil || step.Request != nil && step.Kind != Apply {
+		r.run(ctx, effects)
 	}
 }
 
-// announce logs and publishes the begin of the steps that an operator cares
-// about.
-func (r *runner) announce(before State, step Step) {
-	log := r.node.log
-
-	switch step.Kind {
-	case Conclude:
-		if step.Verdict.Word == health.Bad {
-			log.Warn("the change made the node worse",
-				zap.String("generation", step.Have.Name()),
-				zap.String("reason", step.Verdict.Reason))
-		}
-	case Apply:
-		r.changes.applies(before, step)
-	case Restart:
-		log.Info("restarting on request", zap.Strings("units", step.Request.Restart))
-	case RunReset:
-		log.Warn("reset", zap.Time("asked", before.Facts.Reset.At))
-		r.node.published.publish(r.node.state.Status())
+// run does effects in their order. What an observation entails is done before the
+// next effect.
+func (r *runner) run(ctx context.Context, effects []Effect) {
+	for _, e := range effects {
+		state, entailed := r.do(ctx, e)
+		r.state = state
+		r.run(ctx, entailed)
 	}
 }
 
-// merge takes in the result of a step, and begins the step that follows from
-// it. It logs, answers callers, sets alarms, observes and publishes; what the
-// result makes of the state is in [State.After]. A loop that ends only answers
-// callers.
-func (r *runner) merge(ctx context.Context, step Step, result Result) {
-	before := r.node.state
-	r.node.state = before.After(step, result, r.node.host.Uptime())
-	if ctx.Err() != nil && (step.Request == nil || step.Kind == Apply) {
-		return
-	}
-
-	switch step.Kind {
-	case Resume:
-		r.changes.resumed(ctx, result)
-	case Conclude:
-		r.changes.concluded(ctx, step, result)
-	case Repair:
-		r.repairs.repaired(ctx, before, result)
-	case Read:
-		if next := r.reconciler.next(ctx, step, result); next.Kind != Wait {
-			r.begin(ctx, next)
+// do does an effect. It returns the state after it, and what that entails.
+func (r *runner) do(ctx context.Context, e Effect) (State, []Effect) {
+	switch e := e.(type) {
+	case Log:
+		r.loop.Log.Log(e.Level, e.Text, e.Fields...)
+	case Event:
+		if r.loop.Cluster != nil {
+			r.loop.Cluster.Event(true, e.Reason, e.Message)
 		}
-	case Probe:
-		if !result.Answers && len(r.node.state.Facts.Waits) > 0 {
-			r.node.alarms.soon(probeAlarm, probeDelay)
+	case Warn:
+		r.loop.Log.Warn(e.What, zap.Error(e.Err))
+		var usages []limits.Usage
+		if fault.Of(e.Err) == fault.LimitReached {
+			usages = r.loop.Host.Limits(r.state.Facts.Limits)
 		}
-	case Start:
-		r.changes.started(ctx, result)
-	case Prune:
-		r.node.alarms.soon(idleAlarm, idleDelay)
-		if result.Err != nil {
-			r.node.warn("delete old generations", result.Err)
+		return warned(r.state, e, usages)
+	case Answer:
+		e.Request.response <- e.Response
+	case SetAlarm:
+		r.alarms.soon(e.Which, e.In)
+	case ClearAlarm:
+		r.alarms.clear(e.Which)
+	case Observe:
+		return r.observe(ctx, e)
+	case TryThreads:
+		return threadsTried(r.state, e.Apply, r.loop.Host.Threads())
+	case Watch:
+		current := r.state.Current
+		if r.loop.Drift != nil && current.Generation.Name() != r.state.Drift.Watched.Name() {
+			return watched(r.state, r.loop.Drift.Set(r.loop.Root, current.watchedPaths()))
 		}
-	case Apply:
-		r.changes.applied(ctx, step, result)
-	case Rollback:
-		r.changes.rolledBack(ctx, step, result)
-	case Reapply:
-		r.changes.reapplied(ctx, step, result)
-	case Verify:
-		r.repairs.verified(ctx, step, result)
-	case Restart:
-		step.Request.response <- response{err: result.Err}
-		r.node.observeUnits(ctx)
-	case RunReset:
-		r.resets.ran(ctx, step, result)
-	}
-}
-
-// admitted are the requests that the loop takes: none while a step runs.
-func (r *runner) admitted() <-chan *Request {
-	if r.node.state.Busy {
-		return nil
-	}
-	return r.requests
-}
-
-// handle begins what a request asks for.
-func (r *runner) handle(ctx context.Context, request *Request) {
-	step, err := Admit(r.node.state, request)
-	if err != nil {
-		request.fail(err)
-		return
-	}
-	r.begin(ctx, step)
-}
-
-// ring does what an alarm is for.
-func (r *runner) ring(ctx context.Context, which alarm) {
-	r.node.state = r.node.state.ring(which)
-	switch which {
-	case observeAlarm:
-		r.node.observeUnits(ctx)
-	case jobAlarm:
-		r.node.observeJobs(ctx)
-	case idleAlarm:
+	case Show:
+		return show(r.state, r.loop.Host.Uptime(), r.loop.Limit)
+	case Publish:
+		r.state.Published = r.publisher.publish(r.state.Status(), r.state.Published)
+	case ShowShells:
+		r.state.Published = r.publisher.publish(withShells(r.state), r.state.Published)
+	case Begin:
+		r.begin(ctx, e.Step)
+	case Release:
+		if err := releaseHold(r.loop.Engine, e.Digest); err != nil {
+			return r.state, []Effect{Warn{What: "release the source's configuration", Err: err}}
+		}
+	case Unprepare:
+		if r.loop.Cluster != nil {
+			r.loop.Cluster.Prepare(ctx, config.Desired{})
+		}
+	case Proven:
+		r.others.Go(func() { r.loop.Host.Proven(ctx) })
+	case Count:
+		r.counters.Applied(string(e.Outcome), r.loop.Host.Uptime()-e.Began)
+	case Alive:
+		if err := r.loop.Host.Alive(); err != nil {
+			return r.state, []Effect{Warn{What: "watchdog", Err: err}}
+		}
+	case FreeMemory:
 		r.others.Go(freeMemory)
-	case aliveAlarm:
-		if err := r.node.host.Alive(); err != nil {
-			r.node.warn("watchdog", err)
-		}
-		r.node.alarms.soon(aliveAlarm, aliveInterval)
-		r.storages.observe(ctx)
-		r.observeLimits(ctx)
-		r.observeClock(ctx)
+	case End:
+		r.loop.Host.End(e.Why)
 	}
+	return r.state, nil
 }
 
-// observeClock compares the clocks, and publishes what is wrong with them.
-func (r *runner) observeClock(ctx context.Context) {
-	if r.node.host.Uptime() < clockDelay {
-		return
+// observe makes an observation. It returns the state with it, and what that
+// entails.
+func (r *runner) observe(ctx context.Context, what Observe) (State, []Effect) {
+	switch what {
+	case ObserveUnits:
+		units, err := r.loop.Units.Show(ctx, r.state.Current.unitNames())
+		if ctx.Err() == nil {
+			return unitsObserved(r.state, units, err, r.loop.Host.Uptime(), r.loop.Steady)
+		}
+	case ObserveVerdict:
+		v, err := r.loop.Engine.Judge(ctx)
+		return judged(r.state, v, err, r.loop.Host.Uptime())
+	case ObserveJobs:
+		return jobsObserved(r.state, r.slowJobs(ctx), r.loop.Host.Uptime(), r.loop.Limit)
+	case ObserveStorage:
+		return storageObserved(r.state, r.loop.Host.Storage())
+	case ObserveLimits:
+		return limitsObserved(r.state, r.loop.Host.Limits(r.state.Facts.Limits))
+	case ObserveClock:
+		return clockObserved(r.state, r.loop.Host.DoubtClock())
+	}
+	return r.state, nil
+}
+
+// slowJobs observes the jobs that the step waits for.
+func (r *runner) slowJobs(ctx context.Context) slowJobs {
+	var jobs slowJobs
+	jobs.units, jobs.took = r.loop.Jobs.slow()
+	if len(jobs.units) == 0 {
+		return jobs
 	}
 
-	before := r.node.state.Facts.Clock
-	now := r.node.host.DoubtClock()
-	if reflect.DeepEqual(before, now) {
-		return
+	states, err := r.loop.Units.Show(ctx, jobs.units[:1])
+	jobs.err = err
+	if err == nil {
+		jobs.first = states[0]
 	}
-
-	r.node.state.Facts.Clock = now
-	if before == nil {
-		r.node.log.Warn("clock", zap.String("problem", now.Problem))
-	}
-	r.node.show(ctx)
+	return jobs
 }
 
 // freeMemory gives memory back to the kernel. Pools of the libraries let go of
@@ -253,14 +223,14 @@ func freeMemory() {
 // sample returns the state of the node for the metrics.
 func (r *runner) sample() metrics.Sample {
 	s := metrics.Sample{
-		Status:     r.node.published.last,
-		Counters:   r.changes.counters.Clone(),
+		Status:     r.state.Published.Last,
+		Counters:   r.counters.Clone(),
 		Goroutines: runtime.NumGoroutine(),
 	}
 	s.Status.AgentRSS = metrics.Resident()
-	if r.changes.cluster != nil {
-		s.Counters.WatchRestarts = r.changes.cluster.WatchRestarts()
-		s.Counters.Drained, s.Counters.Postponed = r.changes.cluster.Drains()
+	if r.loop.Cluster != nil {
+		s.Counters.WatchRestarts = r.loop.Cluster.WatchRestarts()
+		s.Counters.Drained, s.Counters.Postponed = r.loop.Cluster.Drains()
 	}
 	return s
 }

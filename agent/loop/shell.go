@@ -6,6 +6,8 @@ import (
 	"sync"
 
 	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/agent/status"
 )
 
 // shell is the outcome of opening a debug shell.
@@ -32,22 +34,32 @@ func openShells(
 	return opened
 }
 
-// shellOpened publishes that a shell is open. It publishes nothing else,
-// because the rest may not be observed yet.
-func (n *node) shellOpened(s shell) {
-	if s.err != nil {
-		n.warn("open a debug shell on "+s.tty, s.err)
+// shellOpened takes in that a shell is open, and publishes that.
+func shellOpened(s State, opened shell) (State, []Effect) {
+	var effects []Effect
+	if opened.err != nil {
+		effects = append(effects, Warn{
+			What: "open a debug shell on " + opened.tty,
+			Err:  opened.err,
+		})
 	} else {
-		n.log.Warn("debug shell open", zap.String("tty", s.tty))
-		open := append(slices.Clone(n.state.Facts.DebugShells), s.tty)
+		open := append(slices.Clone(s.Facts.DebugShells), opened.tty)
 		slices.Sort(open)
-		n.state.Facts.DebugShells = open
+		s.Facts.DebugShells = open
+		effects = append(effects, warning("debug shell open", zap.String("tty", opened.tty)))
 	}
 
-	if n.published.any {
-		now := n.published.last
-		now.DebugShells = n.state.Facts.DebugShells
-		now.Warnings = n.state.Status().Warnings
-		n.published.publish(now)
+	if s.Published.Any {
+		effects = append(effects, ShowShells{})
 	}
+	return s, effects
+}
+
+// withShells returns what was published last, with the debug shells and warnings
+// of now.
+func withShells(s State) status.Status {
+	shown := s.Published.Last
+	shown.DebugShells = s.Facts.DebugShells
+	shown.Warnings = s.Status().Warnings
+	return shown
 }

@@ -15,8 +15,10 @@ import (
 // well, although they revert nothing.
 type Starts struct {
 	// Owed are the units to start again after Wait: see [apply.Executor.Retry].
+	// Set says that the alarm for that is set.
 	Owed []string
 	Wait time.Duration
+	Set  bool
 	// Well are the units that were well before the change that led here. Unwell
 	// are the units that are shown until they are well.
 	Well   []string

@@ -27,6 +27,8 @@ type State struct {
 	Reset   Reset
 	Faults  Faults
 	Due     Due
+	// Published is what operators were shown last.
+	Published Published
 	// Busy says that a step runs beside the loop.
 	Busy bool
 }
@@ -63,6 +65,8 @@ type Change struct {
 	Applying bool
 	// Began is when the last change began, 0 if there was no change in this run.
 	Began time.Duration
+	// Caller waits for the verdict; nil if there is none.
+	Caller *Request
 	// Verdict is the verdict to carry out; zero if none.
 	Verdict health.Verdict
 	// Shown is the change in the status. Job is the unit for which the step
@@ -79,8 +83,9 @@ func (c Change) trying() bool { return c.Pending != nil && c.Pending.Try != nil 
 type Drift struct {
 	// Touched are the paths that something may have changed, sorted.
 	Touched []string
-	// Guarded says that all paths of the current generation are watched, Blind
-	// that the watch has ended.
+	// Watched is the generation whose paths are watched. Guarded says that all
+	// paths of the current generation are, Blind that the watch has ended.
+	Watched        generation.Manifest
 	Guarded, Blind bool
 	// Again says that all paths are looked at again later, as one cannot be
 	// repaired.
@@ -120,27 +125,6 @@ func (s State) touch(paths []string) State {
 	slices.Sort(touched)
 	s.Drift.Touched = slices.Compact(touched)
 	return s
-}
-
-// unguard returns the state after the watch of managed paths has ended: each
-// change looks at all paths from now on, and so does the loop once, as the last
-// change relied on the watch.
-func (s State) unguard() State {
-	s.Drift.Guarded = false
-	s.Drift.Blind = true
-	return s.touch(generation.Paths(s.Current.Generation))
-}
-
-// guard returns the state after the current generation has replaced another.
-// watched says that all its paths are watched now. The paths that were watched
-// before need no look.
-func (s State) guard(before generation.Manifest, watched bool) State {
-	paths := generation.Paths(s.Current.Generation)
-	if watched && s.Drift.Guarded {
-		paths = generation.Changed(before, s.Current.Generation)
-	}
-	s.Drift.Guarded = watched && !s.Drift.Blind
-	return s.touch(paths)
 }
 
 // warn returns the state with one more warning, if it is a new one.
@@ -185,20 +169,22 @@ func (s State) observed(o Observation) State {
 	return s
 }
 
-// concluded returns the state after the outcome of the change to before, for which v
-// is the reason.
-func (s State) concluded(o apply.Outcome, before generation.Manifest, v health.Verdict) State {
-	if o == apply.Reverted {
-		s.Facts.TakenBack = &status.TakenBack{Generation: before.Name(), Why: v.Reason}
-	}
+// applying returns the state of a node that is made something else.
+func (s State) applying() State {
+	s.Faults = s.Faults.accepted()
+	s.Facts.AppliedAt = 0
+	s.Change.Shown = nil
+	s.Change.Unit = nil
+	s.Change.Applying = true
 	return s
 }
 
-// ring returns the state after an alarm.
-func (s State) ring(which alarm) State {
+// ring returns the state after an alarm, and what the alarm entails. now is the
+// time since kernel start.
+func (s State) ring(which alarm, now time.Duration) (State, []Effect) {
 	switch which {
 	case readAlarm:
-		return s.reread()
+		return s.reread(), nil
 	case resumeAlarm:
 		s.Due.Resume = true
 		s.Due.Read = true
@@ -206,9 +192,34 @@ func (s State) ring(which alarm) State {
 		s.Due.Probe = true
 	case startAlarm:
 		s.Due.Start = true
+		s.Starts.Set = false
 	case repairAlarm:
 		s.Drift.Again = false
-		return s.touch(generation.Paths(s.Current.Generation))
+		return s.touch(generation.Paths(s.Current.Generation)), nil
+	case observeAlarm:
+		return s, []Effect{ObserveUnits}
+	case jobAlarm:
+		if s.Busy {
+			return s, []Effect{ObserveJobs}
+		}
+	case idleAlarm:
+		return s, []Effect{FreeMemory{}}
+	case aliveAlarm:
+		return s, aliveEffects(now)
 	}
-	return s
+	return s, nil
+}
+
+// aliveEffects are what the loop does again and again, as nothing reports it.
+func aliveEffects(now time.Duration) []Effect {
+	effects := []Effect{
+		Alive{},
+		SetAlarm{Which: aliveAlarm, In: aliveInterval},
+		ObserveStorage,
+		ObserveLimits,
+	}
+	if now >= clockDelay {
+		effects = append(effects, ObserveClock)
+	}
+	return effects
 }

@@ -233,9 +233,9 @@ func isManifest(name string) bool {
 // told are the causes of problems that an operator has been told, each until its
 // problem is over.
 type told struct {
-	// fault is what is wrong with the node, away why its cluster is not reached, and
-	// cluster what is wrong between both while it is.
-	fault, away, cluster status.Causes
+	// Fault is what is wrong with the node, Away why its cluster is not reached, and
+	// Cluster what is wrong between both while it is.
+	Fault, Away, Cluster status.Causes
 }
 
 // isNews reports whether an operator has not been told of a problem of s, or that
@@ -246,10 +246,10 @@ func (t *told) isNews(s status.Status) bool {
 		text = s.Error.String()
 	}
 	var faultNews, awayNews, clusterNews bool
-	t.fault, faultNews = t.fault.With(text)
-	t.away, awayNews = t.away.With(awayOf(s.Cluster))
+	t.Fault, faultNews = t.Fault.With(text)
+	t.Away, awayNews = t.Away.With(awayOf(s.Cluster))
 	if c := s.Cluster; c == nil || c.Connected {
-		t.cluster, clusterNews = t.cluster.With(problemOf(c))
+		t.Cluster, clusterNews = t.Cluster.With(problemOf(c))
 	}
 	return faultNews || awayNews || clusterNews
 }
@@ -319,39 +319,4 @@ func changeOf(p apply.Pending, v health.Verdict) *status.Change {
 		c.Until = p.Try.Until
 	}
 	return c
-}
-
-// awaitedBy returns the unit that a verdict waits for; nil if none.
-func (s State) awaitedBy(v health.Verdict) *status.Awaited {
-	if v.Word != health.Wait || v.Unit == "" {
-		return nil
-	}
-
-	observed, _ := s.Current.state(v.Unit)
-	unit := &status.Awaited{Unit: v.Unit, State: observed.Active + "/" + observed.Sub}
-	if s.Change.Pending.Good != "" {
-		unit.Deadline = status.Duration(v.Deadline)
-	}
-	return unit
-}
-
-// awaitedJob returns the unit u as the one whose job the step waits for. others
-// is how many further units have a job. A change is reverted at the deadline if
-// there is a generation before it.
-func (s State) awaitedJob(u unit.State, others int, deadline time.Duration) *status.Awaited {
-	good := s.Current.Generation.Name()
-	if s.Change.Pending != nil {
-		good = s.Change.Pending.Good
-	}
-
-	job := &status.Awaited{Unit: u.Name, State: u.Active + "/" + u.Sub, Others: others}
-	last := s.Change.Job
-	switch {
-	case !s.Change.Applying || good == "":
-	case job.Same(last):
-		job.Deadline = last.Deadline // The clocks differ a little each time.
-	default:
-		job.Deadline = status.Duration(deadline)
-	}
-	return job
 }

@@ -1,7 +1,6 @@
 package loop
 
 import (
-	"context"
 	"slices"
 
 	"go.uber.org/zap"
@@ -10,45 +9,46 @@ import (
 	"github.com/loam-os/loam/agent/storage"
 )
 
-// storages takes in how much room there is on the file systems.
-type storages struct {
-	node   *node
-	report reporter
-}
+// storageObserved takes in how much room there is on the file systems, and
+// publishes it if operators should know. It also publishes a status again that
+// could not be written.
+func storageObserved(s State, usages []storage.Usage) (State, []Effect) {
+	before := s.Facts.Storage
+	now := storage.Decide(before, usages)
+	s.Facts.Storage = now
 
-// observe observes the room, and publishes it if operators should know. It
-// also publishes a status again that could not be written.
-func (c storages) observe(ctx context.Context) {
-	before := c.node.state.Facts.Storage
-	now := storage.Decide(before, c.node.host.Storage())
-	c.node.state.Facts.Storage = now
-	c.announce(before, now)
+	effects := reportStorage(before, now)
 	if slices.ContainsFunc(now, func(f status.FileSystem) bool { return f.Full }) {
-		c.node.alarms.soon(aliveAlarm, limitInterval)
+		effects = append(effects, SetAlarm{Which: aliveAlarm, In: limitInterval})
 	}
 
 	changed := !slices.Equal(before, now)
-	if c.node.published.any && (changed || c.node.published.unwritten) {
-		c.node.show(ctx)
+	if s.Published.Any && (changed || s.Published.Unwritten) {
+		effects = append(effects, Show{})
 	}
+	return s, effects
 }
 
-// announce logs which file systems have run out of room, and which have room
-// again, and tells the cluster of the former.
-func (c storages) announce(before, now []status.FileSystem) {
+// reportStorage reports which file systems have run out of room, and logs which
+// have room again.
+func reportStorage(before, now []status.FileSystem) []Effect {
+	var effects []Effect
 	for _, f := range now {
 		same := func(b status.FileSystem) bool { return isSameLevel(b, f) }
 		if !slices.ContainsFunc(before, same) {
-			c.report.log.Warn("little room", zap.String("problem", f.Problem))
-			c.report.event("StorageLow", f.Problem)
+			effects = append(effects,
+				warning("little room", zap.String("problem", f.Problem)),
+				Event{Reason: "StorageLow", Message: f.Problem})
 		}
 	}
 
 	for _, b := range before {
 		same := func(f status.FileSystem) bool { return b.Path == f.Path }
 		if !slices.ContainsFunc(now, same) {
-			c.report.log.Info("enough room again", zap.String("path", b.Path))
-			c.node.alarms.soon(resumeAlarm, 0) // What there was no room for.
+			effects = append(effects,
+				info("enough room again", zap.String("path", b.Path)),
+				SetAlarm{Which: resumeAlarm}) // What there was no room for.
 		}
 	}
+	return effects
 }
