@@ -20,8 +20,8 @@ type Result struct {
 	Read Reading
 	// Holds is what Read and Reapply have found or made of the holds.
 	Holds Holds
-	// Generation is the current generation after Apply and Rollback, zero if
-	// they have changed nothing.
+	// Generation is the current generation after Apply, Rollback, Reapply and
+	// Confirm, zero if they have changed nothing.
 	Generation generation.Manifest
 	// Node is what a step that changes the node has made of it.
 	Node Observation
