@@ -2,32 +2,47 @@
 // reads the node's configuration, has it applied, judges the change, repairs
 // what drifts, answers requests and publishes how the node stands.
 //
-//	sources, units, drift,          +-------------------------------+
-//	requests, alarms  --- event --> | State                         |
-//	                                |   |                           |
-//	                                |  Next(State)         pure     |
-//	                                |   v                           |
-//	  perform(step), beside  <---   | Step                          |
-//	          |                     |                               |
-//	          +-----  Result  --->  | State.After(Step, Result) pure|
-//	                                |   |                           |
-//	  status.json, consoles,        |  State.Status()      pure     |
-//	  cluster               <---    |   v                           |
-//	                                | status.Status                 |
-//	                                +-------------------------------+
+//	sources, units, drift,          +--------------------------------+
+//	requests, alarms  --- event --> | State                          |
+//	                                |   |                            |
+//	                                |  Next(State)          pure     |
+//	                                |   v                            |
+//	  worker.perform(step)   <---   | Step -- State.Begin   pure     |
+//	          |                     |           |                    |
+//	          +----- Result   --->  | State.After(Step, Result) pure |
+//	                                |   |                            |
+//	  node, log, callers,           |   v                            |
+//	  cluster, alarms        <---   | State, []Effect                |
+//	          |                     |                                |
+//	          +-- observation --->  | a pure function: as above      |
+//	                                +--------------------------------+
 //
 // An event changes the [State], which only the loop's goroutine touches. [Next]
 // decides from it which [Step] comes next. One step at a time runs, beside the
 // loop, so that the loop stays responsive. It reads nothing of the state: the
-// step has all that it needs. [State.After] says what its [Result] makes of the
-// state, and [State.Status] what an operator sees of it.
+// step has all that it needs, and its [Result] has what it has made of the node.
 //
-// What the loop asks of the node is behind the interfaces of ports.go. A worker
-// performs the steps. What else a result entails, such as an answer to a caller
-// or an alarm, is in changes, repairs, the reconciler and resets: one type for
-// each kind of step. A reporter writes logs and Events, and a publisher
-// publishes the status.
+// Each event, [State.Begin] and [State.After] return the next state and a list of
+// [Effect] values: a line in the log, an alarm, an answer, a publication, the begin
+// of a step. The runner does them in their order. Some ask for an observation,
+// which a pure function takes in, as it takes in a result: what that entails is
+// done before the next effect of the list. Nothing but the worker and the runner
+// touches the node.
 //
-// Two things are observed on the loop's goroutine, as they take milliseconds:
-// the journal of the engine and the states of units.
+// The way of `loam apply` is a file for each station:
+//
+//	request.go    Requests.Apply sends a Request, and waits for its answer
+//	events.go     the loop takes it while no step runs
+//	next.go       Admit makes it a step: Read
+//	perform.go    the worker reads the document, holds.go holds the source's
+//	reconcile.go  the result begins the next step: Apply
+//	changes.go    the node is changed: the caller waits for the verdict
+//	observe.go    the units are observed and judged, until there is a verdict
+//	changes.go    the step Conclude has carried it out: the effect Answer
+//	do.go         the runner answers
+//
+// What the loop asks of the node is behind the interfaces of ports.go.
+// [State.Status] is what an operator sees, which a publisher publishes. The states
+// of units, the verdict and the kernel's limits are observed on the loop's
+// goroutine, as they take milliseconds.
 package loop
