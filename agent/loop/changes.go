@@ -40,7 +40,7 @@ func afterResume(s State, r Result, now time.Duration) (State, []Effect) {
 	}
 	s, repairs := repaired(s, r.Resumed.Repaired, now)
 	s, later := unrepaired(s, r.Resumed.Drift)
-	s, found := observed(s, r.Node)
+	s, found := nodeObserved(s, r.Node)
 	effects = append(effects, repairs...)
 	effects = append(effects, later...)
 	effects = append(effects, found...)
@@ -84,7 +84,9 @@ func afterConclude(s State, step Step, r Result) (State, []Effect) {
 	}
 	if r.Err == nil {
 		outcome := outcomeOf(v, step.Have, s.Current.Generation)
-		s = concluded(s, outcome, step.Have, v)
+		if outcome == apply.Reverted {
+			s.Facts.TakenBack = &status.TakenBack{Generation: step.Have.Name(), Why: v.Reason}
+		}
 		effects = append(effects, Count{Outcome: outcome, Began: s.Change.Began})
 	}
 	s, answer := answerVerdict(s, v, step.Have)
@@ -100,15 +102,6 @@ func outcomeOf(v health.Verdict, before, now generation.Manifest) apply.Outcome 
 		return apply.Failed
 	}
 	return apply.Reverted
-}
-
-// concluded returns the state after the outcome of the change to before, for
-// which v is the reason.
-func concluded(s State, o apply.Outcome, before generation.Manifest, v health.Verdict) State {
-	if o == apply.Reverted {
-		s.Facts.TakenBack = &status.TakenBack{Generation: before.Name(), Why: v.Reason}
-	}
-	return s
 }
 
 // changedNothing reports whether an apply was refused before it changed the
@@ -153,7 +146,7 @@ func afterRefusedApply(s State, step Step, r Result) (State, []Effect) {
 			SetAlarm{Which: aliveAlarm}) // The status says what the kernel lacks.
 	}
 
-	s, found := observed(s, r.Node)
+	s, found := nodeObserved(s, r.Node)
 	effects = append(effects, found...)
 	return s, append(effects, ObserveUnits, Watch{})
 }
@@ -207,7 +200,7 @@ func afterConfirm(s State, step Step, r Result) (State, []Effect) {
 		return s, fail(step.Request, r.Err)
 	}
 
-	s, effects := observed(s, r.Node)
+	s, effects := nodeObserved(s, r.Node)
 	effects = append(effects, ObserveUnits, Watch{})
 	return s, append(effects, succeed(step.Request, control.Outcome{
 		Result:     control.Confirmed,
@@ -222,7 +215,7 @@ func changed(s State, r Result) (State, []Effect) {
 	s.Faults.Unfinished = nil
 	s.Faults.Jobs = nil
 	s.Due.Prune = true
-	s, effects := observed(s, r.Node)
+	s, effects := nodeObserved(s, r.Node)
 
 	name := zap.String("generation", s.Current.Generation.Name())
 	switch {
@@ -240,9 +233,9 @@ func changed(s State, r Result) (State, []Effect) {
 	return s, append(effects, ObserveUnits, Watch{})
 }
 
-// observed takes in what a step has made of the node. Once the node is
+// nodeObserved takes in what a step has made of the node. Once the node is
 // published, the paths of a new generation have to be watched.
-func observed(s State, o Observation) (State, []Effect) {
+func nodeObserved(s State, o Observation) (State, []Effect) {
 	var effects []Effect
 	for _, problem := range o.Problems {
 		effects = append(effects, problem)
