@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"path"
 	"slices"
+
+	"github.com/loam-os/loam/agent/durable"
 )
 
 // Prune deletes all generations except the newest keep, the named ones, and the
@@ -128,7 +129,7 @@ func (s *Store) sweep(names []string) error {
 // deleteOthers deletes the names in dir that are not among kept, compared
 // without their directories, and reports whether there were any.
 func (s *Store) deleteOthers(dir string, kept []string) (deleted bool, err error) {
-	children, err := namesIn(s.dir.Root(), dir)
+	children, err := namesIn(s.dir, dir)
 	if err != nil {
 		return false, err
 	}
@@ -154,8 +155,8 @@ func (s *Store) deleteOthers(dir string, kept []string) (deleted bool, err error
 
 // namesIn returns the names in dir in no order, none if dir is absent. It
 // avoids ReadDir, which would query the kernel for each.
-func namesIn(root *os.Root, dir string) ([]string, error) {
-	f, err := root.Open(dir)
+func namesIn(in *durable.Dir, dir string) ([]string, error) {
+	f, err := in.Root().Open(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
