@@ -52,14 +52,14 @@ func TestWhatMachineYAMLOpensOfTheKernel(t *testing.T) {
 	}
 	for _, step := range steps {
 		err := openKernel(root, "6.12", step.open)
-		if err != nil && err.Error() != step.err || err == nil && step.err != "" {
+		if (err != nil && err.Error() != step.err) || (err == nil && step.err != "") {
 			t.Errorf("%+v: %v, want %q", step.open, err, step.err)
 		}
 		if text := read(t, dir, ring); text != step.ring {
 			t.Errorf("%+v: %s is %q, want %q", step.open, ring, text, step.ring)
 		}
 		text := read(t, dir, kernel.ModulesFile)
-		if step.modules == "" && text != "" || !strings.Contains(text, step.modules) {
+		if (step.modules == "" && text != "") || !strings.Contains(text, step.modules) {
 			t.Errorf("%+v: modules are %q, want %q", step.open, text, step.modules)
 		}
 	}

@@ -200,7 +200,7 @@ func (n *limited) fillInodes(t *testing.T) {
 // fillThreads leaves no process ID in the container, whose limit it lowers. Linux
 // has one for each PID namespace since 6.14 (kernel/pid_namespace.c).
 func (n *limited) fillThreads(t *testing.T) {
-	if major, minor := kernelVersion(t); major < 6 || major == 6 && minor < 14 {
+	if major, minor := kernelVersion(t); major < 6 || (major == 6 && minor < 14) {
 		judge.Lacking(t, "needs Linux 6.14: the limit would be the whole machine's")
 	}
 	limits.KeepThreads(limits.SpareThreads) // The test is in the container's namespace, too.

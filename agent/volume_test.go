@@ -122,8 +122,8 @@ func TestAConfigurationWaitsForTheVolumeThatItClaims(t *testing.T) {
 			if called != engine.n {
 				t.Errorf("told %d times that a change follows", called)
 			}
-			if (engine.n == 1) != test.applied || (err != nil) != (test.err != "") || err != nil &&
-				!strings.Contains(err.Error(), test.err) {
+			if (engine.n == 1) != test.applied || (err != nil) != (test.err != "") || (err != nil &&
+				!strings.Contains(err.Error(), test.err)) {
 				t.Errorf("applied %d times, %v", engine.n, err)
 			}
 		})

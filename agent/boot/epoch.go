@@ -95,7 +95,7 @@ func floorOf(plain, signed number) (int, error) {
 		return plain.Read()
 	}
 	floor, err := signed.Read()
-	if errors.Is(err, tpm.ErrTaken) || err == nil && floor == 0 {
+	if errors.Is(err, tpm.ErrTaken) || (err == nil && floor == 0) {
 		return plain.Read()
 	}
 	return floor, err

@@ -42,7 +42,7 @@ func TestNetworkThatWasKept(t *testing.T) {
 
 			err := putNetwork(sysroot, run)
 			if (err != nil) != (test.wantErr != "") ||
-				err != nil && !strings.Contains(err.Error(), test.wantErr) {
+				(err != nil && !strings.Contains(err.Error(), test.wantErr)) {
 				t.Errorf("error %v, want one with %q", err, test.wantErr)
 			}
 

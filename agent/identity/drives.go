@@ -71,7 +71,7 @@ func (d *Drives) ignored(read source.Document) error {
 // others reports whether the agent must start again because now drives were
 // found. A drive that was read and then removed does not matter: the node goes
 // on.
-func (d *Drives) others(now int) bool { return now > d.known || d.known > 1 && now < d.known }
+func (d *Drives) others(now int) bool { return now > d.known || (d.known > 1 && now < d.known) }
 
 // Watched reports whether a drive that appears can still give the node its
 // first document.

@@ -93,9 +93,9 @@ func TestADriveThatDoesNotCountIsAWarning(t *testing.T) {
 		{"no document yet", Drives{found: both}, source.Document{}, ""},
 	} {
 		err := test.drives.ignored(test.read)
-		if (err == nil) != (test.want == "") || err != nil &&
+		if (err == nil) != (test.want == "") || (err != nil &&
 			(!strings.HasPrefix(err.Error(), test.want) ||
-				!strings.Contains(hint.Text(err), "hint: detach it")) {
+				!strings.Contains(hint.Text(err), "hint: detach it"))) {
 			t.Errorf("%s: %v, want %q", test.name, err, test.want)
 		}
 	}

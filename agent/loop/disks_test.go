@@ -42,7 +42,7 @@ func TestADiskFails(t *testing.T) {
 			w.disks <- step.disks
 			wait()
 			if last().Health != step.health || !slices.EqualFunc(last().Disks, step.disks, isSameDisk) ||
-				len(step.disks) > 0 && *last().Disks[0].Used != *step.disks[0].Used {
+				(len(step.disks) > 0 && *last().Disks[0].Used != *step.disks[0].Used) {
 				t.Errorf("%+v: the node is %s, disks %+v", step.disks, last().Health, last().Disks)
 			}
 			if news := len(w.told) > told; news != step.news {

@@ -336,8 +336,8 @@ func TestCallerLearnsWhatTheResetHasComeTo(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			o, err := resetOutcome(tt.state)
-			if o.Result != tt.want || (err == nil) != (tt.err == "") || err != nil &&
-				hint.Text(err) != tt.err {
+			if o.Result != tt.want || (err == nil) != (tt.err == "") || (err != nil &&
+				hint.Text(err) != tt.err) {
 				t.Errorf("%+v, %v", o, err)
 			}
 		})

@@ -171,7 +171,7 @@ func TestPathThatCannotBeHadDoesNotKeepAChangeFromItsVerdict(t *testing.T) {
 				f.stuck = nil
 				w.pass(retryDelay)
 				wait()
-				if s := w.last(); word == health.Good && s.Error != nil || w.resumed != resumed {
+				if s := w.last(); (word == health.Good && s.Error != nil) || w.resumed != resumed {
 					t.Errorf("once it can be had: error %+v, %d resumes",
 						s.Error, w.resumed-resumed)
 				}

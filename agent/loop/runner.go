@@ -89,7 +89,7 @@ func (r *runner) begin(ctx context.Context, step Step) {
 func (r *runner) finish(ctx context.Context, step Step, result Result) {
 	state, effects := r.state.After(step, result, r.loop.Host.Uptime())
 	r.state = state
-	if ctx.Err() == nil || step.Request != nil && step.Kind != Apply {
+	if ctx.Err() == nil || (step.Request != nil && step.Kind != Apply) {
 		r.run(ctx, effects)
 	}
 }

@@ -262,7 +262,7 @@ func isNews(s, before status.Status) bool {
 		s.Generation != before.Generation ||
 		stageOf(s.Upgrade) != stageOf(before.Upgrade) ||
 		isReady(s.OwnCluster) != isReady(before.OwnCluster) ||
-		s.Awaited != nil && !s.Awaited.Same(before.Awaited) ||
+		(s.Awaited != nil && !s.Awaited.Same(before.Awaited)) ||
 		!s.Network.Alike(before.Network) ||
 		len(s.DebugShells) != len(before.DebugShells) ||
 		!slices.EqualFunc(s.Storage, before.Storage, isSameLevel) ||
@@ -297,7 +297,7 @@ func stageOf(u *status.Upgrade) string {
 // awayOf returns why a cluster is not reached, "" if it is, or there is none, or
 // nothing was tried yet. Its text is the same for the same cause (cluster/reach).
 func awayOf(c *status.Cluster) string {
-	if c == nil || c.Connected || !c.Reached && c.Problem == "" {
+	if c == nil || c.Connected || (!c.Reached && c.Problem == "") {
 		return ""
 	}
 	return "not reached: " + c.Problem

@@ -1,0 +1,109 @@
+package layout
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// maxMethods is how many methods a type has at most: one with more is several, which
+// can be divided by the fields that each method uses.
+const maxMethods = 20
+
+// large are the types with more, and the most that they may have.
+var large = map[string]int{
+	"agent/apply.Executor":   21,
+	"agent/document.decoder": 25, // a method for each kind of value
+	"image/build.Build":      30,
+	"partitions/fat.FS":      31,
+}
+
+// sources parses our Go files, by their names from the top level.
+func sources(t *testing.T) (*token.FileSet, map[string]*ast.File) {
+	t.Helper()
+	files := token.NewFileSet()
+	all := map[string]*ast.File{}
+	err := filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && ((entry.Name() == "build" && filepath.Dir(path) == "../..") ||
+			entry.Name() == ".git" || entry.Name() == "testdata"):
+			return filepath.SkipDir
+		case filepath.Ext(path) != ".go":
+			return nil
+		}
+		file, err := parser.ParseFile(files, path, nil, 0)
+		all[strings.TrimPrefix(path, "../../")] = file
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files, all
+}
+
+func TestNoTypeHasMoreThanTwentyMethods(t *testing.T) {
+	_, files := sources(t)
+	count := map[string]int{}
+	for name, file := range files {
+		if strings.HasSuffix(name, "_test.go") || strings.HasPrefix(name, "test/") {
+			continue
+		}
+		for _, d := range file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv != nil {
+				count[filepath.Dir(name)+"."+receiver(f.Recv.List[0].Type)]++
+			}
+		}
+	}
+
+	for name, n := range count {
+		most := max(maxMethods, large[name])
+		if n > most {
+			t.Errorf("%s has %d methods, want at most %d", name, n, most)
+		}
+	}
+	for name, most := range large {
+		if count[name] < most {
+			t.Errorf("%s has %d methods now: its limit of %d can be less", name, count[name], most)
+		}
+	}
+}
+
+// receiver returns the name of the type of a method.
+func receiver(of ast.Expr) string {
+	switch of := of.(type) {
+	case *ast.StarExpr:
+		return receiver(of.X)
+	case *ast.IndexExpr:
+		return receiver(of.X)
+	case *ast.IndexListExpr:
+		return receiver(of.X)
+	case *ast.Ident:
+		return of.Name
+	}
+	return ""
+}
+
+func TestAnAndWithinAnOrHasParentheses(t *testing.T) {
+	positions, files := sources(t)
+	for _, file := range files {
+		ast.Inspect(file, func(n ast.Node) bool {
+			or, ok := n.(*ast.BinaryExpr)
+			if !ok || or.Op != token.LOR {
+				return true
+			}
+			for _, operand := range []ast.Expr{or.X, or.Y} {
+				if and, ok := operand.(*ast.BinaryExpr); ok && and.Op == token.LAND {
+					t.Errorf("%s: && within ||: parentheses or a name say what belongs together",
+						positions.Position(and.Pos()))
+				}
+			}
+			return true
+		})
+	}
+}
