@@ -8,7 +8,9 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -35,7 +37,8 @@ type limited struct {
 	// full says that no more commands can be run.
 	full bool
 	// most is how many processes there could be before.
-	most string
+	most   string
+	filler *filler
 }
 
 func atLimits(t *testing.T, c *container.Container) {
@@ -48,16 +51,6 @@ func atLimits(t *testing.T, c *container.Container) {
 	write(t, n.root, "etc/credstore/loam.machine",
 		strings.Replace(machineYAML, "/srv/config.yaml", "/run/config.yaml", 1))
 	write(t, n.root, "srv/active", "")
-	// Its shell ends when the container is full, and comes back as soon as something
-	// else has ended.
-	write(t, n.root, "usr/lib/systemd/system/fill.service", `[Unit]
-StartLimitIntervalSec=0
-[Service]
-KillMode=process
-Restart=always
-TasksMax=infinity
-ExecStart=sh -c 'while :; do sleep infinity & done'
-`)
 	n.systemd = c.Connect(t)
 	if err := n.systemd.Reload(t.Context()); err != nil {
 		t.Fatal(err)
@@ -210,11 +203,9 @@ func (n *limited) fillThreads(t *testing.T) {
 	}
 	n.most = n.sh(t, "cat /proc/sys/kernel/pid_max")
 	n.sh(t, fmt.Sprintf("echo %d >/proc/sys/kernel/pid_max", info.Procs+200))
-	n.sh(t, "systemctl start fill.service")
 	n.full = true
-	eventually(t, "no more processes", func() bool {
-		return errors.Is(exec.Command("true").Run(), unix.EAGAIN)
-	})
+	n.filler = fill(t)
+	eventually(t, "no more processes", func() bool { return n.filler.idle() > time.Second })
 }
 
 // freeThreads ends what fills the container, and raises its limit again: the kernel
@@ -222,12 +213,71 @@ func (n *limited) fillThreads(t *testing.T) {
 // of them than the limit of the container.
 func (n *limited) freeThreads(t *testing.T) {
 	n.full = false
-	if err := n.systemd.Stop(t.Context(), "fill.service"); err != nil {
-		t.Fatal(err)
-	}
-	write(t, n.root, "sys/fs/cgroup/system.slice/fill.service/cgroup.kill", "1")
+	n.filler.end()
 	eventually(t, "processes again", func() bool { return exec.Command("true").Run() == nil })
 	n.sh(t, "echo "+strings.TrimSpace(n.most)+" >/proc/sys/kernel/pid_max")
+}
+
+// filler has as many processes as the kernel gives. Whatever ends beside them, it
+// has one more within a millisecond: a shell that does so ends itself when the
+// kernel gives it none, and so leaves one for others.
+type filler struct {
+	stop, ended chan struct{}
+	// last is when it got the last one.
+	last atomic.Pointer[time.Time]
+}
+
+func fill(t *testing.T) *filler {
+	f := &filler{stop: make(chan struct{}), ended: make(chan struct{})}
+	f.got()
+	go func() {
+		defer close(f.ended)
+		if err := f.run(); err != nil {
+			t.Errorf("fill the container: %v", err)
+		}
+	}()
+	return f
+}
+
+func (f *filler) got() {
+	now := time.Now()
+	f.last.Store(&now)
+}
+
+// idle returns how long the kernel has given no process.
+func (f *filler) idle() time.Duration { return time.Since(*f.last.Load()) }
+
+func (f *filler) run() error {
+	var all []*exec.Cmd
+	defer func() {
+		for _, one := range all {
+			_ = one.Process.Kill()
+			_ = one.Wait() // It was killed.
+		}
+	}()
+
+	for {
+		one := exec.Command("sleep", "infinity")
+		err := one.Start()
+		switch {
+		case err == nil:
+			all = append(all, one)
+			f.got()
+		case !errors.Is(err, unix.EAGAIN):
+			return err
+		}
+
+		select {
+		case <-f.stop:
+			return nil
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+func (f *filler) end() {
+	close(f.stop)
+	<-f.ended
 }
 
 func kernelVersion(t *testing.T) (major, minor int) {
