@@ -105,7 +105,7 @@ func (i *Init) Run(d Decision) error {
 	}
 
 	i.Done("map and mount root")
-	if err := (stateMount{i}).mount(&d); err != nil {
+	if err := (stateMount{opener{i}}).mount(&d); err != nil {
 		return err
 	}
 

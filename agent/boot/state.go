@@ -22,8 +22,8 @@ import (
 // TemplatePath is the empty file system in the initramfs (ext4.Template).
 const TemplatePath = "/state.ext4"
 
-// stateMount mounts the state partition beneath the new root.
-type stateMount struct{ init *Init }
+// stateMount mounts the state partition beneath the new root, once it is open.
+type stateMount struct{ opener }
 
 // mount mounts the state partition, or a tmpfs if it has none that works.
 // If it is damaged, a unit repairs it in the running system.
@@ -155,7 +155,7 @@ func (m stateMount) prepare(d *Decision) error {
 		}
 	}
 
-	if err := (opener{m.init}).open(d); err != nil {
+	if err := m.open(d); err != nil {
 		return err
 	}
 	s = d.State
