@@ -3,9 +3,12 @@ package files
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -76,4 +79,28 @@ func Names(t testing.TB, dir string) []string {
 	}
 
 	return names
+}
+
+// Follow returns where a name leads beneath the directory root for a program whose
+// root directory it is: links may be absolute.
+func Follow(root, name string) (string, error) {
+	done, rest := "", strings.Split(strings.Trim(name, "/"), "/")
+	for links := 0; len(rest) > 0; {
+		next := path.Join(done, rest[0])
+		rest = rest[1:]
+		target, err := os.Readlink(path.Join(root, next))
+		if err != nil {
+			done = next
+			continue
+		}
+		if links++; links > 40 {
+			return "", fmt.Errorf("follow %s: too many links", name)
+		}
+		if path.IsAbs(target) {
+			done = ""
+		}
+		rest = append(strings.Split(strings.Trim(target, "/"), "/"), rest...)
+	}
+
+	return done, nil
 }
