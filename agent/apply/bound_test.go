@@ -3,27 +3,24 @@ package apply_test
 import (
 	"context"
 	"testing"
+
+	"github.com/loam-os/loam/test/units"
 )
 
-// takingAlong is a systemd that has stopped a unit which is bound to another,
-// and restarts only the other.
-type takingAlong struct {
-	*fakeSystemd
-	bound string
-}
-
-func (f takingAlong) Restart(ctx context.Context, name string) error {
-	if err := f.Stop(ctx, f.bound); err != nil {
-		return err
-	}
-	return f.fakeSystemd.Restart(ctx, name)
-}
-
+// TestWhatSystemdTakesAlongIsUpAgain: systemd has stopped a unit which is bound to
+// another, and restarts only the other.
 func TestWhatSystemdTakesAlongIsUpAgain(t *testing.T) {
 	n, fake := fakeNode(t)
-	n.units = takingAlong{fake, "part.service"}
 	e := n.executor(t, nil)
 	part := ownUnit("part.service", "[Unit]\nPartOf=whole.service\n"+sleeper)
+	fake.Around = func(ctx context.Context, job units.Job, do func() error) error {
+		if job.Verb == "restart" {
+			if err := fake.Stop(ctx, part.Name); err != nil {
+				return err
+			}
+		}
+		return do()
+	}
 	mustApply(t, e, unitsOf(ownUnit("whole.service", sleeper), part))
 	accept(t, e)
 	mustApply(t, e, unitsOf(ownUnit("whole.service", sleeper+"# other\n"), part))

@@ -13,6 +13,7 @@ import (
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/test/executor"
+	"github.com/loam-os/loam/test/units"
 )
 
 var errPower = errors.New("power cut")
@@ -119,27 +120,20 @@ func TestFileBecomesDirectoryAndBack(t *testing.T) {
 	}
 }
 
-// failingReload is a systemd whose reload fails as long as it says so.
-type failingReload struct {
-	*fakeSystemd
-	fails bool
-}
-
-func (f *failingReload) Reload(ctx context.Context) error {
-	if f.fails {
+// failReload is an Around with which each daemon-reload fails.
+func failReload(_ context.Context, job units.Job, do func() error) error {
+	if job.Verb == "daemon-reload" {
 		return errors.New("reload: timeout")
 	}
-	return f.fakeSystemd.Reload(ctx)
+	return do()
 }
 
 func TestNextApplyCompletesTheOneBefore(t *testing.T) {
 	n, fake := fakeNode(t)
-	systemd := &failingReload{fakeSystemd: fake}
-	n.units = systemd
 	e := n.executor(t, nil)
 	mustApply(t, e, first())
 	before := show(t, n, "one.service").InvocationID
-	systemd.fails = true
+	fake.Around = failReload
 
 	if m, err := e.Apply(t.Context(), request(second())); !errors.Is(err, apply.ErrUnfinished) ||
 		m.Name() == "" {
@@ -153,7 +147,7 @@ func TestNextApplyCompletesTheOneBefore(t *testing.T) {
 		t.Fatalf("the next apply without a reload: %v", err)
 	}
 
-	systemd.fails = false
+	fake.Around = nil
 	mustApply(t, e, third)
 
 	if show(t, n, "one.service").InvocationID == before || show(t, n, "gone.service").Running() {
@@ -165,8 +159,7 @@ func TestNextApplyCompletesTheOneBefore(t *testing.T) {
 // can no longer be placed; a configuration without it can be applied.
 func TestNextApplyRepairsWhatCannotBePlaced(t *testing.T) {
 	n, fake := fakeNode(t)
-	systemd := &failingReload{fakeSystemd: fake, fails: true}
-	n.units = systemd
+	fake.Around = failReload
 	e := n.executor(t, nil)
 	mustApply(t, e, filesOf("/etc/foo", "1"))
 	d := first()
@@ -176,7 +169,7 @@ func TestNextApplyRepairsWhatCannotBePlaced(t *testing.T) {
 		t.Fatal("no error")
 	}
 
-	systemd.fails = false
+	fake.Around = nil
 	if err := n.root.Remove("var/x"); err != nil {
 		t.Fatal(err)
 	}

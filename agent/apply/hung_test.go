@@ -12,31 +12,25 @@ import (
 	"github.com/loam-os/loam/agent/health"
 	"github.com/loam-os/loam/agent/unit"
 	"github.com/loam-os/loam/test/executor"
+	"github.com/loam-os/loam/test/units"
 )
 
-// hanging is a systemd whose services are starting for ever once they are
-// restarted. limits are what they ask for by TimeoutStartSec=.
-type hanging struct {
-	apply.Units
-	hung   map[string]bool
-	limits map[string]time.Duration
-}
-
-func (h hanging) Restart(ctx context.Context, name string) error {
-	h.hung[name] = true
-	<-ctx.Done()
-	return &unit.JobError{Verb: "restart", Unit: name, Err: ctx.Err()}
-}
-
-func (h hanging) Show(ctx context.Context, names []string) ([]unit.State, error) {
-	states, err := h.Units.Show(ctx, names)
-	for i := range states {
-		states[i].StartLimit = h.limits[states[i].Name]
-		if h.hung[states[i].Name] {
-			states[i].Active, states[i].Sub, states[i].Job = "activating", "start", true
+// hang has the services of a systemd start for ever once they are restarted.
+func hang(fake *units.Fake) {
+	fake.Around = func(ctx context.Context, job units.Job, do func() error) error {
+		if job.Verb != "restart" {
+			return do()
 		}
+		fake.Set(job.Unit, unit.State{Active: "activating", Sub: "start", Job: true})
+		<-ctx.Done()
+		return &unit.JobError{Verb: job.Verb, Unit: job.Unit, Err: ctx.Err()}
 	}
-	return states, err
+}
+
+// asking is the sleeper with a TimeoutStartSec=.
+func asking(limit time.Duration) string {
+	return strings.Replace(sleeper, "[Service]\n",
+		fmt.Sprintf("[Service]\nTimeoutStartSec=%d\n", int(limit.Seconds())), 1)
 }
 
 // The time of a change begins with its first job: the wait for the jobs does
@@ -70,29 +64,33 @@ func TestUnitThatHangsIsTakenBackInTime(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			n, fake := fakeNode(t)
-			configured := func(text string) apply.Request {
+			configured := func(comment string) apply.Request {
 				d := unitsOf()
 				for _, name := range tt.units {
-					d.Units = append(d.Units, ownUnit(name, text))
+					service := sleeper
+					if limit, asks := tt.limits[name]; asks {
+						service = asking(limit)
+					}
+					d.Units = append(d.Units, ownUnit(name, service+comment))
 				}
 				return request(d)
 			}
 			e := n.executor(t, nil)
-			if _, err := e.Apply(t.Context(), configured(sleeper)); err != nil {
+			if _, err := e.Apply(t.Context(), configured("")); err != nil {
 				t.Fatal(err)
 			}
 			accept(t, e)
+			hang(fake)
 
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
 				uptime := func() time.Duration { return time.Hour + time.Since(began) }
 				e := executor.With(e, func(c *apply.Config) {
-					c.Units = hanging{fake, map[string]bool{}, tt.limits}
 					c.JobWait = 100 * time.Second
 					c.Limit = 3 * time.Minute
 					c.Uptime = uptime
 				})
-				if _, err := e.Apply(t.Context(), configured(sleeper+"# new\n")); err == nil {
+				if _, err := e.Apply(t.Context(), configured("# new\n")); err == nil {
 					t.Fatal("a job that does not end has ended")
 				}
 

@@ -17,6 +17,7 @@ import (
 	"github.com/loam-os/loam/agent/health"
 	"github.com/loam-os/loam/agent/unit"
 	"github.com/loam-os/loam/test/executor"
+	"github.com/loam-os/loam/test/units"
 )
 
 // both is a configuration with a unit that was there before, and one of that
@@ -70,29 +71,20 @@ func TestUnitThatWasNeverWellTakesNothingBack(t *testing.T) {
 		t.Errorf("tried again without a reason to succeed: %v %v", left, err)
 	}
 
-	// The unit gets what it needs: the fake takes any other text for a unit that
-	// runs.
-	fake.texts["new.service"] = sleeper
-	starts := fake.starts
+	// The unit gets what it needs.
+	fake.Run = func(string, string) error { return nil }
+	starts := fake.Starts()
 
 	if left, err := e.Retry(t.Context()); len(left) > 0 || err != nil ||
-		!show(t, n, "new.service").Running() {
+		!show(t, n, "new.service").Started() {
 		t.Errorf("tried again: %v %v", left, err)
 	}
 
-	if fake.starts != starts+1 || !absent(n, "var/lib/loam/owed.json") {
-		t.Errorf("%d starts", fake.starts-starts)
+	if fake.Starts() != starts+1 || !absent(n, "var/lib/loam/owed.json") {
+		t.Errorf("%d starts", fake.Starts()-starts)
 	}
 
 	owes(t, n.executor(t, nil))
-}
-
-// slowStarts is a systemd whose starts take longer than anyone waits.
-type slowStarts struct{ apply.Units }
-
-func (slowStarts) Start(ctx context.Context, _ string) error {
-	<-ctx.Done()
-	return fmt.Errorf("waiting for the job: %w", ctx.Err())
 }
 
 // A start that hangs keeps the node from nothing else, and is not forgotten.
@@ -104,8 +96,11 @@ func TestSlowStartIsStillOwed(t *testing.T) {
 		t.Fatal("a unit that fails started")
 	}
 
+	fake.Around = func(ctx context.Context, _ units.Job, _ func() error) error {
+		<-ctx.Done()
+		return fmt.Errorf("waiting for the job: %w", ctx.Err())
+	}
 	synctest.Test(t, func(t *testing.T) {
-		e := executor.With(e, func(c *apply.Config) { c.Units = slowStarts{fake} })
 		began := time.Now()
 		left, err := e.Retry(t.Context())
 		if !slices.Equal(left, []string{"new.service"}) || err != nil {
@@ -126,10 +121,10 @@ func TestUnitThatComesUpByItselfIsOwedNothing(t *testing.T) {
 		t.Fatal("a unit that fails started")
 	}
 
-	fake.states["new.service"] = unit.State{Active: "active"}
-	starts := fake.starts
-	if left, err := e.Retry(t.Context()); len(left) > 0 || err != nil || fake.starts != starts {
-		t.Errorf("tried again: %v %v, %d starts", left, err, fake.starts-starts)
+	fake.Set("new.service", unit.State{Active: "active"})
+	starts := fake.Starts()
+	if left, err := e.Retry(t.Context()); len(left) > 0 || err != nil || fake.Starts() != starts {
+		t.Errorf("tried again: %v %v, %d starts", left, err, fake.Starts()-starts)
 	}
 
 	owes(t, e)
@@ -286,10 +281,10 @@ func TestWhatTheFirstOfTwoChangesBrokeCounts(t *testing.T) {
 			}
 
 			if tt.breaks {
-				fake.states["systemd-journald.service"] = unit.State{
+				fake.Set("systemd-journald.service", unit.State{
 					Active: "failed",
 					Result: "exit-code",
-				}
+				})
 			}
 
 			if v := verdict(t, e); v.Word != tt.want {

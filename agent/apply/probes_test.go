@@ -139,7 +139,7 @@ func TestChangeIsGoodOnlyIfTheKubeletAnswersAgain(t *testing.T) {
 					if _, err := e.Conclude(t.Context(), v); err != nil {
 						t.Fatal(err)
 					}
-					if text := fake.texts["kubelet.service"]; !strings.HasSuffix(text, "# one\n") {
+					if text, _ := fake.Text("kubelet.service"); !strings.HasSuffix(text, "# one\n") {
 						t.Errorf("after it was taken back: %q", text)
 					}
 				})

@@ -14,6 +14,7 @@ import (
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/unit"
 	"github.com/loam-os/loam/test/container"
+	"github.com/loam-os/loam/test/units"
 )
 
 // usedNode has run two configurations, holds one, and is trying a third.
@@ -71,7 +72,7 @@ func TestReset(t *testing.T) {
 	usedNode(t, n)
 	put(t, n, "var/secret", "written over") // A managed path is the node's, whatever is there.
 	e := n.executor(t, nil)
-	starts := fake.starts
+	starts := fake.Starts()
 
 	if err := e.Reset(t.Context()); err != nil {
 		t.Fatal(err)
@@ -81,8 +82,8 @@ func TestReset(t *testing.T) {
 	if got := read(t, n, "etc/issue"); got != "of the image\n" {
 		t.Errorf("a file of the image is %q", got)
 	}
-	if fake.starts != starts+1 {
-		t.Errorf("%d starts, want the one of the unit that loses a drop-in", fake.starts-starts)
+	if fake.Starts() != starts+1 {
+		t.Errorf("%d starts, want the one of the unit that loses a drop-in", fake.Starts()-starts)
 	}
 
 	if r, err := n.executor(t, nil).Resume(t.Context()); err != nil ||
@@ -100,15 +101,15 @@ func TestReset(t *testing.T) {
 
 func TestResetOfANewNodeChangesNothing(t *testing.T) {
 	n, fake := fakeNode(t)
-	starts := fake.starts
+	starts := fake.Starts()
 	e := n.executor(t, func(s durable.Step) error {
 		if s.Op != durable.Remove { // nothing there
 			t.Errorf("%s", s)
 		}
 		return nil
 	})
-	if err := e.Reset(t.Context()); err != nil || fake.starts != starts {
-		t.Errorf("%d starts, %v", fake.starts-starts, err)
+	if err := e.Reset(t.Context()); err != nil || fake.Starts() != starts {
+		t.Errorf("%d starts, %v", fake.Starts()-starts, err)
 	}
 }
 
@@ -134,24 +135,14 @@ func TestResetIsDoneAgain(t *testing.T) {
 	}
 }
 
-// stuck is a systemd under which one unit cannot be stopped or restarted.
-type stuck struct {
-	apply.Units
-	unit string
-}
-
-func (s stuck) Stop(ctx context.Context, name string) error {
-	if name == s.unit {
-		return &unit.JobError{Verb: "stop", Unit: name, Result: "timeout"}
+// stuck returns an Around with which one unit cannot be stopped or restarted.
+func stuck(name string) func(ctx context.Context, job units.Job, do func() error) error {
+	return func(_ context.Context, job units.Job, do func() error) error {
+		if job.Unit == name && (job.Verb == "stop" || job.Verb == "restart") {
+			return &unit.JobError{Verb: job.Verb, Unit: name, Result: "timeout"}
+		}
+		return do()
 	}
-	return s.Units.Stop(ctx, name)
-}
-
-func (s stuck) Restart(ctx context.Context, name string) error {
-	if name == s.unit {
-		return &unit.JobError{Verb: "restart", Unit: name, Result: "failed"}
-	}
-	return s.Units.Restart(ctx, name)
 }
 
 func TestResetDoesWhatItCan(t *testing.T) {
@@ -172,7 +163,7 @@ func TestResetDoesWhatItCan(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			n, fake := fakeNode(t)
 			usedNode(t, n)
-			n.units = stuck{fake, tt.unit}
+			fake.Around = stuck(tt.unit)
 
 			err := n.executor(t, nil).Reset(t.Context())
 			if !errors.As(err, new(*unit.JobError)) ||
@@ -184,7 +175,7 @@ func TestResetDoesWhatItCan(t *testing.T) {
 				t.Errorf("the rest was not done: %v", err)
 			}
 
-			n.units = fake
+			fake.Around = nil
 			if err := n.executor(t, nil).Reset(t.Context()); err != nil {
 				t.Fatal(err)
 			}

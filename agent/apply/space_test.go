@@ -13,6 +13,7 @@ import (
 
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/test/judge"
+	"github.com/loam-os/loam/test/units"
 )
 
 // spaceVariable is the empty directory that the part of the test in a mount
@@ -70,7 +71,7 @@ func noRoom(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 
-	fake := newFake(root, image)
+	fake := &units.Fake{Texts: units.Files(root.Name(), image.Name())}
 	n := newNode(root, image, fake)
 	e := n.executor(t, nil)
 	old := filesOf("/etc/a", "old", "/var/real", "old")

@@ -20,6 +20,7 @@ import (
 	"github.com/loam-os/loam/test/container"
 	"github.com/loam-os/loam/test/executor"
 	"github.com/loam-os/loam/test/files"
+	"github.com/loam-os/loam/test/units"
 )
 
 // node is a root directory with a systemd, real or not.
@@ -66,15 +67,25 @@ func (n node) executor(t *testing.T, hook durable.Hook) *apply.Executor {
 	}.Start(t)
 }
 
-func fakeNode(t *testing.T) (node, *fakeSystemd) {
+func fakeNode(t *testing.T) (node, *units.Fake) {
 	t.Helper()
 	root := tree(t, nil)
 	image := tree(t, map[string]string{
 		"usr/lib/systemd/system/systemd-journald.service": "[Service]\n",
 		"etc/issue": "of the image\n",
 	})
-	fake := newFake(root, image)
+	fake := newFake(t, root, image)
 	return newNode(root, image, fake), fake
+}
+
+// newFake returns a systemd of the unit files there, with journald up.
+func newFake(t *testing.T, root, image *os.Root) *units.Fake {
+	t.Helper()
+	fake := &units.Fake{Texts: units.Files(root.Name(), image.Name())}
+	if err := fake.Boot("systemd-journald.service"); err != nil {
+		t.Fatal(err)
+	}
+	return fake
 }
 
 func tree(t *testing.T, texts map[string]string) *os.Root {

@@ -1,7 +1,6 @@
 package apply_test
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -38,8 +37,7 @@ func verdict(t *testing.T, e *apply.Executor) health.Verdict {
 
 func TestWeakPoint01DropInsSurviveAPartialFailure(t *testing.T) {
 	n, fake := fakeNode(t)
-	systemd := &failingReload{fakeSystemd: fake, fails: true}
-	n.units = systemd
+	fake.Around = failReload
 	e := n.executor(t, nil)
 
 	two := ownUnit("two.service", sleeper)
@@ -53,7 +51,7 @@ func TestWeakPoint01DropInsSurviveAPartialFailure(t *testing.T) {
 		t.Fatalf("without a daemon-reload: %v", err)
 	}
 
-	systemd.fails = false
+	fake.Around = nil
 	for range 2 {
 		_, err := e.Apply(t.Context(), request(d))
 		var failure *unit.JobError
@@ -135,7 +133,9 @@ func withContainerd(t *testing.T) node {
 	t.Helper()
 	n, fake := fakeNode(t)
 	put(t, node{root: n.image}, "usr/lib/systemd/system/containerd.service", sleeper)
-	fake.load()
+	if err := fake.Reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	return n
 }
 
@@ -205,24 +205,10 @@ func TestWeakPoint05DriftIsRepaired(t *testing.T) {
 	}
 }
 
-// failingShow is a systemd that cannot be asked for states, as long as err is
-// set.
-type failingShow struct {
-	*fakeSystemd
-	err error
-}
-
-func (f *failingShow) Show(ctx context.Context, names []string) ([]unit.State, error) {
-	if f.err != nil {
-		return nil, f.err
-	}
-	return f.fakeSystemd.Show(ctx, names)
-}
-
 func TestWeakPoint07ErrorOfAnObservationEndsNothing(t *testing.T) {
 	n, fake := fakeNode(t)
-	systemd := &failingShow{fake, errors.New("connection reset")}
-	n.units = systemd
+	broken := errors.New("connection reset")
+	fake.Broken = broken
 
 	e := n.executor(t, nil)
 	if _, err := e.Apply(t.Context(), request(first())); err == nil ||
@@ -234,22 +220,22 @@ func TestWeakPoint07ErrorOfAnObservationEndsNothing(t *testing.T) {
 		t.Errorf("something was touched: %v", err)
 	}
 
-	systemd.err = nil
+	fake.Broken = nil
 	mustApply(t, e, first())
 
-	systemd.err = errors.New("connection reset")
-	if v, err := e.Judge(t.Context()); !errors.Is(err, systemd.err) || v.Word != "" {
+	fake.Broken = broken
+	if v, err := e.Judge(t.Context()); !errors.Is(err, broken) || v.Word != "" {
 		t.Errorf("a verdict of nothing: %+v %v", v, err)
 	}
 
-	systemd.err = nil
+	fake.Broken = nil
 	for _, odd := range []unit.State{
 		{},
 		{Load: "bad-setting"},
 		{Active: "maintenance"},
 		{Active: "failed", Restarts: 1 << 20},
 	} {
-		fake.states["one.service"] = odd
+		fake.Set("one.service", odd)
 		if _, err := e.Judge(t.Context()); err != nil {
 			t.Errorf("a unit that is %+v: %v", odd, err)
 		}
