@@ -128,7 +128,7 @@ func (r *playback) finish(t testing.TB, n *clusterNode, recorder *power.Recorder
 		t.Fatalf("%s: %v", r.name, err)
 	}
 	n.hook = func(string) durable.Hook { return nil }
-	n.units.mark = nil
+	n.systemd.mark = nil
 
 	b, err := examine(n)
 	if err != nil {

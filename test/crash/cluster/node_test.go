@@ -49,7 +49,7 @@ var (
 // clusterNode is a machine whose machine.yaml has cluster.init, and whose power can be cut.
 type clusterNode struct {
 	root, state, image *os.Root
-	units              *units
+	systemd            *clusterSystemd
 	now                time.Time
 	boots              int
 	hook               func(dir string) durable.Hook
@@ -183,7 +183,7 @@ func openNode(dir string, image *os.Root) (*clusterNode, error) {
 		now:   early,
 		hook:  func(string) durable.Hook { return nil },
 	}
-	n.units = &units{node: n}
+	n.systemd = newClusterSystemd(n)
 	return n, nil
 }
 
@@ -200,7 +200,7 @@ func (n *clusterNode) stateDir() *durable.Dir { return durable.New(n.state, n.ho
 // has, and may lose.
 func (n *clusterNode) record(base *power.Disk) *power.Recorder {
 	r := power.NewRecorder(n.root, base)
-	n.units.mark = r.Mark
+	n.systemd.mark = r.Mark
 	n.hook = r.Hook
 	return r
 }
@@ -210,8 +210,7 @@ func (n *clusterNode) record(base *power.Disk) *power.Recorder {
 // systemd starts the programs of the generation.
 func (n *clusterNode) powerOn() (*agent, error) {
 	n.boots++
-	n.units.running = map[string]bool{}
-	if err := n.placeGeneration(); err != nil {
+	if err := errors.Join(n.placeGeneration(), n.systemd.Boot()); err != nil {
 		return nil, fmt.Errorf("start the machine: %w", err)
 	}
 
@@ -219,7 +218,7 @@ func (n *clusterNode) powerOn() (*agent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start the agent: %w", err)
 	}
-	if err := n.units.boot(); err != nil {
+	if err := n.systemd.startPrograms(); err != nil {
 		return nil, fmt.Errorf("start the programs: %w", err)
 	}
 	if _, err := a.executor.Resume(context.Background()); err != nil {
@@ -262,7 +261,7 @@ func (n *clusterNode) startAgent() (*agent, error) {
 		State:     n.stateDir(),
 		Node:      n.dir(),
 		Image:     n.image.FS(),
-		Units:     n.units,
+		Units:     n.systemd,
 		OSVersion: osVersion,
 		BootID:    fmt.Sprintf("boot-%d", n.boots),
 		JobWait:   time.Minute,

@@ -101,7 +101,7 @@ func openCrashNode(dir string, image *os.Root) (*crashNode, error) {
 		root:    root,
 		state:   state,
 		image:   image,
-		systemd: &crashSystemd{root: dir, image: image.Name()},
+		systemd: newCrashSystemd(dir, image.Name()),
 		hook:    func(string) durable.Hook { return nil },
 	}, nil
 }

@@ -3,7 +3,6 @@ package config_test
 import (
 	"context"
 	"fmt"
-	"maps"
 	"os"
 	"strings"
 	"sync"
@@ -57,7 +56,7 @@ func (o *oracle) of(d config.Desired) (looks, error) {
 		}
 	}
 
-	o.known[d.Digest()] = looks{files, maps.Clone(fresh.systemd.running)}
+	o.known[d.Digest()] = looks{files, fresh.systemd.keep().running()}
 	return o.known[d.Digest()], nil
 }
 
@@ -71,7 +70,7 @@ func (o *oracle) is(n *crashNode, d config.Desired) error {
 	if err != nil {
 		return err
 	}
-	if diff := differ(want.files, files) + differ(want.units, n.systemd.running); diff != "" {
+	if diff := differ(want.files, files) + differ(want.units, n.systemd.keep().running()); diff != "" {
 		return fmt.Errorf("the node is a mix:\n%s", diff)
 	}
 	return nil

@@ -65,13 +65,13 @@ func (r playback) points(chosen map[int][]crash) []point {
 	r.Replay(func(k int, d *power.Disk) bool {
 		units := r.Ops[k].Note.(crashUnits)
 		for _, c := range chosen[k] {
-			if c.kill && units.running == nil {
+			if c.kill && units.ran == nil {
 				continue // /init is at work: there is no agent yet.
 			}
 			left := c.leave(d)
 			key := fmt.Sprintf("%x %v", left.Sum(), r.allowedNames(k, !c.kill))
 			if c.kill {
-				key += fmt.Sprint(units)
+				key += fmt.Sprint(units.memory.Texts, units.running())
 			}
 			if !seen[key] {
 				seen[key] = true

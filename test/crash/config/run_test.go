@@ -3,7 +3,6 @@ package config_test
 import (
 	"context"
 	"fmt"
-	"maps"
 	"os"
 	"testing"
 
@@ -133,7 +132,7 @@ func (r playback) restart(
 		after(n)
 	}
 	if c.kill {
-		n.systemd.loaded, n.systemd.running = maps.Clone(units.loaded), maps.Clone(units.running)
+		n.systemd.restore(units)
 		return n, end, nil
 	}
 

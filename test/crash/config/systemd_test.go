@@ -2,39 +2,73 @@ package config_test
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"os"
 	"path"
 	"strings"
 	"sync"
 
-	"github.com/loam-os/loam/agent/unit"
+	"github.com/loam-os/loam/test/files"
+	"github.com/loam-os/loam/test/units"
 )
 
 // crashSystemd starts units in memory. What a unit runs is its text and
-// drop-ins as of the last reload, with the content of the environment files
-// that it finds when it starts.
+// drop-ins as of the last daemon-reload, with the content of the environment
+// files that it finds when it starts.
 type crashSystemd struct {
+	*units.Fake
 	root, image string
 	// mark is told of every job before it is done.
-	mark    func(string)
-	mu      sync.Mutex
-	loaded  map[string]string
-	running map[string]string
-	// jobs counts the jobs and reloads that were asked for.
+	mark func(string)
+
+	// mu is held while a job runs: they come one after the other, as they are
+	// recorded.
+	mu sync.Mutex
+	// jobs counts the jobs and daemon-reloads that were asked for.
 	jobs int
+	// ran is what each unit was started with last; nil before the machine is up.
+	ran map[string]string
 }
 
 // crashUnits is what a kill of the agent does not change.
-type crashUnits struct{ loaded, running map[string]string }
+type crashUnits struct {
+	memory units.Memory
+	ran    map[string]string
+}
 
 const unitsDir = "etc/systemd/system"
 
+func newCrashSystemd(root, image string) *crashSystemd {
+	s := &crashSystemd{Fake: &units.Fake{Texts: units.Files(root, image)}, root: root, image: image}
+	s.Around = s.job
+	s.Run = s.run
+	return s
+}
+
+// job does one thing that systemd is asked for.
+func (s *crashSystemd) job(_ context.Context, job units.Job, do func() error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.jobs++
+	if s.mark != nil {
+		s.mark(job.String())
+	}
+	return do()
+}
+
+// run is every program.
+func (s *crashSystemd) run(name, text string) error {
+	for line := range strings.Lines(text) {
+		if file, is := strings.CutPrefix(strings.TrimSpace(line), "EnvironmentFile="); is {
+			text += file + " has " + readAs(s.root, file)
+		}
+	}
+	s.ran[name] = text
+	return nil
+}
+
 // boot starts the units that links enable.
 func (s *crashSystemd) boot() {
-	s.running = map[string]string{}
-	s.load()
 	enabled := map[string]string{}
 	for _, dir := range []string{s.image + "/usr/lib/systemd/system", s.root + "/" + unitsDir} {
 		for _, wants := range list(dir) {
@@ -47,38 +81,30 @@ func (s *crashSystemd) boot() {
 		}
 	}
 
+	var names []string
 	for name, target := range enabled {
 		if target != os.DevNull {
-			_ = s.start(name)
+			names = append(names, name)
 		}
 	}
+	s.ran = map[string]string{}
+	_ = s.Boot(names...) // A unit that is not there keeps none from starting.
 }
 
-func (s *crashSystemd) load() {
-	s.loaded = map[string]string{}
+// running returns what the units that are up were started with.
+func (u crashUnits) running() map[string]string {
+	running := maps.Clone(u.ran)
+	maps.DeleteFunc(running, func(name, _ string) bool { return !u.memory.States[name].Running() })
+	return running
+}
 
-	for _, root := range []string{s.image, s.root} {
-		dir := "usr/lib/systemd/system"
-		if root == s.root {
-			dir = unitsDir
-		}
-		names := list(path.Join(root, dir))
-		for _, name := range names {
-			if path.Ext(name) == ".service" {
-				s.loaded[name] = readAs(root, path.Join(dir, name))
-			}
-		}
-		for _, name := range names {
-			for _, in := range list(path.Join(root, dir, name)) {
-				if path.Ext(in) == ".conf" {
-					s.loaded[strings.TrimSuffix(name, ".d")] += readAs(
-						root,
-						path.Join(dir, name, in),
-					)
-				}
-			}
-		}
-	}
+// keep must be called while no job runs.
+func (s *crashSystemd) keep() crashUnits { return crashUnits{s.Memory(), maps.Clone(s.ran)} }
+
+// restore brings back what keep has returned.
+func (s *crashSystemd) restore(u crashUnits) {
+	s.Restore(u.memory)
+	s.ran = maps.Clone(u.ran)
 }
 
 func list(dir string) []string {
@@ -92,7 +118,7 @@ func list(dir string) []string {
 
 // readAs reads what a program whose root directory is root finds there.
 func readAs(root, name string) string {
-	file, err := follow(root, name)
+	file, err := files.Follow(root, name)
 	if err != nil {
 		return err.Error()
 	}
@@ -101,98 +127,4 @@ func readAs(root, name string) string {
 		return "not there"
 	}
 	return string(text)
-}
-
-// follow is where name leads beneath root, whose links may be absolute.
-func follow(root, name string) (string, error) {
-	done, rest := "", strings.Split(strings.Trim(name, "/"), "/")
-	for links := 0; len(rest) > 0; {
-		next := path.Join(done, rest[0])
-		rest = rest[1:]
-		target, err := os.Readlink(path.Join(root, next))
-		if err != nil {
-			done = next
-			continue
-		}
-		if links++; links > 40 {
-			return "", fmt.Errorf("follow %s: too many links", name)
-		}
-		if path.IsAbs(target) {
-			done = ""
-		}
-		rest = append(strings.Split(strings.Trim(target, "/"), "/"), rest...)
-	}
-
-	return done, nil
-}
-
-func (s *crashSystemd) start(name string) error {
-	text, ok := s.loaded[name]
-	if !ok {
-		return fmt.Errorf("start %s: unit not found", name)
-	}
-	for line := range strings.Lines(text) {
-		if file, is := strings.CutPrefix(strings.TrimSpace(line), "EnvironmentFile="); is {
-			text += file + " has " + readAs(s.root, file)
-		}
-	}
-	s.running[name] = text
-	return nil
-}
-
-// job does one thing that systemd is asked for.
-func (s *crashSystemd) job(what string, do func() error) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.jobs++
-	if s.mark != nil {
-		s.mark(what)
-	}
-	return do()
-}
-
-func (s *crashSystemd) Reload(context.Context) error {
-	return s.job("reload", func() error { s.load(); return nil })
-}
-
-func (s *crashSystemd) Start(_ context.Context, name string) error {
-	return s.job("start "+name, func() error {
-		if _, up := s.running[name]; up {
-			return nil
-		}
-		return s.start(name)
-	})
-}
-
-func (s *crashSystemd) Stop(_ context.Context, name string) error {
-	return s.job("stop "+name, func() error { delete(s.running, name); return nil })
-}
-
-func (s *crashSystemd) Restart(_ context.Context, name string) error {
-	return s.job("restart "+name, func() error { return s.start(name) })
-}
-
-func (s *crashSystemd) ReloadUnit(_ context.Context, name string) error {
-	return s.job("reload "+name, func() error { return s.start(name) })
-}
-
-func (s *crashSystemd) ResetFailed(context.Context, string) {}
-
-func (s *crashSystemd) Show(_ context.Context, names []string) ([]unit.State, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var states []unit.State
-	for _, name := range names {
-		state := unit.State{Name: name, Active: "inactive"}
-		if _, up := s.running[name]; up {
-			state.Active = "active"
-		}
-		states = append(states, state)
-	}
-	return states, nil
-}
-
-// keep must be called while no job runs.
-func (s *crashSystemd) keep() crashUnits {
-	return crashUnits{maps.Clone(s.loaded), maps.Clone(s.running)}
 }

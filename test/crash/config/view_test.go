@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/loam-os/loam/agent/generation"
+	"github.com/loam-os/loam/test/files"
 )
 
 // view returns a node as programs see it: every name outside of Loam's state
@@ -44,7 +45,7 @@ func (n *crashNode) view() (map[string]string, error) {
 }
 
 func fileAs(root, name string) string {
-	file, err := follow(root, name)
+	file, err := files.Follow(root, name)
 	if err != nil {
 		return err.Error()
 	}
