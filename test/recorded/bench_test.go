@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/loam-os/loam/test/cluster"
+	"github.com/loam-os/loam/test/units"
 )
 
 // sized is a configuration of so many files of 2 KiB and units; those before
@@ -170,7 +171,7 @@ func BenchmarkReaction(b *testing.B) {
 	w.put(secretName, map[string]string{"osc.yaml": first})
 	w.put("token", map[string]string{"token": "t"})
 	w.startWith(b.TempDir(), w.BootstrapToken(b),
-		&Systemd{Job: 5 * time.Millisecond}, 10*time.Second)
+		&units.Fake{Around: units.Slow(5 * time.Millisecond)}, 10*time.Second)
 	w.approve()
 	until(b, seen, first)
 
@@ -237,7 +238,7 @@ func BenchmarkReaction(b *testing.B) {
 				w.must("PATCH", nodes+"/node-1",
 					`{"metadata": {"annotations": {"checksum/cloud-config-data": null}}}`)
 				start := time.Now()
-				w.startWith(dir, "", &Systemd{Job: 5 * time.Millisecond}, 10*time.Second)
+				w.startWith(dir, "", &units.Fake{Around: units.Slow(5 * time.Millisecond)}, 10*time.Second)
 				for (<-seen).value != "" { // of the node before
 				}
 				times = append(times, until(b, seen, text).Sub(start))

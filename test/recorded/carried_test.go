@@ -11,6 +11,7 @@ import (
 
 	"github.com/loam-os/loam/test/cluster"
 	"github.com/loam-os/loam/test/files"
+	"github.com/loam-os/loam/test/units"
 )
 
 // carriedToken is where the configurations of these tests have a token synced.
@@ -34,7 +35,7 @@ func carrying(text, kubernetes, token string) string {
 
 // needy is a systemd whose units need a file to start.
 type needy struct {
-	*Systemd
+	*units.Fake
 	file string
 
 	mu     sync.Mutex
@@ -43,12 +44,12 @@ type needy struct {
 
 func (n *needy) Start(ctx context.Context, name string) error {
 	n.look(name)
-	return n.Systemd.Start(ctx, name)
+	return n.Fake.Start(ctx, name)
 }
 
 func (n *needy) Restart(ctx context.Context, name string) error {
 	n.look(name)
-	return n.Systemd.Restart(ctx, name)
+	return n.Fake.Restart(ctx, name)
 }
 
 func (n *needy) look(name string) {
@@ -70,12 +71,12 @@ func (n *needy) missing() []string {
 
 // needs has the units of the node need a file of it.
 func (w *fixture) needs(name string) *needy {
-	units := &needy{Systemd: w.systemd}
+	systemd := &needy{Fake: w.systemd}
 	w.adjust = func(n *Node) {
-		units.file = filepath.Join(n.Dir, name)
-		n.asks(units)
+		systemd.file = filepath.Join(n.Dir, name)
+		n.asks(systemd)
 	}
-	return units
+	return systemd
 }
 
 // TestATokenIsThereBeforeTheUnitThatNeedsIt: Gardener's log shippers do not
@@ -84,7 +85,7 @@ func TestATokenIsThereBeforeTheUnitThatNeedsIt(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t, cluster.Options{Controllers: true})
 	w.put("token", map[string]string{"token": "first"})
-	units := w.needs(carriedToken)
+	systemd := w.needs(carriedToken)
 
 	t.Run("on a new machine", func(t *testing.T) {
 		w.says(carrying("one", "1.36.4", carriedToken))
@@ -95,17 +96,17 @@ func TestATokenIsThereBeforeTheUnitThatNeedsIt(t *testing.T) {
 		w.addNode() // By the kubelet, which the configuration starts.
 		w.annotated(carrying("one", "1.36.4", carriedToken))
 
-		if missed := units.missing(); len(missed) > 0 {
+		if missed := systemd.missing(); len(missed) > 0 {
 			t.Errorf("%v started without its token", missed)
 		}
 	})
 
 	t.Run("a configuration that moves it", func(t *testing.T) {
 		const moved = "var/lib/moved/auth-token"
-		units.file = w.onNode(moved)
+		systemd.file = w.onNode(moved)
 		w.becomes(carrying("two", "1.36.4", moved))
 		w.still(moved, "first")
-		if missed := units.missing(); len(missed) > 0 {
+		if missed := systemd.missing(); len(missed) > 0 {
 			t.Errorf("%v started without its token", missed)
 		}
 	})
@@ -135,14 +136,14 @@ func TestATokenOutlivesTheFileThatWasThereBefore(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t, cluster.Options{Controllers: true})
 	w.put("token", map[string]string{"token": "first"})
-	units := w.needs(carriedToken)
+	systemd := w.needs(carriedToken)
 	const file = "  - path: /" + carriedToken + "\n    content: {inline: {data: %s}}\n"
 	w.join(osc("one") + fmt.Sprintf(file, "first"))
 
 	t.Run("the file goes, the token stays", func(t *testing.T) {
 		w.becomes(carrying("two", "1.36.4", carriedToken))
 		w.still(carriedToken, "first")
-		if missed := units.missing(); len(missed) > 0 {
+		if missed := systemd.missing(); len(missed) > 0 {
 			t.Errorf("%v started without its token", missed)
 		}
 	})

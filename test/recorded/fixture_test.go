@@ -17,6 +17,7 @@ import (
 	"github.com/loam-os/loam/test/cluster"
 	"github.com/loam-os/loam/test/executor"
 	"github.com/loam-os/loam/test/files"
+	"github.com/loam-os/loam/test/units"
 )
 
 // fixture is a real control plane and one recorded node of it.
@@ -44,7 +45,7 @@ type fixture struct {
 	proxy *proxy
 
 	// systemd is the node's, which outlives agents.
-	systemd *Systemd
+	systemd *units.Fake
 
 	// adjust changes the node before it runs; nil for nothing.
 	adjust func(*Node)
@@ -59,7 +60,7 @@ type fixture struct {
 func newFixture(t testing.TB, options cluster.Options) *fixture {
 	w := &fixture{
 		TB:      t,
-		systemd: &Systemd{},
+		systemd: &units.Fake{},
 		token:   "token",
 		Cluster: cluster.Start(t, options),
 	}
@@ -118,7 +119,7 @@ func (w *fixture) start(dir, token string) { w.Helper(); w.startWith(dir, token,
 // startAgain starts the stopped node again, with its old files.
 func (w *fixture) startAgain() { w.Helper(); w.start(w.node.Dir, "") }
 
-func (w *fixture) startWith(dir, token string, systemd *Systemd, steady time.Duration) {
+func (w *fixture) startWith(dir, token string, systemd *units.Fake, steady time.Duration) {
 	w.Helper()
 	n, err := New(dir, w.config(), token, systemd, steady, logger())
 	if err != nil {

@@ -11,7 +11,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/loam-os/loam/agent/unit"
 	"github.com/loam-os/loam/test/cluster"
+	"github.com/loam-os/loam/test/units"
 )
 
 // fleet is nodes of one pool in one process. Each has its own directory and, as
@@ -119,10 +121,17 @@ func (f *fleet) add(dir, name string, steady time.Duration) {
 	c.Hostname = name
 	c.Tokens = nil
 
-	systemd := &Systemd{Job: 5 * time.Millisecond}
+	slow := units.Slow(5 * time.Millisecond)
+	systemd := &units.Fake{Around: slow}
 	if f.obstacle != nil {
-		systemd.Obstacle = func(ctx context.Context, verb, unit string) error {
-			return f.obstacle(ctx, name, verb, unit)
+		systemd.Around = func(ctx context.Context, job units.Job, do func() error) error {
+			return slow(ctx, job, func() error {
+				if err := f.obstacle(ctx, name, job.Verb, job.Unit); err != nil {
+					systemd.Set(job.Unit, unit.State{Active: "failed", Sub: "failed"})
+					return err
+				}
+				return do()
+			})
 		}
 	}
 	n, err := New(dir, c, "", systemd, steady, logger())

@@ -18,6 +18,7 @@ import (
 	"github.com/loam-os/loam/agent/turns"
 	"github.com/loam-os/loam/test/cluster"
 	"github.com/loam-os/loam/test/shoot"
+	"github.com/loam-os/loam/test/units"
 )
 
 // machineNamespace is where Gardener has its machines.
@@ -30,7 +31,7 @@ const machineObjects = "/apis/machine.sapcloud.io/v1alpha1/namespaces/" +
 // each request of the node, and its own approver the requests for certificates.
 func gardenerFixture(t *testing.T, machines int) *fixture {
 	t.Helper()
-	w := &fixture{TB: t, systemd: &Systemd{}, token: "gardener-valitail"}
+	w := &fixture{TB: t, systemd: &units.Fake{}, token: "gardener-valitail"}
 	w.Cluster = shoot.Run(t, shoot.Options{
 		Cluster:          cluster.Options{Controllers: true},
 		MachineNamespace: machineNamespace,
@@ -153,7 +154,7 @@ func TestANodeOfARealGardener(t *testing.T) {
 	w := gardenerFixture(t, 1)
 	d := &drill{}
 	w.put(w.token, map[string]string{"token": "first"})
-	units := w.needs(tokenFile)
+	systemd := w.needs(tokenFile)
 	needs := w.adjust
 	dir := t.TempDir()
 	w.from = w.fromUserData(dir)
@@ -170,7 +171,7 @@ func TestANodeOfARealGardener(t *testing.T) {
 		w.file("etc/a", "one")
 		w.still(tokenFile, "first")
 
-		if missed := units.missing(); len(missed) > 0 {
+		if missed := systemd.missing(); len(missed) > 0 {
 			t.Errorf("%v started without its token", missed)
 		}
 
@@ -316,7 +317,7 @@ func (w *fixture) overtaken(what string) {
 
 // turned is a systemd whose units are restarted in its host's turn only.
 type turned struct {
-	*Systemd
+	*units.Fake
 	w    *fixture
 	host string
 
@@ -334,7 +335,7 @@ func (i *turned) Restart(ctx context.Context, name string) error {
 	i.turns = append(i.turns, l.Spec.HolderIdentity)
 	i.mu.Unlock()
 
-	return i.Systemd.Restart(ctx, name)
+	return i.Fake.Restart(ctx, name)
 }
 
 // TestNodesOfARealGardenerTakeTurns is a pool of three, from the first boot on.
@@ -352,7 +353,7 @@ func TestNodesOfARealGardenerTakeTurns(t *testing.T) {
 	})
 
 	var all []*Node
-	var units []*turned
+	var systemds []*turned
 	for i := range size {
 		name := fmt.Sprint(i + 1)
 		c := agent.Config{
@@ -363,14 +364,14 @@ func TestNodesOfARealGardenerTakeTurns(t *testing.T) {
 			Hostname:   "host-" + name,
 		}
 
-		systemd := &turned{Systemd: &Systemd{}, w: w, host: "host-" + name}
+		systemd := &turned{Fake: &units.Fake{}, w: w, host: "host-" + name}
 		n, err := New(t.TempDir(), c, w.BootstrapToken(t), systemd, 0, logger())
 		if err != nil {
 			t.Fatal(err)
 		}
 
 		all = append(all, n)
-		units = append(units, systemd)
+		systemds = append(systemds, systemd)
 
 		group.Go(func() {
 			if err := errors.Join(n.Run(ctx), n.Close()); err != nil {
@@ -408,7 +409,7 @@ func TestNodesOfARealGardenerTakeTurns(t *testing.T) {
 		w.givenOn()
 	}
 
-	for i, systemd := range units {
+	for i, systemd := range systemds {
 		systemd.mu.Lock()
 		if want := slices.Repeat([]string{systemd.host}, 2); !slices.Equal(systemd.turns, want) {
 			t.Errorf("node-%d restarted units in the turns of %v", i+1, systemd.turns)

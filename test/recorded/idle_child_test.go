@@ -21,6 +21,7 @@ import (
 
 	agent "github.com/loam-os/loam/agent/cluster"
 	"github.com/loam-os/loam/agent/unit"
+	"github.com/loam-os/loam/test/units"
 )
 
 // child is a node whose agent has a process for itself, so that what the
@@ -67,7 +68,7 @@ func runChild(text string) error {
 	}
 
 	ctx := untilInputEnds()
-	var systemd Units = &Systemd{Job: 5 * time.Millisecond}
+	var systemd Units = &units.Fake{Around: units.Slow(5 * time.Millisecond)}
 	if c.Socket != "" {
 		real, err := unit.Connect(ctx, c.Socket)
 		if err != nil {

@@ -1,3 +1,6 @@
+// Package recorded is a node without a systemd: the real agent, engine and
+// cluster code on a directory, with a systemd that only records. What is
+// measured and tested so is everything but systemd's own time.
 package recorded
 
 import (
@@ -25,7 +28,7 @@ import (
 	"github.com/loam-os/loam/agent/turns"
 )
 
-// Units is the systemd of a node: a *Systemd, which only records, or a
+// Units is the systemd of a node: a *units.Fake, which only records, or a
 // *unit.Systemd.
 type Units interface {
 	apply.Units

@@ -14,12 +14,12 @@ import (
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/unit"
 	"github.com/loam-os/loam/test/cluster"
+	"github.com/loam-os/loam/test/units"
 )
 
 // moody is a systemd all of whose units are as the test says.
 type moody struct {
-	*Systemd
-	news chan string
+	*units.Fake
 
 	mu   sync.Mutex
 	mood string
@@ -33,7 +33,7 @@ func (m *moody) become(mood string) {
 }
 
 func (m *moody) Show(ctx context.Context, names []string) ([]unit.State, error) {
-	all, err := m.Systemd.Show(ctx, names)
+	all, err := m.Fake.Show(ctx, names)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i := range all {
@@ -44,8 +44,6 @@ func (m *moody) Show(ctx context.Context, names []string) ([]unit.State, error) 
 	}
 	return all, err
 }
-
-func (m *moody) Changes(context.Context) (<-chan string, error) { return m.news, nil }
 
 // ways counts how often it was read how the cluster is reached, and may have
 // another authority be trusted.
@@ -97,7 +95,8 @@ func TestWhatComesAfterAConfigurationIsApplied(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t, cluster.Options{Controllers: true})
 	y := &ways{}
-	m := &moody{Systemd: w.systemd, news: make(chan string), mood: "failed"}
+	m := &moody{Fake: w.systemd, mood: "failed"}
+	m.News = make(chan string)
 	w.adjust = func(n *Node) {
 		n.Agent.Units = m
 		y.adjust(n)
@@ -112,7 +111,7 @@ func TestWhatComesAfterAConfigurationIsApplied(t *testing.T) {
 				t.Errorf("read %d times", n)
 			}
 			m.become("")
-			m.news <- "a.service"
+			m.News <- "a.service"
 			w.unitsReady("True")
 		},
 	)
@@ -120,7 +119,7 @@ func TestWhatComesAfterAConfigurationIsApplied(t *testing.T) {
 	t.Run("a unit that fails later takes nothing back", func(t *testing.T) {
 		before := w.generation()
 		m.become("failed")
-		m.news <- "a.service"
+		m.News <- "a.service"
 		w.unitsReady("False")
 		w.poke()
 
@@ -132,7 +131,7 @@ func TestWhatComesAfterAConfigurationIsApplied(t *testing.T) {
 		}
 
 		m.become("")
-		m.news <- "a.service"
+		m.News <- "a.service"
 		w.unitsReady("True")
 	})
 
@@ -153,7 +152,7 @@ func TestWhatComesAfterAConfigurationIsApplied(t *testing.T) {
 		w.poke()
 		before := y.count()
 		m.become("")
-		m.news <- "a.service"
+		m.News <- "a.service"
 		w.annotated(osc("two"))
 
 		if y.count() != before+1 {

@@ -12,16 +12,17 @@ import (
 	"github.com/loam-os/loam/agent/unit"
 	"github.com/loam-os/loam/test/cluster"
 	"github.com/loam-os/loam/test/files"
+	"github.com/loam-os/loam/test/units"
 )
 
 // sick is a systemd whose units fail while a file of the node says "bad".
 type sick struct {
-	*Systemd
+	*units.Fake
 	file func() string
 }
 
 func (s *sick) Show(ctx context.Context, names []string) ([]unit.State, error) {
-	all, err := s.Systemd.Show(ctx, names)
+	all, err := s.Fake.Show(ctx, names)
 	text, _ := os.ReadFile(s.file())
 	for i := range all {
 		if string(text) == "bad" {

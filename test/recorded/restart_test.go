@@ -5,11 +5,13 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/loam-os/loam/test/units"
 )
 
 // held is a systemd whose restarts tell that they have begun, and wait.
 type held struct {
-	*Systemd
+	*units.Fake
 	begun, free chan struct{}
 }
 
@@ -20,7 +22,7 @@ func (h *held) Restart(ctx context.Context, name string) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	return h.Systemd.Restart(ctx, name)
+	return h.Fake.Restart(ctx, name)
 }
 
 // restarts waits until systemd has been asked for these jobs.
