@@ -14,7 +14,7 @@ import (
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/storage"
-	"github.com/loam-os/loam/agent/unit"
+	"github.com/loam-os/loam/test/units"
 )
 
 // loopNode is a node in memory for the loop: a source with one document, an
@@ -35,7 +35,7 @@ type loopNode struct {
 func (w *loopNode) agent(p operator, end func(why error)) *loop.Loop {
 	a := &loop.Loop{
 		Engine:   w,
-		Units:    noUnits{w.units},
+		Units:    &units.Fake{News: w.units},
 		Decoder:  w,
 		Host:     testHost{loopNode: w, start: time.Now(), end: end},
 		Reset:    p.reset,
@@ -124,14 +124,3 @@ func (w *loopNode) Tidy() error {
 	w.tidied = true
 	return nil
 }
-
-// noUnits is a systemd without units.
-type noUnits struct{ changes chan string }
-
-func (noUnits) Start(context.Context, string) error { return nil }
-
-func (noUnits) Restart(context.Context, string) error { return nil }
-
-func (noUnits) Show(context.Context, []string) ([]unit.State, error) { return nil, nil }
-
-func (u noUnits) Changes(context.Context) (<-chan string, error) { return u.changes, nil }

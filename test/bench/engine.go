@@ -22,32 +22,8 @@ import (
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/health"
 	"github.com/loam-os/loam/agent/osc"
-	"github.com/loam-os/loam/agent/unit"
+	"github.com/loam-os/loam/test/units"
 )
-
-// still is a systemd all of whose units are up and none of which takes time.
-type still struct{}
-
-func (*still) Reload(context.Context) error             { return nil }
-func (*still) Start(context.Context, string) error      { return nil }
-func (*still) Stop(context.Context, string) error       { return nil }
-func (*still) Restart(context.Context, string) error    { return nil }
-func (*still) ReloadUnit(context.Context, string) error { return nil }
-func (*still) ResetFailed(context.Context, string)      {}
-
-func (*still) Show(_ context.Context, names []string) ([]unit.State, error) {
-	states := make([]unit.State, len(names))
-	for i, name := range names {
-		states[i] = unit.State{
-			Name:   name,
-			ID:     name,
-			Load:   "loaded",
-			Active: "active",
-			Sub:    "running",
-		}
-	}
-	return states, nil
-}
 
 // cost is what one operation took.
 type cost struct {
@@ -166,7 +142,7 @@ func newRig(name string) (*rig, error) {
 		State:     durable.New(b.roots[1], b.meter.hook),
 		Node:      durable.New(b.roots[0], b.meter.hook),
 		Image:     b.roots[2].FS(),
-		Units:     &still{},
+		Units:     &units.Fake{},
 		OSVersion: "1",
 		BootID:    "bench",
 		JobWait:   time.Minute,

@@ -1,7 +1,6 @@
 package watch
 
 import (
-	"context"
 	"errors"
 	"os"
 	"testing"
@@ -13,19 +12,18 @@ import (
 	"github.com/loam-os/loam/agent/networkd"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/unit"
+	"github.com/loam-os/loam/test/units"
 )
 
-// fakeUnits is a systemd with networkd in one state.
-type fakeUnits struct{ active string }
-
-func (f fakeUnits) Show(_ context.Context, names []string) ([]unit.State, error) {
-	if f.active == "" {
-		return nil, errors.New("no systemd")
+// systemd returns a systemd with networkd in one state, "" for none that answers.
+func systemd(active string) *units.Fake {
+	fake := &units.Fake{}
+	if active == "" {
+		fake.Broken = errors.New("no systemd")
 	}
-	return []unit.State{{Name: names[0], Active: f.active}}, nil
+	fake.Set(networkd.Unit, unit.State{Active: active})
+	return fake
 }
-
-func (f fakeUnits) Restart(context.Context, string) error { return nil }
 
 // outcome is what Apply has come to.
 type outcome struct {
@@ -128,7 +126,7 @@ func TestApply(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			n := New(root, fakeUnits{tt.networkd})
+			n := New(root, systemd(tt.networkd))
 			applyErr := n.Apply(t.Context(), node, tt.want, tt.fresh)
 
 			inForce, inForceErr := networkd.InForce(root)
@@ -157,7 +155,7 @@ func TestObserveNotifiesOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer root.Close()
-	n := New(root, fakeUnits{})
+	n := New(root, systemd(""))
 	if n.State() != nil {
 		t.Error("there is a state before the first observation")
 	}
