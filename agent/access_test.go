@@ -9,7 +9,7 @@ import (
 	"github.com/loam-os/loam/agent/kernel"
 )
 
-func TestWhatMachineYAMLOpensOfTheKernel(t *testing.T) {
+func TestKernelIsOpenedAsMachineYAMLSays(t *testing.T) {
 	dir := t.TempDir()
 	const ring = "proc/sys/kernel/io_uring_disabled"
 	for name, text := range map[string]string{

@@ -32,7 +32,7 @@ func TestAConfigurationWithErrorsDisturbsNothing(t *testing.T) {
 
 // What is only looked at brings its own mirrors, too, and leaves those of the
 // configuration that the node wants where they are.
-func TestWhatIsLookedAtHasItsOwnMirrors(t *testing.T) {
+func TestClassifyKeepsTheMirrorsOfTheNode(t *testing.T) {
 	n := unidentified(t)
 	n.image = files.Root(t)
 	const theirs = decode.PreparedHosts + "/registry.invalid/hosts.toml"

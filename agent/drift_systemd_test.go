@@ -54,9 +54,9 @@ func (n driftNode) status(t *testing.T) status.Status {
 	return s
 }
 
-// TestWhatManagedPathsLeadThroughIsRepaired takes away, one after the other,
+// TestLinksBehindManagedPathsAreRepaired takes away, one after the other,
 // what a managed link needs to lead to its content.
-func TestWhatManagedPathsLeadThroughIsRepaired(t *testing.T) {
+func TestLinksBehindManagedPathsAreRepaired(t *testing.T) {
 	container.Run(t, whatPathsLeadThrough)
 }
 

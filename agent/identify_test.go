@@ -34,9 +34,9 @@ type identified struct {
 // built is the date of the kernel of the image.
 var built = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 
-// TestWhatMachineYAMLMakesOfANode: a node follows only a valid document, and
-// only if it has a name and is not being reset.
-func TestWhatMachineYAMLMakesOfANode(t *testing.T) {
+// TestNodesFollowOnlyAValidMachineYAML: and only if they have a name and are not
+// being reset.
+func TestNodesFollowOnlyAValidMachineYAML(t *testing.T) {
 	const (
 		head     = "apiVersion: loam.dev/v1alpha1\nkind: Machine\n"
 		named    = head + "hostname: node-1\n"

@@ -149,9 +149,9 @@ func TestProxyThatCannotBeWrittenIsSaid(t *testing.T) {
 // environment once.
 const proxyChild = "LOAM_TEST_PROXY"
 
-// TestWhatTheAgentFetchesGoesByTheProxy: releases over HTTP and as an artifact of
+// TestFetchesOfTheAgentUseTheProxy: releases over HTTP and as an artifact of
 // a registry, and the address that a file waits for. No name of them exists.
-func TestWhatTheAgentFetchesGoesByTheProxy(t *testing.T) {
+func TestFetchesOfTheAgentUseTheProxy(t *testing.T) {
 	if os.Getenv(proxyChild) == "" {
 		cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
 		cmd.Env = append(os.Environ(), proxyChild+"=1")

@@ -7,9 +7,9 @@ import (
 	"github.com/loam-os/loam/test/units"
 )
 
-// TestWhatSystemdTakesAlongIsUpAgain: systemd has stopped a unit which is bound to
+// TestBoundUnitsAreUpAgainAfterARestart: systemd has stopped a unit which is bound to
 // another, and restarts only the other.
-func TestWhatSystemdTakesAlongIsUpAgain(t *testing.T) {
+func TestBoundUnitsAreUpAgainAfterARestart(t *testing.T) {
 	n, fake := fakeNode(t)
 	e := n.executor(t, nil)
 	part := ownUnit("part.service", "[Unit]\nPartOf=whole.service\n"+sleeper)

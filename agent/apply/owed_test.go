@@ -205,9 +205,9 @@ func TestEssentialUnitThatFailsIsTakenBack(t *testing.T) {
 	}
 }
 
-// TestWhatWasWellBeforeTheFirstOfTwoChangesCounts, although the second comes
-// while the first is watched.
-func TestWhatWasWellBeforeTheFirstOfTwoChangesCounts(t *testing.T) {
+// TestUnitsThatWereWellBeforeBothChangesCount has the second change come while
+// the first is watched.
+func TestUnitsThatWereWellBeforeBothChangesCount(t *testing.T) {
 	n, _ := fakeNode(t)
 	e := n.executor(t, nil)
 	before := mustApply(t, e, unitsOf(ownUnit("a.service", sleeper)))
@@ -233,9 +233,9 @@ func TestWhatWasWellBeforeTheFirstOfTwoChangesCounts(t *testing.T) {
 	}
 }
 
-// TestWhatTheFirstOfTwoChangesBrokeCounts, although the second comes before the
-// first was judged: what was well is what was well before both.
-func TestWhatTheFirstOfTwoChangesBrokeCounts(t *testing.T) {
+// TestUnitsThatTheFirstOfTwoChangesBrokeCount has the second change come before
+// the first was judged: what was well is what was well before both.
+func TestUnitsThatTheFirstOfTwoChangesBrokeCount(t *testing.T) {
 	journald := config.Unit{
 		Name:    "systemd-journald.service",
 		DropIns: []config.DropIn{{Name: "10-a.conf", Content: "[Service]\n"}},

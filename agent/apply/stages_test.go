@@ -8,7 +8,7 @@ import (
 	"github.com/loam-os/loam/agent/plan"
 )
 
-func TestWhatIsStartedComesAfterWhatIsRestarted(t *testing.T) {
+func TestRestartsComeBeforeStarts(t *testing.T) {
 	unit := func(verb plan.Verb, name string) plan.Action {
 		return plan.Action{Unit: name, Verb: verb}
 	}

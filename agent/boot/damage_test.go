@@ -28,7 +28,7 @@ func stateImage(t *testing.T) *os.File {
 	return f
 }
 
-func TestWhatAStatePartitionHolds(t *testing.T) {
+func TestDamageOfAStatePartitionIsRecognized(t *testing.T) {
 	const superblock = ext4.SuperblockOffset
 	write := func(f *os.File, at int64, data []byte) error {
 		_, err := f.WriteAt(data, at)

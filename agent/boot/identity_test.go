@@ -203,9 +203,9 @@ func TestBootOptionsOfTheImageAreRenewed(t *testing.T) {
 	}
 }
 
-// TestWhoIsOnTrial: the loader's variable says so, also one that cannot be read. A
-// machine without UEFI has none.
-func TestWhoIsOnTrial(t *testing.T) {
+// TestABootCountMeansATrial: the loader's variable says so, also one that cannot be
+// read. A machine without UEFI has none.
+func TestABootCountMeansATrial(t *testing.T) {
 	const name = efivar.Dir + "/LoaderBootCountPath-" + efivar.Loader
 	for _, test := range []struct {
 		name string

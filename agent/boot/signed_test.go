@@ -80,7 +80,7 @@ func writeESP(t *testing.T, files []esp.File) string {
 	return name
 }
 
-func TestWhatTheStubShows(t *testing.T) {
+func TestSignedPolicyOfTheStubIsRead(t *testing.T) {
 	root := t.TempDir()
 	if _, _, err := readSigned(root); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a UKI without a policy: %v", err)

@@ -7,7 +7,7 @@ import (
 	coordination "k8s.io/api/coordination/v1"
 )
 
-func TestWhenTheNodesLeaseIsRenewed(t *testing.T) {
+func TestNodeLeaseRenewals(t *testing.T) {
 	const second = time.Second
 	for _, tt := range []struct {
 		name     string

@@ -64,7 +64,7 @@ func TestReaddedTokenIsWaitedFor(t *testing.T) {
 	}
 }
 
-func TestWhenTokenFilesAreChecked(t *testing.T) {
+func TestTokenFileChecks(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		edit func(w *world)

@@ -51,7 +51,7 @@ func (f *fakeAPI) isAsBefore(t *testing.T, cordoned bool) {
 	}
 }
 
-func TestWhatAnOperatorDidStays(t *testing.T) {
+func TestDrainKeepsCordonsOfOperators(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
 		before    func(f *fakeAPI, request string)

@@ -8,9 +8,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestWhichDisksMayBeADrive: a volume of a pod never is, wherever it comes
-// from.
-func TestWhichDisksMayBeADrive(t *testing.T) {
+// TestVolumesOfPodsAreNoDrives has pods with volumes from anywhere, and disks that
+// may be drives.
+func TestVolumesOfPodsAreNoDrives(t *testing.T) {
 	const (
 		pci    = "pci0000:00/0000:00:05.0/"
 		fabric = "virtual/nvme-fabrics/ctl/nvme1/"

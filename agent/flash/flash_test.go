@@ -206,9 +206,9 @@ func TestAStickGetsItsMachineYAML(t *testing.T) {
 		map[string][]byte{MachineFile: config})
 }
 
-// TestWhatMattersIsOnTheDisk, whatever was there before. Free space is not
-// written.
-func TestWhatMattersIsOnTheDisk(t *testing.T) {
+// TestOnlyUsedBlocksAreWritten: what matters is on the disk, whatever was there
+// before, and free space is not written.
+func TestOnlyUsedBlocksAreWritten(t *testing.T) {
 	for _, sector := range []int{512, 4096} {
 		source, table, size := image(t, sector)
 		layers := NewOverlay(source)
@@ -367,9 +367,9 @@ func TestAnImageMayBeOnALargerDisk(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotFreeIsWritten, if a node has used the disk that the image was
-// made of, or the partitions are not Loam's.
-func TestWhatIsNotFreeIsWritten(t *testing.T) {
+// TestPartitionsInUseAreWritten has an image of a disk that a node has used, and
+// partitions that are not Loam's.
+func TestPartitionsInUseAreWritten(t *testing.T) {
 	source, table, size := image(t, 512)
 	table.Partitions[6].Label = "debian" // a root without a hash tree
 	if err := table.Write(source); err != nil {

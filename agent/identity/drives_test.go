@@ -16,7 +16,7 @@ import (
 	"github.com/loam-os/loam/test/files"
 )
 
-func TestWhichDrivesAreNews(t *testing.T) {
+func TestOtherDrivesAreNews(t *testing.T) {
 	for _, test := range []struct {
 		name       string
 		known, now int

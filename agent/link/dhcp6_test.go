@@ -16,7 +16,7 @@ import (
 	"github.com/loam-os/loam/test/ethernet"
 )
 
-func TestWhatLeadsToAServer(t *testing.T) {
+func TestProtocolsFollowFromTheURL(t *testing.T) {
 	for url, want := range map[string]int{
 		"http://192.0.2.1:8080":     1,
 		"http://[2001:db8::1]":      1,

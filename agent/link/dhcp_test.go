@@ -34,7 +34,7 @@ func offer(t *testing.T, address string, options ...dhcpv4.Modifier) *dhcpv4.DHC
 	return p
 }
 
-func TestWhatIsTakenOfOffers(t *testing.T) {
+func TestOffersGiveAnAddressAndAURL(t *testing.T) {
 	option := func(name string) dhcpv4.Modifier {
 		return dhcpv4.WithOption(dhcpv4.OptBootFileName(name))
 	}
@@ -305,8 +305,8 @@ func lease(t *testing.T) server4.Handler {
 	}
 }
 
-// TestWhoAsks: servers tell a node of Loam by these.
-func TestWhoAsks(t *testing.T) {
+// TestDiscoveryIdentifiesTheNode: servers tell a node of Loam by these.
+func TestDiscoveryIdentifiesTheNode(t *testing.T) {
 	c := Client{Class: "LoamClient:Arch:00007", Arch: 7, UUID: []byte("0123456789abcdef")}
 	p, err := dhcpv4.NewDiscovery(net.HardwareAddr{2, 0, 0, 0, 0, 1}, c.options()...)
 	if err != nil {
@@ -325,9 +325,9 @@ func TestWhoAsks(t *testing.T) {
 	}
 }
 
-// TestWhatDoesNotLeadToTheServer: a management controller gives the machine an
-// address, too, on a network of the two of them.
-func TestWhatDoesNotLeadToTheServer(t *testing.T) {
+// TestNetworksWithoutARouteToTheServerAreRefused: a management controller gives the
+// machine an address, too, on a network of the two of them.
+func TestNetworksWithoutARouteToTheServerAreRefused(t *testing.T) {
 	controller := Network{Address: net.IPNet{
 		IP:   net.IPv4(169, 254, 1, 2),
 		Mask: net.CIDRMask(24, 32),

@@ -29,9 +29,9 @@ const authority = `      -----BEGIN CERTIFICATE-----
       -----END CERTIFICATE-----
 `
 
-// TestWhichNodesTakeTags: Gardener names images by tags, an operator can look
+// TestNodesOfAClusterTakeTags: Gardener names images by tags, an operator can look
 // a digest up.
-func TestWhichNodesTakeTags(t *testing.T) {
+func TestNodesOfAClusterTakeTags(t *testing.T) {
 	cluster := machine.Source{Cluster: &machine.Cluster{}}
 	nodeAgent := machine.Source{NodeAgent: &machine.NodeAgent{}}
 	file := machine.Source{File: &machine.File{Path: "/a"}}

@@ -443,7 +443,7 @@ func indent(text string) string {
 	return "  " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n  ") + "\n"
 }
 
-func TestWhereAHostNameComesFrom(t *testing.T) {
+func TestHostnameFromIsDHCPOrSerial(t *testing.T) {
 	for text, want := range map[string]string{
 		"hostnameFrom: dhcp\n":   "",
 		"hostnameFrom: serial\n": "",

@@ -70,7 +70,7 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeReadIsNotShown(t *testing.T) {
+func TestUnreadableDocumentsAreNotShown(t *testing.T) {
 	for _, text := range []string{
 		"proxy: {url: http://ada:s3cret@192.0.2.1\n",
 		"files:\n  - path: /a\n    content: a\n    content: s3cret\n",

@@ -10,9 +10,9 @@ import (
 	"github.com/loam-os/loam/agent/volume"
 )
 
-// TestWhatIsOfferedIsTaken: each line that a refusal offers for machine.yaml
+// TestOfferedClaimsChooseTheirDisk: each line that a refusal offers for machine.yaml
 // has the disk that it is offered for chosen.
-func TestWhatIsOfferedIsTaken(t *testing.T) {
+func TestOfferedClaimsChooseTheirDisk(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 6))
 	offers := 0
 	refusals := 0

@@ -203,7 +203,7 @@ func TestATransferIsGivenUp(t *testing.T) {
 	}
 }
 
-func TestWhatANodeAsks(t *testing.T) {
+func TestRequestsIdentifyTheNode(t *testing.T) {
 	var asked []string
 	s, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		asked = append(asked, r.Method+" "+r.URL.String())

@@ -8,7 +8,7 @@ import (
 	"github.com/loam-os/loam/agent/document"
 )
 
-func TestWhatAClusterCannotChange(t *testing.T) {
+func TestFixedSettingsOfAClusterAreRefused(t *testing.T) {
 	before, err := Decode("before.yaml", []byte(header+
 		"name: a\nkubernetes: 1.36.3\nencrypt: [configmaps, secrets]\n"))
 	if err != nil {

@@ -34,7 +34,7 @@ func rules(s Settings) func(*url.URL) (*url.URL, error) {
 	return config.ProxyFunc()
 }
 
-func TestWhatIsReachedByTheProxy(t *testing.T) {
+func TestAddressesOfTheSiteBypassTheProxy(t *testing.T) {
 	proxied := rules(site)
 	for target, want := range map[string]bool{
 		"https://registry.example.org/v2/":   true,

@@ -144,7 +144,7 @@ func reads(t *testing.T) int {
 	return n
 }
 
-func TestWhatSystemdShowsIsNeverOld(t *testing.T) { container.Run(t, neverOld) }
+func TestShownStatesAreNeverOld(t *testing.T) { container.Run(t, neverOld) }
 
 // neverOld changes units behind the connection's back after they were shown.
 func neverOld(t *testing.T, c *container.Container) {

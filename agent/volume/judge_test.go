@@ -71,10 +71,10 @@ var formatters = []struct {
 	{name: "cramfs", command: "mkfs.cramfs testdata %s", elsewhere: true},
 }
 
-// TestWhatRealToolsMakeIsFound: by name, by blkid as well, and still after the
+// TestFormatsOfRealToolsAreFound: by name, by blkid as well, and still after the
 // start, or the whole first MiB, was overwritten with zeros, if the format has
 // copies.
-func TestWhatRealToolsMakeIsFound(t *testing.T) {
+func TestFormatsOfRealToolsAreFound(t *testing.T) {
 	for _, f := range formatters {
 		t.Run(f.command, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "disk")

@@ -269,7 +269,7 @@ func TestOnlyTheAgentMakesAVolume(t *testing.T) {
 	}
 }
 
-func TestWhatKeepsAVolumeAway(t *testing.T) {
+func TestUnfitVolumesAreRefused(t *testing.T) {
 	const size = 50 * gib
 	for _, test := range []struct {
 		name     string

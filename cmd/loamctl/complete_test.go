@@ -78,8 +78,8 @@ func TestVersionsAreOffered(t *testing.T) {
 	}
 }
 
-// TestWhatIsTypedIsCompleted asks the commands as a shell does.
-func TestWhatIsTypedIsCompleted(t *testing.T) {
+// TestArgumentsAreCompleted asks the commands as a shell does.
+func TestArgumentsAreCompleted(t *testing.T) {
 	t.Chdir(tree(t, map[string]string{
 		"build/amd64-cloud/manifest.json":             "{}",
 		"updates/targets/1.a_0.2.0_x86-64.index.json": `{"version": "0.2.0"}`,

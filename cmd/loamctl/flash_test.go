@@ -16,7 +16,7 @@ import (
 	"github.com/loam-os/loam/partitions/gpt"
 )
 
-func TestWhatStandsInTheWayOfFlashing(t *testing.T) {
+func TestUnfitDisksAreNotFlashed(t *testing.T) {
 	im := flash.Image{Table: gpt.Table{SectorSize: 512, DiskSize: 3 << 30}}
 
 	for _, test := range []struct {

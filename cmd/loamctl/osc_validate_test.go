@@ -10,7 +10,7 @@ import (
 
 // Everything that Gardener's own code renders is valid: what node agents get,
 // and the objects that extensions see, also for new machines.
-func TestWhatGardenerRendersIsValid(t *testing.T) {
+func TestRenderedDocumentsOfGardenerAreValid(t *testing.T) {
 	for _, version := range shoot.Versions() {
 		for _, d := range shoot.DocumentsOf(t, version) {
 			texts := map[string][]byte{"object": d.Object}

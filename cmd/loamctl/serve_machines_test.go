@@ -195,8 +195,8 @@ func TestASecondAddressForAToken(t *testing.T) {
 	}
 }
 
-// TestWhoIsInstalled has machines say that they are, over HTTP.
-func TestWhoIsInstalled(t *testing.T) {
+// TestMachinesReportThatTheyAreInstalled has machines say that they are, over HTTP.
+func TestMachinesReportThatTheyAreInstalled(t *testing.T) {
 	const install = "\ninstall: {disk: {serial: S1}}"
 	for _, test := range []struct {
 		name        string
@@ -313,10 +313,10 @@ func TestANodeReadsWhatIsServed(t *testing.T) {
 	}
 }
 
-// TestWhatIsMissingIsNoMachineWithoutAFile removes parts of a machine.yaml
+// TestLostPartsOfAMachineYAMLAreErrors removes parts of a machine.yaml
 // while the server runs: a node that heard that it has none would start
 // without.
-func TestWhatIsMissingIsNoMachineWithoutAFile(t *testing.T) {
+func TestLostPartsOfAMachineYAMLAreErrors(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		lose func(o bootOptions) error

@@ -51,9 +51,9 @@ func selfSigned(t *testing.T, name string) (key, cert string) {
 	return base + ".key", base + ".pem"
 }
 
-// TestWhatOthersSign: what sbsign and systemd-sbsign sign is read as they have
-// signed it.
-func TestWhatOthersSign(t *testing.T) {
+// TestSignaturesOfOtherToolsAreRead: what sbsign and systemd-sbsign sign is read as
+// they have signed it.
+func TestSignaturesOfOtherToolsAreRead(t *testing.T) {
 	plain := filepath.Join(t.TempDir(), "plain.efi")
 	if err := os.WriteFile(plain, stripped(t), 0o600); err != nil {
 		t.Fatal(err)

@@ -36,7 +36,7 @@ func file() File {
 	}
 }
 
-func TestWhatIsEncodedIsParsed(t *testing.T) {
+func TestAnEncodedLockIsParsed(t *testing.T) {
 	got, err := Parse(file().Encode())
 	if err != nil {
 		t.Fatal(err)

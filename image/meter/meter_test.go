@@ -12,7 +12,7 @@ import (
 	"github.com/loam-os/loam/image/meter"
 )
 
-func TestWhatPassesIsReported(t *testing.T) {
+func TestProgressIsReported(t *testing.T) {
 	var reports []string
 	part := meter.Begin(t.Context(), "verify", 10, func(name string, done, all int64) {
 		reports = append(reports, fmt.Sprintf("%s %d of %d", name, done, all))

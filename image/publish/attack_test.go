@@ -502,9 +502,9 @@ func TestFetchRefuses(t *testing.T) {
 	}
 }
 
-// TestWhatIsPublishedForLaterProgramsIsLeftOut: a node must not lose the
+// TestEntriesForLaterProgramsAreLeftOut: a node must not lose the
 // releases that it knows how to take.
-func TestWhatIsPublishedForLaterProgramsIsLeftOut(t *testing.T) {
+func TestEntriesForLaterProgramsAreLeftOut(t *testing.T) {
 	f := newFixture(t)
 	f.publish("0.2.0")
 	st := f.state()

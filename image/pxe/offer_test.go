@@ -294,7 +294,7 @@ func TestAUUIDThatIsNone(t *testing.T) {
 	}
 }
 
-func TestWhichMessageIsAnswered(t *testing.T) {
+func TestOnlyMessagesToABootServerAreAnswered(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		kind dhcpv4.MessageType

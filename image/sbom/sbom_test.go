@@ -47,7 +47,7 @@ func about(t *testing.T) About {
 	}
 }
 
-func TestWhatIsEncodedIsDecoded(t *testing.T) {
+func TestAnEncodedSBOMIsDecoded(t *testing.T) {
 	a := about(t)
 	text, err := Encode(a)
 	if err != nil {

@@ -75,7 +75,7 @@ func TestATornSuperblockIsRepaired(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoTornWriteIsNotRepaired(t *testing.T) {
+func TestOnlyTornWritesAreRepaired(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		spoil func(first, second []byte)

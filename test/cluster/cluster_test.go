@@ -34,7 +34,7 @@ func TestAPIServerComesBackWithItsData(t *testing.T) {
 	}
 }
 
-func TestWhoMayDoWhat(t *testing.T) {
+func TestBootstrapTokensHaveFewRights(t *testing.T) {
 	c := Start(t, Options{Bind: "::1"})
 	token := c.BootstrapToken(t)
 	const requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests"

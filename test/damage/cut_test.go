@@ -64,7 +64,7 @@ func read(t *testing.T, name string) []byte {
 	return data
 }
 
-func TestWhatCannotBeRepaired(t *testing.T) {
+func TestIrreparableStateStaysOrIsReset(t *testing.T) {
 	p := NewPartition(t, false, nil)
 
 	t.Run("stays as it is", func(t *testing.T) {

@@ -152,8 +152,9 @@ func poke(at int, b byte) change {
 	}
 }
 
-// TestWhatTheLoaderMakesOf starts damaged disks.
-func TestWhatTheLoaderMakesOf(t *testing.T) {
+// TestLoaderStartsDamagedDisks: the names of its entries lead nowhere, count
+// wrongly, or are there twice.
+func TestLoaderStartsDamagedDisks(t *testing.T) {
 	one := newSystem(t, 1)
 	two := newSystem(t, 2)
 	again := func(t *testing.T, r *Recorder) {
@@ -269,9 +270,9 @@ func TestWhatTheLoaderMakesOf(t *testing.T) {
 	}
 }
 
-// TestWhatTheLoaderMakesOfATornCount starts from each part of a count in two
+// TestLoaderStartsWithATornCount starts from each part of a count in two
 // sectors. Where both names stay, it never falls back.
-func TestWhatTheLoaderMakesOfATornCount(t *testing.T) {
+func TestLoaderStartsWithATornCount(t *testing.T) {
 	judge.Long(t, "TestPowerCuts, in which the model of the loader starts from such counts")
 	r, old, bad := history(t, 5, linkAnywhere)
 	edit(t, r, put(t, bad, linkAnywhere))

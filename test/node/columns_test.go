@@ -72,7 +72,7 @@ func TestMisaligned(t *testing.T) {
 	}
 }
 
-func TestWhatATerminalShowsInTheEnd(t *testing.T) {
+func TestErasedTextIsNotLeft(t *testing.T) {
 	const erase = "\x1b[K"
 	for text, want := range map[string]string{
 		"a\nb\n": "a\nb\n",

@@ -77,7 +77,7 @@ func contents(t *testing.T, r power.Recording, name string, l power.Loss) string
 	return strings.Join(all, " ")
 }
 
-func TestWhatACutLeaves(t *testing.T) {
+func TestCutsLeaveOldOrNewContent(t *testing.T) {
 	strict := func(content power.Part) power.Loss {
 		return power.Loss{Entries: power.None, Content: content}
 	}

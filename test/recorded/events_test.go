@@ -41,7 +41,7 @@ func (w *fixture) tells(reason, want string) {
 	})
 }
 
-func TestWhatAChangeAsksOfSystemdIsTold(t *testing.T) {
+func TestJobsOfAChangeAreReported(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t, cluster.Options{Controllers: true})
 	w.join(sized(1, 3, 1, "one"))

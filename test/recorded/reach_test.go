@@ -91,7 +91,7 @@ func (w *fixture) unitsReady(value string) {
 	})
 }
 
-func TestWhatComesAfterAConfigurationIsApplied(t *testing.T) {
+func TestAnAppliedConfigurationStays(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t, cluster.Options{Controllers: true})
 	y := &ways{}

@@ -363,7 +363,7 @@ func TestTriedHasTheAddressOfAName(t *testing.T) {
 
 // What a server, its certificate or who approves says may be anything, and goes to
 // the consoles of the node.
-func TestWhatAServerSaysIsALine(t *testing.T) {
+func TestTextOfAServerBecomesOneLine(t *testing.T) {
 	certificate := &x509.Certificate{DNSNames: []string{"a\x1b[2J\nloam b: applied"}}
 	err := x509.HostnameError{Certificate: certificate, Host: "api"}
 	got := Explain(err, attempt("https://api:6443")).Text

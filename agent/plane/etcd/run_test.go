@@ -128,8 +128,8 @@ func TestAnAlarmEndsInOneLook(t *testing.T) {
 	}
 }
 
-// TestWhatIsCompactedAlready is no failure: the API server may have been faster.
-func TestWhatIsCompactedAlready(t *testing.T) {
+// TestAnEarlierCompactionIsNoFailure: the API server may have been faster.
+func TestAnEarlierCompactionIsNoFailure(t *testing.T) {
 	g := &gateway{
 		state:   well(sized(1000, 100), alarmed(Alarm{1, NoSpace})),
 		metrics: lines,

@@ -81,9 +81,9 @@ func TestAFetchThatFailsPauses(t *testing.T) {
 	}
 }
 
-// TestWhatIsSaidOfAFetch: how far it is, how large the bundle is, and why it does
-// not come.
-func TestWhatIsSaidOfAFetch(t *testing.T) {
+// TestProgressOfAFetchIsReported: how far it is, how large the bundle is, and why
+// it does not come.
+func TestProgressOfAFetchIsReported(t *testing.T) {
 	n := newNode(t, plane.Settings{}, "192.0.2.10")
 	r, _, err := n.Store.Record()
 	if err != nil {

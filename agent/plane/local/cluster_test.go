@@ -157,9 +157,9 @@ func TestTheLogHasHints(t *testing.T) {
 	t.Errorf("the log has %v", logs.All())
 }
 
-// TestWhatIsRefusedKeepsNothingBack: while the ConfigMap or an add-on is refused,
+// TestRefusalsKeepNothingElseBack: while the ConfigMap or an add-on is refused,
 // the node watches, and puts back what was changed in the cluster.
-func TestWhatIsRefusedKeepsNothingBack(t *testing.T) {
+func TestRefusalsKeepNothingElseBack(t *testing.T) {
 	for name, row := range map[string]struct {
 		refuse func(*fakeAPI)
 		want   string

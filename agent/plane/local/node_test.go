@@ -51,7 +51,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-func TestWhatTheNodeWaitsFor(t *testing.T) {
+func TestNodeWaitsForAnAddressAndABundle(t *testing.T) {
 	n := newNode(t, plane.Settings{}, "fd00::1")
 	_, err := n.decode(t)
 	if err == nil || !strings.Contains(err.Error(), "has no address that fits") || hint.Of(err) == "" {

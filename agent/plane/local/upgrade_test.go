@@ -417,8 +417,8 @@ func TestTheProgramsThatRunAreFetchedAgain(t *testing.T) {
 	}
 }
 
-// TestWhatRunsIsKeptUp while the new version cannot be fetched, or is refused.
-func TestWhatRunsIsKeptUp(t *testing.T) {
+// TestRunningVersionIsKeptUp while the new version cannot be fetched, or is refused.
+func TestRunningVersionIsKeptUp(t *testing.T) {
 	u := newUpgrade(t)
 	if err := os.RemoveAll(filepath.Join(u.Root, bundle.Directory, newVersion)); err != nil {
 		t.Fatal(err)
@@ -491,8 +491,8 @@ func TestARecordThatCannotBeKeptAsApplied(t *testing.T) {
 	u.checkApplied(u.wanted)
 }
 
-// TestWhatCannotBeKeptUp is logged once, although the agent asks every few seconds.
-func TestWhatCannotBeKeptUp(t *testing.T) {
+// TestFailedUpkeepIsLoggedOnce, although the agent asks every few seconds.
+func TestFailedUpkeepIsLoggedOnce(t *testing.T) {
 	u := newUpgrade(t)
 	u.Addresses = func() ([]netip.Addr, error) { return nil, nil }
 	for range 3 {

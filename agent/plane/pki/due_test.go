@@ -47,7 +47,7 @@ func issue(t *testing.T, a Authority, leaf Leaf, times Times) *x509.Certificate 
 	return pair.Leaf
 }
 
-func TestWhyALeafIsDue(t *testing.T) {
+func TestReasonsForADueLeaf(t *testing.T) {
 	ca := testAuthority(t)
 	other := testAuthority(t)
 	leaf := Leaf{

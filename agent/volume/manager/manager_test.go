@@ -17,8 +17,8 @@ import (
 
 const gib = 1 << 30
 
-// TestWhatANodeRemembersOfClaims: Made is what no claim takes away.
-func TestWhatANodeRemembersOfClaims(t *testing.T) {
+// TestClaimsAreRemembered: Made is what no claim takes away.
+func TestClaimsAreRemembered(t *testing.T) {
 	mine := machine.Volume{Disk: machine.Disk{Serial: "S1"}, FileSystem: "xfs"}
 	of := func(made bool) volume.Record {
 		return volume.Record{Claim: volume.OfSize(50 * gib), FileSystem: "ext4", Made: made}

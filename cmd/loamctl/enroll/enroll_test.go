@@ -222,9 +222,9 @@ func TestAMACOfSeveralMachines(t *testing.T) {
 	}
 }
 
-// TestWhoReportsAMACChangesNothingForItsMachine has a machine say that it is installed,
+// TestReportedMACsChangeNothingForTheirMachine has a machine say that it is installed,
 // with the MAC of another one that has a token, and that is installed later.
-func TestWhoReportsAMACChangesNothingForItsMachine(t *testing.T) {
+func TestReportedMACsChangeNothingForTheirMachine(t *testing.T) {
 	w := newFixture(t)
 	const second = "52:54:00:00:00:12"
 	two := []string{two[0], second}
@@ -264,9 +264,9 @@ func TestWhoReportsAMACChangesNothingForItsMachine(t *testing.T) {
 	}
 }
 
-// TestWhoInventsMACsTakesNobodysPlace has a client report again and again that
+// TestInventedMACsLeaveRoomForOthers has a client report again and again that
 // a machine is installed, with other MACs each time.
-func TestWhoInventsMACsTakesNobodysPlace(t *testing.T) {
+func TestInventedMACsLeaveRoomForOthers(t *testing.T) {
 	w := newFixture(t)
 	var err error
 	said := 0

@@ -58,7 +58,7 @@ func TestASignedRootHashCanBeVerified(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoKeyIsRefused(t *testing.T) {
+func TestBadKeysAreRefused(t *testing.T) {
 	one := keys.New(t, "one")
 	other := keys.New(t, "other")
 	none := filepath.Join(t.TempDir(), "none")

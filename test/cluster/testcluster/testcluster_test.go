@@ -9,7 +9,7 @@ import (
 	"github.com/loam-os/loam/agent/osc"
 )
 
-func TestWhatANodeIsGivenIsValid(t *testing.T) {
+func TestDocumentsForANodeAreValid(t *testing.T) {
 	server := httptest.NewTLSServer(nil)
 	defer server.Close()
 	ca := string(pem.EncodeToMemory(&pem.Block{

@@ -323,9 +323,9 @@ func (u *unreadable) Read(name string) ([]byte, error) {
 	return u.Records.Read(name)
 }
 
-// TestWhatSomebodyChoseOnTheESPStays: a program that was signed once more, or is
+// TestChosenLoadersStayOnTheESP: a program that was signed once more, or is
 // another one, is not damaged.
-func TestWhatSomebodyChoseOnTheESPStays(t *testing.T) {
+func TestChosenLoadersStayOnTheESP(t *testing.T) {
 	for name, program := range map[string][]byte{
 		"another loader":               firmware.PE(uki.Section{Name: ".text", Data: make([]byte, 5000)}),
 		"the loader, of a later time":  firmware.SystemdBoot("300"),

@@ -129,7 +129,7 @@ func TestTheOracleSeesWhatIsBesideTheEntries(t *testing.T) {
 	}
 }
 
-func TestWhatIsWellIsInTheRecoveryEntry(t *testing.T) {
+func TestRecoveryEntryHasTheLastGoodSystem(t *testing.T) {
 	c := newCourse(t, "1.0.0", "2.0.0", "3.0.0")
 	has := func(of int) {
 		t.Helper()

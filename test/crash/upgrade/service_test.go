@@ -73,9 +73,9 @@ func TestGoingBackEndsATrial(t *testing.T) {
 	}
 }
 
-// TestWhatIsArmedCanBeAskedForAgain has a downgrade and a way back wait, and
+// TestArmedUpgradesCanBeRequestedAgain has a downgrade and a way back wait, and
 // then not.
-func TestWhatIsArmedCanBeAskedForAgain(t *testing.T) {
+func TestArmedUpgradesCanBeRequestedAgain(t *testing.T) {
 	c := newCourse(t, "1.0.0", "2.0.0", "3.0.0")
 	c.upgrade("2.0.0", upgrade.Options{})
 	c.run(upgrade.Verdict{Word: upgrade.Good})

@@ -70,9 +70,9 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// TestWhatEtcdHas: the last segment of the log and the next one count, and what is
-// reserved changes no file.
-func TestWhatEtcdHas(t *testing.T) {
+// TestLastSegmentsOfTheLogCount: the last one and the next one. What is reserved
+// changes no file.
+func TestLastSegmentsOfTheLogCount(t *testing.T) {
 	dir := files.Dir(t)
 	next := log + "/0.tmp"
 	for _, name := range []string{
