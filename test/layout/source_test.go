@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"io/fs"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -105,5 +106,26 @@ func TestAnAndWithinAnOrHasParentheses(t *testing.T) {
 			}
 			return true
 		})
+	}
+}
+
+// relative matches the names of tests that begin like a question or a relative
+// clause. A name is a statement of what the test shows: the test fails where that
+// is wrong.
+var relative = regexp.MustCompile(`^Test(What|Who|Which|Where|When|How)([A-Z]|$)`)
+
+func TestNamesOfTestsAreStatements(t *testing.T) {
+	positions, files := sources(t)
+	for name, file := range files {
+		if filepath.Dir(name) == "agent/loop" {
+			continue // for now
+		}
+		for _, d := range file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if ok && f.Recv == nil && relative.MatchString(f.Name.Name) {
+				t.Errorf("%s: the name %s is no statement of what the test shows",
+					positions.Position(f.Pos()), f.Name.Name)
+			}
+		}
 	}
 }
