@@ -40,6 +40,8 @@ type bootSectors struct {
 	firstErr, copyErr error
 	// copyAt is the offset of the copy, 0 if it is not known.
 	copyAt int64
+	// copyUsed says why sector 0 is not used, but its copy.
+	copyUsed error
 }
 
 // readBoot reads sector 0 and its copy. It is an error if neither is right.
@@ -79,6 +81,65 @@ func readBoot(d *disk, least int64) (bootSectors, error) {
 		return b, fmt.Errorf("boot sector: %w; %w", b.firstErr, b.copyErr)
 	}
 	return b, nil
+}
+
+// choose makes the geometry of f what sector 0 says, as firmware does, unless
+// that is not possible, or only what the copy says fits the tree. It reads the
+// FATs.
+func (b *bootSectors) choose(f *directories) error {
+	switch {
+	case b.first == nil:
+		b.copyUsed = fmt.Errorf("boot sector: %w", b.firstErr)
+		f.geometry = *b.copied
+		return f.readFATs()
+	case b.copied == nil || b.first.fits(*b.copied):
+		f.geometry = *b.first
+		return f.readFATs()
+	}
+
+	f.geometry = *b.first
+	firstErr := f.fitsTree()
+	if firstErr == nil {
+		b.copyErr = errors.New("the copy of the boot sector says something else")
+		return nil
+	}
+
+	f.geometry = *b.copied
+	if err := f.fitsTree(); err != nil {
+		return fmt.Errorf("the boot sector (%w) and its copy (%w) say different things", firstErr, err)
+	}
+	b.copyUsed = fmt.Errorf("boot sector: it says something else than its copy: %w", firstErr)
+	return nil
+}
+
+// repair makes the boot sector as its copy is, or the copy as the boot
+// sector is, if one of them is damaged. Firmware reads the boot sector only.
+func (b *bootSectors) repair(d *disk, sector int64) error {
+	from, to := int64(0), b.copyAt
+	switch {
+	case b.copyUsed != nil:
+		from, to = b.copyAt, 0
+	case b.copyErr == nil:
+		return nil
+	case to == 0:
+		to = copySector * sector
+	}
+
+	content := make([]byte, sectorSize)
+	err := d.read(content, from)
+	if err == nil {
+		err = d.write(content, to)
+	}
+	if err == nil {
+		err = d.sync()
+	}
+	if err != nil {
+		return fmt.Errorf("repair the boot sector: %w", err)
+	}
+
+	b.copyUsed = nil
+	b.copyErr = nil
+	return nil
 }
 
 // decodeBoot checks the boot sector b of a partition of size bytes, with at

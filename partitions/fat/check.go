@@ -35,7 +35,7 @@ func (r Report) Clean() bool {
 func (f *FS) Check() Report {
 	s := f.survey()
 	r := Report{
-		BootSector: f.copyUsed,
+		BootSector: f.boot.copyUsed,
 		BootCopy:   f.boot.copyErr,
 		Crossed:    s.crossed,
 		Broken:     s.broken,

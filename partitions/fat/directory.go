@@ -41,8 +41,10 @@ func (e Entry) last() int { return e.slot + e.slots - 1 }
 // crosses says whether the set lies in two sectors.
 func (e Entry) crosses() bool { return e.slot/perSector != e.last()/perSector }
 
-// directory is a directory in memory.
+// directory is a directory in memory. It writes what is changed in it, sector
+// by sector.
 type directory struct {
+	fats    *fats
 	path    string
 	uniform int // slots of each name, if the directory is [Uniform]; else 0
 	first   uint32
@@ -53,7 +55,7 @@ type directory struct {
 	loose   []int // slots with parts of long names that belong to no entry
 }
 
-// read reads the directory whose clusters are in the chain.
+// readDirectory reads the directory whose clusters are in the chain.
 func (f *directories) readDirectory(path string, chain []uint32) (*directory, error) {
 	size := int64(len(chain)) * f.clusterSize
 	if size > maxDirectory {
@@ -61,6 +63,7 @@ func (f *directories) readDirectory(path string, chain []uint32) (*directory, er
 	}
 
 	d := &directory{
+		fats:    &f.fats,
 		path:    path,
 		uniform: f.slotsIn(path),
 		first:   chain[0],

@@ -14,40 +14,14 @@ import (
 // read-only or not: one write of one sector. What is read-only the firmware
 // does not rename.
 func (f *FS) Rename(dir, from, to string, readOnly bool) error {
-	if err := f.rename(dir, from, to, readOnly); err != nil {
+	d, e, err := f.lookup(dir + "/" + from)
+	if err == nil {
+		err = d.rename(e, to, readOnly)
+	}
+	if err != nil {
 		return fmt.Errorf("rename %s to %s in /%s: %w", from, to, dir, err)
 	}
 	return nil
-}
-
-func (f *FS) rename(dir, from, to string, readOnly bool) error {
-	d, e, err := f.lookup(dir + "/" + from)
-	if err != nil {
-		return err
-	}
-	if n := dirent.SlotsFor(to); n != e.slots {
-		return fmt.Errorf("takes %d directory slots, it has %d", n, e.slots)
-	}
-	if e.crosses() {
-		return fmt.Errorf("its directory slots lie in two sectors: no single write renames it")
-	}
-
-	short, err := d.admit(to, &e)
-	if err != nil {
-		return err
-	}
-
-	slot := d.at(e.last())
-	copy(slot, short[:])
-	slot[12] &^= 0x18 // the name's case, if it had no long one
-	slot[11] &^= dirent.AttrReadOnly
-
-	if readOnly {
-		slot[11] |= dirent.AttrReadOnly
-	}
-
-	copy(d.raw[e.slot*dirent.SlotSize:], dirent.LongSlots(to, short))
-	return f.writeSector(d, e.slot/perSector)
 }
 
 // Remove removes a file: the entry by one write of one sector, then its chain.
@@ -61,7 +35,7 @@ func (f *FS) Remove(path string) error {
 	}
 
 	if err == nil {
-		err = f.unlink(d, e)
+		err = d.unlink(e)
 	}
 	if err == nil {
 		err = f.release(e.first)
@@ -72,64 +46,6 @@ func (f *FS) Remove(path string) error {
 	}
 
 	return nil
-}
-
-func (f *FS) unlink(d *directory, e Entry) error {
-	for i := e.slot; i <= e.last(); i++ {
-		d.at(i)[0] = dirent.Free
-	}
-	for sector := e.last() / perSector; sector >= e.slot/perSector; sector-- {
-		if err := f.writeSector(d, sector); err != nil {
-			return fmt.Errorf("%s: %w", e.Name, err)
-		}
-	}
-	return nil
-}
-
-// release frees the chain that an entry, which is durably gone, referred to. It
-// must not be in doubt: what it leaves is left to Reclaim.
-func (f *FS) release(first uint32) error {
-	return f.change(f.unowned(first), func(int) uint32 { return 0 })
-}
-
-// unowned returns the chain that begins with a cluster, and nothing if it is in
-// doubt, or if anything else refers to a part of it.
-func (f *FS) unowned(first uint32) []uint32 {
-	chain, err := f.follow(f.fat, first)
-	if err != nil || f.second != nil {
-		return nil
-	}
-
-	s := f.survey()
-	if s.partial {
-		return nil
-	}
-
-	for _, c := range chain {
-		if s.owner[c] != 0 {
-			return nil
-		}
-	}
-	return chain
-}
-
-// erase overwrites a chain with zeros that an entry, which is durably gone,
-// referred to.
-func (f *FS) erase(first uint32) error {
-	chain := f.unowned(first)
-	size := int64(len(chain)) * f.clusterSize
-	if _, err := f.writeContent(zeros{}, size, chain); err != nil {
-		return err
-	}
-	return f.disk.sync()
-}
-
-// zeros is an endless reader.
-type zeros struct{}
-
-func (zeros) Read(p []byte) (int, error) {
-	clear(p)
-	return len(p), nil
 }
 
 // WriteFile is Replace of content in memory.
@@ -179,8 +95,7 @@ func (f *FS) replace(path string, r io.Reader, size int64, secret bool) error {
 		return errors.Join(err, f.Discard(c))
 	}
 
-	dirent.Point(d.at(e.last()), c.first, c.size)
-	if err := f.writeSector(d, e.last()/perSector); err != nil {
+	if err := d.point(e, c.first, c.size); err != nil {
 		return err
 	}
 
@@ -229,7 +144,7 @@ func (f *FS) mkdir(path string) error {
 	if err != nil {
 		return err
 	}
-	if err := f.link(d, name, dirent.AttrDirectory, c.first, 0); err != nil {
+	if err := d.link(name, dirent.AttrDirectory, c.first, 0); err != nil {
 		return errors.Join(err, f.Discard(c))
 	}
 

@@ -41,17 +41,16 @@ const (
 // partition. After a failed write or flush the content of the disk is unknown:
 // all later writes fail until Open reads the disk again.
 //
-// It is made of layers: fats gives and takes clusters, directories reads
-// directories from them and writes their sectors, and FS changes what has a
-// name.
+// It is made of layers: fats gives and takes clusters, directories finds
+// entries, and what nothing refers to, and FS changes what has a name. A single
+// [directory] writes its own sectors.
 type FS struct {
 	directories
-	boot     bootSectors
-	copyUsed error          // why sector 0 is not used, but its copy
-	staged   map[uint32]int // chains that can be linked: clusters by the first of them
+	boot   bootSectors
+	staged map[uint32]int // chains that can be linked: clusters by the first of them
 }
 
-// directories are the directories of a file system.
+// directories are all directories of a file system, and what they refer to.
 type directories struct {
 	fats
 	uniform []Uniform
@@ -94,9 +93,10 @@ func open(
 		staged: map[uint32]int{},
 	}
 
-	boot, err := readBoot(&f.disk, least)
+	var err error
+	f.boot, err = readBoot(&f.disk, least)
 	if err == nil {
-		err = f.choose(boot)
+		err = f.boot.choose(&f.directories)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open FAT32: %w", err)
@@ -105,38 +105,9 @@ func open(
 	return f, nil
 }
 
-// choose takes what sector 0 says, as firmware does, unless that is not
-// possible, or only what the copy says fits the tree.
-func (f *FS) choose(b bootSectors) error {
-	f.boot = b
-	switch {
-	case b.first == nil:
-		f.copyUsed = fmt.Errorf("boot sector: %w", b.firstErr)
-		f.geometry = *b.copied
-		return f.readFATs()
-	case b.copied == nil || b.first.fits(*b.copied):
-		f.geometry = *b.first
-		return f.readFATs()
-	}
-
-	f.geometry = *b.first
-	firstErr := f.fitsTree()
-	if firstErr == nil {
-		f.boot.copyErr = errors.New("the copy of the boot sector says something else")
-		return nil
-	}
-
-	f.geometry = *b.copied
-	if err := f.fitsTree(); err != nil {
-		return fmt.Errorf("the boot sector (%w) and its copy (%w) say different things", firstErr, err)
-	}
-	f.copyUsed = fmt.Errorf("boot sector: it says something else than its copy: %w", firstErr)
-	return nil
-}
-
 // fitsTree reads the FATs, and returns why they and the tree are not what the
 // geometry says.
-func (f *FS) fitsTree() error {
+func (f *directories) fitsTree() error {
 	if err := f.readFATs(); err != nil {
 		return err
 	}

@@ -112,3 +112,46 @@ func (f *fats) writeInfo() error {
 
 	return f.disk.sync()
 }
+
+// repairFATs writes the FAT that the survey found right: first to FAT 1, while
+// FAT 2 still has the chains that FAT 1 lacks.
+func (f *fats) repairFATs(s *survey) error {
+	leaked := s.leaked()
+	if len(leaked)+len(s.repair)+len(s.cut) == 0 && f.second == nil {
+		return nil
+	}
+
+	old := [2]table{bytes.Clone(f.fat), f.second}
+	if f.second == nil {
+		old[1] = old[0]
+	}
+	if f.fat[0] != f.media {
+		copy(f.fat[:8], f.second) // Open saw that FAT 2 begins as it should
+	}
+
+	for _, c := range leaked {
+		f.fat.set(c, 0)
+	}
+
+	for _, c := range s.cut {
+		f.fat.set(c, endOfChain)
+	}
+
+	for _, chain := range s.repair {
+		for _, c := range chain {
+			f.fat.set(c, f.second.next(c))
+		}
+	}
+
+	for n := range old {
+		if err := f.writeFAT(int64(n), old[n]); err != nil {
+			return err
+		}
+		if err := f.disk.sync(); err != nil {
+			return err
+		}
+	}
+
+	f.second = nil
+	return nil
+}

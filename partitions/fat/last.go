@@ -1,17 +1,13 @@
 package fat
 
-import (
-	"fmt"
-
-	"github.com/loam-os/loam/partitions/fat/dirent"
-)
+import "fmt"
 
 // LinkLast is Link to another place: the entry becomes the last of the
 // directory and the first in its sector. Another writer that appends to the
 // directory then changes the same sector, as long as there is room in it.
 func (f *FS) LinkLast(dir, name string, c Chain, size int64) error {
 	return f.linkStaged(dir, name, c, size, func(d *directory) error {
-		return f.linkLast(d, name, c.first, size)
+		return d.linkLast(name, c.first, size)
 	})
 }
 
@@ -24,38 +20,12 @@ func (f *FS) AddNameLast(dir, from, to string) error {
 		if !ok {
 			return fmt.Errorf("add a name: %w", notExist(join(dir, from)))
 		}
-		err = f.linkLast(d, to, e.first, e.Size)
+		err = d.linkLast(to, e.first, e.Size)
 	}
 	if err != nil {
 		return fmt.Errorf("link /%s/%s as %s: %w", dir, from, to, err)
 	}
 	return nil
-}
-
-func (f *FS) linkLast(d *directory, name string, first uint32, size int64) error {
-	short, err := d.admit(name, nil)
-	if err != nil {
-		return err
-	}
-
-	at := d.lastSector() * perSector
-	if at+perSector > d.slots() {
-		return ErrDirFull
-	}
-
-	d.end = min(d.end, at) // What lies behind it was deleted.
-	return f.insert(d, at,
-		append(dirent.LongSlots(name, short),
-			dirent.ShortSlot(short, dirent.AttrArchive, first, size)...))
-}
-
-// lastSector is the first sector after the last entry.
-func (d *directory) lastSector() int {
-	last := -1
-	for _, e := range d.entries {
-		last = max(last, e.last())
-	}
-	return (last + perSector) / perSector
 }
 
 // RoomLast is how many entries LinkLast can add to the directory, one after the

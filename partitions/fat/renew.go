@@ -41,6 +41,5 @@ func (f *FS) renewDir(path string, size int64, empty []string) error {
 	}
 
 	delete(f.staged, c.first)
-	dirent.Point(d.at(e.last()), c.first, 0)
-	return f.writeSector(d, e.last()/perSector)
+	return d.point(e, c.first, 0)
 }

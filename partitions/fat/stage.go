@@ -26,14 +26,19 @@ type Chain struct {
 // both FATs, flushes, and reads all of it back to compare. After an error
 // clusters may be allocated for nothing, until Reclaim.
 func (f *FS) Stage(r io.Reader, size int64) (Chain, error) {
-	c, err := f.stage(r, size)
+	c, err := f.store(r, size)
 	if err != nil {
 		return Chain{}, fmt.Errorf("stage %d bytes: %w", size, err)
+	}
+	if c.first != 0 {
+		f.staged[c.first] = f.need(size)
 	}
 	return c, nil
 }
 
-func (f *FS) stage(r io.Reader, size int64) (Chain, error) {
+// store writes size bytes of r to a chain, flushes, allocates it in both FATs,
+// flushes, and reads all of it back to compare.
+func (f *fats) store(r io.Reader, size int64) (Chain, error) {
 	if size < 0 || size > maxFile {
 		return Chain{}, fmt.Errorf("a file has 0 to %d bytes", int64(maxFile))
 	}
@@ -68,7 +73,6 @@ func (f *FS) stage(r io.Reader, size int64) (Chain, error) {
 		return Chain{}, fmt.Errorf("read back: %w", err)
 	}
 
-	f.staged[c.first] = len(clusters)
 	return c, nil
 }
 
