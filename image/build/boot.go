@@ -17,8 +17,8 @@ import (
 	"github.com/loam-os/loam/image"
 	"github.com/loam-os/loam/image/initramfs"
 	"github.com/loam-os/loam/image/manifest"
-	"github.com/loam-os/loam/image/rootfs"
 	"github.com/loam-os/loam/image/sbom"
+	"github.com/loam-os/loam/image/tools"
 	"github.com/loam-os/loam/partitions/ext4"
 )
 
@@ -35,112 +35,105 @@ type bootFiles struct {
 }
 
 // writeBoot makes what starts the system from a disk.
-func (b *Build) writeBoot(
-	ctx context.Context, dir string, plan image.Plan, tree rootfs.Root, programs programs,
-) (boot bootFiles, err error) {
-	err = b.Steps.Do("initramfs, UKI", "", func(w io.Writer) error {
-		boot, err = b.readBoot(ctx, dir, plan, tree, programs, w)
+func (im images) writeBoot(ctx context.Context) (boot bootFiles, err error) {
+	err = im.steps.Do("initramfs, UKI", "", func(w io.Writer) error {
+		boot, err = im.readBoot(ctx, w)
 		if err != nil {
 			return err
 		}
 
-		kernel, archive, err := packInitramfs(tree.Dir, programs.init, boot.template, nil)
+		kernel, archive, err := packInitramfs(im.tree.Dir, im.programs.init, boot.template, nil)
 		if err != nil {
 			return err
 		}
 
 		boot.kernel = kernel
-		boot.uki, err = makeUKI(plan, plan.Cmdline, boot, archive)
+		boot.uki, err = makeUKI(im.plan, im.plan.Cmdline, boot, archive)
 		if err != nil {
 			return err
 		}
 
-		return os.WriteFile(b.output(dir, ".efi"), boot.uki, 0o644)
+		return os.WriteFile(im.file(".efi"), boot.uki, 0o644)
 	})
 
 	return boot, err
 }
 
 // readBoot reads or makes the parts that UKIs consist of.
-func (b *Build) readBoot(
-	ctx context.Context, dir string, plan image.Plan, tree rootfs.Root, programs programs,
-	w io.Writer,
-) (boot bootFiles, err error) {
-	boot.template, err = stateTemplate(ctx, b.tool(dir), dir, w)
+func (im images) readBoot(ctx context.Context, w io.Writer) (boot bootFiles, err error) {
+	boot.template, err = stateTemplate(ctx, im.tool, im.dir, w)
 	if err != nil {
 		return boot, err
 	}
 
-	boot.stub, err = os.ReadFile(filepath.Join(b.Tools.Dir, loader.Stub(plan.Spec.Arch)))
+	boot.stub, err = os.ReadFile(filepath.Join(im.tools.Dir, loader.Stub(im.plan.Spec.Arch)))
 	if err != nil {
 		return boot, err
 	}
 
-	boot.loader, err = os.ReadFile(b.loader())
+	boot.loader, err = os.ReadFile(loaderFile(im.tools, im.plan.Spec.Arch))
 	if err != nil {
 		return boot, err
 	}
 
-	boot.linux, err = os.ReadFile(tree.Kernel)
+	boot.linux, err = os.ReadFile(im.tree.Kernel)
 	if err != nil {
 		return boot, err
 	}
 
-	boot.microcode, err = packMicrocode(tree.Dir)
+	boot.microcode, err = packMicrocode(im.tree.Dir)
 	if err != nil {
 		return boot, err
 	}
 
-	boot.software, err = b.writeSoftware(dir, plan, tree, programs)
+	boot.software, err = im.writeSoftware()
 	return boot, err
 }
 
 // writeSoftware writes which software is in the image, and returns it.
-func (b *Build) writeSoftware(
-	dir string, plan image.Plan, tree rootfs.Root, programs programs,
-) ([]byte, error) {
-	packages, err := tree.ReadPackages()
+func (im images) writeSoftware() ([]byte, error) {
+	packages, err := im.tree.ReadPackages()
 	if err != nil {
 		return nil, err
 	}
 
-	loader, err := b.loaderPackage()
+	s := im.plan.Spec
+	loader, err := loaderPackage(im.tools, s.Arch)
 	if err != nil {
 		return nil, err
 	}
 
-	others, err := tree.GoPrograms()
+	others, err := im.tree.GoPrograms()
 	if err != nil {
 		return nil, err
 	}
 
-	s := plan.Spec
 	text, err := sbom.Encode(sbom.About{
 		ImageID:   s.Release.ImageID,
 		Version:   s.Release.Version,
 		Arch:      s.Arch,
 		Profile:   s.Profile,
-		Namespace: uuid.NewSHA1(b.identity("SBOM"), plan.RootHash[:]).URN(),
-		Created:   time.Unix(epoch, 0),
+		Namespace: uuid.NewSHA1(identity(s, "SBOM"), im.plan.RootHash[:]).URN(),
+		Created:   time.Unix(Epoch, 0),
 		Packages:  append(packages, loader),
-		Programs:  append(programs.all(), others...),
+		Programs:  append(im.programs.all(), others...),
 	})
 	if err != nil {
 		return nil, err
 	}
 
-	return text, os.WriteFile(b.output(dir, image.SBOMSuffix), text, 0o644)
+	return text, os.WriteFile(im.file(image.SBOMSuffix), text, 0o644)
 }
 
-// loader returns the file of systemd-boot.
-func (b *Build) loader() string {
-	return filepath.Join(b.Tools.Dir, loader.Installed(b.Plan.Spec.Arch))
+// loaderFile returns the file of systemd-boot in a tools tree.
+func loaderFile(tree tools.Tree, arch string) string {
+	return filepath.Join(tree.Dir, loader.Installed(arch))
 }
 
 // loaderPackage is the package of systemd-boot and of the stub of UKIs, which
 // come from the tools tree.
-func (b *Build) loaderPackage() (manifest.Package, error) {
-	return b.Tools.Package("systemd-boot-efi", b.Plan.Spec.Arch)
+func loaderPackage(tree tools.Tree, arch string) (manifest.Package, error) {
+	return tree.Package("systemd-boot-efi", arch)
 }
 
 // runner makes the command that runs a program of the tools tree.

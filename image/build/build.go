@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 
 	"github.com/loam-os/loam/image"
@@ -20,8 +19,9 @@ import (
 	"github.com/loam-os/loam/image/update"
 )
 
-// epoch is the time of every file in an image, seconds since 1970: 2025-01-01.
-const epoch = 1735689600
+// Epoch is the latest time of any file in an image, seconds since 1970:
+// 2025-01-01.
+const Epoch = 1735689600
 
 // Build is a build under way.
 type Build struct {
@@ -65,7 +65,7 @@ func (b *Build) Run(ctx context.Context) (manifest.Manifest, error) {
 	if err != nil {
 		return manifest.Manifest{}, err
 	}
-	programs, err := b.compilePrograms(ctx, dir)
+	programs, err := b.compiler().programs(ctx, dir)
 	if err != nil {
 		return manifest.Manifest{}, err
 	}
@@ -76,7 +76,7 @@ func (b *Build) Run(ctx context.Context) (manifest.Manifest, error) {
 	if err != nil {
 		return manifest.Manifest{}, err
 	}
-	if m, ok := b.unchanged(inputs); ok && b.Keys.None() {
+	if m, ok := unchanged(b.Out, inputs); ok && b.Keys.None() {
 		return m, nil
 	}
 
@@ -89,7 +89,7 @@ func (b *Build) Run(ctx context.Context) (manifest.Manifest, error) {
 		if err := output.Replace(dir, b.Out); err != nil {
 			return m, err
 		}
-		return m, b.writeStamp(inputs)
+		return m, writeStamp(b.Out, inputs)
 	}
 
 	signed := b.Out + ".signed"
@@ -126,12 +126,21 @@ func (b *Build) build(
 		return manifest.Manifest{}, err
 	}
 
-	boot, err := b.writeBoot(ctx, dir, plan, tree, programs)
+	images := images{
+		dir:      dir,
+		plan:     plan,
+		tree:     tree,
+		programs: programs,
+		tools:    b.Tools,
+		steps:    b.Steps,
+	}
+
+	boot, err := images.writeBoot(ctx)
 	if err != nil {
 		return manifest.Manifest{}, err
 	}
 
-	disk, err := b.writeDisks(ctx, dir, plan, diskParts{
+	disk, err := images.writeDisks(ctx, diskParts{
 		rootFS: rootFS,
 		verity: hashTree.file,
 		uki:    boot.uki,
@@ -141,8 +150,8 @@ func (b *Build) build(
 		return manifest.Manifest{}, err
 	}
 
-	plan = plan.WithDisk(disk.SHA256)
-	if err := b.writeLive(dir, plan, tree, programs, boot, disk); err != nil {
+	images.plan = plan.WithDisk(disk.SHA256)
+	if err := images.writeLive(boot, disk); err != nil {
 		return manifest.Manifest{}, err
 	}
 
@@ -157,7 +166,7 @@ func (b *Build) build(
 		return manifest.Manifest{}, err
 	}
 
-	return b.describe(ctx, dir, plan, boot.kernel, tree)
+	return images.describe(ctx, boot.kernel, b.Packages.Date)
 }
 
 // resolve makes the paths absolute.
@@ -174,16 +183,6 @@ func (b *Build) resolve() (err error) {
 func (b *Build) output(dir, suffix string) string {
 	return filepath.Join(dir, b.Plan.Base()+suffix)
 }
-
-// tool runs programs of the tools tree that see dir.
-func (b *Build) tool(dir string) runner {
-	return func(ctx context.Context, name string, args ...string) *exec.Cmd {
-		return b.Tools.Command(ctx, []string{dir}, name, args...)
-	}
-}
-
-// Epoch is the latest time of any file in the image, seconds since 1970.
-func (b *Build) Epoch() int64 { return epoch }
 
 // signLog implements [sign.Listener] for the log of a step.
 type signLog struct {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"io"
+	"time"
 
 	"github.com/loam-os/loam/image"
 	"github.com/loam-os/loam/image/manifest"
@@ -13,33 +14,33 @@ import (
 )
 
 // describe writes manifest and sums, then reads everything again.
-func (b *Build) describe(
-	ctx context.Context, dir string, plan image.Plan, kernel string, tree rootfs.Root,
+func (im images) describe(
+	ctx context.Context, kernel string, packagesDate time.Time,
 ) (m manifest.Manifest, err error) {
-	err = b.Steps.Do("manifest, SHA256SUMS", "", func(io.Writer) error {
-		m, err = makeManifest(dir, plan, kernel, tree)
+	err = im.steps.Do("manifest, SHA256SUMS", "", func(io.Writer) error {
+		m, err = makeManifest(im.dir, im.plan, kernel, im.tree)
 		if err != nil {
 			return err
 		}
 
-		loader, err := b.loaderPackage()
+		loader, err := loaderPackage(im.tools, im.plan.Spec.Arch)
 		if err != nil {
 			return err
 		}
 
 		m.Packages = append(m.Packages, loader)
-		m.PackagesDate = b.Packages.Date
-		return output.WriteManifest(dir, m)
+		m.PackagesDate = packagesDate
+		return output.WriteManifest(im.dir, m)
 	})
 	if err != nil {
 		return m, err
 	}
 
-	return m, b.Steps.Do(
+	return m, im.steps.Do(
 		"reopen and check every claim",
 		"the builder has a bug, or the disk has an error",
 		func(io.Writer) error {
-			_, err := verify.Build(ctx, dir, b.Steps.Progress)
+			_, err := verify.Build(ctx, im.dir, im.steps.Progress)
 			return err
 		},
 	)

@@ -28,35 +28,33 @@ type diskParts struct {
 }
 
 // writeDisks writes the disk image in every form, and describes the packed one.
-func (b *Build) writeDisks(
-	ctx context.Context, dir string, plan image.Plan, parts diskParts,
-) (manifest.File, error) {
-	raw := b.output(dir, ".raw")
+func (im images) writeDisks(ctx context.Context, parts diskParts) (manifest.File, error) {
+	raw := im.file(".raw")
 	const hint = "is there room on the disk?"
-	err := b.Steps.Do("disk image (raw)", hint, func(io.Writer) error {
-		return writeRaw(raw, plan, parts)
+	err := im.steps.Do("disk image (raw)", hint, func(io.Writer) error {
+		return writeRaw(raw, im.plan, parts)
 	})
 	if err != nil {
 		return manifest.File{}, err
 	}
 
-	err = b.Steps.Do("disk image (qcow2)", hint, func(io.Writer) error {
-		return output.Convert(b.output(dir, ".qcow2"), raw, output.Qcow2, io.Discard)
+	err = im.steps.Do("disk image (qcow2)", hint, func(io.Writer) error {
+		return output.Convert(im.file(".qcow2"), raw, output.Qcow2, io.Discard)
 	})
 	if err != nil {
 		return manifest.File{}, err
 	}
 
-	packed := b.output(dir, ".raw.zst")
-	err = b.Steps.Do("disk image (raw.zst)", hint, func(io.Writer) error {
-		part := meter.Begin(ctx, "pack", plan.Table.DiskSize, b.Steps.Progress)
+	packed := im.file(".raw.zst")
+	err = im.steps.Do("disk image (raw.zst)", hint, func(io.Writer) error {
+		part := meter.Begin(ctx, "pack", im.plan.Table.DiskSize, im.steps.Progress)
 		return output.Convert(packed, raw, output.Packed, part)
 	})
 	if err != nil {
 		return manifest.File{}, err
 	}
 
-	return output.DescribeFile(dir, filepath.Base(packed), io.Discard)
+	return output.DescribeFile(im.dir, filepath.Base(packed), io.Discard)
 }
 
 // writeRaw writes the disk image as a sparse file, so that only used parts take

@@ -12,6 +12,7 @@ import (
 	"github.com/loam-os/loam/image/floor"
 	"github.com/loam-os/loam/image/rootfs"
 	"github.com/loam-os/loam/image/sbom"
+	"github.com/loam-os/loam/image/step"
 )
 
 // programs are the files of the programs of the node while a build goes on.
@@ -27,18 +28,35 @@ func (p programs) remove() error {
 	return errors.Join(errs...)
 }
 
-// compilePrograms builds the programs of the node in dir.
-func (b *Build) compilePrograms(ctx context.Context, dir string) (programs, error) {
+// compiler builds programs of the project.
+type compiler struct {
+	source, arch string
+	flags        []string // added to `go build`
+	steps        *step.Log
+}
+
+// compiler returns what builds the programs of the node.
+func (b *Build) compiler() compiler {
+	return compiler{
+		source: b.Source,
+		arch:   b.Plan.Spec.Arch,
+		flags:  b.BuildFlags,
+		steps:  b.Steps,
+	}
+}
+
+// programs builds the programs of the node in dir.
+func (c compiler) programs(ctx context.Context, dir string) (programs, error) {
 	p := programs{
 		loam: filepath.Join(dir, "loam"),
 		init: filepath.Join(dir, "init"),
 		live: filepath.Join(dir, "init-live"),
 	}
 
-	return p, b.Steps.Do("loam, init (go build)", "", func(w io.Writer) error {
+	return p, c.steps.Do("loam, init (go build)", "", func(w io.Writer) error {
 		var errs []error
 		for _, file := range p.all() {
-			errs = append(errs, b.compile(ctx, file, w))
+			errs = append(errs, c.compile(ctx, file, w))
 		}
 		return errors.Join(errs...)
 	})
@@ -59,15 +77,15 @@ func checkFloors(tree rootfs.Root, p programs) error {
 
 // compile builds the program of the node with the name of file. It carries no
 // commit: the same sources give the same bytes.
-func (b *Build) compile(ctx context.Context, file string, w io.Writer) error {
+func (c compiler) compile(ctx context.Context, file string, w io.Writer) error {
 	name := filepath.Base(file)
 	args := append([]string{
 		"build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w -buildid=", "-o", file,
-	}, b.BuildFlags...)
+	}, c.flags...)
 
 	cmd := exec.CommandContext(ctx, "go", append(args, "./cmd/"+name)...)
-	cmd.Dir = b.Source
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+b.Plan.Spec.Arch,
+	cmd.Dir = c.source
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+c.arch,
 		"GOAMD64=v1", "GOFLAGS=")
 	cmd.Stdout = w
 	cmd.Stderr = w

@@ -33,7 +33,7 @@ func (b *Build) params() (p rootfs.Params, err error) {
 		Arch:            b.Plan.Spec.Arch,
 		Profile:         b.Plan.Spec.Profile,
 		Lock:            b.Packages.Images,
-		SourceDateEpoch: epoch,
+		SourceDateEpoch: Epoch,
 	}
 	if p.Profile == image.Metal {
 		p.Firmware, err = device.Metal(p.Arch)
@@ -98,11 +98,15 @@ func (b *Build) writeRootFS(
 		params.Log = w
 		return rootfs.Image(ctx, b.Tools, tree, rootfs.ImageParams{
 			Params: params,
-			UUID:   b.identity("erofs").String(),
+			UUID:   identity(b.Plan.Spec, "erofs").String(),
 			Files: []rootfs.File{
 				{Path: "usr/bin/loam", Mode: 0o755, Source: programs.loam},
 				{Path: "usr/lib/os-release", Mode: 0o644, Source: release},
-				{Path: loader.Installed(params.Arch), Mode: 0o644, Source: b.loader()},
+				{
+					Path:   loader.Installed(params.Arch),
+					Mode:   0o644,
+					Source: loaderFile(b.Tools, params.Arch),
+				},
 			},
 		}, file)
 	})
@@ -110,18 +114,16 @@ func (b *Build) writeRootFS(
 
 // identity derives a UUID from the inputs of the build, so that equal builds
 // are equal.
-func (b *Build) identity(purpose string) uuid.UUID {
-	r := b.Plan.Spec.Release
+func identity(s image.Spec, purpose string) uuid.UUID {
 	return uuid.NewSHA1(uuid.NameSpaceURL,
-		[]byte(r.ImageID+"/"+r.Version+"/"+b.Plan.Spec.Arch+"/"+b.Plan.Spec.Profile+"/"+purpose))
+		[]byte(s.Release.ImageID+"/"+s.Release.Version+"/"+s.Arch+"/"+s.Profile+"/"+purpose))
 }
 
 // lineage is identity, the same for all versions: what depends on it only, an
 // update need not fetch.
-func (b *Build) lineage(purpose string) uuid.UUID {
+func lineage(s image.Spec, purpose string) uuid.UUID {
 	return uuid.NewSHA1(uuid.NameSpaceURL,
-		[]byte(b.Plan.Spec.Release.ImageID+"/"+b.Plan.Spec.Arch+"/"+
-			b.Plan.Spec.Profile+"/"+purpose))
+		[]byte(s.Release.ImageID+"/"+s.Arch+"/"+s.Profile+"/"+purpose))
 }
 
 // hashTree is the verity tree of a root file system.
@@ -134,14 +136,15 @@ type hashTree struct {
 func (b *Build) writeVerity(dir, rootFS string) (tree hashTree, err error) {
 	tree.file = b.output(dir, ".verity")
 	err = b.Steps.Do("verity tree", "", func(io.Writer) error {
-		tree.rootHash, err = b.hash(rootFS, tree.file)
+		tree.rootHash, err = writeHashTree(b.Plan.Spec, rootFS, tree.file)
 		return err
 	})
 	return tree, err
 }
 
-// hash writes the verity tree of the file data, and returns the root hash.
-func (b *Build) hash(data, tree string) (root [32]byte, err error) {
+// writeHashTree writes the verity tree of the file data, and returns the root
+// hash.
+func writeHashTree(s image.Spec, data, tree string) (root [32]byte, err error) {
 	in, err := os.Open(data)
 	if err != nil {
 		return root, err
@@ -158,9 +161,9 @@ func (b *Build) hash(data, tree string) (root [32]byte, err error) {
 		return root, err
 	}
 
-	salt := sha256.Sum256([]byte(b.lineage("verity salt").String()))
+	salt := sha256.Sum256([]byte(lineage(s, "verity salt").String()))
 	root, _, err = verity.Build(in, info.Size(), out,
-		verity.Params{Salt: salt, UUID: b.lineage("verity")})
+		verity.Params{Salt: salt, UUID: lineage(s, "verity")})
 
 	return root, errors.Join(err, out.Close())
 }

@@ -23,7 +23,8 @@ type stamp struct {
 	Manifest string `json:"manifest"`
 }
 
-func (b *Build) stampFile() string { return b.Out + ".stamp" }
+// stampFile returns the file of the stamp of the build in out.
+func stampFile(out string) string { return out + ".stamp" }
 
 // inputs returns the SHA-256, in hex, of what decides the bytes of an unsigned
 // build. The directories of the trees are named by the digests of what they
@@ -64,9 +65,9 @@ func hashFile(w io.Writer, file string) error {
 	return err
 }
 
-// writeStamp records that the build in Out was made from inputs.
-func (b *Build) writeStamp(inputs string) error {
-	_, text, err := output.ReadManifest(b.Out)
+// writeStamp records that the build in out was made from inputs.
+func writeStamp(out, inputs string) error {
+	_, text, err := output.ReadManifest(out)
 	if err != nil {
 		return err
 	}
@@ -75,17 +76,17 @@ func (b *Build) writeStamp(inputs string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(b.stampFile(), append(encoded, '\n'), 0o644)
+	return os.WriteFile(stampFile(out), append(encoded, '\n'), 0o644)
 }
 
-// unchanged returns the manifest of the build in Out if that was made from
+// unchanged returns the manifest of the build in out if that was made from
 // inputs and none of its files was written to since.
-func (b *Build) unchanged(inputs string) (m manifest.Manifest, ok bool) {
-	text, err := os.ReadFile(b.stampFile())
+func unchanged(out, inputs string) (m manifest.Manifest, ok bool) {
+	text, err := os.ReadFile(stampFile(out))
 	if err != nil {
 		return m, false
 	}
-	written, err := os.Stat(b.stampFile())
+	written, err := os.Stat(stampFile(out))
 	if err != nil {
 		return m, false
 	}
@@ -94,12 +95,12 @@ func (b *Build) unchanged(inputs string) (m manifest.Manifest, ok bool) {
 		return m, false
 	}
 
-	m, text, err = output.ReadManifest(b.Out)
+	m, text, err = output.ReadManifest(out)
 	if sum := sha256.Sum256(text); err != nil || hex.EncodeToString(sum[:]) != s.Manifest {
 		return m, false
 	}
 	for _, f := range m.Files {
-		info, err := os.Lstat(filepath.Join(b.Out, f.Name))
+		info, err := os.Lstat(filepath.Join(out, f.Name))
 		if err != nil || !info.Mode().IsRegular() || info.Size() != f.Size ||
 			info.ModTime().After(written.ModTime()) {
 			return m, false

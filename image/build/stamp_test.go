@@ -18,48 +18,48 @@ import (
 func TestABuildIsMadeAgainOnlyWhenItHasTo(t *testing.T) {
 	for _, test := range []struct {
 		name  string
-		edit  func(t *testing.T, b *Build, inputs *string)
+		edit  func(t *testing.T, out string, inputs *string)
 		again bool
 	}{
-		{"nothing happened", func(*testing.T, *Build, *string) {}, false},
-		{"the inputs are others", func(_ *testing.T, _ *Build, inputs *string) {
+		{"nothing happened", func(*testing.T, string, *string) {}, false},
+		{"the inputs are others", func(_ *testing.T, _ string, inputs *string) {
 			*inputs = "others"
 		}, true},
-		{"a file was cut off", func(t *testing.T, b *Build, _ *string) {
-			truncate(t, filepath.Join(b.Out, "a.raw"))
+		{"a file was cut off", func(t *testing.T, out string, _ *string) {
+			truncate(t, filepath.Join(out, "a.raw"))
 		}, true},
-		{"a file was written to", func(t *testing.T, b *Build, _ *string) {
+		{"a file was written to", func(t *testing.T, out string, _ *string) {
 			later := time.Now().Add(time.Minute)
-			if err := os.Chtimes(filepath.Join(b.Out, "a.raw"), later, later); err != nil {
+			if err := os.Chtimes(filepath.Join(out, "a.raw"), later, later); err != nil {
 				t.Fatal(err)
 			}
 		}, true},
-		{"a file is gone", func(t *testing.T, b *Build, _ *string) {
-			remove(t, filepath.Join(b.Out, "a.raw"))
+		{"a file is gone", func(t *testing.T, out string, _ *string) {
+			remove(t, filepath.Join(out, "a.raw"))
 		}, true},
-		{"another build has taken its place", func(t *testing.T, b *Build, _ *string) {
-			writeBuild(t, b.Out, "0.2.0")
+		{"another build has taken its place", func(t *testing.T, out string, _ *string) {
+			writeBuild(t, out, "0.2.0")
 		}, true},
-		{"the build is gone", func(t *testing.T, b *Build, _ *string) {
-			remove(t, b.Out)
+		{"the build is gone", func(t *testing.T, out string, _ *string) {
+			remove(t, out)
 		}, true},
-		{"the stamp is gone", func(t *testing.T, b *Build, _ *string) {
-			remove(t, b.stampFile())
+		{"the stamp is gone", func(t *testing.T, out string, _ *string) {
+			remove(t, stampFile(out))
 		}, true},
-		{"the stamp was cut off", func(t *testing.T, b *Build, _ *string) {
-			truncate(t, b.stampFile())
+		{"the stamp was cut off", func(t *testing.T, out string, _ *string) {
+			truncate(t, stampFile(out))
 		}, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			b := &Build{Out: filepath.Join(t.TempDir(), "out")}
-			writeBuild(t, b.Out, "0.1.0")
+			out := filepath.Join(t.TempDir(), "out")
+			writeBuild(t, out, "0.1.0")
 			inputs := "inputs"
-			if err := b.writeStamp(inputs); err != nil {
+			if err := writeStamp(out, inputs); err != nil {
 				t.Fatal(err)
 			}
 
-			test.edit(t, b, &inputs)
-			if m, ok := b.unchanged(inputs); ok == test.again || (ok && m.Version != "0.1.0") {
+			test.edit(t, out, &inputs)
+			if m, ok := unchanged(out, inputs); ok == test.again || (ok && m.Version != "0.1.0") {
 				t.Errorf("unchanged: %v, %+v", ok, m)
 			}
 		})

@@ -153,7 +153,7 @@ func (b *bench) makeStock(ctx context.Context) error {
 			Config:          config,
 			Arch:            b.manifest.Arch,
 			Profile:         b.manifest.Profile,
-			SourceDateEpoch: run.Epoch(),
+			SourceDateEpoch: build.Epoch,
 			Log:             w,
 		}, osRelease)
 		return err
