@@ -275,7 +275,7 @@ func (upgradeNode) Evidence(ctx context.Context, j upgrade.Journal) []string {
 
 // HandOver implements [upgrade.Node].
 func (u upgradeNode) HandOver(version string, keepOwn bool) error {
-	return u.engine.HandOver(version, keepOwn)
+	return apply.HandOver(u.engine.Config(), version, keepOwn)
 }
 
 // Loader implements [upgrade.Node].

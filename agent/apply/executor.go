@@ -205,12 +205,6 @@ func (e *Executor) Verify(
 // fs/ext4/ialloc.c).
 func (e *Executor) Tidy() error { return e.changes.tidy() }
 
-// HandOver makes another OS version start with the current configuration. With
-// own, a configuration that the other version already has stays.
-func (e *Executor) HandOver(osVersion string, own bool) error {
-	return handOver(e.store, e.config.OSVersion, osVersion, own)
-}
-
 // Reset removes what all generations have placed, and then the generations with
 // their content, as if the node had never had one. There is no verdict to wait
 // for, and no way back.

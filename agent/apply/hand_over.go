@@ -2,21 +2,22 @@ package apply
 
 import "github.com/loam-os/loam/agent/generation"
 
-// handOver makes the OS version called to start with the configuration of the OS
-// version called from. With own, to keeps its own configuration if it has one.
-func handOver(store *generation.Store, from, to string, own bool) error {
+// HandOver makes another OS version start with the current configuration of the
+// node. With own, a configuration that the other version already has stays.
+func HandOver(c Config, osVersion string, own bool) error {
+	store := generation.Open(c.State)
 	if own {
-		if _, ok, err := store.Current(to); err != nil || ok {
+		if _, ok, err := store.Current(osVersion); err != nil || ok {
 			return err
 		}
 	}
 
-	m, ok, err := store.Current(from)
+	m, ok, err := store.Current(c.OSVersion)
 	switch {
 	case err != nil:
 		return err
 	case !ok:
-		return store.Deactivate(to)
+		return store.Deactivate(osVersion)
 	}
-	return store.Activate(to, m.Name())
+	return store.Activate(osVersion, m.Name())
 }

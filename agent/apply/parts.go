@@ -8,7 +8,6 @@ import (
 // that it uses. What they remember they share by pointers; everything else is on
 // disk.
 type parts struct {
-	store     *generation.Store
 	running   running
 	planner   Planner
 	files     files
@@ -28,7 +27,6 @@ func newParts(c Config) parts {
 	watching := new(watched)
 
 	p := parts{
-		store:   store,
 		running: running{store: store, osVersion: c.OSVersion, last: new(generation.Manifest)},
 		ledger:  Ledger{State: c.State, Now: c.Now},
 	}
