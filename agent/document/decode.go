@@ -62,6 +62,8 @@ func countFields(n *yaml.Node) int {
 	return count
 }
 
+// decoder walks the tree of a document. Functions decode single values, and return
+// what they have found.
 type decoder struct {
 	report *Report
 	origin Origin
@@ -85,7 +87,7 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, path string, depth int) {
 
 	switch {
 	case v.Type() == timeType:
-		d.time(n, v, path)
+		d.note(n, path, setTime(n, v))
 	case v.Kind() == reflect.Pointer:
 		target := reflect.New(v.Type().Elem())
 		d.value(n, target.Elem(), path, depth)
@@ -101,7 +103,7 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, path string, depth int) {
 	case v.Kind() == reflect.Slice:
 		d.sequence(n, v, path, depth)
 	default:
-		d.scalar(n, v, path)
+		d.note(n, path, setScalar(n, v))
 	}
 }
 
@@ -128,6 +130,17 @@ func (d *decoder) enter(n *yaml.Node, path string, depth int) (*yaml.Node, bool)
 func (d *decoder) record(path string, n *yaml.Node) {
 	if path != "" {
 		d.origin.at[path] = place(n)
+	}
+}
+
+// note reports what was found about the value n, if anything was.
+func (d *decoder) note(n *yaml.Node, path string, f finding) {
+	switch {
+	case f == (finding{}):
+	case f.lenient:
+		d.warn(n, path, f.problem, f.hint)
+	default:
+		d.wrong(n, path, f.problem, f.hint)
 	}
 }
 

@@ -13,61 +13,76 @@ import (
 
 var timeType = reflect.TypeFor[time.Time]()
 
-// scalar decodes a string, a boolean or an integer; its type may be a named
-// one. What only the Kubernetes tools take is a warning.
-func (d *decoder) scalar(n *yaml.Node, v reflect.Value, path string) {
+// finding is what is wrong with a value. The zero finding is nothing.
+type finding struct {
+	problem, hint string
+
+	// lenient is set if a lenient reader accepts the value.
+	lenient bool
+}
+
+// refused is the finding about a value that no reader accepts.
+func refused(problem, hint string) finding { return finding{problem: problem, hint: hint} }
+
+// accepted is the finding about a value that a lenient reader accepts.
+func accepted(problem, hint string) finding {
+	return finding{problem: problem, hint: hint, lenient: true}
+}
+
+// setScalar sets v, a string, a boolean or an integer, to the value of n; its type
+// may be a named one. What only the Kubernetes tools take is accepted.
+func setScalar(n *yaml.Node, v reflect.Value) finding {
 	if n.Kind != yaml.ScalarNode {
-		d.notScalar(n, v, path)
-		return
+		return notScalar(n, v)
 	}
 
 	switch v.Kind() {
 	case reflect.String:
-		d.text(n, v, path)
+		return setText(n, v)
 	case reflect.Bool:
-		d.boolean(n, v, path)
-	default:
-		d.number(n, v, path)
+		return setBoolean(n, v)
 	}
+	return setNumber(n, v)
 }
 
-func (d *decoder) notScalar(n *yaml.Node, v reflect.Value, path string) {
+func notScalar(n *yaml.Node, v reflect.Value) finding {
 	switch v.Kind() {
 	case reflect.String:
-		d.wrong(n, path, "is "+describe(n)+", want a string", "put it in quotes")
+		return refused("is "+describe(n)+", want a string", "put it in quotes")
 	case reflect.Bool:
-		d.wrong(n, path, "is "+describe(n)+", want true or false",
+		return refused("is "+describe(n)+", want true or false",
 			"write true or false, without quotes")
-	default:
-		d.wrong(n, path, "is "+describe(n)+", want a whole number", "write digits, without quotes")
 	}
+	return refused("is "+describe(n)+", want a whole number", "write digits, without quotes")
 }
 
-func (d *decoder) text(n *yaml.Node, v reflect.Value, path string) {
+func setText(n *yaml.Node, v reflect.Value) finding {
 	value, ok := resolve(n)
 	text, isText := asText(value)
 	switch {
 	case n.ShortTag() == "!!str":
 		v.SetString(n.Value)
+		return finding{}
 	case ok && isText:
-		d.warn(n, path, "is "+describe(n)+", want a string", "put it in quotes")
 		v.SetString(text)
-	default:
-		d.wrong(n, path, "is "+describe(n)+", want a string", "put it in quotes")
+		return accepted("is "+describe(n)+", want a string", "put it in quotes")
 	}
+	return refused("is "+describe(n)+", want a string", "put it in quotes")
 }
 
-func (d *decoder) boolean(n *yaml.Node, v reflect.Value, path string) {
+func setBoolean(n *yaml.Node, v reflect.Value) finding {
 	value, ok := resolve(n)
 	truth, isBool := value.(bool)
+	v.SetBool(ok && truth)
+
 	const hint = "write true or false, without quotes"
 	switch {
 	case !ok || !isBool:
-		d.wrong(n, path, "is "+describe(n)+", want true or false", hint)
+		return refused("is "+describe(n)+", want true or false", hint)
 	case n.ShortTag() != "!!bool" || !isTrueOrFalse(n.Value):
-		d.warn(n, path, "is "+describe(n)+", want true or false", hint)
+		return accepted("is "+describe(n)+", want true or false", hint)
 	}
-	v.SetBool(ok && truth)
+	return finding{}
 }
 
 func isTrueOrFalse(text string) bool {
@@ -78,7 +93,7 @@ func isTrueOrFalse(text string) bool {
 // YAML it is a floating-point number.
 var notOctal = regexp.MustCompile(`^0o?[0-7]*[89][0-9]*$`)
 
-func (d *decoder) number(n *yaml.Node, v reflect.Value, path string) {
+func setNumber(n *yaml.Node, v reflect.Value) finding {
 	value, ok := resolve(n)
 	problem := "is " + describe(n) + ", want a whole number"
 	hint := "write digits, without quotes"
@@ -90,16 +105,14 @@ func (d *decoder) number(n *yaml.Node, v reflect.Value, path string) {
 	case n.ShortTag() == "!!float":
 		hint = "write no fraction or exponent"
 	case n.ShortTag() == "!!int" && n.Style == 0:
-		d.integer(n, v, path)
-		return
+		return setInteger(n, v)
 	}
 
 	whole, isWhole := asWhole(value)
 	if !ok || !isWhole || !setWhole(v, whole) {
-		d.wrong(n, path, problem, hint)
-		return
+		return refused(problem, hint)
 	}
-	d.warn(n, path, problem, hint)
+	return accepted(problem, hint)
 }
 
 // asWhole returns the text of a number as JSON has it, which the Kubernetes tools
@@ -132,95 +145,24 @@ func setWhole(v reflect.Value, text string) bool {
 	return err == nil
 }
 
-// integer decodes a number in any base of YAML: 420, 0644, 0o644, 0x1a4.
-func (d *decoder) integer(n *yaml.Node, v reflect.Value, path string) {
+// setInteger takes a number in any base of YAML: 420, 0644, 0o644, 0x1a4.
+func setInteger(n *yaml.Node, v reflect.Value) finding {
 	value, _ := resolve(n)
 	if whole, ok := asWhole(value); !ok || !setWhole(v, whole) {
-		d.wrong(n, path, "the number "+Quote(n.Value)+" is out of range", "")
+		return refused("the number "+Quote(n.Value)+" is out of range", "")
 	}
+	return finding{}
 }
 
-// time decodes an RFC 3339 time, in quotes or not.
-func (d *decoder) time(n *yaml.Node, v reflect.Value, path string) {
+// setTime takes an RFC 3339 time, in quotes or not.
+func setTime(n *yaml.Node, v reflect.Value) finding {
 	parsed, err := time.Parse(time.RFC3339, n.Value)
 	if n.Kind != yaml.ScalarNode || err != nil {
-		d.wrong(n, path, "is "+describe(n)+", want a time",
+		return refused("is "+describe(n)+", want a time",
 			"write it as 2026-08-01T00:00:00Z (RFC 3339)")
-		return
 	}
 	v.Set(reflect.ValueOf(parsed))
-}
-
-// free decodes n as the JSON types: map[string]any, []any, string, bool, int64
-// or float64, nil for null.
-func (d *decoder) free(n *yaml.Node, path string, depth int) any {
-	switch n.Kind {
-	case yaml.MappingNode:
-		fields := map[string]any{}
-		d.pairs(n, path, func(key string, keyNode, value *yaml.Node) {
-			key = d.freeKey(keyNode, path, key)
-			fields[key] = d.freeItem(value, Join(path, key), depth+1)
-		})
-		return fields
-	case yaml.SequenceNode:
-		items := make([]any, 0, len(n.Content))
-		for i, item := range n.Content {
-			if d.nodes >= maxNodes {
-				break
-			}
-			items = append(items, d.freeItem(item, at(path, i), depth+1))
-		}
-		return items
-	}
-
-	return d.freeScalar(n, path)
-}
-
-// freeKey returns the key as the Kubernetes tools have it, to which yes is true.
-func (d *decoder) freeKey(n *yaml.Node, path, key string) string {
-	value, _ := resolve(n)
-	if _, isBool := value.(bool); !isBool || n.ShortTag() != "!!str" {
-		return key
-	}
-	d.warn(n, orWhole(path), "a key is "+describe(n)+", and "+textOf(value)+
-		" to the Kubernetes tools", "put the key in quotes")
-	return textOf(value)
-}
-
-func (d *decoder) freeItem(n *yaml.Node, path string, depth int) any {
-	n, ok := d.enter(n, path, depth)
-	if !ok {
-		return nil
-	}
-	return d.free(n, path, depth)
-}
-
-func (d *decoder) freeScalar(n *yaml.Node, path string) any {
-	value, ok := resolve(n)
-	if number, isFloat := value.(float64); !ok || (isFloat && !isFinite(number)) {
-		d.wrong(n, path, "is "+describe(n)+", want a value that JSON knows", "put it in quotes")
-		return n.Value
-	}
-
-	_, isText := value.(string)
-	switch n.ShortTag() {
-	case "!!null", "!!int", "!!float", "!!bool":
-	case "!!str", "!!timestamp": // JSON has no times: they stay text.
-		if !isText {
-			d.warn(n, path, "is "+describe(n)+", and "+textOf(value)+" to the Kubernetes tools",
-				"put it in quotes, or write "+textOf(value))
-		}
-	default:
-		d.warn(n, path, "is "+describe(n)+", and text to the Kubernetes tools", "put it in quotes")
-	}
-
-	switch number := value.(type) { // As JSON has it.
-	case uint64:
-		return float64(number)
-	case float64:
-		return number + 0 // Not -0.
-	}
-	return value
+	return finding{}
 }
 
 // textOf returns the text of a value for a message.
