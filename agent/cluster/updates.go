@@ -94,7 +94,7 @@ func (u updates) next(w world) inplace.Step {
 		return inplace.Nothing
 	}
 
-	return inplace.Next(inplace.Node{
+	return inplace.Next(inplace.State{
 		Record:  u.record,
 		Want:    *p.update,
 		Offered: p.sum,

@@ -47,8 +47,8 @@ type Record struct {
 	Boot    string `json:"boot,omitempty"`
 }
 
-// Node is the observed state of the node.
-type Node struct {
+// State is the observed state of the node, which [Next] decides on.
+type State struct {
 	Record
 
 	// Want are the facts of the configuration whose digest is Offered.
@@ -68,24 +68,24 @@ type Node struct {
 
 // Next returns the next step. An update that has begun goes on even if the node
 // is no longer Drained: it is halfway.
-func Next(n Node) Step {
-	c := Diff(n.Done, n.Want, n.Image)
-	began := n.Version != "" && n.Version == n.Offered
+func Next(s State) Step {
+	c := Diff(s.Done, s.Want, s.Image)
+	began := s.Version != "" && s.Version == s.Offered
 	switch {
 	case !c.Any() && !began:
 		return Nothing
-	case !began && !n.Drained:
+	case !began && !s.Drained:
 		return Await
-	case !began || !n.Applied:
+	case !began || !s.Applied:
 		return Configure
 	case c.Kubelet || c.Reserved || c.CPUManagerPolicy:
 		return Kubelet
-	case c.OS && n.Tried == n.Want.OS && (n.BootID == "" || n.BootID != n.Boot):
+	case c.OS && s.Tried == s.Want.OS && (s.BootID == "" || s.BootID != s.Boot):
 		// It has been booted since.
 		return GaveUp
 	case c.OS:
 		return OS
-	case c.CertificateAuthorities && !n.Agent.Equal(n.Want.CertificateAuthorities):
+	case c.CertificateAuthorities && !s.Agent.Equal(s.Want.CertificateAuthorities):
 		return Agent
 	case c.CertificateAuthorities:
 		return Rejoin
@@ -93,7 +93,7 @@ func Next(n Node) Step {
 		return Tokens
 	}
 
-	if !n.Cleared {
+	if !s.Cleared {
 		return Clear
 	}
 

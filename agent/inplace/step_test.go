@@ -166,7 +166,7 @@ func TestUpdateRunsThroughItsSteps(t *testing.T) {
 			"await configure kubelet os agent rejoin tokens clear report"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			n := inplace.Node{
+			s := inplace.State{
 				Record:  inplace.Record{Done: have},
 				Want:    factsOf(t, test.want, ""),
 				Offered: "v2",
@@ -175,7 +175,7 @@ func TestUpdateRunsThroughItsSteps(t *testing.T) {
 
 			var steps []string
 			for len(steps) < 20 {
-				step := inplace.Next(n)
+				step := inplace.Next(s)
 				if step == inplace.Nothing {
 					break
 				}
@@ -183,17 +183,17 @@ func TestUpdateRunsThroughItsSteps(t *testing.T) {
 				steps = append(steps, string(step))
 				switch step {
 				case inplace.Await:
-					n.Drained = true
+					s.Drained = true
 				case inplace.Configure:
-					n.Version = n.Offered
-					n.Applied = true
+					s.Version = s.Offered
+					s.Applied = true
 				case inplace.OS:
 					// The node is halfway and goes on.
-					n.Image = n.Want.OS
-					n.Drained = false
+					s.Image = s.Want.OS
+					s.Drained = false
 				}
 
-				n.Record = n.After(step, n.Want)
+				s.Record = s.After(step, s.Want)
 			}
 
 			if got := strings.Join(steps, " "); got != test.steps {
@@ -206,7 +206,7 @@ func TestUpdateRunsThroughItsSteps(t *testing.T) {
 func TestNext(t *testing.T) {
 	done := factsOf(t, config.Update{OSVersion: "1.0.0", Kubelet: "1.35.0"}, "")
 	newer := factsOf(t, config.Update{OSVersion: "2.0.0", Kubelet: "1.36.0"}, "")
-	base := inplace.Node{
+	base := inplace.State{
 		Record:  inplace.Record{Done: done},
 		Want:    newer,
 		Offered: "v2",
@@ -217,72 +217,72 @@ func TestNext(t *testing.T) {
 	upToKubelet := began.After(inplace.Kubelet, newer)
 	for _, test := range []struct {
 		name string
-		edit func(n *inplace.Node)
+		edit func(s *inplace.State)
 		want inplace.Step
 	}{
-		{"a node that is in use waits", func(n *inplace.Node) {}, inplace.Await},
-		{"a drained node does not wait", func(n *inplace.Node) {
-			n.Drained = true
+		{"a node that is in use waits", func(s *inplace.State) {}, inplace.Await},
+		{"a drained node does not wait", func(s *inplace.State) {
+			s.Drained = true
 		}, inplace.Configure},
 		{"a newer configuration in the middle needs the node to be drained, too",
-			func(n *inplace.Node) {
-				n.Record = began
-				n.Offered = "v3"
+			func(s *inplace.State) {
+				s.Record = began
+				s.Offered = "v3"
 			}, inplace.Await},
-		{"an update that has begun goes on", func(n *inplace.Node) {
-			n.Record = began
+		{"an update that has begun goes on", func(s *inplace.State) {
+			s.Record = began
 		}, inplace.Configure},
-		{"the system comes after kubelet", func(n *inplace.Node) {
-			n.Record = upToKubelet
-			n.Applied = true
+		{"the system comes after kubelet", func(s *inplace.State) {
+			s.Record = upToKubelet
+			s.Applied = true
 		}, inplace.OS},
 		{"a release that fell back is not tried again",
-			func(n *inplace.Node) {
-				n.Record = upToKubelet
-				n.Applied = true
-				n.Tried = "2.0.0"
+			func(s *inplace.State) {
+				s.Record = upToKubelet
+				s.Applied = true
+				s.Tried = "2.0.0"
 			}, inplace.GaveUp},
-		{"an operator may allow another try", func(n *inplace.Node) {
-			n.Record = upToKubelet
-			n.Applied = true
-			n.Tried = ""
+		{"an operator may allow another try", func(s *inplace.State) {
+			s.Record = upToKubelet
+			s.Applied = true
+			s.Tried = ""
 		}, inplace.OS},
-		{"a release that was not booted yet is requested again", func(n *inplace.Node) {
-			n.Record = upToKubelet
-			n.Applied = true
-			n.Tried = "2.0.0"
-			n.BootID = "boot"
-			n.Boot = "boot"
+		{"a release that was not booted yet is requested again", func(s *inplace.State) {
+			s.Record = upToKubelet
+			s.Applied = true
+			s.Tried = "2.0.0"
+			s.BootID = "boot"
+			s.Boot = "boot"
 		}, inplace.OS},
-		{"a release that was booted since is not", func(n *inplace.Node) {
-			n.Record = upToKubelet
-			n.Applied = true
-			n.Tried = "2.0.0"
-			n.BootID = "next boot"
-			n.Boot = "boot"
+		{"a release that was booted since is not", func(s *inplace.State) {
+			s.Record = upToKubelet
+			s.Applied = true
+			s.Tried = "2.0.0"
+			s.BootID = "next boot"
+			s.Boot = "boot"
 		}, inplace.GaveUp},
-		{"another release is requested", func(n *inplace.Node) {
-			n.Record = upToKubelet
-			n.Applied = true
-			n.Tried = "1.9.0"
+		{"another release is requested", func(s *inplace.State) {
+			s.Record = upToKubelet
+			s.Applied = true
+			s.Tried = "1.9.0"
 		}, inplace.OS},
 		{"a release that an operator installed does not begin an update",
-			func(n *inplace.Node) {
-				n.Done = newer
-				n.Applied = true
-				n.Image = "1.0.0"
+			func(s *inplace.State) {
+				s.Done = newer
+				s.Applied = true
+				s.Image = "1.0.0"
 			}, inplace.Await},
 		{"a return to the old configuration is finished",
-			func(n *inplace.Node) {
-				n.Record = began
-				n.Want = done
-				n.Applied = true
+			func(s *inplace.State) {
+				s.Record = began
+				s.Want = done
+				s.Applied = true
 			}, inplace.Clear},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			n := base
-			test.edit(&n)
-			if got := inplace.Next(n); got != test.want {
+			s := base
+			test.edit(&s)
+			if got := inplace.Next(s); got != test.want {
 				t.Errorf("%q, want %q", got, test.want)
 			}
 		})
