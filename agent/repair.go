@@ -69,7 +69,7 @@ func Repair(ctx context.Context, env Env) error {
 		status:  facts,
 		record:  record,
 	}
-	result, err := repair.Node{
+	result, err := repair.Runner{
 		Damage: *record.Damage,
 		Device: record.State,
 		ESP:    record.ESP,

@@ -25,24 +25,24 @@ var errPlainESP = errors.New("the state is encrypted, and the ESP is not")
 
 // keepAside copies the partition to the ESP. It is packed twice, first to learn
 // its size: a file of the ESP appears complete, or not at all.
-func (n Node) keepAside(v *View) {
-	err := n.copyAside()
+func (r Runner) keepAside(v *View) {
+	err := r.copyAside()
 	if err != nil {
 		v.Record.Kept = ""
-		n.Log.Warn("keep a copy of the state partition", zap.Error(err))
+		r.Log.Warn("keep a copy of the state partition", zap.Error(err))
 		v.Record.Problem = hint.Line(err)
 		return
 	}
 	v.Record.Kept = "/" + AsideName + " on the ESP"
 }
 
-func (n Node) copyAside() error {
-	if n.Encrypted {
+func (r Runner) copyAside() error {
+	if r.Encrypted {
 		return errPlainESP
 	}
 
 	var room int64
-	err := WithESP(n.ESP, func(esp *fat.FS) error {
+	err := WithESP(r.ESP, func(esp *fat.FS) error {
 		room = esp.Free() - reserve
 		return nil
 	})
@@ -51,19 +51,19 @@ func (n Node) copyAside() error {
 	}
 
 	counted := &counter{limit: room}
-	if err := n.pack(counted); err != nil {
+	if err := r.pack(counted); err != nil {
 		return err
 	}
 
-	r, w := io.Pipe()
-	go func() { w.CloseWithError(n.pack(w)) }()
-	defer r.Close()
-	return n.write(AsideName, r, counted.size)
+	out, w := io.Pipe()
+	go func() { w.CloseWithError(r.pack(w)) }()
+	defer out.Close()
+	return r.write(AsideName, out, counted.size)
 }
 
 // pack writes the partition, packed. Equal content gives equal bytes.
-func (n Node) pack(w io.Writer) error {
-	device, err := os.Open(n.Device)
+func (r Runner) pack(w io.Writer) error {
+	device, err := os.Open(r.Device)
 	if err != nil {
 		return err
 	}

@@ -19,26 +19,26 @@ import (
 )
 
 // logFile is the complete log, in memory.
-func (n Node) logFile() string { return filepath.Join(n.Dir, "e2fsck.log") }
+func (r Runner) logFile() string { return filepath.Join(r.Dir, "e2fsck.log") }
 
 // e2fsck runs e2fsck, adds its output to the log, and reports whether it exited
 // with 0: there is nothing to repair. It counts what e2fsck changed.
-func (n Node) e2fsck(ctx context.Context, v *View, options ...string) (clean bool) {
-	log, err := os.OpenFile(n.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+func (r Runner) e2fsck(ctx context.Context, v *View, options ...string) (clean bool) {
+	log, err := os.OpenFile(r.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		v.abort(err)
 		return false
 	}
 	defer log.Close()
 
-	command := append([]string{"e2fsck"}, append(options, n.Device)...)
+	command := append([]string{"e2fsck"}, append(options, r.Device)...)
 	fmt.Fprintf(log, "# %s\n", strings.Join(command, " "))
 
 	ctx, cancel := context.WithTimeout(ctx, maxTime)
 	defer cancel()
 
 	changes := &changes{}
-	out := &bounded{to: log, room: n.room(log), full: cancel}
+	out := &bounded{to: log, room: r.room(log), full: cancel}
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
 	cmd.Stdout = io.MultiWriter(out, changes)
@@ -72,7 +72,7 @@ const (
 )
 
 // room returns how much the log may still take.
-func (Node) room(log *os.File) int64 {
+func (Runner) room(log *os.File) int64 {
 	info, err := log.Stat()
 	if err != nil {
 		return 0

@@ -11,8 +11,8 @@ import (
 )
 
 // lacksJournal reports whether the file system has no journal.
-func (n Node) lacksJournal() bool {
-	f, err := os.Open(n.Device)
+func (r Runner) lacksJournal() bool {
+	f, err := os.Open(r.Device)
 	if err != nil {
 		return false
 	}
@@ -27,12 +27,12 @@ func (n Node) lacksJournal() bool {
 // superblock. It takes whatever gets the number next for that file, and would
 // remove it. ext4 does well without that file, and tune2fs 1.47 cannot always
 // make one.
-func (n Node) makeJournal(ctx context.Context, v *View) {
+func (r Runner) makeJournal(ctx context.Context, v *View) {
 	err := errors.Join(
-		n.run(ctx, "debugfs", "-w", "-R", "set_super_value orphan_file_inum 0", n.Device),
-		n.run(ctx, "tune2fs", "-O", "has_journal", n.Device),
+		r.run(ctx, "debugfs", "-w", "-R", "set_super_value orphan_file_inum 0", r.Device),
+		r.run(ctx, "tune2fs", "-O", "has_journal", r.Device),
 	)
-	if err == nil && n.lacksJournal() {
+	if err == nil && r.lacksJournal() {
 		err = errors.New("tune2fs: the file system has no journal still")
 	}
 	if err != nil {
@@ -43,7 +43,7 @@ func (n Node) makeJournal(ctx context.Context, v *View) {
 }
 
 // run runs a command, whose output is part of the error only.
-func (Node) run(ctx context.Context, name string, args ...string) error {
+func (Runner) run(ctx context.Context, name string, args ...string) error {
 	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%s: %w: %s", name, err, out)

@@ -112,9 +112,9 @@ const sectorSize = 512
 // readRecord reads the record, and frees what a power cut has left on the ESP. The
 // log of a repair that was cut off becomes the begin of the log: e2fsck may have
 // removed what it names.
-func (n Node) readRecord() (Record, error) {
-	var r Record
-	err := WithESP(n.ESP, func(esp *fat.FS) error {
+func (r Runner) readRecord() (Record, error) {
+	var record Record
+	err := WithESP(r.ESP, func(esp *fat.FS) error {
 		if err := esp.Reclaim(); err != nil {
 			return err
 		}
@@ -122,21 +122,21 @@ func (n Node) readRecord() (Record, error) {
 		if err != nil || text == nil {
 			return err
 		}
-		if err := json.Unmarshal(text, &r); err != nil {
+		if err := json.Unmarshal(text, &record); err != nil {
 			return fmt.Errorf("%s: %w", recordName, err)
 		}
 
-		r = r.fresh(n.Now())
-		if r.State != status.Repairing {
+		record = record.fresh(r.Now())
+		if record.State != status.Repairing {
 			return nil
 		}
 		log, err := readFile(esp, logName)
 		if err != nil {
 			return err
 		}
-		return os.WriteFile(n.logFile(), log, 0o600)
+		return os.WriteFile(r.logFile(), log, 0o600)
 	})
-	return r, err
+	return record, err
 }
 
 // readFile reads a file, nil if it is absent.
@@ -152,40 +152,40 @@ func readFile(esp *fat.FS, name string) ([]byte, error) {
 }
 
 // write writes a file of the ESP.
-func (n Node) write(name string, r io.Reader, size int64) error {
-	return WithESP(n.ESP, func(esp *fat.FS) error {
+func (r Runner) write(name string, content io.Reader, size int64) error {
+	return WithESP(r.ESP, func(esp *fat.FS) error {
 		if _, err := esp.ReadDir(espDir); errors.Is(err, fs.ErrNotExist) {
 			if err := esp.Mkdir(espDir); err != nil {
 				return err
 			}
 		}
-		return esp.Replace(name, r, size)
+		return esp.Replace(name, content, size)
 	})
 }
 
 // record writes the record. If that fails, nothing restarts the machine.
-func (n Node) record(v *View) {
+func (r Runner) record(v *View) {
 	text, err := json.MarshalIndent(v.Record, "", "  ")
 	if err == nil {
-		err = n.write(recordName, bytes.NewReader(text), int64(len(text)))
+		err = r.write(recordName, bytes.NewReader(text), int64(len(text)))
 	}
 	if err != nil {
 		v.Uncounted = hint.Line(err)
-		n.Log.Error("record the repair", zap.Error(err))
+		r.Log.Error("record the repair", zap.Error(err))
 	}
 }
 
 // conclude writes the log and the record, in this order: what the record says
 // has a log.
-func (n Node) conclude(v *View) {
-	n.saveLog(v)
-	n.record(v)
-	n.System.Show(v.Record.Repair)
+func (r Runner) conclude(v *View) {
+	r.saveLog(v)
+	r.record(v)
+	r.System.Show(v.Record.Repair)
 }
 
 // saveLog writes the log to the ESP.
-func (n Node) saveLog(v *View) {
-	log, err := os.Open(n.logFile())
+func (r Runner) saveLog(v *View) {
+	log, err := os.Open(r.logFile())
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}
@@ -194,13 +194,13 @@ func (n Node) saveLog(v *View) {
 		var info fs.FileInfo
 		info, err = log.Stat()
 		if err == nil {
-			err = n.write(logName, log, info.Size())
+			err = r.write(logName, log, info.Size())
 		}
 	}
 
 	if err != nil {
 		v.Uncounted = hint.Line(err)
-		n.Log.Error("save the log of the repair", zap.Error(err))
+		r.Log.Error("save the log of the repair", zap.Error(err))
 		return
 	}
 	if v.Record.Log == "" {

@@ -86,8 +86,8 @@ type System interface {
 // ErrMount says that the kernel does not mount the state partition.
 var ErrMount = errors.New("mount the state partition")
 
-// Node is a node whose state partition is damaged.
-type Node struct {
+// Runner repairs the state partition of a node: it runs what [Next] decides.
+type Runner struct {
 	Damage boot.Damage
 	// Device is the state partition, "" if it is absent. ESP is the EFI system
 	// partition.
@@ -103,126 +103,126 @@ type Node struct {
 
 // Run repairs the state partition as far as possible. It returns how that
 // ended; if the partition can be used, the machine is about to restart.
-func (n Node) Run(ctx context.Context) (status.Repair, error) {
-	if err := os.MkdirAll(n.Dir, 0o700); err != nil {
+func (r Runner) Run(ctx context.Context) (status.Repair, error) {
+	if err := os.MkdirAll(r.Dir, 0o700); err != nil {
 		return status.Repair{}, fmt.Errorf("repair the state partition: %w", err)
 	}
 
-	if n.Damage.Locked {
-		return n.stayLocked(), nil
+	if r.Damage.Locked {
+		return r.stayLocked(), nil
 	}
 
-	v := n.observe(ctx)
+	v := r.observe(ctx)
 	for {
 		if err := ctx.Err(); err != nil {
 			return v.Record.Repair, fmt.Errorf("repair the state partition: %w", err)
 		}
 
 		op := Next(v)
-		n.Log.Info("repair the state partition", zap.String("step", string(op)))
+		r.Log.Info("repair the state partition", zap.String("step", string(op)))
 		switch op {
 		case Restart:
-			return v.Record.Repair, n.restart(ctx)
+			return v.Record.Repair, r.restart(ctx)
 		case Stay:
 			v.Record.State = status.RepairFailed
 			v.Record.Problem, v.Record.Hint = v.why()
 			v.Record.Code = fault.StateDamaged
-			n.conclude(&v)
+			r.conclude(&v)
 			return v.Record.Repair, nil
 		}
 
-		n.do(ctx, op, &v)
-		n.System.Show(v.Record.Repair)
+		r.do(ctx, op, &v)
+		r.System.Show(v.Record.Repair)
 	}
 }
 
 // stayLocked changes nothing, and so records nothing: the next boot may have the
 // key.
-func (n Node) stayLocked() status.Repair {
-	r := status.Repair{
+func (r Runner) stayLocked() status.Repair {
+	locked := status.Repair{
 		State:   status.RepairFailed,
-		At:      n.Now(),
-		Device:  n.Device,
-		Damage:  n.Damage.Reason,
+		At:      r.Now(),
+		Device:  r.Device,
+		Damage:  r.Damage.Reason,
 		Problem: "nothing on it is changed",
 		Hint:    crypt.HowToGive + ", and restart it",
 		Code:    fault.StateLocked,
 	}
-	n.System.Show(r)
-	return r
+	r.System.Show(locked)
+	return locked
 }
 
 // observe returns the view before the first step.
-func (n Node) observe(ctx context.Context) View {
-	v := View{Present: n.Device != "", Ext4: n.Damage.Ext4}
-	record, err := n.readRecord()
+func (r Runner) observe(ctx context.Context) View {
+	v := View{Present: r.Device != "", Ext4: r.Damage.Ext4}
+	record, err := r.readRecord()
 	if err != nil {
 		v.Uncounted = hint.Line(err)
 	}
 
-	now := n.Now()
+	now := r.Now()
 	v.Record = record
 	v.Before = v.Record.State
 	v.Record.Repair = status.Repair{
 		State:  status.Repairing,
 		At:     now,
-		Device: n.Device,
-		Damage: n.Damage.Reason,
+		Device: r.Device,
+		Damage: r.Damage.Reason,
 	}
-	n.System.Show(v.Record.Repair)
+	r.System.Show(v.Record.Repair)
 
-	v.Reset, err = n.System.Resets(ctx)
+	v.Reset, err = r.System.Resets(ctx)
 	if err != nil {
-		n.Log.Warn("what to do with a damaged state partition", zap.Error(err))
+		r.Log.Warn("what to do with a damaged state partition", zap.Error(err))
 	}
 	return v
 }
 
 // do does a step and takes its result into the view. A step that fails is not
 // done again in this boot.
-func (n Node) do(ctx context.Context, op Op, v *View) {
+func (r Runner) do(ctx context.Context, op Op, v *View) {
 	switch op {
 	case CountRepair:
 		v.Counted = true
 		v.Record.Repairs++
 		v.Record.RepairedAt = with(v.Record.RepairedAt, v.Record.At)
-		n.record(v)
+		r.record(v)
 	case Preen:
 		v.Preened = true
-		n.e2fsck(ctx, v, "-f", "-p")
+		r.e2fsck(ctx, v, "-f", "-p")
 	case Judge:
 		v.Judged = true
-		v.Clean = n.e2fsck(ctx, v, "-f", "-n")
-		v.NoJournal = n.lacksJournal()
+		v.Clean = r.e2fsck(ctx, v, "-f", "-n")
+		v.NoJournal = r.lacksJournal()
 	case SaveLog:
 		v.LogSaved = true
-		n.saveLog(v)
+		r.saveLog(v)
 	case Force:
 		v.Forced++
 		v.Judged = false
-		n.e2fsck(ctx, v, "-f", "-y")
+		r.e2fsck(ctx, v, "-f", "-y")
 	case Journal:
 		v.Judged = false
-		n.makeJournal(ctx, v)
+		r.makeJournal(ctx, v)
 	case KeepLog:
 		v.LogKept = true
-		n.keepLog(v)
+		r.keepLog(v)
 	case RecordRepaired:
 		v.Recorded = true
 		v.Record.State = status.RepairDone
-		n.conclude(v)
+		r.conclude(v)
 	case KeepAside:
 		v.Aside = true
-		n.keepAside(v)
+		r.keepAside(v)
 	case CountReset:
 		v.Recorded = true
 		v.Record.Resets++
 		v.Record.ResetAt = with(v.Record.ResetAt, v.Record.At)
 		v.Record.State = status.RepairReset
-		n.conclude(v)
+		r.conclude(v)
 	case Mark:
 		v.Marked = true
-		if err := mark(n.Device); err != nil {
+		if err := mark(r.Device); err != nil {
 			v.fail(err)
 		}
 	}
@@ -236,10 +236,10 @@ func (v *View) fail(err error) {
 
 // keepLog mounts the partition, which shows that it can be, and stores the log on
 // it. A log that does not fit stays on the ESP.
-func (n Node) keepLog(v *View) {
+func (r Runner) keepLog(v *View) {
 	name := "lib/loam/repair/" + v.Record.At.UTC().Format("20060102T150405Z") + ".log"
-	err := n.System.WithState(n.Device, func(root *os.Root) error {
-		log, err := os.Open(n.logFile())
+	err := r.System.WithState(r.Device, func(root *os.Root) error {
+		log, err := os.Open(r.logFile())
 		if err != nil {
 			return err
 		}
@@ -257,7 +257,7 @@ func (n Node) keepLog(v *View) {
 		v.Clean = false
 		v.fail(err)
 	case err != nil:
-		n.Log.Warn("store the log of the repair", zap.Error(err))
+		r.Log.Warn("store the log of the repair", zap.Error(err))
 	default:
 		v.Record.Log = "/var/" + name
 	}
@@ -265,9 +265,9 @@ func (n Node) keepLog(v *View) {
 
 // restart restarts the machine. A system on trial does not pay for the damage
 // with its tries.
-func (n Node) restart(ctx context.Context) error {
-	if err := n.System.GiveBackTry(); err != nil {
-		n.Log.Warn("give the try of this boot back", zap.Error(err))
+func (r Runner) restart(ctx context.Context) error {
+	if err := r.System.GiveBackTry(); err != nil {
+		r.Log.Warn("give the try of this boot back", zap.Error(err))
 	}
-	return n.System.Restart(ctx)
+	return r.System.Restart(ctx)
 }

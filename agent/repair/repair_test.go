@@ -43,7 +43,7 @@ func (s resetting) Restart(context.Context) error {
 
 func TestALockedContainerStaysAsItIs(t *testing.T) {
 	dir := t.TempDir()
-	n := Node{
+	runner := Runner{
 		Damage: boot.Damage{Reason: "no key opens it", Locked: true},
 		Device: filepath.Join(dir, "state"),
 		ESP:    filepath.Join(dir, "esp"),
@@ -52,17 +52,17 @@ func TestALockedContainerStaysAsItIs(t *testing.T) {
 		Now:    time.Now,
 		Log:    zap.NewNop(),
 	}
-	for _, name := range []string{n.Device, n.ESP} {
+	for _, name := range []string{runner.Device, runner.ESP} {
 		if err := os.WriteFile(name, make([]byte, 8192), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 
-	r, err := n.Run(t.Context())
+	r, err := runner.Run(t.Context())
 	if err != nil || r.State != status.RepairFailed || r.Code != fault.StateLocked || r.Hint == "" {
 		t.Errorf("%+v, %v", r, err)
 	}
-	for _, name := range []string{n.Device, n.ESP} {
+	for _, name := range []string{runner.Device, runner.ESP} {
 		got, err := os.ReadFile(name)
 		if err != nil || !bytes.Equal(got, make([]byte, 8192)) {
 			t.Errorf("%s was changed, %v", name, err)
@@ -73,7 +73,7 @@ func TestALockedContainerStaysAsItIs(t *testing.T) {
 // TestAnEncryptedStateHasNoCopyOnTheESP, because that is not encrypted.
 func TestAnEncryptedStateHasNoCopyOnTheESP(t *testing.T) {
 	var v View
-	Node{Encrypted: true, Log: zap.NewNop()}.keepAside(&v)
+	Runner{Encrypted: true, Log: zap.NewNop()}.keepAside(&v)
 	if v.Record.Kept != "" || v.Record.Problem != errPlainESP.Error() {
 		t.Errorf("%+v", v.Record)
 	}

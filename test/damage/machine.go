@@ -179,7 +179,7 @@ func (m *Machine) repair(ctx context.Context, d boot.Damage, end *End) (bool, er
 	}
 
 	m.restarts = false
-	r, err := repair.Node{
+	r, err := repair.Runner{
 		Damage: d,
 		Device: m.State,
 		ESP:    m.ESP,
