@@ -258,14 +258,14 @@ type upgradeNode struct {
 
 // Health implements [upgrade.Node].
 func (u upgradeNode) Health(ctx context.Context) upgrade.Health {
-	watch := vitals.Node{
+	observer := vitals.Observer{
 		Root:    u.Root,
 		Sampler: u.queries,
 	}
 	if u.cluster != nil {
-		watch.Cluster = u.cluster
+		observer.Cluster = u.cluster
 	}
-	return watch.Health(ctx)
+	return observer.Health(ctx)
 }
 
 // Evidence implements [upgrade.Node].

@@ -27,8 +27,8 @@ type Cluster interface {
 	Link() status.Cluster
 }
 
-// Node is the node to observe.
-type Node struct {
+// Observer observes the health of a node.
+type Observer struct {
 	// Root is the root directory.
 	Root    string
 	Sampler Sampler
@@ -37,27 +37,27 @@ type Node struct {
 }
 
 // Health observes the node; nil if the agent does not answer in time.
-func (n Node) Health(ctx context.Context) upgrade.Health {
+func (o Observer) Health(ctx context.Context) upgrade.Health {
 	ctx, cancel := context.WithTimeout(ctx, metrics.Limit)
 	defer cancel()
 
-	sample, err := n.Sampler.Take(ctx)
+	sample, err := o.Sampler.Take(ctx)
 	if err != nil {
 		return nil
 	}
 
 	health := configurationHealth(sample.Status)
-	n.probe(ctx, health, sample.Status)
-	if n.Cluster != nil {
-		health["node"] = nodeHealth(n.Cluster.Link(), sample.Status.ControlPlane)
+	o.probe(ctx, health, sample.Status)
+	if o.Cluster != nil {
+		health["node"] = nodeHealth(o.Cluster.Link(), sample.Status.ControlPlane)
 	}
-	health["gateway"] = gatewayHealth(n.read("proc/net/route"), n.read("proc/net/ipv6_route"))
+	health["gateway"] = gatewayHealth(o.read("proc/net/route"), o.read("proc/net/ipv6_route"))
 	return health
 }
 
 // read returns the text of a file, empty if it cannot be read.
-func (n Node) read(name string) string {
-	text, _ := os.ReadFile(filepath.Join(n.Root, name))
+func (o Observer) read(name string) string {
+	text, _ := os.ReadFile(filepath.Join(o.Root, name))
 	return string(text)
 }
 
@@ -93,9 +93,9 @@ func onlyUnitFailed(s status.Status) bool {
 
 // probe calls containerd and the kubelet themselves, as far as the
 // configuration has them.
-func (n Node) probe(ctx context.Context, health upgrade.Health, s status.Status) {
+func (o Observer) probe(ctx context.Context, health upgrade.Health, s status.Status) {
 	probes := map[string]func(context.Context) error{
-		"containerd.service": liveness.Containerd(filepath.Join(n.Root, liveness.ContainerdSocket)),
+		"containerd.service": liveness.Containerd(filepath.Join(o.Root, liveness.ContainerdSocket)),
 		"kubelet.service":    liveness.Kubelet(liveness.KubeletAddress),
 	}
 	for name, probe := range probes {
