@@ -40,7 +40,7 @@ const (
 
 // upgrades makes what upgrades the node.
 type upgrades struct {
-	upgradeNode
+	upgradeHost
 	root *os.Root
 	// record is what /init left, facts what it runs.
 	record boot.Record
@@ -54,7 +54,7 @@ type upgrades struct {
 // identified.
 func (n *life) newUpgrades() upgrades {
 	return upgrades{
-		upgradeNode: upgradeNode{
+		upgradeHost: upgradeHost{
 			Env:     n.Env,
 			systemd: n.systemd,
 			engine:  n.engine,
@@ -131,7 +131,7 @@ func (u upgrades) upgrader() (*upgrade.Upgrader, error) {
 			OtherDisk: u.record.OtherLoader,
 			PCRKey:    u.record.PCRKey,
 		},
-		Node: u.upgradeNode,
+		Host: u.upgradeHost,
 		Sys:  os.DirFS(filepath.Join(u.Root, "sys")),
 		Now:  u.Now,
 		Log:  u.Log,
@@ -167,7 +167,7 @@ func (u upgrades) service(
 	from := u.from
 	s := service.New(&service.Service{
 		Upgrader: upgrader,
-		Machine:  u.upgradeNode,
+		Machine:  u.upgradeHost,
 		Releases: service.Releases{
 			Ref:   from.Repository,
 			Root:  []byte(from.Root),
@@ -245,9 +245,9 @@ func (t turnsOfPool) Await(s upgrade.System) string {
 // Changed implements [service.Turns].
 func (t turnsOfPool) Changed() <-chan struct{} { return t.cluster.TurnChanged() }
 
-// upgradeNode is the node as its upgrades know it: it implements [upgrade.Node]
+// upgradeHost is the node as its upgrades know it: it implements [upgrade.Host]
 // and [service.Machine].
-type upgradeNode struct {
+type upgradeHost struct {
 	Env
 	systemd *unit.Systemd
 	engine  *apply.Executor
@@ -256,8 +256,8 @@ type upgradeNode struct {
 	cluster *cluster.Cluster
 }
 
-// Health implements [upgrade.Node].
-func (u upgradeNode) Health(ctx context.Context) upgrade.Health {
+// Health implements [upgrade.Host].
+func (u upgradeHost) Health(ctx context.Context) upgrade.Health {
 	observer := vitals.Observer{
 		Root:    u.Root,
 		Sampler: u.queries,
@@ -268,33 +268,33 @@ func (u upgradeNode) Health(ctx context.Context) upgrade.Health {
 	return observer.Health(ctx)
 }
 
-// Evidence implements [upgrade.Node].
-func (upgradeNode) Evidence(ctx context.Context, j upgrade.Journal) []string {
+// Evidence implements [upgrade.Host].
+func (upgradeHost) Evidence(ctx context.Context, j upgrade.Journal) []string {
 	return vitals.Evidence(ctx, j)
 }
 
-// HandOver implements [upgrade.Node].
-func (u upgradeNode) HandOver(version string, keepOwn bool) error {
+// HandOver implements [upgrade.Host].
+func (u upgradeHost) HandOver(version string, keepOwn bool) error {
 	return apply.HandOver(u.engine.Config(), version, keepOwn)
 }
 
-// Loader implements [upgrade.Node].
-func (u upgradeNode) Loader() ([]byte, error) {
+// Loader implements [upgrade.Host].
+func (u upgradeHost) Loader() ([]byte, error) {
 	return os.ReadFile(filepath.Join(u.Root, loader.Installed(runtime.GOARCH)))
 }
 
-// Panic implements [upgrade.Node].
-func (u upgradeNode) Panic() error { return upgrade.Panic() }
+// Panic implements [upgrade.Host].
+func (u upgradeHost) Panic() error { return upgrade.Panic() }
 
 // Uptime implements [service.Machine].
-func (u upgradeNode) Uptime() time.Duration { return u.Env.Uptime() }
+func (u upgradeHost) Uptime() time.Duration { return u.Env.Uptime() }
 
 // Reboot implements [service.Machine].
-func (u upgradeNode) Reboot(ctx context.Context) error { return u.systemd.Reboot(ctx) }
+func (u upgradeHost) Reboot(ctx context.Context) error { return u.systemd.Reboot(ctx) }
 
 // Event implements [service.Machine]. A node that is part of no cluster has no
 // events.
-func (u upgradeNode) Event(warning bool, reason, message string) {
+func (u upgradeHost) Event(warning bool, reason, message string) {
 	if u.cluster != nil {
 		u.cluster.Event(warning, reason, message)
 	}
@@ -302,7 +302,7 @@ func (u upgradeNode) Event(warning bool, reason, message string) {
 
 // Proven implements [service.Machine]: it removes the drop-ins with which /init
 // makes systemd restart a machine whose trial fails.
-func (u upgradeNode) Proven() {
+func (u upgradeHost) Proven() {
 	ctx, cancel := context.WithTimeout(context.Background(), jobWait)
 	defer cancel()
 

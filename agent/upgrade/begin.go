@@ -159,13 +159,13 @@ func (u *Upgrader) HandOver() error {
 	if err != nil || j == nil {
 		return nil
 	}
-	return u.Node.HandOver(j.Target.Version, j.Rollback)
+	return u.Host.HandOver(j.Target.Version, j.Rollback)
 }
 
 // RenewBaseline records the health of the node once more, if a system is armed: it may
 // have waited for days.
 func (u *Upgrader) RenewBaseline(ctx context.Context) error {
-	return u.writers().journal.renewBaseline(ctx, u.Node)
+	return u.writers().journal.renewBaseline(ctx, u.Host)
 }
 
 // CheckESP looks for damage on the ESP, and repairs what it can. It does
@@ -182,7 +182,7 @@ func (u *Upgrader) CheckESP() (disk.ESPReport, error) {
 	}
 
 	// Best effort: without it, the loader on the ESP is not looked at.
-	own, err := u.Node.Loader()
+	own, err := u.Host.Loader()
 	if err != nil {
 		own = nil
 	}

@@ -64,7 +64,7 @@ type failureKeeper struct {
 
 // recordTarget records that the target must not be tried again.
 func (k failureKeeper) recordTarget(
-	ctx context.Context, j Journal, node Node, reason string,
+	ctx context.Context, j Journal, host Host, reason string,
 ) error {
 	f := Failure{
 		Version:  j.Target.Version,
@@ -72,7 +72,7 @@ func (k failureKeeper) recordTarget(
 		Reason:   printable.Message(reason, printable.Most),
 		At:       k.now().UTC(),
 	}
-	f.Evidence = node.Evidence(ctx, j)
+	f.Evidence = host.Evidence(ctx, j)
 	if err := ctx.Err(); err != nil { // The next start may find more.
 		return err
 	}

@@ -171,7 +171,7 @@ func (k journalKeeper) read() (*Journal, error) {
 
 // arm records the health of the node, as the baseline of the trial, and hands
 // the configuration over.
-func (k journalKeeper) arm(ctx context.Context, j Journal, node Node) error {
+func (k journalKeeper) arm(ctx context.Context, j Journal, host Host) error {
 	j.Phase = Armed
 	j.Boot = k.boot.ID
 	j.FromBoots = []string{k.boot.ID}
@@ -180,12 +180,12 @@ func (k journalKeeper) arm(ctx context.Context, j Journal, node Node) error {
 		return records.Save(k.records, journalName, j)
 	}
 
-	err := node.HandOver(j.Target.Version, j.Rollback)
+	err := host.HandOver(j.Target.Version, j.Rollback)
 	if err != nil {
 		return err
 	}
 
-	j.Baseline, err = baseline(ctx, node.Health)
+	j.Baseline, err = baseline(ctx, host.Health)
 	if err != nil {
 		return err
 	}
@@ -205,13 +205,13 @@ func (k journalKeeper) armed() (*Journal, error) {
 
 // renewBaseline records the health again before the restart: an armed upgrade
 // may have waited for days.
-func (k journalKeeper) renewBaseline(ctx context.Context, node Node) error {
+func (k journalKeeper) renewBaseline(ctx context.Context, host Host) error {
 	j, err := k.armed()
 	if err != nil || j == nil {
 		return err
 	}
 
-	j.Baseline, err = baseline(ctx, node.Health)
+	j.Baseline, err = baseline(ctx, host.Health)
 	if err != nil {
 		return err
 	}

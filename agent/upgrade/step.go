@@ -48,11 +48,11 @@ func (s step) do(ctx context.Context, from fill.Sources) error {
 	case StageUKI:
 		return s.stageUKI(ctx, s.fetcher(from))
 	case Arm:
-		return to.journal.arm(ctx, *j, s.u.Node)
+		return to.journal.arm(ctx, *j, s.u.Host)
 	case Remember:
-		return to.failures.recordTarget(ctx, *j, s.u.Node, s.op.Reason)
+		return to.failures.recordTarget(ctx, *j, s.u.Host, s.op.Reason)
 	case Crash:
-		if err := s.u.Node.Panic(); err != nil {
+		if err := s.u.Host.Panic(); err != nil {
 			return err
 		}
 		return errors.New("the kernel has survived it")
@@ -177,7 +177,7 @@ func (s step) finish(to writers) error {
 // renewLoader replaces an older boot loader with the running system's own, if it
 // came with one.
 func (s step) renewLoader() error {
-	own, err := s.u.Node.Loader()
+	own, err := s.u.Host.Loader()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

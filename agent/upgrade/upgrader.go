@@ -20,7 +20,7 @@ type Upgrader struct {
 	// Anchor keeps the lowest security epoch beside Records; nil if none.
 	Anchor Anchor
 	Boot   Boot
-	Node   Node
+	Host   Host
 	// Sys is sysfs, for what the firmware starts and what the machine runs on.
 	Sys fs.FS
 	// Listener is told about steps and progress; nil if none.
@@ -52,8 +52,8 @@ type Boot struct {
 	PCRKey string
 }
 
-// Node is what an upgrade needs of the node beside its disk.
-type Node interface {
+// Host is what an upgrade needs of the node beside its disk.
+type Host interface {
 	// Health returns the health of the node, nil if it cannot be observed now.
 	Health(ctx context.Context) Health
 

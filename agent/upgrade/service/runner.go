@@ -205,7 +205,7 @@ func (r *runner) judge(ctx context.Context) upgrade.Verdict {
 	if r.abandoned {
 		return upgrade.Verdict{Word: upgrade.Bad, Reason: upgrade.RolledBack}
 	}
-	return r.Trial.Judge(r.Upgrader.Node.Health(ctx), r.Machine.Uptime())
+	return r.Trial.Judge(r.Upgrader.Host.Health(ctx), r.Machine.Uptime())
 }
 
 // checkESP checks the ESP, and reports to the cluster and in the status what was

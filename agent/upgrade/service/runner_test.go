@@ -40,7 +40,7 @@ func (inMemory) Scratch(int64) (disk.Closer, error) { return nil, fs.ErrInvalid 
 
 func (inMemory) Free() (int64, error) { return 0, nil }
 
-// still is a Node whose health does not change.
+// still is an [upgrade.Host] whose health does not change.
 type still struct{ health upgrade.Health }
 
 func (s still) Health(context.Context) upgrade.Health            { return s.health }
@@ -95,7 +95,7 @@ func armedRunner(t *testing.T) (r *runner, restarts *bool) {
 			Upgrader: &upgrade.Upgrader{
 				Records: kept,
 				Boot:    upgrade.Boot{Running: one},
-				Node:    still{upgrade.Health{"all": {State: upgrade.Well}}},
+				Host:    still{upgrade.Health{"all": {State: upgrade.Well}}},
 				Now:     func() time.Time { return now },
 				Log:     zap.NewNop(),
 			},
@@ -167,7 +167,7 @@ func TestTheNextTryIsShown(t *testing.T) {
 // TestTheBaselineIsThatOfTheRestart has something break while an upgrade waits.
 func TestTheBaselineIsThatOfTheRestart(t *testing.T) {
 	r, restarts := armedRunner(t)
-	r.Upgrader.Node = still{upgrade.Health{"all": {State: upgrade.Well}, "new": {State: upgrade.Well}}}
+	r.Upgrader.Host = still{upgrade.Health{"all": {State: upgrade.Well}, "new": {State: upgrade.Well}}}
 	r.move(t.Context())
 	j, err := upgrade.ReadJournal(r.Upgrader.Records)
 	if err != nil || len(j.Baseline) != 2 || !*restarts {

@@ -233,7 +233,7 @@ func (p fixture) upgraderOn(
 		},
 		Records: files,
 		Boot:    upgrade.Boot{Running: running, ImageID: imageID, Entry: entry},
-		Node: &node{
+		Host: &node{
 			health: upgrade.Health{"all": {State: upgrade.Well}},
 			loader: firmware.SystemdBoot(loaders[running.Version]),
 		},

@@ -10,7 +10,7 @@ import (
 	"github.com/loam-os/loam/partitions/gpt"
 )
 
-// node is an upgrade.Node with the state that a test gives it.
+// node is an upgrade.Host with the state that a test gives it.
 type node struct {
 	health    upgrade.Health
 	evidence  func(ctx context.Context) []string

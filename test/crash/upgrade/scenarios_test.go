@@ -73,7 +73,7 @@ func (c *course) run(v upgrade.Verdict) upgrade.Op {
 }
 
 // node is what the upgrader of this boot knows as its node.
-func (c *course) node() *node { return c.u.Node.(*node) }
+func (c *course) node() *node { return c.u.Host.(*node) }
 
 // target is the slot that does not run.
 func (c *course) target() (gpt.Table, partitions.Slot, error) {
