@@ -257,8 +257,8 @@ type testNode struct{ *life }
 // unidentified is a node without any disk or machine.yaml.
 func unidentified(t *testing.T) *testNode {
 	t.Helper()
-	data := manager.New(diskless.Node(t), zap.NewNop())
-	etcdData := data.Node
+	data := manager.New(diskless.Volume(t), zap.NewNop())
+	etcdData := data.Volume
 	etcdData.For = volume.Etcd
 	if err := data.Dir.MkdirAll("var/lib/loam"); err != nil {
 		t.Fatal(err)

@@ -56,9 +56,9 @@ func Run(ctx context.Context, env Env) error {
 	}
 
 	volumeOf := func(purpose *volume.Purpose) *manager.Manager {
-		node := manager.NewNode(root, env.Root, systemd, purpose)
-		node.Encrypt = record.Encryption != crypt.None
-		return manager.New(node, env.Log)
+		v := manager.NewVolume(root, env.Root, systemd, purpose)
+		v.Encrypt = record.Encryption != crypt.None
+		return manager.New(v, env.Log)
 	}
 	n := &node{
 		Env:      env,

@@ -98,7 +98,7 @@ func TestAConfigurationWaitsForTheVolumeThatItClaims(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			d, engine := manager.New(diskless.Node(t), zap.NewNop()), &applying{}
+			d, engine := manager.New(diskless.Volume(t), zap.NewNop()), &applying{}
 			d.InUse = func(context.Context) bool { return test.used }
 			if test.own {
 				err := d.Configure(

@@ -21,7 +21,7 @@ const pollInterval = 30 * time.Second
 // is there. It returns when a volume is mounted at its mountpoint, by Await or by
 // another process, when no volume is claimed, or when ctx ends. It calls notify
 // with what it waits for, once for each reason.
-func (n Node) Await(ctx context.Context, notify func(error)) error {
+func (v Volume) Await(ctx context.Context, notify func(error)) error {
 	events, err := uevent.Open(uevent.Kernel|uevent.Udev, "block")
 	if err != nil {
 		return err
@@ -35,7 +35,7 @@ func (n Node) Await(ctx context.Context, notify func(error)) error {
 	defer mounts.Close()
 
 	change := func(ctx context.Context) { events.Next(ctx, mounts.Poll()) }
-	return await(ctx, n.Mount, change, notify)
+	return await(ctx, v.Mount, change, notify)
 }
 
 // await is Await with the ways to mount the volume and to wait for a change of
@@ -95,23 +95,23 @@ func (m MountTable) Poll() unix.PollFd {
 
 // Refresh returns the state of a mounted volume that had size bytes before, and
 // grows it if its disk has grown.
-func (n Node) Refresh(ctx context.Context, size int64) (State, error) {
-	s, err := n.Mounted()
+func (v Volume) Refresh(ctx context.Context, size int64) (State, error) {
+	s, err := v.Mounted()
 	switch {
 	case err != nil:
 		return s, err
 	case s.Device == "":
-		return s, hint.With(fmt.Errorf("the %s is not mounted any more", n.For.Name),
-			"restart the machine: %s may be running without it", n.For.User)
+		return s, hint.With(fmt.Errorf("the %s is not mounted any more", v.For.Name),
+			"restart the machine: %s may be running without it", v.For.User)
 	case s.Size == 0:
-		return s, hint.With(fmt.Errorf("the disk of the %s, %s, is gone", n.For.Name, s.Device),
+		return s, hint.With(fmt.Errorf("the disk of the %s, %s, is gone", v.For.Name, s.Device),
 			"plug it in again and restart the machine: what is mounted does not come "+
 				"back by itself")
 	case s.Size > size && s.Mapped != "":
-		s.Warnings = []string{"the disk of the " + n.For.Name + " has grown: the volume, which is " +
+		s.Warnings = []string{"the disk of the " + v.For.Name + " has grown: the volume, which is " +
 			"encrypted, grows when the machine restarts"}
 	case s.Size > size:
-		s.Warnings = n.grow(ctx, Choice{Device: s.Device, FileSystem: s.FileSystem})
+		s.Warnings = v.grow(ctx, Choice{Device: s.Device, FileSystem: s.FileSystem})
 	}
 
 	return s, nil
@@ -119,12 +119,12 @@ func (n Node) Refresh(ctx context.Context, size int64) (State, error) {
 
 // Pending returns what the volume waits for while it is not mounted: nil for
 // the process that mounts it, ErrNew for the process that makes it.
-func (n Node) Pending() error {
-	record, claimed, err := n.For.ReadRecord(n.Dir.Root().FS())
+func (v Volume) Pending() error {
+	record, claimed, err := v.For.ReadRecord(v.Dir.Root().FS())
 	if err != nil || !claimed {
 		return err
 	}
-	_, choice, err := n.choose(record)
+	_, choice, err := v.choose(record)
 	if err == nil && (choice.Action != ToUse || !record.Made) {
 		return ErrNew
 	}

@@ -44,13 +44,13 @@
 // first and the first sector last. A power cut leaves an empty disk, the mark,
 // or the volume.
 //
-// The agent makes the volume (Node.Ensure) before its loop starts, or before it
+// The agent makes the volume (Volume.Ensure) before its loop starts, or before it
 // applies a configuration that asks for a volume: it formats, copies what is in
 // /var/lib/kubelet into a directory of the volume that is renamed when it is
 // complete, mounts, and records in /var/lib/loam/volume.json that the node has
 // a volume.
 //
-// From then on loam-data-volume.service mounts it at boot (Node.Use), even if
+// From then on loam-data-volume.service mounts it at boot (Volume.Await), even if
 // the agent does not work; it makes no volume. The kubelet requires that unit,
 // by a drop-in of the image. The unit waits for the disk as long as it is
 // absent, so nothing is ever written beneath the mount point; everything else

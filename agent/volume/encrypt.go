@@ -133,30 +133,30 @@ func notEncrypted(p *Purpose) string {
 
 // open maps an encrypted volume, unless it is mapped already, and returns the
 // choice of the decrypted device.
-func (n Node) open(record Record, c Choice) (Choice, error) {
+func (v Volume) open(record Record, c Choice) (Choice, error) {
 	if c.Container == "" {
 		return c, nil
 	}
 
-	device := n.Machine.mapped(c.Device, n.For.Mapping)
+	device := v.Machine.mapped(c.Device, v.For.Mapping)
 	if device == "" {
 		var err error
-		device, err = n.mapContainer(record, c)
+		device, err = v.mapContainer(record, c)
 		if err != nil {
-			return c, fmt.Errorf("open encrypted %s %s: %w", n.For.Name, c.Device, err)
+			return c, fmt.Errorf("open encrypted %s %s: %w", v.For.Name, c.Device, err)
 		}
 	}
 
-	f, err := n.Machine.Open(device, false)
+	f, err := v.Machine.Open(device, false)
 	if err != nil {
-		return c, fmt.Errorf("open encrypted %s %s: %w", n.For.Name, c.Device, err)
+		return c, fmt.Errorf("open encrypted %s %s: %w", v.For.Name, c.Device, err)
 	}
 	defer f.Close()
 
-	size := n.Machine.number(sizeFile(device)) * 512
+	size := v.Machine.number(sizeFile(device)) * 512
 	content := ReadContent(f, size)
 	if content.FileSystem == "" {
-		return c, fmt.Errorf("encrypted %s %s: no file system in it: %s", n.For.Name,
+		return c, fmt.Errorf("encrypted %s %s: no file system in it: %s", v.For.Name,
 			c.Device, content)
 	}
 	c.Device = device
@@ -165,8 +165,8 @@ func (n Node) open(record Record, c Choice) (Choice, error) {
 	return c, nil
 }
 
-func (n Node) mapContainer(record Record, c Choice) (device string, err error) {
-	f, err := n.Machine.Open(c.Device, false)
+func (v Volume) mapContainer(record Record, c Choice) (device string, err error) {
+	f, err := v.Machine.Open(c.Device, false)
 	if err != nil {
 		return "", err
 	}
@@ -184,19 +184,19 @@ func (n Node) mapContainer(record Record, c Choice) (device string, err error) {
 	if err != nil {
 		return "", err
 	}
-	return n.System.Map(n.For.Mapping, h, h.Table(c.Device, key), h.DataSize(c.Size))
+	return v.System.Map(v.For.Mapping, h, h.Table(c.Device, key), h.DataSize(c.Size))
 }
 
 // Drop makes an encrypted volume unreadable for good, also by the recovery key. A
 // volume that is mapped stays so. Its disk has the mark afterwards, so that
 // the node makes another volume on it. Without an encrypted volume, or without its
 // disk, Drop does nothing.
-func (n Node) Drop(open func(device string) (*os.File, error)) error {
-	record, _, err := n.For.ReadRecord(n.Dir.Root().FS())
+func (v Volume) Drop(open func(device string) (*os.File, error)) error {
+	record, _, err := v.For.ReadRecord(v.Dir.Root().FS())
 	if err != nil || record.Encryption.UUID == "" {
 		return err
 	}
-	disks, err := Observe(n.Machine)
+	disks, err := Observe(v.Machine)
 	if err != nil {
 		return err
 	}
@@ -207,10 +207,10 @@ func (n Node) Drop(open func(device string) (*os.File, error)) error {
 		}
 		f, err := open(d.Device)
 		if err != nil {
-			return fmt.Errorf("drop the key of the %s: %w", n.For.Name, err)
+			return fmt.Errorf("drop the key of the %s: %w", v.For.Name, err)
 		}
-		if err := errors.Join(dropHeader(f, n.For.Mark), f.Close()); err != nil {
-			return fmt.Errorf("drop the key of the %s %s: %w", n.For.Name, d.Device, err)
+		if err := errors.Join(dropHeader(f, v.For.Mark), f.Close()); err != nil {
+			return fmt.Errorf("drop the key of the %s %s: %w", v.For.Name, d.Device, err)
 		}
 	}
 	return nil

@@ -85,8 +85,8 @@ func (p *fakeNode) restart() {
 }
 
 // encrypting is the node with an encrypted state.
-func (p *fakeNode) encrypting() Node {
-	n := p.node()
+func (p *fakeNode) encrypting() Volume {
+	n := p.volume()
 	n.Encrypt = true
 	return n
 }
@@ -139,7 +139,7 @@ func TestAVolumeOfAnEncryptedNode(t *testing.T) {
 	if err := os.Rename(slaves+"/sdb", slaves+".gone"); err != nil {
 		t.Fatal(err)
 	}
-	if s, err := p.node().Refresh(t.Context(), size); err == nil || s.Size != 0 {
+	if s, err := p.volume().Refresh(t.Context(), size); err == nil || s.Size != 0 {
 		t.Errorf("unplugged: %+v, %v", s, err)
 	}
 
@@ -152,7 +152,7 @@ func TestAVolumeOfAnEncryptedNode(t *testing.T) {
 	}
 
 	p.restart()
-	if s, err := p.node().Mount(t.Context()); err != nil || s.Mapped != "/dev/dm-1" ||
+	if s, err := p.volume().Mount(t.Context()); err != nil || s.Mapped != "/dev/dm-1" ||
 		!slices.Equal(p.did, []string{
 			"map data", "e2fsck -p /dev/dm-1", "mount /dev/dm-1 /var/lib/kubelet ext4 prjquota",
 		}) {

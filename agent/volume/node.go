@@ -25,7 +25,7 @@ const Mountpoint = "/var/lib/kubelet"
 // Options of the mount: project quota limits the space of pods.
 const options = "prjquota"
 
-// System is the part of a machine that Node changes.
+// System is the part of a machine that a Volume changes.
 type System interface {
 	// Run runs a command. If it fails, the error has a method ExitCode() int.
 	Run(ctx context.Context, command []string) error
@@ -38,8 +38,8 @@ type System interface {
 	Empty(dir string) error
 }
 
-// Node is a machine that has a volume of a purpose, or is to have one.
-type Node struct {
+// Volume is a volume of a purpose that a machine has, or is to have.
+type Volume struct {
 	For     *Purpose
 	Machine Machine
 	Maker   Maker
@@ -77,33 +77,33 @@ var ErrInUse = hint.With(fault.With(errors.New("the kubelet is running without i
 
 // Ensure makes the volume that the record claims, if need be, and mounts
 // it. Without a record it changes nothing.
-func (n Node) Ensure(ctx context.Context) (State, error) {
-	s, err := n.ensure(ctx, n.take)
-	if n.Encrypt && s.Device != "" && s.Mapped == "" {
-		s.Warnings = append(s.Warnings, notEncrypted(n.For))
+func (v Volume) Ensure(ctx context.Context) (State, error) {
+	s, err := v.ensure(ctx, v.take)
+	if v.Encrypt && s.Device != "" && s.Mapped == "" {
+		s.Warnings = append(s.Warnings, notEncrypted(v.For))
 	}
 	return s, err
 }
 
 // take makes the volume that was chosen, unless there is one, and copies to it what
 // is at its mountpoint.
-func (n Node) take(ctx context.Context, record *Record, f Facts, c Choice) error {
-	if n.Encrypt && c.Action == ToUse && c.Container == "" {
-		return fmt.Errorf("%s: %w", c.Device, errPlain(n.For))
+func (v Volume) take(ctx context.Context, record *Record, f Facts, c Choice) error {
+	if v.Encrypt && c.Action == ToUse && c.Container == "" {
+		return fmt.Errorf("%s: %w", c.Device, errPlain(v.For))
 	}
-	if err := n.blockUnit(ctx); err != nil {
+	if err := v.blockUnit(ctx); err != nil {
 		return err
 	}
-	if err := n.CheckUnused(); err != nil {
+	if err := v.CheckUnused(); err != nil {
 		return err
 	}
 
 	if c.Action != ToUse {
-		in, err := n.container(record)
+		in, err := v.container(record)
 		if err != nil {
 			return err
 		}
-		err = n.Maker.Make(ctx, c, record.FileSystem, disk(f, c).SectorSize, in)
+		err = v.Maker.Make(ctx, c, record.FileSystem, disk(f, c).SectorSize, in)
 		if err != nil {
 			return err
 		}
@@ -111,28 +111,28 @@ func (n Node) take(ctx context.Context, record *Record, f Facts, c Choice) error
 		c.Container = record.Encryption.UUID
 	}
 
-	c, err := n.open(*record, c)
+	c, err := v.open(*record, c)
 	if err != nil {
 		return err
 	}
-	if !n.For.Migrates {
+	if !v.For.Migrates {
 		return nil
 	}
-	return n.migrate(ctx, f, c)
+	return v.migrate(ctx, f, c)
 }
 
 // container returns the container for a new volume, nil on a node without
 // encryption. Its key is recorded before the disk has it.
-func (n Node) container(record *Record) (*Container, error) {
-	if !n.Encrypt {
+func (v Volume) container(record *Record) (*Container, error) {
+	if !v.Encrypt {
 		return nil, nil
 	}
-	in, err := newContainer(n.Dir.Root().FS())
+	in, err := newContainer(v.Dir.Root().FS())
 	if err != nil {
 		return nil, err
 	}
 	record.Encryption = Encryption{UUID: in.UUID.String(), Key: hex.EncodeToString(in.Key)}
-	return in, n.For.WriteRecord(n.Dir, *record)
+	return in, v.For.WriteRecord(v.Dir, *record)
 }
 
 // ErrNew says that there is a volume, or a disk for one, that the node has not
@@ -140,99 +140,99 @@ func (n Node) container(record *Record) (*Container, error) {
 var ErrNew = errors.New("the volume is not made yet")
 
 // Mount mounts the volume that the node has had before. It makes none.
-func (n Node) Mount(ctx context.Context) (State, error) {
-	return n.ensure(ctx, func(context.Context, *Record, Facts, Choice) error { return ErrNew })
+func (v Volume) Mount(ctx context.Context) (State, error) {
+	return v.ensure(ctx, func(context.Context, *Record, Facts, Choice) error { return ErrNew })
 }
 
 // ensure mounts a volume that the node has had. It calls take to prepare any
 // other volume first.
-func (n Node) ensure(
+func (v Volume) ensure(
 	ctx context.Context, take func(context.Context, *Record, Facts, Choice) error,
 ) (State, error) {
-	unlock, err := lock(n.Dir)
+	unlock, err := lock(v.Dir)
 	if err != nil {
 		return State{}, err
 	}
 	defer unlock()
 
-	record, claimed, err := n.For.ReadRecord(n.Dir.Root().FS())
+	record, claimed, err := v.For.ReadRecord(v.Dir.Root().FS())
 	if err != nil || !claimed {
 		return State{}, err
 	}
 
-	s, err := n.Mounted()
+	s, err := v.Mounted()
 	if err != nil || (s.Device != "" && record.Made) {
 		return s, err
 	}
 
-	facts, choice, err := n.choose(record)
+	facts, choice, err := v.choose(record)
 	switch {
 	case err != nil:
 		return State{}, err
 	case s.Device == choice.Device:
-		return s, n.For.recordMade(n.Dir, record)
+		return s, v.For.recordMade(v.Dir, record)
 	case s.Device != "":
 		return State{}, fmt.Errorf("%s is mounted at %s, and is not the %s",
-			s.Device, n.For.Mountpoint, n.For.Name)
-	case n.InUse != nil && n.InUse(ctx):
-		return State{}, n.For.InUse
+			s.Device, v.For.Mountpoint, v.For.Name)
+	case v.InUse != nil && v.InUse(ctx):
+		return State{}, v.For.InUse
 	}
 
 	if choice.Action != ToUse || !record.Made {
 		if err := take(ctx, &record, facts, choice); err != nil {
 			return State{}, err
 		}
-		facts, choice, err = n.choose(record)
+		facts, choice, err = v.choose(record)
 		if err != nil {
 			return State{}, err
 		}
 	}
 
-	choice, err = n.open(record, choice)
+	choice, err = v.open(record, choice)
 	if err != nil {
 		return State{}, err
 	}
-	if err := n.mountAt(ctx, facts, choice, n.For.Mountpoint); err != nil {
+	if err := v.mountAt(ctx, facts, choice, v.For.Mountpoint); err != nil {
 		return State{}, err
 	}
 
-	s, err = n.Mounted()
+	s, err = v.Mounted()
 	if choice.Grow {
-		s.Warnings = n.grow(ctx, choice)
+		s.Warnings = v.grow(ctx, choice)
 	}
 
-	return s, errors.Join(err, n.For.recordMade(n.Dir, record))
+	return s, errors.Join(err, v.For.recordMade(v.Dir, record))
 }
 
 // blockUnit prevents the start of the unit while a volume is made. It returns InUse of
 // the purpose if the unit is running already.
-func (n Node) blockUnit(ctx context.Context) error {
-	if n.For.DeferFile != "" {
-		if err := n.Dir.Remove(n.For.DeferFile); err != nil {
+func (v Volume) blockUnit(ctx context.Context) error {
+	if v.For.DeferFile != "" {
+		if err := v.Dir.Remove(v.For.DeferFile); err != nil {
 			return err
 		}
 	}
-	if !n.InUse(ctx) {
+	if !v.InUse(ctx) {
 		return nil
 	}
-	return errors.Join(n.For.InUse, n.Defer())
+	return errors.Join(v.For.InUse, v.Defer())
 }
 
 // Defer lets the unit run without its volume until the machine restarts, if it may.
-func (n Node) Defer() error {
-	if n.For.DeferFile == "" {
+func (v Volume) Defer() error {
+	if v.For.DeferFile == "" {
 		return nil
 	}
-	return n.Dir.WriteVolatile(n.For.DeferFile, nil, 0o644)
+	return v.Dir.WriteVolatile(v.For.DeferFile, nil, 0o644)
 }
 
 // choose observes the disks and decides.
-func (n Node) choose(record Record) (Facts, Choice, error) {
-	disks, err := Observe(n.Machine)
+func (v Volume) choose(record Record) (Facts, Choice, error) {
+	disks, err := Observe(v.Machine)
 	if err != nil {
 		return Facts{}, Choice{}, err
 	}
-	rivals, err := n.For.rivals(n.Dir.Root().FS())
+	rivals, err := v.For.rivals(v.Dir.Root().FS())
 	if err != nil {
 		return Facts{}, Choice{}, err
 	}
@@ -240,7 +240,7 @@ func (n Node) choose(record Record) (Facts, Choice, error) {
 		Disks:     disks,
 		Made:      record.Made,
 		Container: record.Encryption.UUID,
-		Field:     n.For.Field,
+		Field:     v.For.Field,
 		Rivals:    rivals,
 	}
 	choice, err := Decide(facts, record.Claim)
@@ -277,77 +277,77 @@ func (p *Purpose) recordMade(root *durable.Dir, record Record) error {
 
 // CheckUnused returns why a new volume would hide what is at its mountpoint. A volume
 // that migrates hides nothing.
-func (n Node) CheckUnused() error {
-	if n.For.Migrates {
+func (v Volume) CheckUnused() error {
+	if v.For.Migrates {
 		return nil
 	}
-	has, err := hasContent(os.DirFS(filepath.Join(n.Path, n.For.Mountpoint)), "")
+	has, err := hasContent(os.DirFS(filepath.Join(v.Path, v.For.Mountpoint)), "")
 	if err != nil || !has {
 		return err
 	}
 	return hint.With(fault.With(
-		fmt.Errorf("%s has data of %s, which the %s would hide", n.For.Mountpoint, n.For.User, n.For.Name),
+		fmt.Errorf("%s has data of %s, which the %s would hide", v.For.Mountpoint, v.For.User, v.For.Name),
 		fault.CannotBeApplied,
-	), "leave %s out, or reset the node: the data are lost then", n.For.Field)
+	), "leave %s out, or reset the node: the data are lost then", v.For.Field)
 }
 
 // migrate copies the data at the mountpoint to a volume that the node has not had
 // before.
-func (n Node) migrate(ctx context.Context, f Facts, c Choice) error {
+func (v Volume) migrate(ctx context.Context, f Facts, c Choice) error {
 	const scratch = "/run/loam/data-volume"
-	if err := n.Dir.MkdirAll(scratch[1:]); err != nil {
+	if err := v.Dir.MkdirAll(scratch[1:]); err != nil {
 		return err
 	}
 
 	// A process that was killed may have left its mount.
-	_ = n.System.Unmount(filepath.Join(n.Path, scratch))
-	if err := n.mountAt(ctx, f, c, scratch); err != nil {
+	_ = v.System.Unmount(filepath.Join(v.Path, scratch))
+	if err := v.mountAt(ctx, f, c, scratch); err != nil {
 		return err
 	}
 
-	from := filepath.Join(n.Path, n.For.Mountpoint)
+	from := filepath.Join(v.Path, v.For.Mountpoint)
 	all, err := migrate(
 		ctx,
 		from,
-		filepath.Join(n.Path, scratch),
+		filepath.Join(v.Path, scratch),
 		func(ctx context.Context, from, to string) error {
-			return n.System.Run(ctx,
+			return v.System.Run(ctx,
 				[]string{"cp", "--archive", "--one-file-system", from + "/.", to})
 		},
 		nil,
 	)
 
-	err = errors.Join(err, n.System.Unmount(filepath.Join(n.Path, scratch)))
+	err = errors.Join(err, v.System.Unmount(filepath.Join(v.Path, scratch)))
 	if err != nil || !all {
 		return err
 	}
 
-	return n.System.Empty(from) // The volume would hide it.
+	return v.System.Empty(from) // The volume would hide it.
 }
 
 // mountAt checks the file system and mounts the volume at dir. A volume that
 // Gardener made may have no project quota.
-func (n Node) mountAt(ctx context.Context, f Facts, c Choice, dir string) error {
-	if err := n.Dir.MkdirAll(dir[1:]); err != nil {
+func (v Volume) mountAt(ctx context.Context, f Facts, c Choice, dir string) error {
+	if err := v.Dir.MkdirAll(dir[1:]); err != nil {
 		return err
 	}
 
 	if len(disk(f, c).Uses) == 0 && c.FileSystem == "ext4" {
-		err := n.System.Run(ctx, []string{"e2fsck", "-p", c.Device})
+		err := v.System.Run(ctx, []string{"e2fsck", "-p", c.Device})
 		if err != nil && exitCode(err) != repaired {
-			return hint.With(fmt.Errorf("check %s %s: %w", n.For.Name, c.Device, err),
+			return hint.With(fmt.Errorf("check %s %s: %w", v.For.Name, c.Device, err),
 				"nothing on it is touched; `e2fsck -f %s` from a debug shell repairs it, "+
 					"and may lose files", c.Device)
 		}
 	}
 
-	err := n.System.Mount(c.Device, filepath.Join(n.Path, dir), c.FileSystem, options)
+	err := v.System.Mount(c.Device, filepath.Join(v.Path, dir), c.FileSystem, options)
 	if errors.Is(err, unix.EINVAL) {
-		err = n.System.Mount(c.Device, filepath.Join(n.Path, dir), c.FileSystem, "")
+		err = v.System.Mount(c.Device, filepath.Join(v.Path, dir), c.FileSystem, "")
 	}
 
 	if err != nil {
-		return fmt.Errorf("mount %s %s at %s: %w", n.For.Name, c.Device, dir, err)
+		return fmt.Errorf("mount %s %s at %s: %w", v.For.Name, c.Device, dir, err)
 	}
 
 	return nil
@@ -366,36 +366,36 @@ func exitCode(err error) int {
 
 // grow grows a mounted volume to the size of its device. A volume that does not
 // grow is smaller than it could be, but can be used.
-func (n Node) grow(ctx context.Context, c Choice) (warnings []string) {
+func (v Volume) grow(ctx context.Context, c Choice) (warnings []string) {
 	command := []string{"resize2fs", c.Device}
 	if c.FileSystem == "xfs" {
-		command = []string{"xfs_growfs", filepath.Join(n.Path, n.For.Mountpoint)}
+		command = []string{"xfs_growfs", filepath.Join(v.Path, v.For.Mountpoint)}
 	}
-	if err := n.System.Run(ctx, command); err != nil {
+	if err := v.System.Run(ctx, command); err != nil {
 		warnings = append(warnings,
 			fmt.Sprintf("%s %s: its disk has grown, but the file system has not: %v",
-				n.For.Name, c.Device, err))
+				v.For.Name, c.Device, err))
 	}
 	return warnings
 }
 
 // Mounted returns the volume that is mounted.
-func (n Node) Mounted() (State, error) {
-	text, err := n.Dir.Root().ReadFile(mount.Path)
+func (v Volume) Mounted() (State, error) {
+	text, err := v.Dir.Root().ReadFile(mount.Path)
 	if err != nil {
 		return State{}, fmt.Errorf("list mounts: %w", err)
 	}
 
-	m, _ := mount.Parse(string(text)).At(n.For.Mountpoint)
+	m, _ := mount.Parse(string(text)).At(v.For.Mountpoint)
 	if m.Source == "" {
 		return State{}, nil
 	}
 	s := State{Device: m.Source, FileSystem: m.FileSystem}
-	if n.Machine.isMapping(m.Source, n.For.Mapping) {
+	if v.Machine.isMapping(m.Source, v.For.Mapping) {
 		s.Mapped = m.Source
-		s.Device = n.Machine.beneath(m.Source)
+		s.Device = v.Machine.beneath(m.Source)
 	}
-	s.Size = n.Machine.number(sizeFile(s.Device)) * 512
+	s.Size = v.Machine.number(sizeFile(s.Device)) * 512
 	if s.Device == "" { // The disk is gone, and its mapping stays.
 		s.Device = m.Source
 		s.Size = 0

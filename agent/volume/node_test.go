@@ -126,14 +126,14 @@ func (p *fakeNode) Unmount(dir string) error {
 	return nil
 }
 
-func (p *fakeNode) node() Node {
+func (p *fakeNode) volume() Volume {
 	root, err := os.OpenRoot(p.dir)
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	p.t.Cleanup(func() { root.Close() })
 
-	return Node{
+	return Volume{
 		For: p.purpose,
 		Machine: Machine{
 			Root: os.DirFS(p.dir),
@@ -198,7 +198,7 @@ func superblock(label string, size int64) []bytesAt {
 
 func (p *fakeNode) claims(r Record) {
 	p.t.Helper()
-	if err := p.purpose.WriteRecord(p.node().Dir, r); err != nil {
+	if err := p.purpose.WriteRecord(p.volume().Dir, r); err != nil {
 		p.t.Fatal(err)
 	}
 }
@@ -220,7 +220,7 @@ func TestADataVolumeIsMadeOnceAndThenMounted(t *testing.T) {
 	claim := Record{Claim: OfSize(50 * gib), FileSystem: "ext4"}
 	p.claims(claim)
 
-	s, err := p.node().Ensure(t.Context())
+	s, err := p.volume().Ensure(t.Context())
 	if err != nil || s.Device != "/dev/sdc" || s.Size != 50*gib {
 		t.Fatalf("%+v, %v", s, err)
 	}
@@ -240,7 +240,7 @@ func TestADataVolumeIsMadeOnceAndThenMounted(t *testing.T) {
 		t.Errorf("record %+v", p.record())
 	}
 
-	if s, err := p.node().Ensure(t.Context()); err != nil || s.Device != "/dev/sdc" ||
+	if s, err := p.volume().Ensure(t.Context()); err != nil || s.Device != "/dev/sdc" ||
 		len(p.did) != len(want) {
 		t.Errorf("again: %+v, %v, %q", s, err, p.did[len(want):])
 	}
@@ -249,7 +249,7 @@ func TestADataVolumeIsMadeOnceAndThenMounted(t *testing.T) {
 	p.write("proc/self/mountinfo", "23 1 8:3 / /var rw - ext4 /dev/sda3 rw\n")
 	p.did = nil
 	p.mounted = map[string]bool{}
-	if s, err := p.node().Mount(t.Context()); err != nil || s.Device != "/dev/sdc" ||
+	if s, err := p.volume().Mount(t.Context()); err != nil || s.Device != "/dev/sdc" ||
 		!slices.Equal(p.did, want[6:]) {
 		t.Errorf("after a restart: %+v, %v, %q", s, err, p.did)
 	}
@@ -259,12 +259,12 @@ func TestOnlyTheAgentMakesAVolume(t *testing.T) {
 	p := newFakeNode(t)
 	p.add("sdb", 50*gib)
 	p.claims(Record{Claim: OfSize(50 * gib), FileSystem: "ext4"})
-	if _, err := p.node().Mount(t.Context()); !errors.Is(err, ErrNew) || len(p.did) > 0 {
+	if _, err := p.volume().Mount(t.Context()); !errors.Is(err, ErrNew) || len(p.did) > 0 {
 		t.Errorf("%v, did %q", err, p.did)
 	}
 
 	p.used = true
-	if _, err := p.node().Ensure(t.Context()); !errors.Is(err, ErrInUse) || len(p.did) > 0 {
+	if _, err := p.volume().Ensure(t.Context()); !errors.Is(err, ErrInUse) || len(p.did) > 0 {
 		t.Errorf("while the kubelet runs: %v, did %q", err, p.did)
 	}
 }
@@ -321,7 +321,7 @@ func TestUnfitVolumesAreRefused(t *testing.T) {
 			test.scenario(p)
 			p.claims(Record{Claim: OfSize(size), FileSystem: "ext4", Made: test.made})
 
-			s, err := p.node().Ensure(t.Context())
+			s, err := p.volume().Ensure(t.Context())
 			if err == nil || !strings.Contains(hint.Text(err), test.err) || s.Device != "" {
 				t.Errorf("%+v, %v", s, err)
 			}
@@ -347,7 +347,7 @@ func TestAVolumeThatComesBackWithMoreRoom(t *testing.T) {
 	p.fails["e2fsck -p /dev/sdb"] = broken(1) // It has repaired something.
 	p.fails["mount /dev/sdb /var/lib/kubelet ext4 prjquota"] = unix.EINVAL
 	p.fails["resize2fs /dev/sdb"] = broken(1)
-	s, err := p.node().Mount(t.Context())
+	s, err := p.volume().Mount(t.Context())
 	want := []string{
 		"e2fsck -p /dev/sdb", "mount /dev/sdb /var/lib/kubelet ext4 prjquota",
 		"mount /dev/sdb /var/lib/kubelet ext4", "resize2fs /dev/sdb",
@@ -357,18 +357,18 @@ func TestAVolumeThatComesBackWithMoreRoom(t *testing.T) {
 	}
 
 	delete(p.fails, "resize2fs /dev/sdb")
-	if s, err := p.node().Refresh(t.Context(), 50*gib); err != nil || len(s.Warnings) != 0 ||
+	if s, err := p.volume().Refresh(t.Context(), 50*gib); err != nil || len(s.Warnings) != 0 ||
 		p.did[len(p.did)-1] != "resize2fs /dev/sdb" {
 		t.Errorf("later: %+v, %v, did %q", s, err, p.did)
 	}
 
-	if s, err := p.node().Refresh(t.Context(), 80*gib); err != nil || s.Size != 80*gib ||
+	if s, err := p.volume().Refresh(t.Context(), 80*gib); err != nil || s.Size != 80*gib ||
 		len(p.did) != 5 {
 		t.Errorf("of the same size: %+v, %v, did %q", s, err, p.did)
 	}
 
 	p.remove("sdb")
-	if s, err := p.node().Refresh(t.Context(), 80*gib); err == nil || !strings.Contains(err.Error(),
+	if s, err := p.volume().Refresh(t.Context(), 80*gib); err == nil || !strings.Contains(err.Error(),
 		"the disk of the data volume, /dev/sdb, is gone") || s.Size != 0 {
 		t.Errorf("unplugged: %+v, %v", s, err)
 	}
@@ -378,12 +378,12 @@ func TestADamagedRecordTakesNoOtherDisk(t *testing.T) {
 	p := newFakeNode(t)
 	p.add("sdb", 50*gib)
 	p.write(RecordFile, `{"claim":{"min`)
-	if _, err := p.node().Ensure(t.Context()); !errors.Is(err, ErrNone) || len(p.did) > 0 {
+	if _, err := p.volume().Ensure(t.Context()); !errors.Is(err, ErrNone) || len(p.did) > 0 {
 		t.Errorf("%v, did %q", err, p.did)
 	}
 
 	volumeOn(p.add("sdc", 30*gib), 30*gib)
-	if s, err := p.node().Ensure(t.Context()); err != nil || s.Device != "/dev/sdc" {
+	if s, err := p.volume().Ensure(t.Context()); err != nil || s.Device != "/dev/sdc" {
 		t.Errorf("its volume: %+v, %v", s, err)
 	}
 }
@@ -395,7 +395,7 @@ func TestAnAgentThatIsKilledGoesOn(t *testing.T) {
 	volumeOn(p.add("sdb", 50*gib), 50*gib)
 	p.claims(Record{Claim: OfSize(50 * gib), FileSystem: "ext4"})
 	p.mounted["/run/loam/data-volume"] = true
-	if s, err := p.node().Ensure(t.Context()); err != nil || s.Device != "/dev/sdb" {
+	if s, err := p.volume().Ensure(t.Context()); err != nil || s.Device != "/dev/sdb" {
 		t.Errorf("%+v, %v, did %q", s, err, p.did)
 	}
 }
@@ -406,7 +406,7 @@ func TestSomethingElseIsMountedThere(t *testing.T) {
 	p.claims(Record{Claim: OfSize(50 * gib), FileSystem: "ext4"})
 	p.write("proc/self/mountinfo", "24 23 0:40 / /var/lib/kubelet rw shared:4 - tmpfs tmpfs rw\n")
 
-	_, err := p.node().Ensure(t.Context())
+	_, err := p.volume().Ensure(t.Context())
 	if err == nil || !strings.Contains(err.Error(),
 		"tmpfs is mounted at /var/lib/kubelet, and is not the data volume") {
 		t.Error(err)

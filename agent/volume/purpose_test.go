@@ -38,7 +38,7 @@ func TestAnEtcdVolumeIsMadeAndMounted(t *testing.T) {
 	claim := Record{Claim: Claim{OnlyEmpty: true}, FileSystem: "ext4"}
 	p.claims(claim)
 
-	s, err := p.node().Ensure(t.Context())
+	s, err := p.volume().Ensure(t.Context())
 	want := []string{
 		"mke2fs", "e2fsck -p /dev/sdc", "mount /dev/sdc /var/lib/private/etcd ext4 prjquota",
 	}
@@ -54,7 +54,7 @@ func TestAnEtcdVolumeIsMadeAndMounted(t *testing.T) {
 	}
 
 	p.restart()
-	if s, err := p.node().Mount(t.Context()); err != nil || s.Device != "/dev/sdc" {
+	if s, err := p.volume().Mount(t.Context()); err != nil || s.Device != "/dev/sdc" {
 		t.Errorf("after a restart: %+v, %v, did %q", s, err, p.did)
 	}
 
@@ -62,7 +62,7 @@ func TestAnEtcdVolumeIsMadeAndMounted(t *testing.T) {
 	p.restart()
 	p.purpose = Data
 	p.claims(Record{Claim: Claim{MinSize: 1}, FileSystem: "ext4", Made: true})
-	if s, err := p.node().Mount(t.Context()); err != nil || s.Device != "/dev/sdb" {
+	if s, err := p.volume().Mount(t.Context()); err != nil || s.Device != "/dev/sdb" {
 		t.Errorf("the data volume: %+v, %v", s, err)
 	}
 }
@@ -104,7 +104,7 @@ func TestNoVolumeHidesWhatEtcdHas(t *testing.T) {
 			p.write("var/lib/private/etcd/member/snap/db", "data")
 			p.claims(Record{Claim: OfSize(size), FileSystem: "ext4"})
 
-			_, err := p.node().Ensure(t.Context())
+			_, err := p.volume().Ensure(t.Context())
 			if fault.Of(err) != fault.CannotBeApplied || hint.Of(err) == "" || len(p.did) > 0 {
 				t.Errorf("%v, did %q", err, p.did)
 			}
@@ -119,7 +119,7 @@ func TestNoOtherDiskReplacesTheEtcdVolume(t *testing.T) {
 	p.purpose = Etcd
 	p.add("sdc", size)
 	p.claims(Record{Claim: Claim{Serial: "S-sdc"}, FileSystem: "ext4", Made: true})
-	if _, err := p.node().Ensure(t.Context()); !errors.Is(err, ErrNone) || len(p.did) > 0 {
+	if _, err := p.volume().Ensure(t.Context()); !errors.Is(err, ErrNone) || len(p.did) > 0 {
 		t.Errorf("%v, did %q", err, p.did)
 	}
 }
@@ -136,7 +136,7 @@ func TestADiskOfTwoClaims(t *testing.T) {
 
 	for _, purpose := range Purposes() {
 		p.purpose = purpose
-		_, err := p.node().Ensure(t.Context())
+		_, err := p.volume().Ensure(t.Context())
 		refusal, is := errors.AsType[*Refusal](err)
 		if !is || len(p.did) > 0 || len(refusal.Candidates) != 1 || refusal.Candidates[0].Offer != "" ||
 			!strings.Contains(hint.Of(err), "/dev/sdb") {
@@ -152,7 +152,7 @@ func TestADiskOfTwoClaims(t *testing.T) {
 	p.claims(Record{Claim: Claim{Serial: "S-sdc"}, FileSystem: "ext4"})
 	for _, purpose := range Purposes() {
 		p.purpose = purpose
-		if s, err := p.node().Ensure(t.Context()); err != nil || s.Device == "" {
+		if s, err := p.volume().Ensure(t.Context()); err != nil || s.Device == "" {
 			t.Errorf("%s: %+v, %v", purpose.Name, s, err)
 		}
 	}

@@ -46,7 +46,8 @@ loam-data-volume.service and loam-etcd-volume.service run it, and no operator do
 			}
 			defer root.Close()
 
-			return manager.NewNode(root, "/", nil, purpose).Await(cmd.Context(), func(waits error) {
+			v := manager.NewVolume(root, "/", nil, purpose)
+			return v.Await(cmd.Context(), func(waits error) {
 				fmt.Fprintln(cmd.ErrOrStderr(), hint.Text(waits))
 			})
 		},

@@ -12,8 +12,8 @@ import (
 	"github.com/loam-os/loam/test/files"
 )
 
-// Node returns a node that nothing uses, until the test ends.
-func Node(t testing.TB) volume.Node {
+// Volume returns a volume for data that nothing uses, until the test ends.
+func Volume(t testing.TB) volume.Volume {
 	t.Helper()
 	dir := t.TempDir()
 	for _, name := range []string{"sys/block", "var/lib/loam", "run/loam"} {
@@ -29,7 +29,7 @@ func Node(t testing.TB) volume.Node {
 	}
 	t.Cleanup(func() { root.Close() })
 
-	return volume.Node{
+	return volume.Volume{
 		For:     volume.Data,
 		Machine: volume.Machine{Root: os.DirFS(dir)},
 		Dir:     durable.New(root, nil),

@@ -42,7 +42,7 @@ const (
 // Manager looks after a volume of one node. Configure and Start are
 // called before the other methods, and not beside them.
 type Manager struct {
-	volume.Node
+	volume.Volume
 	log *zap.Logger
 	// own says that machine.yaml claims a volume: the size that a configuration
 	// asks for does not count.
@@ -56,10 +56,10 @@ type Manager struct {
 	failed error
 }
 
-// New returns the Manager of a node.
-func New(node volume.Node, log *zap.Logger) *Manager {
+// New returns the Manager of a volume.
+func New(v volume.Volume, log *zap.Logger) *Manager {
 	return &Manager{
-		Node:    node,
+		Volume:  v,
 		log:     log,
 		changed: make(chan *status.Volume, 1),
 	}

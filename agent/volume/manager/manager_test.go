@@ -55,7 +55,7 @@ func TestClaimsAreRemembered(t *testing.T) {
 		{name: "a claim goes, and its volume stays", before: of(true), want: of(true)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			d := New(diskless.Node(t), zap.NewNop())
+			d := New(diskless.Volume(t), zap.NewNop())
 			if test.before != (volume.Record{}) {
 				if err := volume.Data.WriteRecord(d.Dir, test.before); err != nil {
 					t.Fatal(err)
@@ -76,7 +76,7 @@ func TestClaimsAreRemembered(t *testing.T) {
 // TestAKubeletThatRunsWaitsForNoVolume: the volume waits for a restart of the
 // machine, even if the kubelet restarts before.
 func TestAKubeletThatRunsWaitsForNoVolume(t *testing.T) {
-	d := New(diskless.Node(t), zap.NewNop())
+	d := New(diskless.Volume(t), zap.NewNop())
 	later := filepath.Join(d.Path, volume.DeferFile)
 
 	err := d.Configure(t.Context(), machine.Volume{Disk: machine.Disk{Serial: "S1"}}, 0)
@@ -99,7 +99,7 @@ func TestAKubeletThatRunsWaitsForNoVolume(t *testing.T) {
 }
 
 func TestChangedTellsTheProblem(t *testing.T) {
-	d := New(diskless.Node(t), zap.NewNop())
+	d := New(diskless.Volume(t), zap.NewNop())
 
 	err := d.Configure(t.Context(), machine.Volume{Disk: machine.Disk{Serial: "S1"}}, 0)
 	if err != nil {
@@ -116,11 +116,11 @@ func TestChangedTellsTheProblem(t *testing.T) {
 // TestMountsThatCannotBeListed end no agent: its limit of open files may be used up, and
 // it watches again later.
 func TestMountsThatCannotBeListed(t *testing.T) {
-	node := diskless.Node(t)
-	if err := os.Remove(filepath.Join(node.Path, "proc/self/mountinfo")); err != nil {
+	v := diskless.Volume(t)
+	if err := os.Remove(filepath.Join(v.Path, "proc/self/mountinfo")); err != nil {
 		t.Fatal(err)
 	}
-	err := New(node, zap.NewNop()).Watch(t.Context(), func(err error) {
+	err := New(v, zap.NewNop()).Watch(t.Context(), func(err error) {
 		t.Errorf("the agent ends: %v", err)
 	})
 	if err == nil || !strings.Contains(err.Error(), "list mounts") {

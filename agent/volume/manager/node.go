@@ -23,13 +23,13 @@ type Units interface {
 	Show(ctx context.Context, names []string) ([]unit.State, error)
 }
 
-// NewNode returns the running node with a volume of a purpose. Its root directory is at
-// path. units is nil for a process that the unit of the purpose waits for.
-func NewNode(root *os.Root, path string, units Units, purpose *volume.Purpose) volume.Node {
+// NewVolume returns the volume of a purpose of the running node, whose root directory is
+// at path. units is nil for a process that the unit of the purpose waits for.
+func NewVolume(root *os.Root, path string, units Units, purpose *volume.Purpose) volume.Volume {
 	open := func(node string, exclusive bool) (volume.Device, error) {
 		return volume.OpenToLook(filepath.Join(path, node), exclusive)
 	}
-	node := volume.Node{
+	v := volume.Volume{
 		For: purpose,
 		Machine: volume.Machine{
 			Root: os.DirFS(path),
@@ -46,10 +46,10 @@ func NewNode(root *os.Root, path string, units Units, purpose *volume.Purpose) v
 		Path:   path,
 	}
 	if units != nil {
-		node.InUse = func(ctx context.Context) bool { return inUse(ctx, units, purpose) }
+		v.InUse = func(ctx context.Context) bool { return inUse(ctx, units, purpose) }
 	}
 
-	return node
+	return v
 }
 
 // inUse reports whether the unit runs, or pods have mounts on the directory of the
