@@ -3,7 +3,7 @@
 //
 //	text --Decode--> Record --+
 //	        |                 +--Render--> config.Desired: units, files
-//	        v           Node -+
+//	        v         Member -+
 //	findings with path and line
 //
 // The cluster record ([Record]) is the one document about it, with no secret and

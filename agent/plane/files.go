@@ -23,18 +23,18 @@ func jsonFile(path string, content object) config.File {
 
 // files returns the files that the programs read besides their keys. None of
 // them has a secret.
-func files(r Record, n Node) []config.File {
+func files(r Record, m Member) []config.File {
 	all := []config.File{
-		hosts(n),
-		kubeconfig(controllerManagerFile, n, pki.ControllerManager),
-		kubeconfig(schedulerFile, n, pki.Scheduler),
-		kubeconfig(kubeletFile, n, pki.Kubelet),
-		jsonFile(kubeletConfigFile, kubeletConfig(r, n)),
+		hosts(m),
+		kubeconfig(controllerManagerFile, m, pki.ControllerManager),
+		kubeconfig(schedulerFile, m, pki.Scheduler),
+		kubeconfig(kubeletFile, m, pki.Kubelet),
+		jsonFile(kubeletConfigFile, kubeletConfig(r, m)),
 	}
 	if r.Has(AddOnProxy) {
 		all = append(all,
-			kubeconfig(proxyFile, n, pki.Proxy),
-			jsonFile(proxyConfigFile, proxyConfig(r, n)),
+			kubeconfig(proxyFile, m, pki.Proxy),
+			jsonFile(proxyConfigFile, proxyConfig(r, m)),
 		)
 	}
 	if r.Audit.Policy != AuditNone {
@@ -45,19 +45,19 @@ func files(r Record, n Node) []config.File {
 
 // hosts returns the file by which the API server finds the kubelet, whose
 // certificate has its name: the node has no other server for its own name.
-func hosts(n Node) config.File {
+func hosts(m Member) config.File {
 	text := "127.0.0.1 localhost\n" +
 		"::1 localhost ip6-localhost ip6-loopback\n" +
 		"ff02::1 ip6-allnodes\n" +
 		"ff02::2 ip6-allrouters\n" +
-		fmt.Sprintf("%s %s\n", n.Address, n.Name)
+		fmt.Sprintf("%s %s\n", m.Address, m.Name)
 	return config.File{Path: hostsFile, Mode: 0o644, Content: config.Text(text)}
 }
 
 // kubeconfig returns a kubeconfig for a client with that leaf. The certificate of
 // the API server has no address of the node, so the file says which name it must
 // have.
-func kubeconfig(path string, n Node, leaf string) config.File {
+func kubeconfig(path string, m Member, leaf string) config.File {
 	const name = "loam"
 	return jsonFile(path, object{
 		"apiVersion":      "v1",
@@ -72,14 +72,14 @@ func kubeconfig(path string, n Node, leaf string) config.File {
 			"cluster": object{
 				"server":                APIServerURL,
 				"tls-server-name":       pki.ServerName,
-				"certificate-authority": n.Keys.Authority(pki.CA),
+				"certificate-authority": m.Keys.Authority(pki.CA),
 			},
 		}},
 		"users": []object{{
 			"name": name,
 			"user": object{
-				"client-certificate": n.Keys.Leaf(leaf),
-				"client-key":         n.Keys.Leaf(leaf),
+				"client-certificate": m.Keys.Leaf(leaf),
+				"client-key":         m.Keys.Leaf(leaf),
 			},
 		}},
 	})
@@ -117,14 +117,14 @@ func auditPolicy(r Record) object {
 }
 
 // kubeletConfig is a KubeletConfiguration (kubelet.config.k8s.io/v1beta1).
-func kubeletConfig(r Record, n Node) object {
+func kubeletConfig(r Record, m Member) object {
 	c := object{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1",
 		"kind":       "KubeletConfiguration",
 		"authentication": object{
 			"anonymous": object{"enabled": false},
 			"webhook":   object{"enabled": true},
-			"x509":      object{"clientCAFile": n.Keys.Authority(pki.CA)},
+			"x509":      object{"clientCAFile": m.Keys.Authority(pki.CA)},
 		},
 		"authorization":            object{"mode": "Webhook"},
 		"cgroupDriver":             "systemd",
@@ -135,8 +135,8 @@ func kubeletConfig(r Record, n Node) object {
 		"healthzPort":              10248,
 		"resolvConf":               "/run/systemd/resolve/resolv.conf",
 		"seccompDefault":           true,
-		"tlsCertFile":              n.Keys.Leaf(pki.KubeletServer),
-		"tlsPrivateKeyFile":        n.Keys.Leaf(pki.KubeletServer),
+		"tlsCertFile":              m.Keys.Leaf(pki.KubeletServer),
+		"tlsPrivateKeyFile":        m.Keys.Leaf(pki.KubeletServer),
 		"tlsMinVersion":            tls13,
 		"volumePluginDir":          "/var/lib/kubelet/volumeplugins",
 		// The control plane of an idle cluster uses 500 MiB, which pods must
@@ -153,15 +153,15 @@ func kubeletConfig(r Record, n Node) object {
 }
 
 // proxyConfig is a KubeProxyConfiguration (kubeproxy.config.k8s.io/v1alpha1).
-func proxyConfig(r Record, n Node) object {
+func proxyConfig(r Record, m Member) object {
 	return object{
 		"apiVersion":         "kubeproxy.config.k8s.io/v1alpha1",
 		"kind":               "KubeProxyConfiguration",
-		"bindAddress":        n.unspecified(),
+		"bindAddress":        m.unspecified(),
 		"clientConnection":   object{"kubeconfig": proxyFile},
 		"clusterCIDR":        strings.Join(r.Pods, ","),
 		"healthzBindAddress": proxyHealth,
-		"hostnameOverride":   n.Name,
+		"hostnameOverride":   m.Name,
 		"metricsBindAddress": "127.0.0.1:10249",
 		"mode":               "nftables",
 	}

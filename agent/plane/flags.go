@@ -104,38 +104,38 @@ func (f flags) args() []string {
 
 // etcdFlags returns the flags of etcd as the only member. The peer URL has the
 // node's name, so that further members can be added whatever its address is.
-func etcdFlags(r Record, n Node) flags {
-	peer := fmt.Sprintf("https://%s:2380", n.Name)
+func etcdFlags(r Record, m Member) flags {
+	peer := fmt.Sprintf("https://%s:2380", m.Name)
 	f := flags{
-		"name":                           n.Name,
+		"name":                           m.Name,
 		"data-dir":                       etcdData,
-		"initial-cluster":                n.Name + "=" + peer,
+		"initial-cluster":                m.Name + "=" + peer,
 		"initial-cluster-token":          r.Name,
 		"initial-advertise-peer-urls":    peer,
 		"listen-peer-urls":               etcdPeerURL,
 		"listen-client-urls":             etcdURL,
 		"advertise-client-urls":          etcdURL,
 		"listen-metrics-urls":            etcdMetrics,
-		"cert-file":                      n.Keys.Leaf(pki.EtcdServer),
-		"key-file":                       n.Keys.Leaf(pki.EtcdServer),
-		"trusted-ca-file":                n.Keys.Authority(pki.EtcdCA),
+		"cert-file":                      m.Keys.Leaf(pki.EtcdServer),
+		"key-file":                       m.Keys.Leaf(pki.EtcdServer),
+		"trusted-ca-file":                m.Keys.Authority(pki.EtcdCA),
 		"client-cert-auth":               "true",
-		"peer-cert-file":                 n.Keys.Leaf(pki.EtcdPeer),
-		"peer-key-file":                  n.Keys.Leaf(pki.EtcdPeer),
-		"peer-trusted-ca-file":           n.Keys.Authority(pki.EtcdCA),
+		"peer-cert-file":                 m.Keys.Leaf(pki.EtcdPeer),
+		"peer-key-file":                  m.Keys.Leaf(pki.EtcdPeer),
+		"peer-trusted-ca-file":           m.Keys.Authority(pki.EtcdCA),
 		"peer-client-cert-auth":          "true",
 		"tls-min-version":                "TLS1.3",
 		"feature-gates":                  "CompactHashCheck=true,InitialCorruptCheck=true",
 		"quota-backend-bytes":            strconv.Itoa(2 << 30),
 		"watch-progress-notify-interval": "5s",
 	}
-	maps.Copy(f, timingFlags(n))
+	maps.Copy(f, timingFlags(m))
 	return f
 }
 
 // timingFlags are none for a disk that is fast enough for etcd's own timing.
-func timingFlags(n Node) flags {
-	t := disk.TimingOf(n.FsyncP99)
+func timingFlags(m Member) flags {
+	t := disk.TimingOf(m.FsyncP99)
 	if t == disk.DefaultTiming {
 		return flags{}
 	}
@@ -149,14 +149,14 @@ func timingFlags(n Node) flags {
 // requests when it is told to end, and ends when the others are answered.
 // Otherwise it waits for the watches of its clients, too, until a minute is over
 // (k8s.io/apiserver, pkg/server/lifecycle_signals.go).
-func apiServerFlags(r Record, n Node) flags {
+func apiServerFlags(r Record, m Member) flags {
 	f := flags{
-		"advertise-address":                           n.Address.String(),
+		"advertise-address":                           m.Address.String(),
 		"secure-port":                                 strconv.Itoa(apiPort),
-		"tls-cert-file":                               n.Keys.Leaf(pki.APIServer),
-		"tls-private-key-file":                        n.Keys.Leaf(pki.APIServer),
+		"tls-cert-file":                               m.Keys.Leaf(pki.APIServer),
+		"tls-private-key-file":                        m.Keys.Leaf(pki.APIServer),
 		"tls-min-version":                             tls13,
-		"client-ca-file":                              n.Keys.Authority(pki.CA),
+		"client-ca-file":                              m.Keys.Authority(pki.CA),
 		"authorization-mode":                          "Node,RBAC",
 		"enable-admission-plugins":                    "NodeRestriction",
 		"enable-bootstrap-token-auth":                 "true",
@@ -165,17 +165,17 @@ func apiServerFlags(r Record, n Node) flags {
 		"shutdown-send-retry-after":                   "true",
 		"service-cluster-ip-range":                    strings.Join(r.Services, ","),
 		"service-account-issuer":                      "https://kubernetes.default.svc.cluster.local",
-		"service-account-key-file":                    n.Keys.ServiceAccountPublic(),
-		"service-account-signing-key-file":            n.Keys.ServiceAccount(),
+		"service-account-key-file":                    m.Keys.ServiceAccountPublic(),
+		"service-account-signing-key-file":            m.Keys.ServiceAccount(),
 		"etcd-servers":                                etcdURL,
-		"etcd-cafile":                                 n.Keys.Authority(pki.EtcdCA),
-		"etcd-certfile":                               n.Keys.Leaf(pki.EtcdClient),
-		"etcd-keyfile":                                n.Keys.Leaf(pki.EtcdClient),
-		"encryption-provider-config":                  n.Keys.Encryption(),
+		"etcd-cafile":                                 m.Keys.Authority(pki.EtcdCA),
+		"etcd-certfile":                               m.Keys.Leaf(pki.EtcdClient),
+		"etcd-keyfile":                                m.Keys.Leaf(pki.EtcdClient),
+		"encryption-provider-config":                  m.Keys.Encryption(),
 		"encryption-provider-config-automatic-reload": "true",
 	}
-	maps.Copy(f, kubeletClientFlags(n))
-	maps.Copy(f, frontProxyFlags(n))
+	maps.Copy(f, kubeletClientFlags(m))
+	maps.Copy(f, frontProxyFlags(m))
 
 	if r.Audit.Policy != AuditNone {
 		maps.Copy(f, auditFlags())
@@ -185,24 +185,24 @@ func apiServerFlags(r Record, n Node) flags {
 
 // kubeletClientFlags: the certificate of a kubelet is checked, and has its name
 // rather than its addresses.
-func kubeletClientFlags(n Node) flags {
+func kubeletClientFlags(m Member) flags {
 	return flags{
-		"kubelet-client-certificate":      n.Keys.Leaf(pki.KubeletClient),
-		"kubelet-client-key":              n.Keys.Leaf(pki.KubeletClient),
-		"kubelet-certificate-authority":   n.Keys.Authority(pki.CA),
+		"kubelet-client-certificate":      m.Keys.Leaf(pki.KubeletClient),
+		"kubelet-client-key":              m.Keys.Leaf(pki.KubeletClient),
+		"kubelet-certificate-authority":   m.Keys.Authority(pki.CA),
 		"kubelet-preferred-address-types": "Hostname",
 	}
 }
 
-func frontProxyFlags(n Node) flags {
+func frontProxyFlags(m Member) flags {
 	return flags{
-		"requestheader-client-ca-file":       n.Keys.Authority(pki.FrontProxyCA),
+		"requestheader-client-ca-file":       m.Keys.Authority(pki.FrontProxyCA),
 		"requestheader-allowed-names":        pki.FrontProxyClient,
 		"requestheader-username-headers":     "X-Remote-User",
 		"requestheader-group-headers":        "X-Remote-Group",
 		"requestheader-extra-headers-prefix": "X-Remote-Extra-",
-		"proxy-client-cert-file":             n.Keys.Leaf(pki.FrontProxyClient),
-		"proxy-client-key-file":              n.Keys.Leaf(pki.FrontProxyClient),
+		"proxy-client-cert-file":             m.Keys.Leaf(pki.FrontProxyClient),
+		"proxy-client-key-file":              m.Keys.Leaf(pki.FrontProxyClient),
 	}
 }
 
@@ -220,12 +220,12 @@ func auditFlags() flags {
 // controllerManagerFlags: one instance needs no leader, and would wait for its
 // lease after each restart. Each controller asks for its account at start: at
 // the usual 20 requests a second that takes 5 s.
-func controllerManagerFlags(r Record, n Node) flags {
+func controllerManagerFlags(r Record, m Member) flags {
 	f := flags{
-		"root-ca-file":                     n.Keys.Authority(pki.CA),
-		"service-account-private-key-file": n.Keys.ServiceAccount(),
-		"cluster-signing-cert-file":        n.Keys.Authority(pki.CA),
-		"cluster-signing-key-file":         n.Keys.AuthorityKey(pki.CA),
+		"root-ca-file":                     m.Keys.Authority(pki.CA),
+		"service-account-private-key-file": m.Keys.ServiceAccount(),
+		"cluster-signing-cert-file":        m.Keys.Authority(pki.CA),
+		"cluster-signing-key-file":         m.Keys.AuthorityKey(pki.CA),
 		"use-service-account-credentials":  "true",
 		"controllers":                      "*,bootstrapsigner,tokencleaner",
 		"cluster-name":                     r.Name,
@@ -236,19 +236,19 @@ func controllerManagerFlags(r Record, n Node) flags {
 		"kube-api-qps":                     "200",
 		"kube-api-burst":                   "400",
 	}
-	maps.Copy(f, controllerFlags(n, controllerManagerFile))
+	maps.Copy(f, controllerFlags(m, controllerManagerFile))
 	return f
 }
 
-func schedulerFlags(n Node) flags { return controllerFlags(n, schedulerFile) }
+func schedulerFlags(m Member) flags { return controllerFlags(m, schedulerFile) }
 
 // controllerFlags returns the flags that the controller manager and the
 // scheduler have in common. Without the two authorities they would ask the API
 // server for them at start, which on an empty disk does not allow it yet.
-func controllerFlags(n Node, kubeconfig string) flags {
+func controllerFlags(m Member, kubeconfig string) flags {
 	return flags{
-		"client-ca-file":               n.Keys.Authority(pki.CA),
-		"requestheader-client-ca-file": n.Keys.Authority(pki.FrontProxyCA),
+		"client-ca-file":               m.Keys.Authority(pki.CA),
+		"requestheader-client-ca-file": m.Keys.Authority(pki.FrontProxyCA),
 		"kubeconfig":                   kubeconfig,
 		"authentication-kubeconfig":    kubeconfig,
 		"authorization-kubeconfig":     kubeconfig,
@@ -259,11 +259,11 @@ func controllerFlags(n Node, kubeconfig string) flags {
 	}
 }
 
-func kubeletFlags(n Node) flags {
+func kubeletFlags(m Member) flags {
 	return flags{
 		"config":            kubeletConfigFile,
 		"kubeconfig":        kubeletFile,
-		"hostname-override": n.Name,
-		"node-ip":           n.Address.String(),
+		"hostname-override": m.Name,
+		"node-ip":           m.Address.String(),
 	}
 }

@@ -13,8 +13,9 @@ import (
 	"github.com/loam-os/loam/hint/fault"
 )
 
-// Node is what is different on each node with a control plane.
-type Node struct {
+// Member is a node with a control plane, as far as it differs from the others of
+// its cluster.
+type Member struct {
 	// Name is the node's host name, which is the name of its Node, too.
 	Name string
 
@@ -40,17 +41,17 @@ type Node struct {
 }
 
 // program returns the path of a program.
-func (n Node) program(name string) string { return path.Join(n.Programs, name) }
+func (m Member) program(name string) string { return path.Join(m.Programs, name) }
 
 // etcdPrograms returns the directory with etcd.
-func (n Node) etcdPrograms() string { return cmp.Or(n.Etcd, n.Programs) }
+func (m Member) etcdPrograms() string { return cmp.Or(m.Etcd, m.Programs) }
 
 // etcd returns the path of etcd.
-func (n Node) etcd() string { return path.Join(n.etcdPrograms(), etcd) }
+func (m Member) etcd() string { return path.Join(m.etcdPrograms(), etcd) }
 
 // unspecified returns all addresses of the family of the node's address.
-func (n Node) unspecified() netip.Addr {
-	if n.Address.Is4() {
+func (m Member) unspecified() netip.Addr {
+	if m.Address.Is4() {
 		return netip.IPv4Unspecified()
 	}
 	return netip.IPv6Unspecified()
@@ -59,23 +60,23 @@ func (n Node) unspecified() netip.Addr {
 // check returns why the node cannot have a control plane of the cluster. The API
 // server would refuse the address, or pods with the same address would hide the
 // node.
-func (n Node) check(r Record) error {
+func (m Member) check(r Record) error {
 	refuse := func(advice, format string, args ...any) error {
 		problem := fault.With(fmt.Errorf(format, args...), fault.CannotBeApplied)
 		return hint.With(problem, "%s", advice)
 	}
 
-	if !n.Address.IsValid() || n.Address.IsLoopback() || n.Address.IsUnspecified() {
+	if !m.Address.IsValid() || m.Address.IsLoopback() || m.Address.IsUnspecified() {
 		return refuse("give the node an address under which pods reach it",
-			"cluster %s: the address %s of this node is not one of a network", r.Name, n.Address)
+			"cluster %s: the address %s of this node is not one of a network", r.Name, m.Address)
 	}
-	if n.Address.Is4() != r.API().Is4() {
+	if m.Address.Is4() != r.API().Is4() {
 		return refuse("give the node an address of the family of the first network of services",
 			"cluster %s: the address %s of this node is of another family than %s",
-			r.Name, n.Address, r.Services[0])
+			r.Name, m.Address, r.Services[0])
 	}
 
-	return r.CheckAddress(n.Address)
+	return r.CheckAddress(m.Address)
 }
 
 // CheckAddress returns why an address of a node is against the networks of the
@@ -99,7 +100,7 @@ func (r Record) CheckAddress(address netip.Addr) error {
 // Fits reports whether a node with that address can have a control plane of the
 // cluster.
 func (r Record) Fits(address netip.Addr) bool {
-	return !address.IsLinkLocalUnicast() && Node{Address: address}.check(r) == nil
+	return !address.IsLinkLocalUnicast() && Member{Address: address}.check(r) == nil
 }
 
 // Names returns the names that certificates of the node have.

@@ -18,11 +18,11 @@ type Images map[string]string
 
 // RenderPods is [Render] with the control plane as static pods of the kubelet, as
 // kubeadm has it. The flags are the same.
-func RenderPods(r Record, n Node, images Images) config.Desired {
-	all := files(r, n)
+func RenderPods(r Record, m Member, images Images) config.Desired {
+	all := files(r, m)
 	for i, f := range all {
 		if f.Path == kubeletConfigFile {
-			c := kubeletConfig(r, n)
+			c := kubeletConfig(r, m)
 			c["staticPodPath"] = manifests
 			all[i] = jsonFile(kubeletConfigFile, c)
 		}
@@ -30,17 +30,17 @@ func RenderPods(r Record, n Node, images Images) config.Desired {
 
 	probed := func(port int, scheme string) probe { return probe{port, scheme} }
 	for _, p := range []staticPod{
-		{etcd, etcdFlags(r, n), probed(2381, "HTTP"), []string{etcdData}},
-		{apiServer, apiServerFlags(r, n), probed(apiPort, "HTTPS"), []string{path.Dir(auditLog)}},
-		{controllerManager, controllerManagerFlags(r, n), probed(10257, "HTTPS"), []string{flexVolumes}},
-		{scheduler, schedulerFlags(n), probed(10259, "HTTPS"), nil},
+		{etcd, etcdFlags(r, m), probed(2381, "HTTP"), []string{etcdData}},
+		{apiServer, apiServerFlags(r, m), probed(apiPort, "HTTPS"), []string{path.Dir(auditLog)}},
+		{controllerManager, controllerManagerFlags(r, m), probed(10257, "HTTPS"), []string{flexVolumes}},
+		{scheduler, schedulerFlags(m), probed(10259, "HTTPS"), nil},
 	} {
-		all = append(all, p.file(n, images[p.name]))
+		all = append(all, p.file(m, images[p.name]))
 	}
 
 	return config.Desired{
 		Files: all,
-		Units: []config.Unit{kubeletUnit(n), {Name: "containerd.service"}},
+		Units: []config.Unit{kubeletUnit(m), {Name: "containerd.service"}},
 	}.Sorted()
 }
 
@@ -71,8 +71,8 @@ func (p probe) at(path string, period int) object {
 }
 
 // file returns the manifest.
-func (p staticPod) file(n Node, image string) config.File {
-	mounts, volumes := p.volumes(n)
+func (p staticPod) file(m Member, image string) config.File {
+	mounts, volumes := p.volumes(m)
 	alive := "/livez"
 	if p.name == controllerManager { // It has no other.
 		alive = "/healthz"
@@ -105,12 +105,12 @@ func (p staticPod) file(n Node, image string) config.File {
 
 // volumes returns what the pod sees of the node: the directory of the keys and
 // the files that its flags name to be read, and the directories that it writes.
-func (p staticPod) volumes(n Node) (mounts, volumes []object) {
+func (p staticPod) volumes(m Member) (mounts, volumes []object) {
 	reads := map[string]string{}
 	for _, value := range p.flags {
 		switch {
-		case strings.HasPrefix(value, n.Keys.Dir+"/"):
-			reads[n.Keys.Dir] = "Directory"
+		case strings.HasPrefix(value, m.Keys.Dir+"/"):
+			reads[m.Keys.Dir] = "Directory"
 		case strings.HasPrefix(value, configDir+"/"):
 			reads[value] = "File"
 		}

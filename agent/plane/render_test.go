@@ -35,7 +35,7 @@ func renderedOn(t *testing.T, lines string, p99 time.Duration) config.Desired {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return plane.Render(r, plane.Node{
+	return plane.Render(r, plane.Member{
 		Name:             "node-1",
 		Address:          netip.MustParseAddr("192.0.2.10"),
 		Programs:         "/var/lib/loam/kubernetes/1.37.2/bin",

@@ -137,41 +137,41 @@ func (s Store) checkInit(have, r Record) error {
 // Desired issues the certificates that are due, and returns the configuration of
 // the node and what it issued. It must be called before the programs start, and
 // again from time to time: of those that run, only etcd needs a restart for its
-// new certificates, which is then a change of its unit. n is without Keys and
+// new certificates, which is then a change of its unit. m is without Keys and
 // EtcdCertificates.
 func (s Store) Desired(
-	r Record, n Node, times pki.Times,
+	r Record, m Member, times pki.Times,
 ) (config.Desired, []pki.Renewal, error) {
-	if err := n.check(r); err != nil {
+	if err := m.check(r); err != nil {
 		return config.Desired{}, nil, err
 	}
 
-	renewed, err := s.Renew(r, n.Name, times)
+	renewed, err := s.Renew(r, m.Name, times)
 	if err != nil {
 		return config.Desired{}, nil, err
 	}
-	desired, err := s.Preview(r, n)
+	desired, err := s.Preview(r, m)
 	return desired, renewed, err
 }
 
 // Preview is Desired with the certificates that are there. It writes nothing.
-func (s Store) Preview(r Record, n Node) (config.Desired, error) {
-	if err := n.check(r); err != nil {
+func (s Store) Preview(r Record, m Member) (config.Desired, error) {
+	if err := m.check(r); err != nil {
 		return config.Desired{}, err
 	}
 
-	n.Keys = pki.Files{Dir: KeysDirectory}
+	m.Keys = pki.Files{Dir: KeysDirectory}
 	var serials []string
 	issued := s.Certificates(r)
 	for _, name := range []string{pki.EtcdServer, pki.EtcdPeer} {
 		cert := issued[name]
 		if cert == nil {
-			return config.Desired{}, fmt.Errorf("%s cannot be read", n.Keys.Leaf(name))
+			return config.Desired{}, fmt.Errorf("%s cannot be read", m.Keys.Leaf(name))
 		}
 		serials = append(serials, cert.SerialNumber.Text(16))
 	}
-	n.EtcdCertificates = strings.Join(serials, " ")
-	return Render(r, n), nil
+	m.EtcdCertificates = strings.Join(serials, " ")
+	return Render(r, m), nil
 }
 
 // Renew issues the certificates that are due on the node of that name, and returns

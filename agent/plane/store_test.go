@@ -136,7 +136,7 @@ func TestARenewalRestartsEtcdAlone(t *testing.T) {
 	if _, err := store.Init(r, firstTimes); err != nil {
 		t.Fatal(err)
 	}
-	node := plane.Node{
+	node := plane.Member{
 		Name:     "node-1",
 		Address:  netip.MustParseAddr("192.0.2.10"),
 		Programs: "/opt/kubernetes",
@@ -182,7 +182,7 @@ func TestAnAddressThatDoesNotFit(t *testing.T) {
 		"2001:db8::10": "of this node is of another family than 10.96.0.0/16",
 		"10.244.3.1":   "of this node is in the network 10.244.0.0/16 of the cluster",
 	} {
-		node := plane.Node{Name: "node-1", Address: netip.MustParseAddr(address)}
+		node := plane.Member{Name: "node-1", Address: netip.MustParseAddr(address)}
 		_, _, err := store.Desired(r, node, firstTimes)
 		if err == nil || hint.Of(err) == "" ||
 			err.Error() != "cluster plant-7: the address "+address+" "+want {

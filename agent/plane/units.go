@@ -13,22 +13,22 @@ import (
 
 // Render returns the configuration of a node with a control plane, in which each
 // program is a unit of its name. It is pure. r must be checked.
-func Render(r Record, n Node) config.Desired {
+func Render(r Record, m Member) config.Desired {
 	units := []config.Unit{
-		etcdUnit(r, n),
-		apiServerUnit(r, n),
-		controllerUnit(controllerManager, "controllers", n, controllerManagerFlags(r, n),
+		etcdUnit(r, m),
+		apiServerUnit(r, m),
+		controllerUnit(controllerManager, "controllers", m, controllerManagerFlags(r, m),
 			"RuntimeDirectory="+controllerManager),
 		// Asked to end, it exits with 1, as it does when it has lost an election.
-		controllerUnit(scheduler, "scheduler", n, schedulerFlags(n), "SuccessExitStatus=1"),
-		kubeletUnit(n),
+		controllerUnit(scheduler, "scheduler", m, schedulerFlags(m), "SuccessExitStatus=1"),
+		kubeletUnit(m),
 	}
 	if r.Has(AddOnProxy) {
-		units = append(units, proxyUnit(n))
+		units = append(units, proxyUnit(m))
 	} else {
 		units = append(units, withoutProxyUnit())
 	}
-	return config.Desired{Files: files(r, n), Units: units}.Sorted()
+	return config.Desired{Files: files(r, m), Units: units}.Sorted()
 }
 
 // hardened is for a program that needs no more of root than to read its keys.
@@ -42,8 +42,8 @@ var hardened = []string{
 
 // etcdUnit runs etcd as a user of its own. Its keys stay files of root: systemd
 // hands it copies.
-func etcdUnit(r Record, n Node) config.Unit {
-	args, credentials := asCredentials(etcdFlags(r, n), n.Keys.Dir)
+func etcdUnit(r Record, m Member) config.Unit {
+	args, credentials := asCredentials(etcdFlags(r, m), m.Keys.Dir)
 	lines := []string{
 		"Type=notify",
 		"DynamicUser=yes",
@@ -61,7 +61,7 @@ func etcdUnit(r Record, n Node) config.Unit {
 		// A defragmentation that is cut off leaves a file as large as the data.
 		// etcd 3.7 has the code that deletes it, but no longer calls it.
 		"ExecStartPre=/bin/sh -c 'rm -f " + etcdData + "/member/snap/db.tmp.*'",
-		"ExecStartPre=+" + prepareStarted(r, n),
+		"ExecStartPre=+" + prepareStarted(r, m),
 		"ExecStartPre=-+" + gatherIfProven(),
 		"EnvironmentFile=-" + etcdEnvironment,
 		"ExecStartPost=-+" + keepStarted(),
@@ -73,9 +73,9 @@ func etcdUnit(r Record, n Node) config.Unit {
 			// The agent renews certificates before it is ready, and all other
 			// programs wait for etcd.
 			"After=loam-agent.service",
-			"X-Loam-Certificates=" + n.EtcdCertificates,
+			"X-Loam-Certificates=" + m.EtcdCertificates,
 		},
-		program: n.etcd(),
+		program: m.etcd(),
 		flags:   args,
 		service: slices.Concat(lines, credentials),
 	}.config()
@@ -88,10 +88,10 @@ const newStarted = startedFile + ".new"
 // [Started]. etcd raises the version of its data when it begins to serve, so another
 // etcd must not start on a full disk, which would not keep that. The one that has
 // served before starts all the same.
-func prepareStarted(r Record, n Node) string {
+func prepareStarted(r Record, m Member) string {
 	return fmt.Sprintf("/bin/sh -c '{ echo Kubernetes %s && echo Programs %s && %s --version; } >%s && "+
 		"sync %s || { rm -f %s; %s --version | head -n 1 | grep -qxFf - %s; }'",
-		r.Kubernetes, n.etcdPrograms(), n.etcd(), newStarted, newStarted, newStarted, n.etcd(),
+		r.Kubernetes, m.etcdPrograms(), m.etcd(), newStarted, newStarted, newStarted, m.etcd(),
 		startedFile)
 }
 
@@ -134,13 +134,13 @@ func asCredentials(f flags, dir string) (flags, []string) {
 	return changed, slices.Compact(settings)
 }
 
-func apiServerUnit(r Record, n Node) config.Unit {
+func apiServerUnit(r Record, m Member) config.Unit {
 	u := unit{
 		name:        apiServer,
 		description: "Kubernetes API server",
 		header:      []string{"After=network.target " + etcd + ".service"},
-		program:     n.program(apiServer),
-		flags:       apiServerFlags(r, n),
+		program:     m.program(apiServer),
+		flags:       apiServerFlags(r, m),
 		service: slices.Concat([]string{
 			"Type=notify",
 			"OOMScoreAdjust=-998",
@@ -148,7 +148,7 @@ func apiServerUnit(r Record, n Node) config.Unit {
 			"LogsDirectory=kubernetes",
 			"LogsDirectoryMode=0700",
 			"TimeoutStartSec=5min",
-			"ExecStartPost=" + awaitAPI(n),
+			"ExecStartPost=" + awaitAPI(m),
 		}, hardened),
 	}
 	if r.Audit.Policy != AuditNone {
@@ -161,28 +161,28 @@ func apiServerUnit(r Record, n Node) config.Unit {
 // serves before it has made the roles of an empty cluster, without which its
 // clients are refused: the controller manager ends after 10 s of that. A program that
 // is begun for each question would take from a slow machine what the API server needs.
-func awaitAPI(n Node) string {
+func awaitAPI(m Member) string {
 	return fmt.Sprintf("/usr/bin/curl --silent --fail --output /dev/null "+
 		"--retry 1000 --retry-delay 1 --retry-all-errors --max-time 30 "+
 		"--cacert %s --cert %s --connect-to ::127.0.0.1: https://%s:%d/readyz",
-		n.Keys.Authority(pki.CA), n.Keys.Leaf(pki.Kubelet), pki.ServerName, apiPort)
+		m.Keys.Authority(pki.CA), m.Keys.Leaf(pki.Kubelet), pki.ServerName, apiPort)
 }
 
 // controllerUnit returns the unit of a client of the API server that controls
 // something in the cluster.
-func controllerUnit(name, what string, n Node, f flags, more ...string) config.Unit {
+func controllerUnit(name, what string, m Member, f flags, more ...string) config.Unit {
 	return unit{
 		name:        name,
 		description: "Kubernetes " + what,
 		header:      []string{"After=" + apiServer + ".service"},
-		program:     n.program(name),
+		program:     m.program(name),
 		flags:       f,
 		service:     slices.Concat([]string{"OOMScoreAdjust=-997"}, more, hardened),
 		reads:       []string{f["kubeconfig"]},
 	}.config()
 }
 
-func kubeletUnit(n Node) config.Unit {
+func kubeletUnit(m Member) config.Unit {
 	return unit{
 		name:        kubelet,
 		description: "Kubernetes node agent",
@@ -190,8 +190,8 @@ func kubeletUnit(n Node) config.Unit {
 			"Wants=containerd.service",
 			"After=containerd.service " + apiServer + ".service",
 		},
-		program: n.program(kubelet),
-		flags:   kubeletFlags(n),
+		program: m.program(kubelet),
+		flags:   kubeletFlags(m),
 		service: []string{"Type=notify", "OOMScoreAdjust=-999", "Delegate=yes"},
 		reads:   []string{kubeletConfigFile, kubeletFile},
 	}.config()
@@ -201,12 +201,12 @@ func kubeletUnit(n Node) config.Unit {
 // have addresses whatever the container runtime does, and no image is needed. It
 // changes rules of nftables, and limits of the connection tracking below /proc/sys
 // and /sys.
-func proxyUnit(n Node) config.Unit {
+func proxyUnit(m Member) config.Unit {
 	return unit{
 		name:        proxy,
 		description: "Kubernetes Services of this node",
 		header:      []string{"After=" + apiServer + ".service"},
-		program:     n.program(proxy),
+		program:     m.program(proxy),
 		flags:       flags{"config": proxyConfigFile},
 		service: []string{
 			"OOMScoreAdjust=-998",

@@ -120,8 +120,8 @@ func recordOf(t testing.TB, n networks, version string) plane.Record {
 	return r
 }
 
-func node(n networks) plane.Node {
-	return plane.Node{
+func node(n networks) plane.Member {
+	return plane.Member{
 		Name:     nodeName,
 		Address:  netip.MustParseAddr(n.address),
 		Programs: "/usr/bin",
@@ -130,7 +130,7 @@ func node(n networks) plane.Node {
 }
 
 // slowNode is node with a disk that has the longest timing.
-func slowNode(n networks) plane.Node {
+func slowNode(n networks) plane.Member {
 	slow := node(n)
 	slow.FsyncP99 = disk.SlowFsync
 	return slow

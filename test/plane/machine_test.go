@@ -33,7 +33,7 @@ type machine struct {
 	dir    string
 	net    *namespace
 	record plane.Record
-	node   plane.Node
+	node   plane.Member
 	store  pki.Store
 
 	// ahead is how far its clock is ahead of the host's.

@@ -36,7 +36,7 @@ type systemdNode struct {
 	executor *apply.Executor
 	store    plane.Store
 	record   plane.Record
-	node     plane.Node
+	node     plane.Member
 	now      time.Time
 }
 
@@ -181,7 +181,7 @@ func newSystemdNode(t *testing.T, c *container.Container) *systemdNode {
 		Container: c,
 		root:      c.OpenRoot(t),
 		record:    record(t, networks),
-		node: plane.Node{
+		node: plane.Member{
 			Name:     nodeName,
 			Address:  netip.MustParseAddr(networks.address),
 			Programs: "/opt/kubernetes",

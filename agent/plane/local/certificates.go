@@ -34,8 +34,8 @@ func (c certificates) renew(r plane.Record) error {
 
 // desired issues the certificates that are due, and returns the configuration that
 // refers to them.
-func (c certificates) desired(r plane.Record, node plane.Node) (config.Desired, error) {
-	desired, renewed, err := c.store.Desired(r, node, c.times())
+func (c certificates) desired(r plane.Record, member plane.Member) (config.Desired, error) {
+	desired, renewed, err := c.store.Desired(r, member, c.times())
 	c.logRenewed(renewed)
 	return desired, err
 }

@@ -40,7 +40,7 @@ func (r renderer) preview(p parts) (config.Desired, error) {
 // render returns the configuration of these parts, of which controlPlane makes the
 // control plane.
 func (r renderer) render(
-	p parts, controlPlane func(plane.Record, plane.Node) (config.Desired, error),
+	p parts, controlPlane func(plane.Record, plane.Member) (config.Desired, error),
 ) (config.Desired, error) {
 	address, err := r.addresses.choose(p.settings)
 	if err != nil {
@@ -55,7 +55,7 @@ func (r renderer) render(
 		return config.Desired{}, err
 	}
 
-	desired, err := controlPlane(p.settings, plane.Node{
+	desired, err := controlPlane(p.settings, plane.Member{
 		Name:     r.node,
 		Address:  address,
 		FsyncP99: p99,
