@@ -125,13 +125,13 @@ func TestNodesFollowOnlyAValidMachineYAML(t *testing.T) {
 		{
 			name:    "a cluster of its own",
 			machine: named + "cluster: {init: {name: plant-7}}\n",
-			want:    identified{Hostname: "node-1", Source: "*local.Node", Own: "plant-7"},
+			want:    identified{Hostname: "node-1", Source: "*local.Follower", Own: "plant-7"},
 		},
 		{
 			name:    "the cluster that it has already",
 			machine: named + "cluster: {init: {name: plant-7, pods: [10.1.0.0/16]}}\n",
 			cluster: record,
-			want:    identified{Hostname: "node-1", Source: "*local.Node", Own: "plant-7"},
+			want:    identified{Hostname: "node-1", Source: "*local.Follower", Own: "plant-7"},
 		},
 		{
 			name:    "another cluster than it has",
@@ -139,7 +139,7 @@ func TestNodesFollowOnlyAValidMachineYAML(t *testing.T) {
 			cluster: record,
 			want: identified{
 				Hostname: "node-1",
-				Source:   "*local.Node",
+				Source:   "*local.Follower",
 				Own:      "plant-7",
 				Error:    "init plant-8: this node belongs to another cluster, plant-7",
 			},
@@ -150,7 +150,7 @@ func TestNodesFollowOnlyAValidMachineYAML(t *testing.T) {
 			cluster: record,
 			want: identified{
 				Hostname: "node-1",
-				Source:   "*local.Node",
+				Source:   "*local.Follower",
 				Own:      "plant-7",
 				Error:    "source of machine.yaml: this node is the first of cluster plant-7",
 			},
@@ -158,7 +158,7 @@ func TestNodesFollowOnlyAValidMachineYAML(t *testing.T) {
 		{
 			name:    "nothing any more, of a node that has a cluster",
 			cluster: record,
-			want:    identified{Source: "*local.Node", Own: "plant-7"},
+			want:    identified{Source: "*local.Follower", Own: "plant-7"},
 		},
 		{
 			name:    "a cluster, and a reset under way",

@@ -77,7 +77,7 @@ type life struct {
 	cluster *cluster.Cluster
 	// controlPlane is nil if the node has no cluster of its own, and makes none.
 	// first is the one that it is to make.
-	controlPlane *local.Node
+	controlPlane *local.Follower
 	first        newCluster
 	// tokens are the tokens that machine.yaml has synced.
 	tokens []cluster.Token

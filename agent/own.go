@@ -32,13 +32,13 @@ import (
 // the Decoder does.
 type recordDecoder struct {
 	loop.Decoder
-	node *local.Node
+	follower *local.Follower
 }
 
 // Decode implements [loop.Decoder].
 func (d recordDecoder) Decode(ctx context.Context, doc source.Document) (config.Desired, error) {
 	if doc.Name == plane.RecordFile {
-		return d.node.Decode(ctx, doc)
+		return d.follower.Decode(ctx, doc)
 	}
 	return d.Decoder.Decode(ctx, doc)
 }
@@ -60,7 +60,7 @@ type ownCluster struct {
 // the one that the node is to make; nil if there is neither. A node whose record is
 // damaged goes on with the one that it last ran. Certificates that are due are issued
 // here, before systemd starts the programs that read them.
-func (c ownCluster) open(first newCluster) (node *local.Node, warning, err error) {
+func (c ownCluster) open(first newCluster) (follower *local.Follower, warning, err error) {
 	r, made, err := local.FindRecord(c.store, first.record)
 	if err != nil || r == nil {
 		return nil, nil, err
@@ -72,11 +72,11 @@ func (c ownCluster) open(first newCluster) (node *local.Node, warning, err error
 	}
 	config := c.config(built, first)
 	config.First = !made
-	node = local.New(*r, config)
+	follower = local.New(*r, config)
 	if made {
-		warning = node.Renew(*r)
+		warning = follower.Renew(*r)
 	}
-	return node, warning, nil
+	return follower, warning, nil
 }
 
 // config returns what the control plane of the node is made of. built is the date of

@@ -40,7 +40,7 @@ const (
 type agent struct {
 	*machine
 	store plane.Store
-	local *local.Node
+	local *local.Follower
 	end   func()
 }
 

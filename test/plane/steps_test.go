@@ -99,7 +99,7 @@ func TestTheEngineUpgradesEtcdFirst(t *testing.T) {
 // steps is a node whose source is its record.
 type steps struct {
 	systemdNode
-	source *local.Node
+	source *local.Follower
 }
 
 func newSteps(t *testing.T, c *container.Container) *steps {

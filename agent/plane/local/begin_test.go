@@ -172,7 +172,7 @@ func TestTheTimingOfEtcdIsDecidedOnce(t *testing.T) {
 			t.Errorf("%s: %v\n%s", start, err, unit)
 		}
 		n.First = false
-		n.Node = New(n.record, n.late())
+		n.Follower = New(n.record, n.late())
 	}
 
 	// etcd starts without it, too.

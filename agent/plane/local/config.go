@@ -57,7 +57,7 @@ type Config struct {
 	// none, and whether it is on trial.
 	Current func() (digest string, trying bool, err error)
 
-	// API returns a client of the node's API server, for [Node.Run].
+	// API returns a client of the node's API server, for [Follower.Run].
 	API func() (*api.Client, error)
 
 	// Built is the date of the image's kernel, Now the wall clock.

@@ -28,7 +28,7 @@ var built = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 // fixture is a node, and what it finds. The node calls the functions that Config has at
 // the time, except for Fetch, so a test may replace them.
 type fixture struct {
-	*Node
+	*Follower
 	Config
 
 	logs *observer.ObservedLogs
@@ -67,7 +67,7 @@ func newFixture(t *testing.T, settings plane.Settings, first bool) *fixture {
 		Now:       func() time.Time { return built.AddDate(0, 1, 0) },
 		Log:       zap.New(core),
 	}
-	f.Node = New(plane.NewRecord(settings), f.late())
+	f.Follower = New(plane.NewRecord(settings), f.late())
 	return f
 }
 

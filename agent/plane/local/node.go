@@ -4,14 +4,14 @@
 //	                                             ^
 //	addresses, bundle, keys, image's containerd -+
 //
-// [Node] is a source of configuration like any other, and its own decoder, so
+// [Follower] is a source of configuration like any other, and its own decoder, so
 // that the engine applies, judges and reverts what the record asks for. A node
 // that is to make a cluster has the record of machine.yaml, and writes it once the
 // node has an address and the programs. What it adds to [plane.Render] is what
 // needs the node: the container runtime, the images of the bundle and the network
 // of pods.
 //
-// Node puts these parts together, each of which has only the data that it uses:
+// Follower puts these parts together, each of which has only the data that it uses:
 //
 //   - beginning makes the cluster, once.
 //   - bundles fetches the programs and opens them.
@@ -19,7 +19,7 @@
 //   - certificates issues what is due.
 //   - renderer makes the configuration of records.
 //   - steps decides whether etcd comes first, and records what has proved itself.
-//   - cluster is [Node.Run]: the ConfigMap with the record (agreement), the add-ons
+//   - cluster is [Follower.Run]: the ConfigMap with the record (agreement), the add-ons
 //     (addOns) and the label of the Node.
 package local
 
@@ -38,8 +38,9 @@ import (
 	"github.com/loam-os/loam/hint"
 )
 
-// Node is a node with a control plane. [New] makes it.
-type Node struct {
+// Follower makes the node that it runs on follow the record of its cluster. [New]
+// makes it.
+type Follower struct {
 	// record is what [New] was given, which beginning makes a cluster of.
 	record    plane.Record
 	beginning *beginning
@@ -66,13 +67,13 @@ type Node struct {
 	notKept logged
 }
 
-// New returns the node of a configuration, whose cluster has the record r.
-func New(r plane.Record, c Config) *Node {
+// New returns the follower of a configuration, whose cluster has the record r.
+func New(r plane.Record, c Config) *Follower {
 	var problem string
 	if c.First {
 		problem = notMade
 	}
-	n := &Node{
+	f := &Follower{
 		record:         r,
 		store:          c.Store,
 		root:           c.Root,
@@ -82,81 +83,81 @@ func New(r plane.Record, c Config) *Node {
 		again:          make(chan struct{}, 1),
 	}
 
-	n.addresses = addresses{store: c.Store, present: c.Addresses, uptime: c.Uptime}
-	n.bundles = &bundles{
+	f.addresses = addresses{store: c.Store, present: c.Addresses, uptime: c.Uptime}
+	f.bundles = &bundles{
 		root:    c.Root,
 		fetch:   c.Fetch,
 		spawn:   c.Go,
 		uptime:  c.Uptime,
 		log:     c.Log,
-		ended:   n.again,
-		changed: n.state.changed,
+		ended:   f.again,
+		changed: f.state.changed,
 		last:    &download{},
 	}
-	n.certificates = certificates{
+	f.certificates = certificates{
 		store: c.Store,
 		node:  c.Name,
 		built: c.Built,
 		now:   c.Now,
 		log:   c.Log,
 	}
-	n.renderer = renderer{
+	f.renderer = renderer{
 		store:        c.Store,
 		node:         c.Name,
-		addresses:    n.addresses,
-		bundles:      n.bundles,
-		certificates: n.certificates,
+		addresses:    f.addresses,
+		bundles:      f.bundles,
+		certificates: f.certificates,
 		containerd:   &containerd{image: c.Image},
 	}
 
-	n.beginning = &beginning{
+	f.beginning = &beginning{
 		store:        c.Store,
 		fsyncP99:     c.FsyncP99,
-		addresses:    n.addresses,
-		bundles:      n.bundles,
-		certificates: n.certificates,
-		state:        n.state,
+		addresses:    f.addresses,
+		bundles:      f.bundles,
+		certificates: f.certificates,
+		state:        f.state,
 		log:          c.Log,
 		done:         make(chan struct{}),
 	}
 	if !c.First {
-		close(n.beginning.done)
+		close(f.beginning.done)
 	}
-	n.steps = steps{
+	f.steps = steps{
 		store:     c.Store,
 		root:      c.Root,
 		current:   c.Current,
 		prune:     c.Prune,
-		addresses: n.addresses,
-		bundles:   n.bundles,
-		renderer:  n.renderer,
+		addresses: f.addresses,
+		bundles:   f.bundles,
+		renderer:  f.renderer,
 		log:       c.Log,
 	}
-	n.cluster = &cluster{
+	f.cluster = &cluster{
 		node:      c.Name,
 		connect:   c.API,
 		agreement: &agreement{store: c.Store, root: c.Root, log: c.Log},
 		addOns: addOns{
 			store:   c.Store,
 			root:    c.Root,
-			bundles: n.bundles,
+			bundles: f.bundles,
 			uptime:  c.Uptime,
 			log:     c.Log,
 		},
-		state: n.state,
+		state: f.state,
 		log:   c.Log,
 	}
-	return n
+	return f
 }
 
 // Read implements [source.Source]. The record of a cluster that does not exist yet
 // is no file.
-func (n *Node) Read(ctx context.Context) (source.Document, error) {
-	if !n.beginning.isDone() {
-		return source.Document{Name: plane.RecordFile, Text: n.record.Text()}, nil
+func (f *Follower) Read(ctx context.Context) (source.Document, error) {
+	if !f.beginning.isDone() {
+		return source.Document{Name: plane.RecordFile, Text: f.record.Text()}, nil
 	}
 
-	doc, err := source.File{Path: filepath.Join(n.root, plane.RecordFile)}.Read(ctx)
+	doc, err := source.File{Path: filepath.Join(f.root, plane.RecordFile)}.Read(ctx)
 	doc.Name = plane.RecordFile
 	return doc, err
 }
@@ -164,12 +165,12 @@ func (n *Node) Read(ctx context.Context) (source.Document, error) {
 // Watch implements [source.Source]: the record may change, and the addresses of
 // the node, a change is no longer on trial, a bundle is there, and certificates become
 // due as time goes by.
-func (n *Node) Watch(ctx context.Context) (<-chan struct{}, error) {
-	record, err := source.File{Path: filepath.Join(n.root, plane.RecordFile)}.Watch(ctx)
+func (f *Follower) Watch(ctx context.Context) (<-chan struct{}, error) {
+	record, err := source.File{Path: filepath.Join(f.root, plane.RecordFile)}.Watch(ctx)
 	if err != nil {
 		return nil, err
 	}
-	network, err := n.networkChanges(ctx)
+	network, err := f.networkChanges(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +178,7 @@ func (n *Node) Watch(ctx context.Context) (<-chan struct{}, error) {
 	changes := make(chan struct{}, 1)
 	go func() {
 		defer close(changes)
-		merge(changes, record, network, n.again)
+		merge(changes, record, network, f.again)
 	}()
 	return changes, nil
 }
@@ -188,22 +189,22 @@ func (n *Node) Watch(ctx context.Context) (<-chan struct{}, error) {
 // meanwhile the error is [source.ErrFetching], and the source is read again when a
 // fetch has ended. While the node cannot have the record, what it runs follows its
 // addresses and certificates. One goroutine calls it.
-func (n *Node) Decode(ctx context.Context, doc source.Document) (config.Desired, error) {
+func (f *Follower) Decode(ctx context.Context, doc source.Document) (config.Desired, error) {
 	r, err := plane.DecodeKept(doc.Name, doc.Text)
 	if err != nil {
 		return config.Desired{}, err
 	}
-	n.bundles.endUnlessFor(r.Kubernetes)
+	f.bundles.endUnlessFor(r.Kubernetes)
 
-	desired, err := n.reconcile(ctx, doc, r)
+	desired, err := f.reconcile(ctx, doc, r)
 	if err == nil || ctx.Err() != nil {
 		return desired, err
 	}
 
-	kept, changed, keepErr := n.steps.keepUp(r)
-	n.logKeepUp(keepErr)
+	kept, changed, keepErr := f.steps.keepUp(r)
+	f.logKeepUp(keepErr)
 	if changed {
-		n.log.Warn("the cluster is not as its record says yet", zap.String("error", hint.Line(err)))
+		f.log.Warn("the cluster is not as its record says yet", zap.String("error", hint.Line(err)))
 		return kept, nil
 	}
 	return desired, err
@@ -211,86 +212,86 @@ func (n *Node) Decode(ctx context.Context, doc source.Document) (config.Desired,
 
 // logKeepUp logs once why what runs is not kept up to date, nil if it is. A fetch has
 // its own lines in the log.
-func (n *Node) logKeepUp(err error) {
+func (f *Follower) logKeepUp(err error) {
 	var problem string
 	if err != nil && !errors.Is(err, source.ErrFetching) {
 		problem = hint.Line(err)
 	}
-	if n.notKept.isNews(problem) {
-		n.log.Warn("what runs is not kept up to date", zap.String("error", problem))
+	if f.notKept.isNews(problem) {
+		f.log.Warn("what runs is not kept up to date", zap.String("error", problem))
 	}
 }
 
 // reconcile is Decode of a record that can be read.
-func (n *Node) reconcile(
+func (f *Follower) reconcile(
 	ctx context.Context, doc source.Document, r plane.Record,
 ) (config.Desired, error) {
-	if !n.beginning.isDone() {
-		if err := n.beginning.begin(ctx, r); err != nil {
+	if !f.beginning.isDone() {
+		if err := f.beginning.begin(ctx, r); err != nil {
 			return config.Desired{}, AtInit(err)
 		}
 	}
 
-	if err := checkChange(n.store, doc.Name, doc.Text, r); err != nil {
+	if err := checkChange(f.store, doc.Name, doc.Text, r); err != nil {
 		return config.Desired{}, err
 	}
-	if err := n.bundles.require(ctx, r, r.Kubernetes); err != nil {
+	if err := f.bundles.require(ctx, r, r.Kubernetes); err != nil {
 		return config.Desired{}, fmt.Errorf("cluster %s: %w", r.Name, err)
 	}
-	if err := checkEtcd(ctx, n.store, n.root, doc.Name, doc.Text, r); err != nil {
+	if err := checkEtcd(ctx, f.store, f.root, doc.Name, doc.Text, r); err != nil {
 		return config.Desired{}, err
 	}
-	if err := n.addresses.record(r); err != nil {
+	if err := f.addresses.record(r); err != nil {
 		return config.Desired{}, err
 	}
 
-	return n.steps.next(ctx, r)
+	return f.steps.next(ctx, r)
 }
 
 // Preview returns the configuration of the node for a record that it may get. It
 // writes nothing. A bundle that the node does not have counts as one with the
 // images of the record that New was given.
-func (n *Node) Preview(r plane.Record) (config.Desired, error) {
+func (f *Follower) Preview(r plane.Record) (config.Desired, error) {
 	p := all(r)
-	if !HasBundle(n.root, r) && HasBundle(n.root, n.record) {
-		p.images = n.record
+	if !HasBundle(f.root, r) && HasBundle(f.root, f.record) {
+		p.images = f.record
 	}
-	return n.renderer.preview(p)
+	return f.renderer.preview(p)
 }
 
 // Renew issues the certificates that are due. It must be called before the
 // programs start.
-func (n *Node) Renew(r plane.Record) error { return n.certificates.renew(r) }
+func (f *Follower) Renew(r plane.Record) error { return f.certificates.renew(r) }
 
 // Begun is closed when the node has a cluster.
-func (n *Node) Begun() <-chan struct{} { return n.beginning.done }
+func (f *Follower) Begun() <-chan struct{} { return f.beginning.done }
 
 // Proven has the source read again: a change is no longer on trial, so that the next
 // step of an upgrade may follow.
-func (n *Node) Proven() { notify(n.again) }
+func (f *Follower) Proven() { notify(f.again) }
 
 // Run keeps the cluster as the record says, until ctx ends: the ConfigMap with the
 // record, and the objects of the add-ons. It follows changes of both. It waits
 // until the node has a cluster.
-func (n *Node) Run(ctx context.Context) {
+func (f *Follower) Run(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 		return
-	case <-n.beginning.done:
+	case <-f.beginning.done:
 	}
 
-	changes, err := source.File{Path: filepath.Join(n.root, plane.RecordFile)}.Watch(ctx)
+	changes, err := source.File{Path: filepath.Join(f.root, plane.RecordFile)}.Watch(ctx)
 	if err != nil {
-		n.log.Error("watch the cluster record", zap.Error(err))
+		f.log.Error("watch the cluster record", zap.Error(err))
 		return
 	}
-	n.cluster.run(ctx, changes)
+	f.cluster.run(ctx, changes)
 }
 
 // State returns how the cluster is.
-func (n *Node) State() *status.OwnCluster {
-	state := n.state.current.Load()
-	if progress := n.bundles.progress(); progress != "" {
+func (f *Follower) State() *status.OwnCluster {
+	state := f.state.current.Load()
+	if progress := f.bundles.progress(); progress != "" {
 		fetching := *state
 		fetching.Ready = false
 		fetching.Problem = progress
@@ -300,4 +301,4 @@ func (n *Node) State() *status.OwnCluster {
 }
 
 // Changed receives a value when State may return a different one.
-func (n *Node) Changed() <-chan struct{} { return n.state.changed }
+func (f *Follower) Changed() <-chan struct{} { return f.state.changed }

@@ -26,7 +26,7 @@ func newState(r plane.Record, problem string) *clusterState {
 	return s
 }
 
-// report changes the state. Only one goroutine calls it: the one of [Node.Run], and
+// report changes the state. Only one goroutine calls it: the one of [Follower.Run], and
 // before that the one that makes the cluster.
 func (s *clusterState) report(change func(*status.OwnCluster)) {
 	next := *s.current.Load()

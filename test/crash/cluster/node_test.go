@@ -60,7 +60,7 @@ type agent struct {
 	node     *clusterNode
 	store    plane.Store
 	executor *apply.Executor
-	plane    *local.Node
+	plane    *local.Follower
 }
 
 // first is the record of machine.yaml.
