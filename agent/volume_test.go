@@ -102,7 +102,7 @@ func TestAConfigurationWaitsForTheVolumeThatItClaims(t *testing.T) {
 			d.InUse = func(context.Context) bool { return test.used }
 			if test.own {
 				err := d.Configure(
-					t.Context(), machine.Volume{Disk: machine.Disk{Serial: "S1"}}, 0,
+					t.Context(), machine.Volume{DiskClaim: machine.DiskClaim{Serial: "S1"}}, 0,
 				)
 				if err != nil {
 					t.Fatal(err)

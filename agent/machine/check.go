@@ -542,7 +542,7 @@ func isListenAddress(text string) bool {
 }
 
 func checkVolume(report *document.Report, at string, v Volume) {
-	checkDisk(report, at, v.Disk)
+	checkDisk(report, at, v.DiskClaim)
 	if fs := v.FileSystem; fs != "" && fs != "ext4" && fs != "xfs" {
 		report.Add(at+"fileSystem", document.Quote(fs)+" is not known here",
 			"write ext4 or xfs")
@@ -580,7 +580,7 @@ func checkEncrypt(report *document.Report, s State) {
 	switch s.Encrypt {
 	case "":
 	case EncryptTPM, EncryptKey:
-		if s.Disk != (Disk{}) {
+		if s.Disk != (DiskClaim{}) {
 			report.Add("state.encrypt", "is set as well as state.disk",
 				"keep one of them: the state of a node that runs from memory is not encrypted")
 		}
@@ -591,15 +591,15 @@ func checkEncrypt(report *document.Report, s State) {
 }
 
 // checkClaim reports a claim that claims no disk.
-func checkClaim(report *document.Report, at string, d Disk) {
-	if d == (Disk{}) {
+func checkClaim(report *document.Report, at string, d DiskClaim) {
+	if d == (DiskClaim{}) {
 		report.Add(at, "is empty",
 			"write what identifies the disk, such as serial")
 	}
 	checkDisk(report, at+".", d)
 }
 
-func checkDisk(report *document.Report, at string, d Disk) {
+func checkDisk(report *document.Report, at string, d DiskClaim) {
 	sizes := map[string]int64{}
 	for _, f := range []struct{ field, text string }{
 		{"minSize", d.MinSize},

@@ -242,7 +242,7 @@ type Turns struct {
 
 // Volume is a claim to a disk for data, with its file system.
 type Volume struct {
-	Disk
+	DiskClaim
 	// FileSystem is ext4 or xfs; "" is ext4.
 	FileSystem string `json:"fileSystem"`
 }
@@ -250,8 +250,9 @@ type Volume struct {
 // Install is a claim to a disk for the system. Wipe repeats the serial number
 // of that disk if its content may be overwritten.
 type Install struct {
-	Disk Disk   `json:"disk"`
-	Wipe string `json:"wipe"`
+	// Disk claims the disk: it must match all fields that are set.
+	Disk DiskClaim `json:"disk"`
+	Wipe string    `json:"wipe"`
 }
 
 // OnDamageReset is a value of State.OnDamage.
@@ -262,7 +263,7 @@ const OnDamageReset = "reset"
 type State struct {
 	// Disk claims the whole disk for /var of a node that runs from memory; the
 	// zero Disk leaves the state in memory.
-	Disk Disk `json:"disk"`
+	Disk DiskClaim `json:"disk"`
 
 	// Encrypt says where the key of the state comes from at each boot: "tpm" or
 	// "key", an operator; "" does not encrypt. It counts for a new node.
@@ -282,8 +283,8 @@ const (
 )
 
 // StateDisk returns the claim to a disk for the state, nil without one.
-func (m Machine) StateDisk() *Disk {
-	if m.State == nil || m.State.Disk == (Disk{}) {
+func (m Machine) StateDisk() *DiskClaim {
+	if m.State == nil || m.State.Disk == (DiskClaim{}) {
 		return nil
 	}
 	return &m.State.Disk
@@ -297,14 +298,16 @@ func (m Machine) Encrypt() string {
 	return m.State.Encrypt
 }
 
-// Disk is a volume.Claim: a disk must match all fields that are set.
-type Disk struct {
+// DiskClaim is a volume.Claim: a disk must match all fields that are set.
+type DiskClaim struct {
 	// MinSize and MaxSize are as volume.ParseSize reads them, such as "100Gi",
 	// both inclusive.
 	MinSize string `json:"minSize"`
 	MaxSize string `json:"maxSize"`
-	Serial  string `json:"serial"`
-	Model   string `json:"model"`
+
+	// Serial and Model are what the disk reports, as "loam disks" prints them.
+	Serial string `json:"serial"`
+	Model  string `json:"model"`
 
 	// Path is a name in /dev/disk/by-path.
 	Path string `json:"path"`
@@ -314,7 +317,7 @@ type Disk struct {
 }
 
 // Claim returns the claim, if d was checked.
-func (d Disk) Claim() volume.Claim {
+func (d DiskClaim) Claim() volume.Claim {
 	least, _ := volume.ParseSize(d.MinSize)
 	most, _ := volume.ParseSize(d.MaxSize)
 	return volume.Claim{

@@ -145,7 +145,7 @@ func TestDecode(t *testing.T) {
 			text: head + "dataVolume: {minSize: 90Gi, maxSize: 100G, serial: S1, model: FAST 1, " +
 				"path: 'pci-0000:03:00.0-nvme-1', onlyEmpty: true, fileSystem: xfs}\n",
 			want: machine.Machine{DataVolume: machine.Volume{
-				Disk: machine.Disk{
+				DiskClaim: machine.DiskClaim{
 					MinSize:   "90Gi",
 					MaxSize:   "100G",
 					Serial:    "S1",
@@ -162,10 +162,10 @@ func TestDecode(t *testing.T) {
 				"state: {disk: {minSize: 90Gi, maxSize: 100G, onlyEmpty: true}}\n",
 			want: machine.Machine{
 				Install: &machine.Install{
-					Disk: machine.Disk{Serial: "S1", Model: "FAST 1"},
+					Disk: machine.DiskClaim{Serial: "S1", Model: "FAST 1"},
 					Wipe: "S1",
 				},
-				State: &machine.State{Disk: machine.Disk{
+				State: &machine.State{Disk: machine.DiskClaim{
 					MinSize:   "90Gi",
 					MaxSize:   "100G",
 					OnlyEmpty: true,

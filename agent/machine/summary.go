@@ -96,11 +96,11 @@ func (m Machine) disks() string {
 	if m.Encrypt() != "" {
 		all = append(all, "state encrypted, opened by "+m.Encrypt())
 	}
-	if m.DataVolume.Disk != (Disk{}) {
-		all = append(all, "kubelet's data on "+m.DataVolume.Disk.summary())
+	if m.DataVolume.DiskClaim != (DiskClaim{}) {
+		all = append(all, "kubelet's data on "+m.DataVolume.DiskClaim.summary())
 	}
-	if m.Cluster.EtcdVolume.Disk != (Disk{}) {
-		all = append(all, "etcd's data on "+m.Cluster.EtcdVolume.Disk.summary())
+	if m.Cluster.EtcdVolume.DiskClaim != (DiskClaim{}) {
+		all = append(all, "etcd's data on "+m.Cluster.EtcdVolume.DiskClaim.summary())
 	}
 
 	if all == nil {
@@ -113,7 +113,7 @@ func (m Machine) disks() string {
 }
 
 // summary names the disk by all that it must match.
-func (d Disk) summary() string {
+func (d DiskClaim) summary() string {
 	var all []string
 	for _, field := range []struct{ name, value string }{
 		{"serial", d.Serial},

@@ -19,7 +19,7 @@ const gib = 1 << 30
 
 // TestClaimsAreRemembered: Made is what no claim takes away.
 func TestClaimsAreRemembered(t *testing.T) {
-	mine := machine.Volume{Disk: machine.Disk{Serial: "S1"}, FileSystem: "xfs"}
+	mine := machine.Volume{DiskClaim: machine.DiskClaim{Serial: "S1"}, FileSystem: "xfs"}
 	of := func(made bool) volume.Record {
 		return volume.Record{Claim: volume.OfSize(50 * gib), FileSystem: "ext4", Made: made}
 	}
@@ -79,7 +79,7 @@ func TestAKubeletThatRunsWaitsForNoVolume(t *testing.T) {
 	d := New(diskless.Volume(t), zap.NewNop())
 	later := filepath.Join(d.Path, volume.DeferFile)
 
-	err := d.Configure(t.Context(), machine.Volume{Disk: machine.Disk{Serial: "S1"}}, 0)
+	err := d.Configure(t.Context(), machine.Volume{DiskClaim: machine.DiskClaim{Serial: "S1"}}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestAKubeletThatRunsWaitsForNoVolume(t *testing.T) {
 
 	d.InUse = func(context.Context) bool { return true }
 
-	err = d.Configure(t.Context(), machine.Volume{Disk: machine.Disk{Serial: "S2"}}, 0)
+	err = d.Configure(t.Context(), machine.Volume{DiskClaim: machine.DiskClaim{Serial: "S2"}}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestAKubeletThatRunsWaitsForNoVolume(t *testing.T) {
 func TestChangedTellsTheProblem(t *testing.T) {
 	d := New(diskless.Volume(t), zap.NewNop())
 
-	err := d.Configure(t.Context(), machine.Volume{Disk: machine.Disk{Serial: "S1"}}, 0)
+	err := d.Configure(t.Context(), machine.Volume{DiskClaim: machine.DiskClaim{Serial: "S1"}}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
