@@ -1,7 +1,7 @@
 // Package room keeps room on the disk for etcd, so that it is not the first to fail when
 // pods, images or logs fill the file system.
 //
-//	directory of etcd ---Observe---> Disk ---Next---> []Reservation ---Apply---> its files
+//	directory of etcd ---Observe---> Usage ---Next---> []Reservation ---Apply---> its files
 //
 // etcd ends at the first write that the file system has no block for. Its database is a
 // sparse file, so on a full file system that is after some small writes. The room is

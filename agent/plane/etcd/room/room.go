@@ -38,8 +38,8 @@ type File struct {
 	Size, Allocated int64
 }
 
-// Disk is what etcd has on the disk, and what of the file system is free.
-type Disk struct {
+// Usage is what etcd has on the disk, and what of the file system is free.
+type Usage struct {
 	Files []File
 	Free  int64
 }
@@ -66,10 +66,10 @@ func (f File) lacks() bool { return f.Allocated < f.wanted()-(f.wanted()-f.Size)
 
 // Next returns what is to be reserved, and whether all of etcd has its room then: a file
 // system with little room has none to reserve. It is pure.
-func Next(d Disk) (reserve []Reservation, all bool) {
+func Next(u Usage) (reserve []Reservation, all bool) {
 	all = true
-	free := d.Free
-	for _, f := range d.Files {
+	free := u.Free
+	for _, f := range u.Files {
 		if !f.lacks() {
 			continue
 		}
@@ -85,9 +85,9 @@ func Next(d Disk) (reserve []Reservation, all bool) {
 }
 
 // Reserved returns how many bytes on the disk only etcd can use.
-func (d Disk) Reserved() int64 {
+func (u Usage) Reserved() int64 {
 	var sum int64
-	for _, f := range d.Files {
+	for _, f := range u.Files {
 		sum += max(0, f.Allocated-f.Size)
 	}
 	return sum
@@ -101,11 +101,11 @@ func Of(dir string) int64 {
 		return 0
 	}
 	defer root.Close()
-	d, err := Observe(root)
+	u, err := Observe(root)
 	if err != nil {
 		return 0
 	}
-	return d.Reserved()
+	return u.Reserved()
 }
 
 // Keep reserves what etcd with its data in dir lacks, and reports whether it has all of
@@ -117,11 +117,11 @@ func Keep(dir string) (made []Reservation, all bool, err error) {
 	}
 	defer root.Close()
 
-	disk, err := Observe(root)
+	usage, err := Observe(root)
 	if err != nil {
 		return nil, false, err
 	}
-	made, all = Next(disk)
+	made, all = Next(usage)
 	for i, r := range made {
 		if err := apply(root, r); err != nil {
 			return made[:i], false, err
@@ -131,37 +131,37 @@ func Keep(dir string) (made []Reservation, all bool, err error) {
 }
 
 // Observe returns what etcd with its data in root has on the disk.
-func Observe(root *os.Root) (Disk, error) {
+func Observe(root *os.Root) (Usage, error) {
 	names, err := logFiles(root)
 	if err != nil {
-		return Disk{}, err
+		return Usage{}, err
 	}
 
-	var d Disk
+	var u Usage
 	for _, name := range append(names, database) {
 		info, err := root.Lstat(name)
 		if err != nil {
-			return Disk{}, err
+			return Usage{}, err
 		}
 		if !info.Mode().IsRegular() {
-			return Disk{}, fmt.Errorf("%s of etcd is %s", name, info.Mode())
+			return Usage{}, fmt.Errorf("%s of etcd is %s", name, info.Mode())
 		}
 		// stat(2) counts in units of 512 bytes.
 		allocated := info.Sys().(*syscall.Stat_t).Blocks * 512
-		d.Files = append(d.Files, File{name, info.Size(), allocated})
+		u.Files = append(u.Files, File{name, info.Size(), allocated})
 	}
 
 	dir, err := root.Open(".")
 	if err != nil {
-		return Disk{}, err
+		return Usage{}, err
 	}
 	defer dir.Close()
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(int(dir.Fd()), &st); err != nil {
-		return Disk{}, fmt.Errorf("look for room: %w", err)
+		return Usage{}, fmt.Errorf("look for room: %w", err)
 	}
-	d.Free = int64(st.Bavail) * st.Bsize
-	return d, nil
+	u.Free = int64(st.Bavail) * st.Bsize
+	return u, nil
 }
 
 // logFiles returns the last segment of the log, which is the one that is written, and

@@ -19,14 +19,14 @@ const (
 
 func TestNext(t *testing.T) {
 	for _, row := range []struct {
-		name string
-		disk Disk
-		want []Reservation
-		all  bool
+		name  string
+		usage Usage
+		want  []Reservation
+		all   bool
 	}{
 		{
-			name: "a database with holes, and a log that ends with its segment",
-			disk: Disk{[]File{{segment, 64 * mib, 64 * mib}, {database, 16 * mib, mib}}, 8 << 30},
+			name:  "a database with holes, and a log that ends with its segment",
+			usage: Usage{[]File{{segment, 64 * mib, 64 * mib}, {database, 16 * mib, mib}}, 8 << 30},
 			want: []Reservation{
 				{Name: segment, Length: 64*mib + segmentRoom},
 				{Name: database, Length: 16*mib + databaseRoom},
@@ -34,34 +34,34 @@ func TestNext(t *testing.T) {
 			all: true,
 		},
 		{
-			name: "all has its room",
-			disk: Disk{[]File{{segment, 64 * mib, 68 * mib}, {database, 16 * mib, 144 * mib}}, 0},
-			all:  true,
+			name:  "all has its room",
+			usage: Usage{[]File{{segment, 64 * mib, 68 * mib}, {database, 16 * mib, 144 * mib}}, 0},
+			all:   true,
 		},
 		{
-			name: "a database that has used less than half of its room",
-			disk: Disk{[]File{{database, 79 * mib, 144 * mib}}, 8 << 30},
-			all:  true,
+			name:  "a database that has used less than half of its room",
+			usage: Usage{[]File{{database, 79 * mib, 144 * mib}}, 8 << 30},
+			all:   true,
 		},
 		{
-			name: "a database that has used more",
-			disk: Disk{[]File{{database, 81 * mib, 144 * mib}}, 8 << 30},
-			want: []Reservation{{Name: database, Length: 209 * mib}},
-			all:  true,
+			name:  "a database that has used more",
+			usage: Usage{[]File{{database, 81 * mib, 144 * mib}}, 8 << 30},
+			want:  []Reservation{{Name: database, Length: 209 * mib}},
+			all:   true,
 		},
 		{
 			name: "a disk with little room",
-			disk: Disk{[]File{{segment, 64 * mib, 64 * mib}, {database, 16 * mib, 16 * mib}},
+			usage: Usage{[]File{{segment, 64 * mib, 64 * mib}, {database, 16 * mib, 16 * mib}},
 				minFree + 10*mib},
 			want: []Reservation{{Name: segment, Length: 64*mib + segmentRoom}},
 		},
 		{
-			name: "a full disk",
-			disk: Disk{[]File{{segment, 64 * mib, 64 * mib}}, 0},
+			name:  "a full disk",
+			usage: Usage{[]File{{segment, 64 * mib, 64 * mib}}, 0},
 		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			reserve, all := Next(row.disk)
+			reserve, all := Next(row.usage)
 			diff := cmp.Diff(row.want, reserve, cmpopts.IgnoreUnexported(Reservation{}))
 			if diff != "" || all != row.all {
 				t.Errorf("all %v, want %v; (-want +got):\n%s", all, row.all, diff)
@@ -89,12 +89,12 @@ func TestLastSegmentsOfTheLogCount(t *testing.T) {
 	}
 	defer root.Close()
 
-	d, err := Observe(root)
+	u, err := Observe(root)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var names []string
-	for _, f := range d.Files {
+	for _, f := range u.Files {
 		names = append(names, f.Name)
 	}
 	want := []string{log + "/0000000000000001-0000000000000100.wal", next, database}
@@ -109,8 +109,8 @@ func TestLastSegmentsOfTheLogCount(t *testing.T) {
 	if err != nil || string(text) != database {
 		t.Errorf("the database has %q, %v", text, err)
 	}
-	if d, err := Observe(root); err != nil || d.Reserved() < mib/2 {
-		t.Errorf("%d bytes are reserved, %v", d.Reserved(), err)
+	if u, err := Observe(root); err != nil || u.Reserved() < mib/2 {
+		t.Errorf("%d bytes are reserved, %v", u.Reserved(), err)
 	}
 }
 
