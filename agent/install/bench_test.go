@@ -42,7 +42,7 @@ func BenchmarkInstall(b *testing.B) {
 	dir := b.TempDir()
 	disk := filepath.Join(dir, "disk")
 	other := filepath.Join(dir, "dd")
-	chosen := Choice{Disk: Disk{Disk: volume.Disk{Device: disk, Size: size, SectorSize: 512}}}
+	chosen := Choice{Disk: Candidate{Disk: volume.Disk{Device: disk, Size: size, SectorSize: 512}}}
 
 	b.Run("build", func(b *testing.B) {
 		var speeds, times []float64

@@ -19,11 +19,11 @@ const Field = "install.disk"
 type Facts struct {
 	// Arch is the machine's architecture as Go names it.
 	Arch  string
-	Disks []Disk
+	Disks []Candidate
 }
 
-// Disk is a disk of the machine.
-type Disk struct {
+// Candidate is a disk of the machine, which may get the system.
+type Candidate struct {
 	volume.Disk
 	// Table is its partition table, nil if it has none.
 	Table *gpt.Table
@@ -42,7 +42,7 @@ type Claim struct {
 // Choice is the disk for the system. Installed means that it has a system
 // already, and must not be written to.
 type Choice struct {
-	Disk      Disk
+	Disk      Candidate
 	Installed bool
 }
 
@@ -65,7 +65,7 @@ func Decide(f Facts, w Claim) (Choice, error) {
 	}
 
 	disks := f.Disks
-	begun := slices.DeleteFunc(slices.Clone(disks), func(d Disk) bool {
+	begun := slices.DeleteFunc(slices.Clone(disks), func(d Candidate) bool {
 		return !d.unfinished() || !w.Claim.Identity(d.Disk)
 	})
 	if len(begun) > 0 {
@@ -85,13 +85,13 @@ func Decide(f Facts, w Claim) (Choice, error) {
 		return Choice{}, f.withWipeHint(err, w)
 	}
 
-	at := slices.IndexFunc(f.Disks, func(d Disk) bool { return d.Device == choice.Device })
+	at := slices.IndexFunc(f.Disks, func(d Candidate) bool { return d.Device == choice.Device })
 	return Choice{Disk: f.Disks[at]}, nil
 }
 
 // installed returns the claimed disk that has a system.
-func (f Facts) installed(w Claim) (Disk, bool, error) {
-	var claimed, others []Disk
+func (f Facts) installed(w Claim) (Candidate, bool, error) {
+	var claimed, others []Candidate
 	for _, d := range f.Disks {
 		switch {
 		case !d.hasSystem(f.Arch) || (d.Removable && !w.Claim.Names()):
@@ -106,7 +106,7 @@ func (f Facts) installed(w Claim) (Disk, bool, error) {
 	case len(claimed) == 1:
 		return claimed[0], true, nil
 	case len(claimed) > 1:
-		return Disk{}, false, hint.With(
+		return Candidate{}, false, hint.With(
 			fmt.Errorf(
 				"no disk for %s: %s and %s have a system already",
 				Field, claimed[0].Device, claimed[1].Device,
@@ -114,7 +114,7 @@ func (f Facts) installed(w Claim) (Disk, bool, error) {
 			"claim one of them by its serial number",
 		)
 	case len(others) > 0:
-		return Disk{}, false, hint.With(
+		return Candidate{}, false, hint.With(
 			fmt.Errorf(
 				"no disk for %s: %s has a system already, and is not claimed (%s)",
 				Field, others[0].Device, w.Claim,
@@ -124,11 +124,11 @@ func (f Facts) installed(w Claim) (Disk, bool, error) {
 		)
 	}
 
-	return Disk{}, false, nil
+	return Candidate{}, false, nil
 }
 
 // hasSystem reports whether a disk has a system of Loam, completely written.
-func (d Disk) hasSystem(arch string) bool {
+func (d Candidate) hasSystem(arch string) bool {
 	if d.Table == nil || d.Marked {
 		return false
 	}
@@ -153,7 +153,7 @@ func (d Disk) hasSystem(arch string) bool {
 // disk that leaves the first sector alone has a signature before the first
 // partition or at the end of the disk. An image has only its partition tables
 // there.
-func (d Disk) unfinished() bool {
+func (d Candidate) unfinished() bool {
 	foreign := func(e volume.Evidence) bool {
 		edge := e.Offset < gpt.Alignment || e.Offset >= d.Size-gpt.Alignment
 		return (edge && !slices.Contains([]string{volume.Unknown, "gpt", "PMBR"}, e.Name)) ||
@@ -210,7 +210,7 @@ func Fits(d volume.Disk, image gpt.Table) error {
 }
 
 // String describes the choice in a line, for the console.
-func (d Disk) String() string {
+func (d Candidate) String() string {
 	out := []string{d.Device, fmt.Sprintf("%d MiB", d.Size>>20)}
 	for _, f := range []struct{ name, value string }{{"", d.Model}, {"serial ", d.Serial}} {
 		if f.value != "" {

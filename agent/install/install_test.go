@@ -43,8 +43,8 @@ func table(t *testing.T, hash [32]byte) gpt.Table {
 }
 
 func TestDecide(t *testing.T) {
-	disk := func(device string, change ...func(*Disk)) Disk {
-		d := Disk{Disk: volume.Disk{
+	disk := func(device string, change ...func(*Candidate)) Candidate {
+		d := Candidate{Disk: volume.Disk{
 			Device:     device,
 			Size:       100 * gib,
 			SectorSize: 512,
@@ -57,8 +57,8 @@ func TestDecide(t *testing.T) {
 		return d
 	}
 
-	evidence := func(names ...string) func(*Disk) {
-		return func(d *Disk) {
+	evidence := func(names ...string) func(*Candidate) {
+		return func(d *Candidate) {
 			for _, n := range names {
 				d.Content.Evidence = append(d.Content.Evidence, volume.Evidence{Name: n})
 			}
@@ -66,9 +66,9 @@ func TestDecide(t *testing.T) {
 	}
 
 	loam := table(t, [32]byte{1, 16: 2})
-	system := func(d *Disk) { d.Table = &loam; evidence("gpt", "PMBR")(d) }
-	marked := func(d *Disk) { d.Marked = true; evidence(volume.Unknown)(d) }
-	begun := func(d *Disk) {
+	system := func(d *Candidate) { d.Table = &loam; evidence("gpt", "PMBR")(d) }
+	marked := func(d *Candidate) { d.Marked = true; evidence(volume.Unknown)(d) }
+	begun := func(d *Candidate) {
 		marked(d)
 		evidence("gpt")(d)
 		d.Table = &loam
@@ -76,19 +76,19 @@ func TestDecide(t *testing.T) {
 			volume.Evidence{Name: "vfat", Offset: gpt.Alignment + 82})
 	}
 
-	windows := func(d *Disk) {
+	windows := func(d *Candidate) {
 		evidence("gpt", "ntfs")(d)
 		d.Parts = []volume.Part{{Device: d.Device + "1"}}
 	}
 
-	used := func(d *Disk) { d.Uses = []string{"mounted at /"} }
-	removable := func(d *Disk) { d.Removable = true }
+	used := func(d *Candidate) { d.Uses = []string{"mounted at /"} }
+	removable := func(d *Candidate) { d.Removable = true }
 	dead := evidence(volume.Unreadable)
 	serial := func(s string) volume.Claim { return volume.Claim{Serial: s} }
 	any := volume.Claim{MinSize: gib}
 	for _, test := range []struct {
 		name      string
-		disks     []Disk
+		disks     []Candidate
 		claim     Claim
 		want      string
 		installed bool
@@ -96,118 +96,118 @@ func TestDecide(t *testing.T) {
 	}{
 		{
 			name:  "an empty disk",
-			disks: []Disk{disk("/dev/sda")},
+			disks: []Candidate{disk("/dev/sda")},
 			claim: Claim{Claim: any},
 			want:  "/dev/sda",
 		},
 		{
 			name:    "two that match",
-			disks:   []Disk{disk("/dev/sda"), disk("/dev/sdb")},
+			disks:   []Candidate{disk("/dev/sda"), disk("/dev/sdb")},
 			claim:   Claim{Claim: any},
 			refusal: "more than one empty disk matches",
 		},
 		{
 			name:  "one by serial",
-			disks: []Disk{disk("/dev/sda"), disk("/dev/sdb")},
+			disks: []Candidate{disk("/dev/sda"), disk("/dev/sdb")},
 			claim: Claim{Claim: serial("S-sdb")},
 			want:  "/dev/sdb",
 		},
 		{
 			name:    "one with content",
-			disks:   []Disk{disk("/dev/sda", windows)},
+			disks:   []Candidate{disk("/dev/sda", windows)},
 			claim:   Claim{Claim: serial("S-sda")},
 			refusal: `hint: to overwrite everything on /dev/sda: install: {disk: {serial: "S-sda"}, wipe: "S-sda"}`,
 		},
 		{
 			name:  "one whose content may go",
-			disks: []Disk{disk("/dev/sda", windows), disk("/dev/sdb", windows)},
+			disks: []Candidate{disk("/dev/sda", windows), disk("/dev/sdb", windows)},
 			claim: Claim{serial("S-sda"), "S-sda"},
 			want:  "/dev/sda",
 		},
 		{
 			name:    "one in use may not be wiped",
-			disks:   []Disk{disk("/dev/sda", windows, used)},
+			disks:   []Candidate{disk("/dev/sda", windows, used)},
 			claim:   Claim{serial("S-sda"), "S-sda"},
 			refusal: "mounted at /",
 		},
 		{
 			name:    "one that cannot be read may not be wiped",
-			disks:   []Disk{disk("/dev/sda", dead)},
+			disks:   []Candidate{disk("/dev/sda", dead)},
 			claim:   Claim{serial("S-sda"), "S-sda"},
 			refusal: "cannot be read",
 		},
 		{
 			name:      "a system is there",
-			disks:     []Disk{disk("/dev/sda", system)},
+			disks:     []Candidate{disk("/dev/sda", system)},
 			claim:     Claim{Claim: serial("S-sda")},
 			want:      "/dev/sda",
 			installed: true,
 		},
 		{
 			name:      "a system is there, and may be wiped",
-			disks:     []Disk{disk("/dev/sda", system)},
+			disks:     []Candidate{disk("/dev/sda", system)},
 			claim:     Claim{serial("S-sda"), "S-sda"},
 			want:      "/dev/sda",
 			installed: true,
 		},
 		{
 			name:      "a system is there, and another disk is empty",
-			disks:     []Disk{disk("/dev/sda"), disk("/dev/sdb", system)},
+			disks:     []Candidate{disk("/dev/sda"), disk("/dev/sdb", system)},
 			claim:     Claim{Claim: any},
 			want:      "/dev/sdb",
 			installed: true,
 		},
 		{
 			name:    "a system is on a disk that is not claimed",
-			disks:   []Disk{disk("/dev/sda"), disk("/dev/sdb", system)},
+			disks:   []Candidate{disk("/dev/sda"), disk("/dev/sdb", system)},
 			claim:   Claim{Claim: serial("S-sda")},
 			refusal: "/dev/sdb has a system already, and is not claimed",
 		},
 		{
 			name:  "a system is on a USB drive",
-			disks: []Disk{disk("/dev/sda"), disk("/dev/sdb", system, removable)},
+			disks: []Candidate{disk("/dev/sda"), disk("/dev/sdb", system, removable)},
 			claim: Claim{Claim: any},
 			want:  "/dev/sda",
 		},
 		{
 			name:    "two have a system",
-			disks:   []Disk{disk("/dev/sda", system), disk("/dev/sdb", system)},
+			disks:   []Candidate{disk("/dev/sda", system), disk("/dev/sdb", system)},
 			claim:   Claim{Claim: any},
 			refusal: "/dev/sda and /dev/sdb have a system already",
 		},
 		{
 			name:  "a power cut left the mark",
-			disks: []Disk{disk("/dev/sda", marked)},
+			disks: []Candidate{disk("/dev/sda", marked)},
 			claim: Claim{Claim: any},
 			want:  "/dev/sda",
 		},
 		{
 			name:  "a power cut left all but the first sector",
-			disks: []Disk{disk("/dev/sda", begun)},
+			disks: []Candidate{disk("/dev/sda", begun)},
 			claim: Claim{Claim: any},
 			want:  "/dev/sda",
 		},
 		{
 			name:  "what was begun with, and an empty disk",
-			disks: []Disk{disk("/dev/sda"), disk("/dev/sdb", begun)},
+			disks: []Candidate{disk("/dev/sda"), disk("/dev/sdb", begun)},
 			claim: Claim{Claim: any},
 			want:  "/dev/sdb",
 		},
 		{
 			name:    "a disk with a mark that has been used since",
-			disks:   []Disk{disk("/dev/sda", marked, evidence("LVM2_member"))},
+			disks:   []Candidate{disk("/dev/sda", marked, evidence("LVM2_member"))},
 			claim:   Claim{Claim: any},
 			refusal: "LVM physical volume",
 		},
 		{
 			name:    "what was begun with is in use",
-			disks:   []Disk{disk("/dev/sda", begun, used)},
+			disks:   []Candidate{disk("/dev/sda", begun, used)},
 			claim:   Claim{Claim: serial("S-sda")},
 			refusal: "mounted at /",
 		},
 		{
 			name:    "an empty USB drive",
-			disks:   []Disk{disk("/dev/sda", removable)},
+			disks:   []Candidate{disk("/dev/sda", removable)},
 			claim:   Claim{Claim: any},
 			refusal: "no disk that is free matches",
 		},
@@ -294,7 +294,7 @@ func (d target) Seek(int64, int) (int64, error) { return d.size, nil }
 func (target) Close() error                     { return nil }
 
 // seen is the disk as Observe finds it.
-func (d target) seen() Disk {
+func (d target) seen() Candidate {
 	return examine(d, volume.Disk{
 		Device:     "/dev/vda",
 		Size:       d.size,
@@ -331,7 +331,8 @@ func TestAnInstallationThatIsCutOffStartsOver(t *testing.T) {
 
 			var id partitions.Identity // of the latest try
 			try := func(d target) error {
-				choice, err := Decide(Facts{Arch: "amd64", Disks: []Disk{d.seen()}}, test.claim)
+				facts := Facts{Arch: "amd64", Disks: []Candidate{d.seen()}}
+				choice, err := Decide(facts, test.claim)
 				if err != nil {
 					t.Fatal(err)
 				}

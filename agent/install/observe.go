@@ -26,17 +26,17 @@ func Observe(m volume.Machine, except string) (Facts, error) {
 
 // observe reads what volume.ReadContent does not need. A disk that cannot be
 // read has evidence of that.
-func observe(m volume.Machine, d volume.Disk) Disk {
+func observe(m volume.Machine, d volume.Disk) Candidate {
 	device, err := m.Open(d.Device, false)
 	if err != nil {
-		return Disk{Disk: d}
+		return Candidate{Disk: d}
 	}
 	defer device.Close()
 	return examine(device, d)
 }
 
-func examine(device io.ReaderAt, d volume.Disk) Disk {
-	out := Disk{Disk: d, Marked: marked(device)}
+func examine(device io.ReaderAt, d volume.Disk) Candidate {
+	out := Candidate{Disk: d, Marked: marked(device)}
 	if table, err := gpt.Read(device, d.Size, d.SectorSize); err == nil {
 		out.Table = &table
 	}

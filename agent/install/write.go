@@ -29,7 +29,7 @@ func Open(m volume.Machine, chosen volume.Disk) (block.Handle, error) {
 }
 
 // Table reads the partition table that a disk has now.
-func Table(d Disk) (gpt.Table, error) {
+func Table(d Candidate) (gpt.Table, error) {
 	f, err := os.Open(d.Device)
 	if err != nil {
 		return gpt.Table{}, err
@@ -87,7 +87,7 @@ func Write(
 
 // unchanged inspects a chosen disk again: it must have the same size, and still
 // be empty.
-func unchanged(disk block.Handle, chosen Disk, w Claim) error {
+func unchanged(disk block.Handle, chosen Candidate, w Claim) error {
 	if size, err := disk.Seek(0, io.SeekEnd); err != nil || size != chosen.Size {
 		return errors.Join(fmt.Errorf("it has %d bytes, the chosen disk %d",
 			size, chosen.Size), err)

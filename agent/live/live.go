@@ -277,7 +277,7 @@ func (n *node) progress() func(doing string, done, all int64) {
 
 // startNext makes the firmware start the disk next. On a machine that was not
 // started by UEFI the boot order is set elsewhere.
-func (n *node) startNext(d install.Disk) error {
+func (n *node) startNext(d install.Candidate) error {
 	table, err := install.Table(d)
 	if err != nil {
 		return err
