@@ -109,10 +109,12 @@ func install(b *testing.B, c Choice, packed, sum string) (wrote time.Duration, b
 		open,
 		c,
 		Claim{},
-		image,
-		size,
-		identity(b),
-		[]byte("kind: Machine\n"),
+		System{
+			Image:    image,
+			Size:     size,
+			Identity: identity(b),
+			Machine:  []byte("kind: Machine\n"),
+		},
 		func(doing string, _, all int64) {
 			if doing == "verify" && wrote == 0 {
 				wrote = time.Since(begin)

@@ -293,6 +293,12 @@ func (d target) WriteAt(p []byte, off int64) (int, error) {
 func (d target) Seek(int64, int) (int64, error) { return d.size, nil }
 func (target) Close() error                     { return nil }
 
+// open returns the disk, whichever was chosen.
+func (d target) open(volume.Disk) (block.Handle, error) { return d, nil }
+
+// ignore is a flash.Progress.
+func ignore(string, int64, int64) {}
+
 // seen is the disk as Observe finds it.
 func (d target) seen() Candidate {
 	return examine(d, volume.Disk{
@@ -340,12 +346,13 @@ func TestAnInstallationThatIsCutOffStartsOver(t *testing.T) {
 					return nil
 				}
 				id = identity(t)
-				return Write(t.Context(), func(volume.Disk) (block.Handle, error) {
-					return d, nil
-				}, choice, test.claim, from, layout.DiskSize, id, []byte("kind: Machine\n"), func(
-					string, int64, int64,
-				) {
-				})
+				system := System{
+					Image:    from,
+					Size:     layout.DiskSize,
+					Identity: id,
+					Machine:  []byte("kind: Machine\n"),
+				}
+				return Write(t.Context(), d.open, choice, test.claim, system, ignore)
 			}
 
 			whole := fresh(0)
@@ -404,10 +411,8 @@ func TestADiskIsLookedAtAgain(t *testing.T) {
 			test.change(&d)
 			before := len(d.Over)
 
-			err := Write(t.Context(), func(volume.Disk) (block.Handle, error) {
-				return d, nil
-			}, choice, Claim{}, from, layout.DiskSize, identity(t), nil,
-				func(string, int64, int64) {})
+			system := System{Image: from, Size: layout.DiskSize, Identity: identity(t)}
+			err := Write(t.Context(), d.open, choice, Claim{}, system, ignore)
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%v, want %q", err, test.want)
 			}

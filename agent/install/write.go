@@ -38,19 +38,26 @@ func Table(d Candidate) (gpt.Table, error) {
 	return gpt.Read(f, d.Size, d.SectorSize)
 }
 
-// Write writes an image of size bytes, with an identity of its own and
-// machine.yaml on its ESP, to the chosen disk and reads it back. The disk may
-// have come into use since the decision. So Write inspects it once more after
-// it was opened exclusively.
+// System is what a disk gets.
+type System struct {
+	// Image is a disk image of Size bytes.
+	Image io.ReaderAt
+	Size  int64
+	// Identity is given to the disk and its partitions.
+	Identity partitions.Identity
+	// Machine is machine.yaml, which the ESP gets; nil if none.
+	Machine []byte
+}
+
+// Write writes a system to the chosen disk and reads it back. The disk may have
+// come into use since the decision. So Write inspects it once more after it was
+// opened exclusively.
 func Write(
 	ctx context.Context,
 	open func(volume.Disk) (block.Handle, error),
 	c Choice,
 	w Claim,
-	image io.ReaderAt,
-	size int64,
-	id partitions.Identity,
-	machine []byte,
+	system System,
 	progress flash.Progress,
 ) (err error) {
 	defer func() {
@@ -63,8 +70,8 @@ func Write(
 		return errors.New("it has a system")
 	}
 
-	layers := flash.NewOverlay(image)
-	im, err := flash.Prepare(layers, size, id, machine)
+	layers := flash.NewOverlay(system.Image)
+	im, err := flash.Prepare(layers, system.Size, system.Identity, system.Machine)
 	if err != nil {
 		return err
 	}

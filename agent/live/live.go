@@ -251,8 +251,8 @@ func (n *node) write(ctx context.Context, c install.Choice, w install.Claim) err
 	}
 
 	open := func(d volume.Disk) (block.Handle, error) { return install.Open(disks(), d) }
-	err = install.Write(ctx, open, c, w, image, size, id, n.text, n.progress())
-	if err != nil {
+	system := install.System{Image: image, Size: size, Identity: id, Machine: n.text}
+	if err := install.Write(ctx, open, c, w, system, n.progress()); err != nil {
 		return err
 	}
 
