@@ -29,17 +29,17 @@ func TestInspectShowsADisk(t *testing.T) {
 
 	for _, test := range []struct {
 		name string
-		disk inspect.Disk
+		disk inspect.Layout
 		want []string
 	}{
 		{
 			"as large as its table, and without a machine.yaml",
-			inspect.Disk{Size: 3 << 30, DeviceSize: 3 << 30, SectorSize: 512},
+			inspect.Layout{Size: 3 << 30, DeviceSize: 3 << 30, SectorSize: 512},
 			[]string{", 3072 MiB, sectors of 512 bytes\n", "\nmachine.yaml\tnone\n"},
 		},
 		{
 			"larger than its table, with a machine.yaml",
-			inspect.Disk{
+			inspect.Layout{
 				Size:       3 << 30,
 				DeviceSize: 8 << 30,
 				SectorSize: 512,
@@ -52,7 +52,7 @@ func TestInspectShowsADisk(t *testing.T) {
 		},
 		{
 			"with a signed machine.yaml",
-			inspect.Disk{Machine: string(signed)},
+			inspect.Layout{Machine: string(signed)},
 			[]string{"\nmachine.yaml\tsigned, serial 7\n  kind: Machine\n"},
 		},
 	} {
@@ -94,7 +94,7 @@ func TestInspectHidesSecrets(t *testing.T) {
 		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			im := inspect.Image{Disk: &inspect.Disk{Machine: row.machine}}
+			im := inspect.Image{Disk: &inspect.Layout{Machine: row.machine}}
 			hideSecrets(&im)
 			if diff := cmp.Diff(row.want, im.Disk.Machine); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -115,7 +115,7 @@ func TestInspectPrintsJSON(t *testing.T) {
 	want := inspect.Image{
 		File:   file,
 		Format: "raw",
-		Disk: &inspect.Disk{
+		Disk: &inspect.Layout{
 			GUID:       table.DiskGUID,
 			Size:       table.DiskSize,
 			DeviceSize: table.DiskSize,

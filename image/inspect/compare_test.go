@@ -25,7 +25,7 @@ func TestCompare(t *testing.T) {
 			},
 		}
 
-		im := Image{Disk: &Disk{
+		im := Image{Disk: &Layout{
 			SectorSize: 512,
 			Loader:     "257",
 			Partitions: []Partition{{

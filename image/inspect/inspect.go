@@ -46,22 +46,25 @@ type Image struct {
 	Format string `json:"format"`
 
 	// Disk is nil for a UKI.
-	Disk *Disk `json:"disk,omitempty"`
+	Disk *Layout `json:"disk,omitempty"`
 
 	// UKIs are the UKIs that the loader shows, in the order in which it prefers
 	// them.
 	UKIs []UKI `json:"ukis"`
 }
 
-// Disk is a partition table, and the boot loader.
-type Disk struct {
+// Layout is what is on a disk: its partition table, and the boot loader.
+type Layout struct {
+	// GUID identifies the disk.
 	GUID uuid.UUID `json:"guid"`
 
 	// Size is the size of the disk that the table is made for, DeviceSize the
 	// size of the disk or image that has it. A node grows its table when it
 	// starts first.
-	Size       int64       `json:"size"`
-	DeviceSize int64       `json:"deviceSize"`
+	Size       int64 `json:"size"`
+	DeviceSize int64 `json:"deviceSize"`
+
+	// SectorSize is in bytes.
 	SectorSize int         `json:"sectorSize"`
 	Partitions []Partition `json:"partitions"`
 
@@ -150,7 +153,7 @@ func Read(r io.ReaderAt, size int64) (Image, error) {
 
 	im := Image{
 		Format: "raw",
-		Disk: &Disk{
+		Disk: &Layout{
 			GUID:       table.DiskGUID,
 			Size:       table.DiskSize,
 			DeviceSize: size,

@@ -30,7 +30,7 @@ func TestABuildAsTextAndAsJSON(t *testing.T) {
 	bash := manifest.Package{Name: "bash", Version: "5.2", Arch: "amd64"}
 
 	signed := show.NewBuild(dated, inspect.Image{
-		Disk: &inspect.Disk{LoaderSigners: []string{"db", "vendor"}},
+		Disk: &inspect.Layout{LoaderSigners: []string{"db", "vendor"}},
 		UKIs: []inspect.UKI{{Path: entry, Signers: []string{"db"}, PCRKeys: []string{"c0ffee"}}},
 	})
 	signed.SumsSigner = "release"
@@ -46,7 +46,7 @@ func TestABuildAsTextAndAsJSON(t *testing.T) {
 		{
 			name: "without signatures",
 			build: show.NewBuild(m, inspect.Image{
-				Disk: &inspect.Disk{},
+				Disk: &inspect.Layout{},
 				UKIs: []inspect.UKI{{Path: entry}},
 			}),
 			text: "loam 1.0.0, amd64, cloud: all 1 files and 2 partitions are as the manifest says\n" +
