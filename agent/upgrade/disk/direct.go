@@ -134,7 +134,7 @@ func (d *direct) WriteAt(p []byte, off int64) (done int, err error) {
 	return done, nil
 }
 
-// Sync implements [Device].
+// Sync implements [device.Device].
 func (d *direct) Sync() error { return unix.Fdatasync(int(d.f.Fd())) }
 
 // Close implements [io.Closer].

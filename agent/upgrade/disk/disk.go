@@ -12,25 +12,19 @@ import (
 	"github.com/loam-os/loam/agent/upgrade/fill"
 	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/partitions"
+	"github.com/loam-os/loam/partitions/device"
 	"github.com/loam-os/loam/partitions/gpt"
 	"github.com/loam-os/loam/partitions/verity"
 )
 
-// Device is a partition, or a whole disk, without a cache in between. Sync
-// returns when all that was written is durable.
-type Device interface {
-	io.ReaderAt
-	io.WriterAt
-	Sync() error
-}
-
-// Closer is a Device that has to be closed.
+// Closer is a device that has to be closed.
 type Closer interface {
-	Device
+	device.Device
 	io.Closer
 }
 
-// Disk is the disk from which the system runs.
+// Disk is the disk from which the system runs. No cache is between it and who reads
+// or writes it.
 type Disk struct {
 	// Arch is the machine's architecture, as Go names it.
 	Arch string
@@ -38,7 +32,7 @@ type Disk struct {
 	Size       int64
 	SectorSize int
 	// Whole is the entire disk, for the partition table.
-	Whole Device
+	Whole device.Device
 	Partitions
 }
 
@@ -74,7 +68,7 @@ func (d Disk) target(running string) (gpt.Table, partitions.Slot, error) {
 }
 
 // with calls do with an open partition.
-func (d Disk) with(p gpt.Partition, do func(Device) error) error {
+func (d Disk) with(p gpt.Partition, do func(device.Device) error) error {
 	dev, err := d.Open(p)
 	if err != nil {
 		return err
@@ -84,10 +78,10 @@ func (d Disk) with(p gpt.Partition, do func(Device) error) error {
 
 // withSlot calls do with the open partitions of a slot.
 func (d Disk) withSlot(
-	table gpt.Table, slot partitions.Slot, do func(root, tree Device) error,
+	table gpt.Table, slot partitions.Slot, do func(root, tree device.Device) error,
 ) error {
-	return d.with(table.Partition(slot.Root), func(root Device) error {
-		return d.with(table.Partition(slot.Verity), func(tree Device) error {
+	return d.with(table.Partition(slot.Root), func(root device.Device) error {
+		return d.with(table.Partition(slot.Verity), func(tree device.Device) error {
 			return do(root, tree)
 		})
 	})

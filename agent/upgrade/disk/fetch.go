@@ -8,6 +8,7 @@ import (
 
 	"github.com/loam-os/loam/agent/upgrade/fill"
 	"github.com/loam-os/loam/image/bundle"
+	"github.com/loam-os/loam/partitions/device"
 	"github.com/loam-os/loam/partitions/verity"
 )
 
@@ -44,7 +45,7 @@ func (f Fetcher) part(ctx context.Context, name string, job fill.Job) error {
 
 // system is what a slot has to hold.
 type system struct {
-	root, tree Device
+	root, tree device.Device
 	hash       [32]byte
 	index      bundle.Index
 }
@@ -89,7 +90,7 @@ func (f Fetcher) system(
 // can resume after a cut, and then writes it to the ESP, where no entry names it
 // yet. Chunks that the UKIs of entries have are not fetched.
 func (f Fetcher) UKI(
-	ctx context.Context, file Device, to *ESP, entries []Entry, idx bundle.Index,
+	ctx context.Context, file device.Device, to *ESP, entries []Entry, idx bundle.Index,
 ) error {
 	if err := to.Reclaim(); err != nil { // An earlier try may have left clusters.
 		return err

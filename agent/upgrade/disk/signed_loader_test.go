@@ -18,11 +18,6 @@ import (
 	"github.com/loam-os/loam/test/keys"
 )
 
-// device is a Device in memory.
-type device struct{ firmware.Memory }
-
-func (device) Sync() error { return nil }
-
 // TestTheLoaderIsSignedAsItsUKISays: the root file system has it without
 // signature, as it is the same whoever signs.
 func TestTheLoaderIsSignedAsItsUKISays(t *testing.T) {
@@ -59,7 +54,7 @@ func TestTheLoaderIsSignedAsItsUKISays(t *testing.T) {
 			}
 
 			const size = 528 << 20
-			disk := device{firmware.NewMemory(nil)}
+			disk := firmware.NewMemory(nil)
 			err := imageesp.Write(io.NewOffsetWriter(disk, 0), size, firmware.SectorSize,
 				1, []imageesp.File{
 					{Path: bootentry.Dir + "/loam.efi", Data: firmware.PE(sections...)},

@@ -12,6 +12,7 @@ import (
 	"github.com/loam-os/loam/agent/upgrade/records"
 	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/partitions"
+	"github.com/loam-os/loam/partitions/device"
 	"github.com/loam-os/loam/partitions/gpt"
 	"github.com/loam-os/loam/partitions/verity"
 )
@@ -84,7 +85,7 @@ func (s OtherSlot) Verify(rootHash string) (damage, err error) {
 		return nil, err
 	}
 
-	err = s.Disk.withSlot(table, slot, func(root, tree Device) error {
+	err = s.Disk.withSlot(table, slot, func(root, tree device.Device) error {
 		damage = verity.Verify(root, tree, hash)
 		return nil
 	})
@@ -138,7 +139,7 @@ func (s OtherSlot) sign(
 		return false, err
 	}
 
-	err = s.Disk.with(table.Partition(slot.Sig), func(d Device) error {
+	err = s.Disk.with(table.Partition(slot.Sig), func(d device.Device) error {
 		_, err := d.WriteAt(content, 0)
 		return errors.Join(err, d.Sync())
 	})
@@ -174,7 +175,7 @@ func (s OtherSlot) Fill(
 		s.Log.Warn("what the other slot holds", zap.Error(err))
 	}
 
-	return s.Disk.withSlot(table, slot, func(root, tree Device) error {
+	return s.Disk.withSlot(table, slot, func(root, tree device.Device) error {
 		target := system{
 			root:  root,
 			tree:  tree,

@@ -42,7 +42,7 @@ func TestOnlyTheRunningSystemGetsItsTryBack(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			const size = 528 << 20
-			disk := device{firmware.NewMemory(nil)}
+			disk := firmware.NewMemory(nil)
 			text := uki.Section{Name: ".cmdline", Data: []byte("roothash=" + tc.hash)}
 			err := imageesp.Write(io.NewOffsetWriter(disk, 0), size, firmware.SectorSize, 1,
 				[]imageesp.File{

@@ -16,6 +16,7 @@ import (
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/image/bundle"
+	"github.com/loam-os/loam/partitions/device"
 )
 
 // blockSize is how much is read, fetched, written and made durable at once. Two
@@ -100,14 +101,6 @@ type Stats struct {
 	Written int64
 }
 
-// Target is the device that is filled. Sync returns when all that was written
-// is durable.
-type Target interface {
-	io.ReaderAt
-	io.WriterAt
-	Sync() error
-}
-
 // ErrUnreachable says that the chunks of the bundle cannot be had now: try
 // again later.
 var ErrUnreachable = fault.With(errors.New("the repository cannot be reached"),
@@ -129,7 +122,7 @@ type Nearby interface {
 
 // Job fills one target with the content of one part.
 type Job struct {
-	Target Target
+	Target device.Device
 	Part   bundle.Part
 
 	// Known are the chunks that the target holds, if that is known without

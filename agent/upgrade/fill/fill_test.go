@@ -14,7 +14,7 @@ import (
 	"github.com/loam-os/loam/image/bundle"
 )
 
-// bytesDevice is a Device in memory, of a fixed size.
+// bytesDevice is a [device.Device] in memory, of a fixed size.
 type bytesDevice []byte
 
 func (d bytesDevice) ReadAt(p []byte, off int64) (int, error) {

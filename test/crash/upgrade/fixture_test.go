@@ -25,6 +25,7 @@ import (
 	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/image/esp"
 	"github.com/loam-os/loam/partitions"
+	"github.com/loam-os/loam/partitions/device"
 	"github.com/loam-os/loam/partitions/fat"
 	"github.com/loam-os/loam/partitions/gpt"
 	"github.com/loam-os/loam/partitions/verity"
@@ -213,7 +214,7 @@ func (p fixture) upgrader(r *recorder, running upgrade.System) *upgrade.Upgrader
 
 // upgraderOn is one on any disk, with its files.
 func (p fixture) upgraderOn(
-	whole disk.Device, files upgrade.Records, running upgrade.System,
+	whole device.Device, files upgrade.Records, running upgrade.System,
 ) *upgrade.Upgrader {
 	entry, _ := bootentry.Format(bootentry.Name{
 		ImageID:   imageID,
@@ -267,7 +268,7 @@ func (p fixture) target(
 }
 
 // onESP calls do with the file system of the ESP.
-func (p fixture) onESP(disk disk.Device, do func(files *fat.FS) error) error {
+func (p fixture) onESP(disk device.Device, do func(files *fat.FS) error) error {
 	part := p.table.Partitions[0]
 	files, err := bootdir.Open(section{disk, part.Start, part.End()}, part.Size, sector)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/loam-os/loam/agent/upgrade"
 	"github.com/loam-os/loam/agent/upgrade/disk"
+	"github.com/loam-os/loam/partitions/device"
 	"github.com/loam-os/loam/partitions/gpt"
 )
 
@@ -62,7 +63,7 @@ func (h hearing) Progress(p disk.Progress) {
 }
 
 // sections are the partitions of a disk.
-type sections struct{ disk disk.Device }
+type sections struct{ disk device.Device }
 
 func (s sections) Open(p gpt.Partition) (disk.Closer, error) {
 	return section{s.disk, p.Start, p.End()}, nil

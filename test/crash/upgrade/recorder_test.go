@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/loam-os/loam/agent/upgrade/disk"
+	"github.com/loam-os/loam/partitions/device"
 	"github.com/loam-os/loam/test/firmware"
 )
 
@@ -127,7 +128,7 @@ func (*recorder) Free() (int64, error) { return 1 << 30, nil }
 
 // section is a partition of a disk.
 type section struct {
-	r          disk.Device
+	r          device.Device
 	start, end int64
 }
 
