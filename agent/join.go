@@ -98,7 +98,7 @@ func (n *life) join(config cluster.Config, token string) {
 		Spare: n.spare,
 		Token: token,
 		Restart: func(ctx context.Context, units []string) error {
-			return hint.InText(n.requests.Restart(ctx, units))
+			return hint.InText(n.requests.RestartUnits(ctx, units))
 		},
 		Kubelet: liveness.Kubelet(liveness.KubeletAddress),
 		Reload: func() (cluster.Config, error) {

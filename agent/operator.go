@@ -16,7 +16,7 @@ import (
 	"github.com/loam-os/loam/hint/fault"
 )
 
-// operator implements [control.Node] for an agent that runs on a node.
+// operator implements [control.Agent] for an agent that runs on a node.
 type operator struct {
 	loop.Requests
 	reset *reset.Reset
@@ -24,7 +24,7 @@ type operator struct {
 	upgrades *service.Service
 }
 
-// Upgrade implements [control.Node].
+// Upgrade implements [control.Agent].
 func (o operator) Upgrade(ctx context.Context, r control.UpgradeRequest) (control.Outcome, error) {
 	if o.upgrades == nil {
 		return control.Outcome{}, hint.With(
@@ -72,13 +72,13 @@ func (o operator) Upgrade(ctx context.Context, r control.UpgradeRequest) (contro
 	return outcome, err
 }
 
-// Reset implements [control.Node].
+// Reset implements [control.Agent].
 func (o operator) Reset(ctx context.Context) (control.Outcome, error) {
 	outcome, err := o.Requests.Reset(ctx)
 	return outcome, restarting(err)
 }
 
-// Apply implements [control.Node]. On a node in a reset it ends the reset, and
+// Apply implements [control.Agent]. On a node in a reset it ends the reset, and
 // the next agent carries out the request.
 func (o operator) Apply(ctx context.Context, r control.ApplyRequest) (control.Outcome, error) {
 	// The record does not change until the agent ends.

@@ -330,7 +330,7 @@ func TestTheLoopGoesOnWhileABundleIsFetched(t *testing.T) {
 	if paths := <-fake.repaired; !slices.Equal(paths, []string{"/etc/a"}) {
 		t.Errorf("repaired %q", paths)
 	}
-	if err := op.Requests.Restart(ctx, []string{"a.service"}); err != nil {
+	if err := op.Requests.RestartUnits(ctx, []string{"a.service"}); err != nil {
 		t.Errorf("another request: %v", err)
 	}
 	if _, err := op.Requests.Reset(ctx); !errors.Is(err, loop.ErrReset) {

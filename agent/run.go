@@ -227,7 +227,7 @@ func (n *node) watchedVolumes() []*manager.Manager {
 // serve runs the agent and answers operators' requests. Without the socket the
 // loop runs all the same.
 func (env Env) serve(
-	ctx context.Context, agent *loop.Loop, socket string, node control.Node,
+	ctx context.Context, agent *loop.Loop, socket string, node control.Agent,
 ) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

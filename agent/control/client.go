@@ -11,8 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
-	"net/textproto"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -20,7 +18,7 @@ import (
 	"github.com/loam-os/loam/hint/fault"
 )
 
-// Client is the Node behind a socket. If the context of a method ends, the
+// Client is the Agent behind a socket. If the context of a method ends, the
 // client stops waiting; the agent continues with the request.
 type Client struct {
 	// Socket is the path of the socket; if empty, it is the constant Socket.
@@ -28,61 +26,6 @@ type Client struct {
 	// Asked, if set, is called when the agent has been reached. It is called again
 	// when a request is repeated.
 	Asked func()
-}
-
-var _ Node = Client{}
-
-// Apply implements [Node].
-func (c Client) Apply(ctx context.Context, request ApplyRequest) (Outcome, error) {
-	return retry(ctx, func() (Outcome, error) { return send[Outcome](ctx, c, applyPath, request) })
-}
-
-// Confirm implements [Node].
-func (c Client) Confirm(ctx context.Context) (Outcome, error) {
-	return send[Outcome](ctx, c, confirmPath, struct{}{})
-}
-
-// Rollback implements [Node].
-func (c Client) Rollback(ctx context.Context, request RollbackRequest) (Outcome, error) {
-	return send[Outcome](ctx, c, rollbackPath, request)
-}
-
-// Verify implements [Node]. It does not call Progress after it has returned.
-func (c Client) Verify(ctx context.Context, request VerifyRequest) (VerifyReport, error) {
-	if request.Progress != nil {
-		var one sync.Mutex
-		ended := false
-		defer func() {
-			one.Lock()
-			defer one.Unlock()
-			ended = true
-		}()
-
-		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-			Got1xxResponse: func(_ int, header textproto.MIMEHeader) error {
-				one.Lock()
-				defer one.Unlock()
-				a, err := amountOf(header)
-				if err == nil && !ended {
-					request.Progress(a.done, a.all)
-				}
-				return err
-			},
-		})
-	}
-	return send[VerifyReport](ctx, c, verifyPath, request)
-}
-
-// Upgrade implements [Node].
-func (c Client) Upgrade(ctx context.Context, request UpgradeRequest) (Outcome, error) {
-	return send[Outcome](ctx, c, upgradePath, request)
-}
-
-// Reset implements [Node].
-func (c Client) Reset(ctx context.Context) (Outcome, error) {
-	return retry(ctx, func() (Outcome, error) {
-		return send[Outcome](ctx, c, resetPath, struct{}{})
-	})
 }
 
 // send makes one request on a connection of its own.

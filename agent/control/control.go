@@ -2,17 +2,18 @@ package control
 
 import (
 	"context"
+	"net/http"
 	"time"
 )
 
 // Socket is the path on which the agent listens.
 const Socket = "/run/loam/agent.sock"
 
-// Node has the requests that an operator can make to the agent. It returns
+// Agent has the requests that an operator can make to the agent. It returns
 // ErrBusy while another change is under way. On their way through the socket
 // errors keep their text, their hints and their code (package fault), and
 // work with errors.As for document.Errors.
-type Node interface {
+type Agent interface {
 	// Apply applies a document.
 	Apply(ctx context.Context, request ApplyRequest) (Outcome, error)
 
@@ -24,6 +25,9 @@ type Node interface {
 
 	// Verify compares every managed path with its desired state.
 	Verify(ctx context.Context, request VerifyRequest) (VerifyReport, error)
+
+	// Restart restarts units of the configuration, one after the other.
+	Restart(ctx context.Context, request RestartRequest) (Outcome, error)
 
 	// Upgrade installs another release and restarts the machine with it.
 	Upgrade(ctx context.Context, request UpgradeRequest) (Outcome, error)
@@ -53,6 +57,12 @@ type RollbackRequest struct {
 	// Held takes the generation even if it is held because it failed. It is
 	// then watched, and reverted if it is bad.
 	Held bool `json:"held,omitempty"`
+}
+
+// RestartRequest says which units to restart.
+type RestartRequest struct {
+	// Units are names of units of the current generation.
+	Units []string `json:"units"`
 }
 
 // UpgradeRequest says which release a node should run.
@@ -105,6 +115,7 @@ const (
 	Reverted  Result = "reverted"
 	Confirmed Result = "confirmed"
 	Reset     Result = "reset"
+	Restarted Result = "restarted"
 	// Armed means that the machine boots the release next.
 	Armed Result = "armed"
 	// Planned means that nothing was done.
@@ -116,7 +127,7 @@ const (
 // Outcome is the state of the node after a change.
 type Outcome struct {
 	// Result is what became of the change: "applied", "unchanged", "trying", "reverted",
-	// "confirmed", "reset", "armed", "canceled", or "planned" if there is none yet.
+	// "confirmed", "restarted", "reset", "armed", "canceled", or "planned" if there is none yet.
 	Result Result `json:"result"`
 	// Generation is the current generation, From the one before the change.
 	Generation string `json:"generation,omitempty"`
@@ -151,4 +162,85 @@ type Finding struct {
 	Path     string `json:"path"`
 	Problem  string `json:"problem"`
 	Repaired bool   `json:"repaired"`
+}
+
+var _ Agent = Client{}
+
+// The paths of the requests; each is a POST.
+const (
+	applyPath    = "/apply"
+	confirmPath  = "/confirm"
+	rollbackPath = "/rollback"
+	verifyPath   = "/verify"
+	restartPath  = "/restart"
+	resetPath    = "/reset"
+	upgradePath  = "/upgrade"
+)
+
+// handler answers the requests at their paths.
+func handler(ctx context.Context, agent Agent) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("POST "+applyPath, answer(ctx, agent.Apply))
+	mux.Handle("POST "+confirmPath,
+		answer(ctx, func(ctx context.Context, _ struct{}) (Outcome, error) {
+			return agent.Confirm(ctx)
+		}))
+
+	mux.Handle("POST "+rollbackPath, answer(ctx, agent.Rollback))
+	mux.Handle("POST "+verifyPath, answerTo(ctx, func(
+		ctx context.Context, w http.ResponseWriter, request VerifyRequest,
+	) (VerifyReport, error) {
+		return withProgress(w, func(report func(done, all int64)) (VerifyReport, error) {
+			request.Progress = report
+			return agent.Verify(ctx, request)
+		})
+	}))
+	mux.Handle("POST "+restartPath, answer(ctx, agent.Restart))
+	mux.Handle("POST "+upgradePath, answer(ctx, agent.Upgrade))
+	mux.Handle("POST "+resetPath,
+		answer(ctx, func(ctx context.Context, _ struct{}) (Outcome, error) {
+			return agent.Reset(ctx)
+		}))
+
+	return mux
+}
+
+// Apply implements [Agent].
+func (c Client) Apply(ctx context.Context, request ApplyRequest) (Outcome, error) {
+	return retry(ctx, func() (Outcome, error) { return send[Outcome](ctx, c, applyPath, request) })
+}
+
+// Confirm implements [Agent].
+func (c Client) Confirm(ctx context.Context) (Outcome, error) {
+	return send[Outcome](ctx, c, confirmPath, struct{}{})
+}
+
+// Rollback implements [Agent].
+func (c Client) Rollback(ctx context.Context, request RollbackRequest) (Outcome, error) {
+	return send[Outcome](ctx, c, rollbackPath, request)
+}
+
+// Verify implements [Agent]. It does not call Progress after it has returned.
+func (c Client) Verify(ctx context.Context, request VerifyRequest) (VerifyReport, error) {
+	ctx, end := reporting(ctx, request.Progress)
+	defer end()
+
+	return send[VerifyReport](ctx, c, verifyPath, request)
+}
+
+// Restart implements [Agent].
+func (c Client) Restart(ctx context.Context, request RestartRequest) (Outcome, error) {
+	return send[Outcome](ctx, c, restartPath, request)
+}
+
+// Upgrade implements [Agent].
+func (c Client) Upgrade(ctx context.Context, request UpgradeRequest) (Outcome, error) {
+	return send[Outcome](ctx, c, upgradePath, request)
+}
+
+// Reset implements [Agent].
+func (c Client) Reset(ctx context.Context) (Outcome, error) {
+	return retry(ctx, func() (Outcome, error) {
+		return send[Outcome](ctx, c, resetPath, struct{}{})
+	})
 }

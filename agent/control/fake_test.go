@@ -91,6 +91,10 @@ func (f fakeNode) Verify(_ context.Context, r control.VerifyRequest) (control.Ve
 	return control.VerifyReport{Checked: 2, Bytes: 1 << 40, Bad: bad}, nil
 }
 
+func (f fakeNode) Restart(_ context.Context, r control.RestartRequest) (control.Outcome, error) {
+	return control.Outcome{Result: control.Restarted, Unit: fmt.Sprint(r.Units)}, nil
+}
+
 func (f fakeNode) Upgrade(_ context.Context, r control.UpgradeRequest) (control.Outcome, error) {
 	if r.Plan {
 		err := fault.With(errors.New("it runs already"), fault.AlreadyRunning)

@@ -1,10 +1,13 @@
 package control
 
 import (
+	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptrace"
 	"net/textproto"
 	"strconv"
+	"sync"
 	"time"
 )
 
@@ -88,6 +91,37 @@ func (a amount) send(w http.ResponseWriter) {
 	w.Header().Del(allField)
 
 	_ = controller.SetWriteDeadline(time.Time{})
+}
+
+// reporting returns a context whose request calls report, unless that is nil, with
+// what the informational responses say. After end it is not called any more.
+func reporting(
+	ctx context.Context, report func(done, all int64),
+) (_ context.Context, end func()) {
+	if report == nil {
+		return ctx, func() {}
+	}
+
+	var one sync.Mutex
+	ended := false
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		Got1xxResponse: func(_ int, header textproto.MIMEHeader) error {
+			one.Lock()
+			defer one.Unlock()
+
+			a, err := amountOf(header)
+			if err == nil && !ended {
+				report(a.done, a.all)
+			}
+			return err
+		},
+	})
+
+	return ctx, func() {
+		one.Lock()
+		defer one.Unlock()
+		ended = true
+	}
 }
 
 // amountOf reads an informational response.

@@ -106,7 +106,7 @@ func (e ending) Verify(
 }
 
 // serveNode serves a node on a socket until the test ends.
-func serveNode(t *testing.T, socket string, node control.Node) {
+func serveNode(t *testing.T, socket string, node control.Agent) {
 	t.Helper()
 	listener, err := control.Listen(socket)
 	if err != nil {

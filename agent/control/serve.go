@@ -19,25 +19,15 @@ const (
 	sendTime = 10 * time.Second
 )
 
-// The paths of the requests; each is a POST.
-const (
-	applyPath    = "/apply"
-	confirmPath  = "/confirm"
-	rollbackPath = "/rollback"
-	verifyPath   = "/verify"
-	resetPath    = "/reset"
-	upgradePath  = "/upgrade"
-)
-
-// Serve answers requests on listener with node until ctx ends. Then it closes
+// Serve answers requests on listener with agent until ctx ends. Then it closes
 // the listener and returns when the last request is answered.
 //
-// A request is completed even if the client no longer waits: node's methods get
+// A request is completed even if the client no longer waits: agent's methods get
 // ctx, not the request's context. An answer may take any time.
-func Serve(ctx context.Context, listener net.Listener, node Node) error {
+func Serve(ctx context.Context, listener net.Listener, agent Agent) error {
 	ctx, cancel := context.WithCancel(ctx)
 	server := &http.Server{
-		Handler:           handler(ctx, node),
+		Handler:           handler(ctx, agent),
 		ReadHeaderTimeout: sendTime,
 		ConnContext:       withPeer,
 	}
@@ -60,32 +50,6 @@ func Serve(ctx context.Context, listener net.Listener, node Node) error {
 	}
 
 	return nil
-}
-
-func handler(ctx context.Context, node Node) http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("POST "+applyPath, answer(ctx, node.Apply))
-	mux.Handle("POST "+confirmPath,
-		answer(ctx, func(ctx context.Context, _ struct{}) (Outcome, error) {
-			return node.Confirm(ctx)
-		}))
-
-	mux.Handle("POST "+rollbackPath, answer(ctx, node.Rollback))
-	mux.Handle("POST "+verifyPath, answerTo(ctx, func(
-		ctx context.Context, w http.ResponseWriter, request VerifyRequest,
-	) (VerifyReport, error) {
-		return withProgress(w, func(report func(done, all int64)) (VerifyReport, error) {
-			request.Progress = report
-			return node.Verify(ctx, request)
-		})
-	}))
-	mux.Handle("POST "+upgradePath, answer(ctx, node.Upgrade))
-	mux.Handle("POST "+resetPath,
-		answer(ctx, func(ctx context.Context, _ struct{}) (Outcome, error) {
-			return node.Reset(ctx)
-		}))
-
-	return mux
 }
 
 // answer answers a request of type Q with the result of do, under ctx.

@@ -19,12 +19,12 @@ func TestNode(t *testing.T) {
 	t.Run("behind a socket", func(t *testing.T) { suite(t, start(t).Client) })
 }
 
-func suite(t *testing.T, node control.Node) {
+func suite(t *testing.T, node control.Agent) {
 	t.Run("answers", func(t *testing.T) { answers(t, node) })
 	t.Run("errors", func(t *testing.T) { failures(t, node) })
 }
 
-func answers(t *testing.T, node control.Node) {
+func answers(t *testing.T, node control.Agent) {
 	ctx := t.Context()
 
 	for _, test := range []struct {
@@ -104,6 +104,14 @@ func answers(t *testing.T, node control.Node) {
 			},
 		},
 		{
+			name: "restart units",
+			ask: func() (any, error) {
+				return node.Restart(ctx,
+					control.RestartRequest{Units: []string{"a.service", "b.timer"}})
+			},
+			want: control.Outcome{Result: control.Restarted, Unit: "[a.service b.timer]"},
+		},
+		{
 			name: "reset",
 			ask:  func() (any, error) { return node.Reset(ctx) },
 			want: control.Outcome{Result: control.Reset},
@@ -121,7 +129,7 @@ func answers(t *testing.T, node control.Node) {
 	}
 }
 
-func failures(t *testing.T, node control.Node) {
+func failures(t *testing.T, node control.Agent) {
 	for _, test := range []struct {
 		name     string
 		want     string

@@ -12,7 +12,6 @@ import (
 
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/config"
-	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/health"
@@ -27,13 +26,15 @@ var (
 )
 
 // operator asks for an apply.
-var operator = &Request{Apply: &control.ApplyRequest{Try: time.Minute}}
+var operator = &Request{Ask: askApply{Try: time.Minute}}
 
-// byValue compares states and effects. A request is the same only as itself.
+// byValue compares states and effects. A request is the same only as itself,
+// and so is a kind.
 var byValue = cmp.Options{
 	cmp.AllowUnexported(response{}),
 	cmp.Comparer(func(a, b error) bool { return errors.Is(a, b) || errors.Is(b, a) }),
 	cmp.Comparer(func(a, b *Request) bool { return a == b }),
+	cmp.Comparer(func(a, b *Kind) bool { return a == b }),
 	cmp.Comparer(func(a, b zap.Field) bool { return a.Equals(b) }),
 }
 

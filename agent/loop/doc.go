@@ -31,15 +31,18 @@
 //
 // The way of `loam apply` is a file for each station:
 //
-//	request.go    Requests.Apply sends a Request, and waits for its answer
-//	events.go     the loop takes it while no step runs
-//	next.go       Admit makes it a step: Read
-//	perform.go    the worker reads the document, holds.go holds the source's
+//	apply.go      Requests.Apply asks, and waits for the answer
+//	events.go     the loop takes the request while no step runs
+//	request.go    Admit makes it a step: Read
+//	read.go       the worker reads the document, holds.go holds the source's
 //	reconcile.go  the result begins the next step: Apply
-//	changes.go    the node is changed: the caller waits for the verdict
+//	apply.go      the node is changed: the caller waits for the verdict
 //	observe.go    the units are observed and judged, until there is a verdict
-//	changes.go    the step Conclude has carried it out: the effect Answer
+//	conclude.go   the step Conclude has carried it out: the effect Answer
 //	do.go         the runner answers
+//
+// All of a [Kind] of step is in one file: what asks for it, if an operator does,
+// how it begins, what the worker does, and what its result entails.
 //
 // What the loop asks of the node is behind the interfaces of ports.go.
 // [State.Status] is what an operator sees, which a publisher publishes. The states

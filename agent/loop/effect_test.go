@@ -48,7 +48,7 @@ func on(caller *Request) State {
 
 func TestEffectsOfAStep(t *testing.T) {
 	before := &Request{}
-	restart := &Request{Restart: []string{"a.service"}}
+	restart := &Request{Ask: askRestart{Units: []string{"a.service"}, Any: true}}
 	now := func(m generation.Manifest) Observation { return Observation{Current: m} }
 	unstarted := ClearAlarm{Which: startAlarm}
 	replaced := Answer{Request: before, Response: response{err: control.ErrBusy}}
@@ -413,8 +413,21 @@ func TestEffectsOfAStep(t *testing.T) {
 		},
 		{
 			name: "a restart is answered before it is published",
-			step: Step{Kind: Restart, Request: restart},
-			want: []Effect{Answer{Request: restart}, ObserveUnits},
+			step: Step{Kind: Restart, Request: restart, Have: two},
+			want: []Effect{
+				Answer{Request: restart, Response: response{outcome: control.Outcome{
+					Result:     control.Restarted,
+					Generation: two.Name(),
+					Digest:     two.Digest,
+				}}},
+				ObserveUnits,
+			},
+		},
+		{
+			name:   "a unit that does not restart is observed, too",
+			step:   Step{Kind: Restart, Request: operator, Have: two},
+			result: Result{Err: errTest},
+			want:   []Effect{failed(errTest), ObserveUnits},
 		},
 		{
 			name: "a reset that has begun ends the agent, after the caller knows",

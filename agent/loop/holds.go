@@ -7,6 +7,21 @@ import (
 	"github.com/loam-os/loam/agent/apply"
 )
 
+// Holds is what a step has found or made of the holds.
+type Holds struct {
+	// Held is why the configuration of the source is not to be applied by
+	// itself, nil if it is not held. Err says that this is unknown, or that the
+	// configuration cannot be held.
+	Held *apply.Held
+	Err  error
+	// Released is why the configuration that the source gave before is still
+	// held; nil if it is not.
+	Released error
+	// Source is the digest of the source's configuration that was held for a
+	// caller's, empty if none was.
+	Source string
+}
+
 // holds makes the holds what a configuration that was read entails. The error
 // is why a caller's cannot be applied.
 func (w worker) holds(ctx context.Context, step Step, r Reading) (Holds, error) {
@@ -39,9 +54,9 @@ func (w worker) holdForCaller(step Step, r Reading) (h Holds, err error) {
 
 // holdForHeld holds the source's configuration for a held generation that is
 // applied again.
-func (w worker) holdForHeld(step Step, digest string) (h Holds) {
+func (w worker) holdForHeld(step Step, generation, digest string) (h Holds) {
 	h.Source, h.Err = holdSource(w.engine, step.Desired, digest,
-		"replaced by `loam rollback "+step.Request.Rollback.Generation+" --held`")
+		"replaced by `loam rollback "+generation+" --held`")
 	return h
 }
 

@@ -782,7 +782,7 @@ func TestWhatIsFetchedIsNoFault(t *testing.T) {
 			t.Errorf("%d times news", len(w.told)-news)
 		}
 
-		if err := w.requests.Restart(context.Background(), []string{"a.service"}); err != nil {
+		if err := w.requests.RestartUnits(context.Background(), []string{"a.service"}); err != nil {
 			t.Error(err)
 		}
 		w.broken = []string{"/etc/a"}

@@ -36,7 +36,7 @@ func TestNextIsTheFirstThatIsDue(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		state func(s *State)
-		want  Kind
+		want  *Kind
 	}{
 		{"a step that runs is waited for", func(s *State) { s.Busy = true }, Wait},
 		{"a change is judged before the next step", func(*State) {}, Judge},
@@ -118,7 +118,7 @@ func TestNextIsTheFirstThatIsDue(t *testing.T) {
 
 // TestEveryStepIsDoneOnce: a step that has begun is not the next one again.
 func TestEveryStepIsDoneOnce(t *testing.T) {
-	var order []Kind
+	var order []*Kind
 	s := all()
 	for step := Next(s); step.Kind != Wait; step = Next(s) {
 		order = append(order, step.Kind)
@@ -129,8 +129,8 @@ func TestEveryStepIsDoneOnce(t *testing.T) {
 		s, _ = s.Begin(step, 0)
 		s.Busy = false
 	}
-	want := []Kind{Judge, Resume, Conclude, Repair, Read, Probe, Start, Prune}
-	if diff := cmp.Diff(want, order); diff != "" {
+	want := []*Kind{Judge, Resume, Conclude, Repair, Read, Probe, Start, Prune}
+	if diff := cmp.Diff(want, order, byValue); diff != "" {
 		t.Errorf("steps (-want +got):\n%s", diff)
 	}
 }
@@ -163,7 +163,7 @@ func TestStepHasAllThatItNeeds(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := base
 			tt.state(&s)
-			if diff := cmp.Diff(tt.want, Next(s)); diff != "" {
+			if diff := cmp.Diff(tt.want, Next(s), byValue); diff != "" {
 				t.Errorf("step (-want +got):\n%s", diff)
 			}
 		})
@@ -182,51 +182,58 @@ func TestRequestIsAdmittedOrRefused(t *testing.T) {
 		name    string
 		state   func(s *State)
 		request Request
-		want    Kind
+		want    *Kind
 		err     error
 	}{
-		{"apply reads first", nothing, Request{Apply: &control.ApplyRequest{}}, Read, nil},
+		{"apply reads first", nothing, Request{Ask: askApply{}}, Read, nil},
 		{
 			"apply waits for a try to be confirmed",
 			trying,
-			Request{Apply: &control.ApplyRequest{}},
-			"",
+			Request{Ask: askApply{}},
+			nil,
 			control.ErrBusy,
 		},
-		{"confirm", trying, Request{Confirm: true}, Confirm, nil},
-		{"rollback of a try", trying, Request{Rollback: &control.RollbackRequest{}}, Rollback, nil},
-		{"verify", nothing, Request{Verify: &control.VerifyRequest{}}, Verify, nil},
-		{"restart", nothing, Request{Restart: []string{"a.service"}}, Restart, nil},
+		{"confirm", trying, Request{Ask: askConfirm{}}, Confirm, nil},
+		{"rollback of a try", trying, Request{Ask: askRollback{}}, Rollback, nil},
+		{"verify", nothing, Request{Ask: askVerify{}}, Verify, nil},
+		{
+			"the agent restarts any unit",
+			nothing,
+			Request{Ask: askRestart{Units: []string{"a.service"}, Any: true}},
+			Restart,
+			nil,
+		},
+
 		{
 			"nothing is applied in a reset",
 			inReset,
-			Request{Apply: &control.ApplyRequest{}},
-			"",
+			Request{Ask: askApply{}},
+			nil,
 			ErrInReset,
 		},
 		{
 			"nothing is restarted in a reset",
 			isReset,
-			Request{Restart: []string{"a.service"}},
-			"",
+			Request{Ask: askRestart{Units: []string{"a.service"}, Any: true}},
+			nil,
 			ErrInReset,
 		},
-		{"the first request of a reset records it", nothing, Request{Reset: true}, BeginReset, nil},
-		{"a reset is carried out by the next agent", inReset, Request{Reset: true}, RunReset, nil},
+		{"the first request of a reset records it", nothing, Request{Ask: askReset{}}, BeginReset, nil},
+		{"a reset is carried out by the next agent", inReset, Request{Ask: askReset{}}, RunReset, nil},
 		{
 			"the first caller after a reset gets its outcome",
 			func(s *State) {
 				isReset(s)
 				s.Reset.Ran = true
 			},
-			Request{Reset: true},
+			Request{Ask: askReset{}},
 			AnswerReset,
 			nil,
 		},
 		{
 			"the next caller has all of it done once more",
 			isReset,
-			Request{Reset: true},
+			Request{Ask: askReset{}},
 			RunReset,
 			nil,
 		},
@@ -236,12 +243,12 @@ func TestRequestIsAdmittedOrRefused(t *testing.T) {
 				inReset(s)
 				s.Reset.Ran = true
 			},
-			Request{Reset: true},
+			Request{Ask: askReset{}},
 			RunReset,
 			nil,
 		},
-		{"a reset that is complete can be ended", isReset, Request{Follow: true}, EndReset, nil},
-		{"a reset that is not complete goes on", inReset, Request{Follow: true}, "", ErrNotReset},
+		{"a reset that is complete can be ended", isReset, Request{Ask: askFollow{}}, EndReset, nil},
+		{"a reset that is not complete goes on", inReset, Request{Ask: askFollow{}}, nil, ErrNotReset},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var s State
@@ -258,12 +265,12 @@ func TestRequestIsAdmittedOrRefused(t *testing.T) {
 }
 
 func TestApplyReadsTheDocumentOfTheCaller(t *testing.T) {
-	step, err := Admit(State{}, &Request{Apply: &control.ApplyRequest{Name: "f", Document: "two"}})
+	step, err := Admit(State{}, &Request{Ask: askApply{Name: "f", Document: "two"}})
 	if err != nil || step.Document == nil || step.Document.Name != "f" ||
 		string(step.Document.Text) != "two" {
 		t.Errorf("%+v, %v", step.Document, err)
 	}
-	step, err = Admit(State{}, &Request{Apply: &control.ApplyRequest{}})
+	step, err = Admit(State{}, &Request{Ask: askApply{}})
 	if err != nil || step.Document != nil {
 		t.Errorf("without a document: %+v, %v", step.Document, err)
 	}

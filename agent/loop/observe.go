@@ -51,6 +51,23 @@ func unitsObserved(
 	return s, append(effects, Show{})
 }
 
+// Judge the change on trial.
+var Judge = &Kind{
+	name:   "judge the change",
+	begin:  beginJudge,
+	atOnce: true,
+	after:  afterJudge,
+}
+
+func beginJudge(s State, _ Step, _ time.Duration) (State, []Effect) {
+	s.Due.Judge = false
+	return s, nil
+}
+
+func afterJudge(s State, _ Step, _ Result, _ time.Duration) (State, []Effect) {
+	return s, []Effect{ObserveUnits}
+}
+
 // judged takes in a verdict on the change on trial, or why there is none.
 func judged(s State, v health.Verdict, err error, now time.Duration) (State, []Effect) {
 	if err != nil {

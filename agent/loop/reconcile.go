@@ -3,6 +3,7 @@ package loop
 import (
 	"errors"
 	"slices"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -19,7 +20,7 @@ import (
 
 // afterRead makes the node what its source says, or what a caller asks for. The
 // document of a caller is not the source's.
-func afterRead(s State, step Step, r Result) (State, []Effect) {
+func afterRead(s State, step Step, r Result, _ time.Duration) (State, []Effect) {
 	if step.Request != nil {
 		return reconcileFor(s, step.Request, r)
 	}
@@ -155,7 +156,7 @@ func reconcileFor(s State, request *Request, r Result) (State, []Effect) {
 			Desired: r.Read.Desired,
 			Digest:  digest,
 			Source:  r.Read.Name,
-			Try:     request.Apply.Try,
+			Try:     request.Ask.(askApply).Try,
 		},
 	}}}
 }

@@ -1,19 +1,36 @@
 package loop
 
 import (
+	"context"
 	"strings"
 	"time"
 
 	"go.uber.org/zap"
 
-	"github.com/loam-os/loam/agent/apply"
-	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/agent/status"
 )
 
+// Repair makes the managed paths that something touched what they should be.
+var Repair = &Kind{
+	name:    "repair",
+	begin:   beginRepair,
+	perform: performRepair,
+	after:   afterRepair,
+}
+
+func beginRepair(s State, _ Step, _ time.Duration) (State, []Effect) {
+	s.Drift.Touched = nil
+	return s, nil
+}
+
+func performRepair(ctx context.Context, w worker, step Step) (r Result) {
+	r.Paths, r.Err = w.engine.Repair(ctx, step.Paths, step.Content)
+	return r
+}
+
 // afterRepair takes in what was found at managed paths. Only what has changed is
 // worth a look at the units.
-func afterRepair(s State, r Result, now time.Duration) (State, []Effect) {
+func afterRepair(s State, _ Step, r Result, now time.Duration) (State, []Effect) {
 	before := s.Faults.Drift
 	s, effects := unrepaired(s, r.Err)
 	s, repairs := repaired(s, r.Paths, now)
@@ -22,14 +39,6 @@ func afterRepair(s State, r Result, now time.Duration) (State, []Effect) {
 		effects = append(effects, ObserveUnits)
 	}
 	return s, effects
-}
-
-// afterVerify answers the caller of a verification.
-func afterVerify(s State, step Step, r Result, now time.Duration) (State, []Effect) {
-	s, effects := repaired(s, repairedBy(r.Verified), now)
-	got := response{report: reportOf(r.Verified), err: r.Err}
-	effects = append(effects, respond(step.Request, got)...)
-	return s, append(effects, ObserveUnits)
 }
 
 // repaired counts and reports the paths that something else had changed.
@@ -69,24 +78,4 @@ func unrepaired(s State, err error) (State, []Effect) {
 		s.Faults.Drift = nil
 	}
 	return s, nil
-}
-
-// repairedBy returns the paths that a verification has repaired.
-func repairedBy(v apply.Verified) []string {
-	var paths []string
-	for _, bad := range v.Bad {
-		if bad.Repaired {
-			paths = append(paths, bad.Path)
-		}
-	}
-	return paths
-}
-
-// reportOf returns a verification as the caller gets it.
-func reportOf(v apply.Verified) control.VerifyReport {
-	report := control.VerifyReport{Checked: v.Checked, Bytes: v.Bytes}
-	for _, bad := range v.Bad {
-		report.Bad = append(report.Bad, control.Finding(bad))
-	}
-	return report
 }

@@ -7,28 +7,22 @@ import (
 	"time"
 
 	"github.com/loam-os/loam/agent/control"
-	"github.com/loam-os/loam/agent/generation"
-	"github.com/loam-os/loam/agent/health"
 	"github.com/loam-os/loam/agent/liveness"
-	"github.com/loam-os/loam/agent/registry"
-	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/hint"
-	"github.com/loam-os/loam/hint/fault"
 )
 
-// Request is what an operator or the cluster asks of the node: one of its
-// fields is set.
+// Request is what an operator or the cluster asks of the node.
 type Request struct {
-	Apply    *control.ApplyRequest
-	Confirm  bool
-	Rollback *control.RollbackRequest
-	Verify   *control.VerifyRequest
-	// Restart are units to restart.
-	Restart []string
-	// Reset asks for a reset to begin or to be carried out, Follow for its end.
-	Reset, Follow bool
+	Ask ask
 
 	response chan<- response
+}
+
+// ask is what a request asks for, with its arguments. Each verb has one, beside
+// the kinds of its steps.
+type ask interface {
+	// admit returns the step that it begins, or why it is refused.
+	admit(s State) (Step, error)
 }
 
 // response is what has become of a request.
@@ -39,76 +33,15 @@ type response struct {
 }
 
 // Requests sends requests to a loop and waits for the responses. With a method
-// Upgrade it implements [control.Node].
+// Upgrade it implements [control.Agent].
 type Requests chan *Request
-
-// Apply implements [control.Node].
-func (q Requests) Apply(ctx context.Context, r control.ApplyRequest) (control.Outcome, error) {
-	got := q.send(ctx, Request{Apply: &r}, nil)
-	return got.outcome, got.err
-}
-
-// Confirm implements [control.Node].
-func (q Requests) Confirm(ctx context.Context) (control.Outcome, error) {
-	got := q.send(ctx, Request{Confirm: true}, nil)
-	return got.outcome, got.err
-}
-
-// Rollback implements [control.Node].
-func (q Requests) Rollback(
-	ctx context.Context,
-	r control.RollbackRequest,
-) (control.Outcome, error) {
-	got := q.send(ctx, Request{Rollback: &r}, nil)
-	return got.outcome, got.err
-}
-
-// Verify implements [control.Node].
-func (q Requests) Verify(
-	ctx context.Context,
-	r control.VerifyRequest,
-) (control.VerifyReport, error) {
-	got := q.send(ctx, Request{Verify: &r}, nil)
-	return got.report, got.err
-}
-
-// Reset implements [control.Node]. It begins a reset, or carries out the one
-// that has begun. [ErrReset] means that the agent ends first, to be started
-// again.
-func (q Requests) Reset(ctx context.Context) (control.Outcome, error) {
-	got := q.send(ctx, Request{Reset: true}, nil)
-	return got.outcome, got.err
-}
-
-// Follow ends a reset. [ErrFollows] means that it has.
-func (q Requests) Follow(ctx context.Context) error {
-	return q.send(ctx, Request{Follow: true}, nil).err
-}
-
-// Restart restarts units, one after the other, when nothing else changes the
-// node.
-func (q Requests) Restart(ctx context.Context, units []string) error {
-	return q.send(ctx, Request{Restart: units}, nil).err
-}
-
-// busyAfter is how long a restart of units that hang waits for the loop.
-// Reading a configuration waits [registry.AnswerLimit] for a containerd that
-// hangs, so the restart gets its turn between two reads.
-const busyAfter = registry.AnswerLimit + 5*time.Second
-
-// RestartUnlessBusy is Restart for [liveness.Watch]. It returns
-// [liveness.ErrBusy] while a change is being made, which restarts units itself.
-func (q Requests) RestartUnlessBusy(ctx context.Context, units []string) error {
-	return q.send(ctx, Request{Restart: units}, time.After(busyAfter)).err
-}
 
 // send sends a request and waits for the response. The loop takes none while a
 // step runs; a caller that does not want to wait for that sets busy.
-func (q Requests) send(ctx context.Context, r Request, busy <-chan time.Time) response {
+func (q Requests) send(ctx context.Context, ask ask, busy <-chan time.Time) response {
 	got := make(chan response, 1)
-	r.response = got
 	select {
-	case q <- &r:
+	case q <- &Request{Ask: ask, response: got}:
 	case <-busy:
 		return response{err: liveness.ErrBusy}
 	case <-ctx.Done():
@@ -131,12 +64,31 @@ func ended(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// document is the document to apply, nil for the source's.
-func (r *Request) document() *source.Document {
-	if r.Apply == nil || r.Apply.Document == "" {
-		return nil
+// Admit returns the step that a request begins, or why it is refused. It is
+// asked only while no step runs.
+func Admit(s State, r *Request) (Step, error) {
+	switch r.Ask.(type) {
+	case askReset, askFollow:
+	default:
+		if s.Facts.Reset != nil {
+			return Step{}, ErrInReset
+		}
 	}
-	return &source.Document{Name: r.Apply.Name, Text: []byte(r.Apply.Document)}
+
+	step, err := r.Ask.admit(s)
+	step.Request = r
+	return step, err
+}
+
+// errTrying is why a change has to wait for the one on trial.
+func errTrying(s State) error {
+	return hint.With(
+		fmt.Errorf(
+			"%w: generation %s waits to be confirmed",
+			control.ErrBusy, s.Change.Pending.To,
+		),
+		"`loam confirm`, or `loam rollback`",
+	)
 }
 
 // admit begins what a request asks for.
@@ -174,47 +126,4 @@ func failCaller(s State, err error) (State, []Effect) {
 	caller := s.Change.Caller
 	s.Change.Caller = nil
 	return s, fail(caller, err)
-}
-
-// answerVerdict tells the caller of the change to before what the verdict is.
-func answerVerdict(s State, v health.Verdict, before generation.Manifest) (State, []Effect) {
-	caller := s.Change.Caller
-	if caller == nil {
-		return s, nil
-	}
-	s.Change.Caller = nil
-	o, err := verdictOutcome(s, v, before)
-	return s, respond(caller, response{outcome: o, err: err})
-}
-
-// verdictOutcome returns what the caller of the change to before learns.
-func verdictOutcome(
-	s State,
-	v health.Verdict,
-	before generation.Manifest,
-) (control.Outcome, error) {
-	now := s.Current.Generation
-	o := control.Outcome{
-		Result:     control.Applied,
-		Generation: now.Name(),
-		Digest:     now.Digest,
-		Reason:     v.Reason,
-		Unit:       v.Unit,
-	}
-
-	switch {
-	case v.Word == health.Confirm:
-		o.Result = control.Trying
-		o.Until = s.Change.Pending.Try.Until
-	case v.Word == health.Bad && now.Name() == before.Name():
-		return control.Outcome{}, hint.With(
-			fault.With(fmt.Errorf("applied, and not well: %s", v.Reason), fault.UnitFailed),
-			"there is no generation before it to go back to",
-		)
-	case v.Word == health.Bad:
-		o.Result = control.Reverted
-		o.From = before.Name()
-	}
-
-	return o, nil
 }

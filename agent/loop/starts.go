@@ -1,9 +1,12 @@
 package loop
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/health"
@@ -113,4 +116,53 @@ func (c Current) recovered(
 		return left == 0, left
 	}
 	return false, 0
+}
+
+// Start the units that the engine owes.
+var Start = &Kind{
+	name:    "start units",
+	begin:   beginStart,
+	perform: performStart,
+	after:   afterStart,
+}
+
+func beginStart(s State, _ Step, _ time.Duration) (State, []Effect) {
+	s.Due.Start = false
+	return s, nil
+}
+
+func performStart(ctx context.Context, w worker, _ Step) (r Result) {
+	r.Owed, r.Err = w.engine.Retry(ctx)
+	return r
+}
+
+func afterStart(s State, _ Step, r Result, _ time.Duration) (State, []Effect) {
+	s.Starts.Owed = r.Owed
+	s.Faults.Jobs = Describe(r.Err)
+
+	var effects []Effect
+	if r.Err != nil {
+		effects = append(effects, warning("units did not come up",
+			zap.Strings("units", r.Owed),
+			zap.Error(r.Err)))
+	}
+	s, later := startLater(s)
+	effects = append(effects, later...)
+	return s, append(effects, ObserveUnits)
+}
+
+// startLater sets the alarm for the units that are owed.
+func startLater(s State) (State, []Effect) {
+	switch {
+	case len(s.Starts.Owed) == 0:
+		s.Starts.Wait = 0
+		s.Starts.Set = false
+		return s, []Effect{ClearAlarm{Which: startAlarm}}
+	case s.Starts.Set:
+		return s, nil
+	}
+
+	s.Starts.Wait = backoff(s.Starts.Wait)
+	s.Starts.Set = true
+	return s, []Effect{SetAlarm{Which: startAlarm, In: s.Starts.Wait}}
 }

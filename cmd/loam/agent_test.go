@@ -69,6 +69,11 @@ func (s scripted) Verify(_ context.Context, r control.VerifyRequest) (control.Ve
 	return a.Report, err
 }
 
+func (s scripted) Restart(_ context.Context, r control.RestartRequest) (control.Outcome, error) {
+	a, err := s.ask("restart", r)
+	return a.Outcome, err
+}
+
 func (s scripted) Upgrade(
 	_ context.Context, r control.UpgradeRequest,
 ) (control.Outcome, error) {

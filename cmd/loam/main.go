@@ -35,7 +35,8 @@ The other commands are for a person on the node.
 	group(cmd, "Look at the node, which changes nothing:", statusCommand(), planCommand(),
 		historyCommand(), diffCommand(), whyCommand(), logsCommand(), disksCommand(), clusterCommand())
 	group(cmd, "Change the node, by asking its agent:", applyCommand(), confirmCommand(),
-		rollbackCommand(), verifyCommand(), upgradeCommand(), drillCommand(), resetCommand())
+		rollbackCommand(), verifyCommand(), restartCommand(), upgradeCommand(), drillCommand(),
+		resetCommand())
 	group(cmd, "Look at the clock, or set it:", clockCommand())
 	group(cmd, "What the node itself runs:", agentCommand(), volumeCommand(),
 		repairCommand(), bootCommand())

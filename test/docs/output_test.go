@@ -60,8 +60,8 @@ var outputs = []struct {
 	},
 	{
 		"loam apply",
-		"`loam confirm`, `loam rollback`, `loam upgrade`, `loam drill` and `loam reset` print the " +
-			"same. `loam apply --dry-run` prints what `loam plan` does. A change that was taken back is " +
+		"`loam confirm`, `loam rollback`, `loam restart`, `loam upgrade`, `loam drill` and `loam " +
+			"reset` print the same. `loam apply --dry-run` prints what `loam plan` does. A change that was taken back is " +
 			"an error, with the code `taken-back`.",
 		reflect.TypeFor[control.Outcome](),
 		[]string{"agent/control"},

@@ -64,7 +64,7 @@ func (n *Node) watchOver(queries loop.Queries, kubelet, containerd string) liven
 			}
 			return all, err
 		},
-		Restart: n.requests.Restart,
+		Restart: n.requests.RestartUnits,
 		Report: func(e liveness.Event) {
 			n.Cluster.Event(e.Word != liveness.Recovered, "UnitHealth", e.Text())
 		},

@@ -82,7 +82,7 @@ func New(
 	n.Cluster = cluster.New(c, cluster.Env{
 		Root:    root,
 		Token:   token,
-		Restart: requests.Restart,
+		Restart: requests.RestartUnits,
 		Now:     time.Now,
 		Uptime:  agent.Uptime,
 		Part:    rand.Float64,
