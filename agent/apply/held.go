@@ -16,17 +16,19 @@ type Held struct {
 	// Digest is the first 12 digits of config.Desired.Digest, as in the names
 	// of generations.
 	Digest string `json:"digest"`
-	// Generation is the generation that the node left, empty if it never ran
-	// one of this configuration.
+	// Generation is the generation that the node left, empty if it never ran one of
+	// this configuration.
 	Generation string `json:"generation,omitempty"`
-	Why        string `json:"why"`
+	// Why is the reason.
+	Why string `json:"why"`
 	// Unit is the unit that Why is about, empty if Why is about no unit.
 	Unit string `json:"unit,omitempty"`
 
-	// Operator is set if an operator asked for the hold; the configuration
-	// itself is then good.
-	Operator bool      `json:"operator,omitempty"`
-	At       time.Time `json:"at"`
+	// Operator is set if an operator asked for the hold; the configuration itself is
+	// then good.
+	Operator bool `json:"operator,omitempty"`
+	// At is when it began.
+	At time.Time `json:"at"`
 }
 
 // isReplaced reports whether the configuration is held only because an operator

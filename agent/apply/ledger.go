@@ -23,14 +23,20 @@ type Ledger struct {
 
 // Record is one line of the node's history: a change and its outcome.
 type Record struct {
-	// At is when the change began, Took how long it took until its outcome.
-	At         time.Time     `json:"at"`
-	Took       time.Duration `json:"took"`
-	From       string        `json:"from,omitempty"`
-	Generation string        `json:"generation"`
-	OSVersion  string        `json:"osVersion"`
-	Source     string        `json:"source,omitempty"`
-	Outcome    Outcome       `json:"outcome"`
+	// At is when the change began.
+	At time.Time `json:"at"`
+	// Took is how long it took until its outcome.
+	Took time.Duration `json:"took"`
+	// From names the generation before; "" for the first.
+	From string `json:"from,omitempty"`
+	// Generation names the generation that was made the current one.
+	Generation string `json:"generation"`
+	// OSVersion is the IMAGE_VERSION of the system that made it.
+	OSVersion string `json:"osVersion"`
+	// Source names the document.
+	Source string `json:"source,omitempty"`
+	// Outcome is what became of the change.
+	Outcome Outcome `json:"outcome"`
 	// Operator says that an operator asked for the way back.
 	Operator bool `json:"operator,omitempty"`
 	// Reason is set for every outcome but Applied.

@@ -61,15 +61,18 @@ type Note struct {
 	// Reason is a machine-readable word, as in the reason of an Event.
 	Reason string `json:"reason"`
 
-	// Document, Line and Path are the place in the document; Line counts from
-	// 1. All are empty if the note is about the entire document.
+	// Document is the file of the document, "" if the note is about the entire
+	// document.
 	Document string `json:"document,omitempty"`
-	Line     int    `json:"line,omitempty"`
-	Path     string `json:"path,omitempty"`
+	// Line is the line in it, from 1; 0 if the note is about the entire document.
+	Line int `json:"line,omitempty"`
+	// Path is the field, "" if the note is about the entire document.
+	Path string `json:"path,omitempty"`
 
-	// Problem is what the node does not do, Hint how to change that, or "".
+	// Problem is what the node does not do.
 	Problem string `json:"problem"`
-	Hint    string `json:"hint,omitempty"`
+	// Hint is how to change that, or "".
+	Hint string `json:"hint,omitempty"`
 }
 
 // Values of Note.Reason.
@@ -105,23 +108,24 @@ type Probe struct {
 	// Path is the path of a file in Desired.Files.
 	Path string `json:"path"`
 
-	// URLs are http or https. CACerts are files with PEM certificates to trust
-	// besides the machine's.
-	URLs    []string `json:"urls"`
+	// URLs are http or https.
+	URLs []string `json:"urls"`
+	// CACerts are files with PEM certificates to trust besides the machine's.
 	CACerts []string `json:"caCerts,omitempty"`
 }
 
 // Update has the versions of what comes with the image or is replaced with
 // care: inPlaceUpdates of an OperatingSystemConfig.
 type Update struct {
-	// OSVersion is an IMAGE_VERSION, Kubelet a version such as 1.35.0.
+	// OSVersion is an IMAGE_VERSION.
 	OSVersion string `json:"osVersion,omitempty"`
-	Kubelet   string `json:"kubelet,omitempty"`
+	// Kubelet is a version such as 1.35.0.
+	Kubelet string `json:"kubelet,omitempty"`
 
-	// CertificateAuthorities and ServiceAccountKey are when their rotation
-	// began; zero if it has not.
+	// CertificateAuthorities is when their rotation began; zero if it has not.
 	CertificateAuthorities time.Time `json:"certificateAuthorities,omitzero"`
-	ServiceAccountKey      time.Time `json:"serviceAccountKey,omitzero"`
+	// ServiceAccountKey is when its rotation began; zero if it has not.
+	ServiceAccountKey time.Time `json:"serviceAccountKey,omitzero"`
 }
 
 // File is a regular file. Path is absolute and clean. Mode holds permission

@@ -129,9 +129,10 @@ type Outcome struct {
 	// Result is what became of the change: "applied", "unchanged", "trying", "reverted",
 	// "confirmed", "restarted", "reset", "armed", "canceled", or "planned" if there is none yet.
 	Result Result `json:"result"`
-	// Generation is the current generation, From the one before the change.
+	// Generation is the current generation.
 	Generation string `json:"generation,omitempty"`
-	From       string `json:"from,omitempty"`
+	// From is the generation, or the version of the system, before the change.
+	From string `json:"from,omitempty"`
 	// Digest is the digest of the configuration.
 	Digest string `json:"digest,omitempty"`
 	// Reason explains the result, for display.
@@ -150,18 +151,22 @@ type Outcome struct {
 
 // VerifyReport is the result of Verify.
 type VerifyReport struct {
-	// Checked is the number of paths, Bytes the size of the content read.
-	Checked int   `json:"checked"`
-	Bytes   int64 `json:"bytes"`
+	// Checked is the number of paths.
+	Checked int `json:"checked"`
+	// Bytes is the size of the content that was read.
+	Bytes int64 `json:"bytes"`
 	// Bad are the drifted paths.
 	Bad []Finding `json:"bad,omitempty"`
 }
 
 // Finding is one drifted path.
 type Finding struct {
-	Path     string `json:"path"`
-	Problem  string `json:"problem"`
-	Repaired bool   `json:"repaired"`
+	// Path is where it is on the node.
+	Path string `json:"path"`
+	// Problem is what is wrong with it.
+	Problem string `json:"problem"`
+	// Repaired says that it is as it should be again.
+	Repaired bool `json:"repaired"`
 }
 
 var _ Agent = Client{}

@@ -41,10 +41,10 @@ type InitialFile struct {
 	// Mode is the permission bits, 0600 if absent.
 	Mode *uint32 `json:"mode"`
 
-	// Content is text, Base64 the encoding of any bytes (RFC 4648, section 4).
-	// Exactly one of them is set.
+	// Content is the text of the file. Either this or Base64 is set.
 	Content string `json:"content"`
-	Base64  string `json:"base64"`
+	// Base64 is the encoding of a file of any bytes (RFC 4648, section 4).
+	Base64 string `json:"base64"`
 }
 
 // Permissions returns the permission bits of the file.

@@ -44,34 +44,32 @@ type Machine struct {
 	// Trust has the keys that must sign every later machine.yaml of the node.
 	Trust Trust `json:"trust"`
 
-	// Network is configured before all that needs it; the zero Config is the
-	// image's own.
+	// Network is configured before all that needs it. Without it, the
+	// image's own counts.
 	Network network.Config `json:"network"`
 
-	// Proxy is the HTTP proxy for images and releases; the zero Proxy means
-	// none.
+	// Proxy is the HTTP proxy for images and releases; none if absent.
 	Proxy Proxy `json:"proxy"`
 
-	// Source says where the configuration comes from; the zero Source means
-	// from nowhere.
+	// Source says where the configuration comes from; from nowhere if absent.
 	Source Source `json:"source"`
 
 	// Cluster makes the machine a cluster of its own, instead of Source.
 	Cluster OwnCluster `json:"cluster"`
 
-	// Files are placed on a machine that has not joined its cluster yet, for
-	// Source.NodeAgent.
+	// Files are placed on a machine that has not joined its cluster yet, whose
+	// source is nodeAgent.
 	Files []InitialFile `json:"files"`
 
 	// Contents says where the node finds the content that its configuration
-	// refers to; the zero Contents means nowhere.
+	// refers to; nowhere if absent.
 	Contents Contents `json:"contents"`
 
 	// Images says which container images the configuration may have files of.
 	Images Images `json:"images"`
 
-	// Upgrade says where releases of the system come from; the zero Upgrade
-	// means from nowhere.
+	// Upgrade says where releases of the system come from; from nowhere if
+	// absent.
 	Upgrade Upgrade `json:"upgrade"`
 
 	// DataVolume claims the disk for the kubelet's data. It goes before a size
@@ -79,12 +77,12 @@ type Machine struct {
 	DataVolume Volume `json:"dataVolume"`
 
 	// Install claims the disk on which a node that was started over the
-	// network, or from a USB installer, installs the system; nil if none. A
+	// network, or from a USB installer, installs the system; none if absent. A
 	// node that runs from its disk ignores it.
 	Install *Install `json:"install"`
 
 	// State says where the state of the node is kept, and what becomes of a
-	// damaged one; nil leaves it where the system is, not encrypted.
+	// damaged one. Without it, the state is where the system is, not encrypted.
 	State *State `json:"state"`
 
 	// Kernel opens to all processes what the image keeps closed to those without
@@ -145,35 +143,40 @@ type OwnCluster struct {
 }
 
 // NodeAgent is a cluster as Gardener describes it to its own node agent:
-// Directory has config-<version>.yaml, machine-name, zone and
-// credentials/bootstrap-token. It is absolute, [NodeAgentDirectory] if empty.
+// a directory has config-<version>.yaml, machine-name, zone and
+// credentials/bootstrap-token.
 type NodeAgent struct {
+	// Directory is the absolute path of that directory, /var/lib/gardener-node-agent
+	// if absent.
 	Directory string `json:"directory"`
 }
 
-// File is a file of the node, watched for changes. Path is absolute.
+// File is a file of the node, watched for changes.
 type File struct {
+	// Path is the absolute path of the file.
 	Path string `json:"path"`
 }
 
-// ESP is a file of the EFI system partition. Path begins with / at its root.
+// ESP is a file of the EFI system partition.
 type ESP struct {
+	// Path is the path of the file, and begins with / at the root of the partition.
 	Path string `json:"path"`
 }
 
-// Credential is a systemd credential, from firmware or hypervisor. Name begins
-// with "loam.", because the agent is given no others.
+// Credential is a systemd credential, from firmware or hypervisor.
 type Credential struct {
+	// Name is the name of the credential. It begins with "loam.", because the agent
+	// is given no others.
 	Name string `json:"name"`
 }
 
 // Cluster is a Kubernetes cluster that the node joins, and whose Secret has its
 // configuration.
 type Cluster struct {
-	// Server is the URL of the API server. CA has the certificates that verify
-	// it, as PEM.
+	// Server is the URL of the API server.
 	Server string `json:"server"`
-	CA     string `json:"ca"`
+	// CA has the certificates that verify it, as PEM.
+	CA string `json:"ca"`
 
 	// Secret is the name of a Secret in namespace kube-system.
 	Secret string `json:"secret"`
@@ -184,44 +187,47 @@ type Cluster struct {
 	// Machine is the name in the node's certificate; "" is the host name.
 	Machine string `json:"machine"`
 
-	// Zone and KubernetesVersion become labels of the Node; "" if none.
-	Zone              string `json:"zone"`
+	// Zone becomes a label of the Node; "" if none.
+	Zone string `json:"zone"`
+	// KubernetesVersion becomes a label of the Node; "" if none.
 	KubernetesVersion string `json:"kubernetesVersion"`
 
 	// Tokens are stored in files, as their Secrets have them.
 	Tokens []Token `json:"tokens"`
 }
 
-// Token is a Secret in namespace kube-system whose key "token" is stored in the
-// file Path, which is absolute.
+// Token is a token of a Secret that is stored in a file.
 type Token struct {
+	// Secret is the name of a Secret in namespace kube-system, whose key "token" is
+	// stored.
 	Secret string `json:"secret"`
-	Path   string `json:"path"`
+	// Path is the absolute path of the file with it.
+	Path string `json:"path"`
 }
 
 // Upgrade says where a node's releases come from, and how it upgrades.
 type Upgrade struct {
-	// Repository is a directory, or an http(s) or oci URL. Root is the text of
-	// the root.json that has signed it.
+	// Repository is a directory, or an http(s) or oci URL.
 	Repository string `json:"repository"`
-	Root       string `json:"root"`
+	// Root is the text of the root.json that has signed the repository.
+	Root string `json:"root"`
 
 	// Version is the release for the node to run; "" leaves that to the cluster
 	// or the operator.
 	Version string `json:"version"`
 
-	// Pace is the time between two upgrades that are not urgent. Trial is how
-	// long a new system may take to be as healthy as the old one. Both are Go
-	// durations, an hour and ten minutes if empty.
-	Pace  string `json:"pace"`
+	// Pace is the time between two upgrades that are not urgent, an hour if absent.
+	Pace string `json:"pace"`
+	// Trial is how long a new system may take to be as healthy as the old one, ten
+	// minutes if absent.
 	Trial string `json:"trial"`
 
-	// Mirrors are asked for content before Repository: directories and URLs of
-	// copies of it, and of nodes that share what they run. They need not be
-	// trusted. Share is the address at which this node shares, such as
-	// "192.0.2.1:2752"; "" if none.
+	// Mirrors are asked for content before the repository: directories and URLs of
+	// copies of it, and of nodes that share what they run. They need not be trusted.
 	Mirrors []string `json:"mirrors"`
-	Share   string   `json:"share"`
+	// Share is the address at which this node shares, such as "192.0.2.1:2752"; ""
+	// if none.
+	Share string `json:"share"`
 
 	// Window is the maintenance window in which the machine may restart to try
 	// a system, in UTC, such as "Sat,Sun 22:00-04:00"; "" is always.
@@ -233,11 +239,11 @@ type Upgrade struct {
 
 // Turns is a server that says when the machine may restart to try a system.
 type Turns struct {
-	// FleetLock is the base URL of a server of the FleetLock protocol, "" for
-	// none. Group is the machine's group there; "" is "default". The server
-	// takes the place of the turns of a pool.
+	// FleetLock is the base URL of a server of the FleetLock protocol, which takes
+	// the place of the turns of a pool; "" for none.
 	FleetLock string `json:"fleetlock"`
-	Group     string `json:"group"`
+	// Group is the machine's group there; "" is "default".
+	Group string `json:"group"`
 }
 
 // Volume is a claim to a disk for data, with its file system.
@@ -247,12 +253,12 @@ type Volume struct {
 	FileSystem string `json:"fileSystem"`
 }
 
-// Install is a claim to a disk for the system. Wipe repeats the serial number
-// of that disk if its content may be overwritten.
+// Install is a claim to a disk for the system.
 type Install struct {
-	// Disk claims the disk: it must match all fields that are set.
+	// Disk claims the disk for the system: it must match all fields that are set.
 	Disk DiskClaim `json:"disk"`
-	Wipe string    `json:"wipe"`
+	// Wipe repeats the serial number of that disk if its content may be overwritten.
+	Wipe string `json:"wipe"`
 }
 
 // OnDamageReset is a value of State.OnDamage.
@@ -300,14 +306,14 @@ func (m Machine) Encrypt() string {
 
 // DiskClaim is a volume.Claim: a disk must match all fields that are set.
 type DiskClaim struct {
-	// MinSize and MaxSize are as volume.ParseSize reads them, such as "100Gi",
-	// both inclusive.
+	// MinSize is the least size of the disk, itself included, such as "100Gi".
 	MinSize string `json:"minSize"`
+	// MaxSize is the largest size of the disk, itself included, such as "2Ti".
 	MaxSize string `json:"maxSize"`
-
-	// Serial and Model are what the disk reports, as "loam disks" prints them.
+	// Serial is the serial number as `loam disks` prints it.
 	Serial string `json:"serial"`
-	Model  string `json:"model"`
+	// Model is the model as `loam disks` prints it.
+	Model string `json:"model"`
 
 	// Path is a name in /dev/disk/by-path.
 	Path string `json:"path"`
@@ -363,9 +369,9 @@ func (m Machine) DigestsOnly() bool {
 	return m.Source.Cluster == nil && m.Source.NodeAgent == nil
 }
 
-// Directory is a directory of the node: see content.Directory. Path is
-// absolute.
+// Directory is a directory of the node.
 type Directory struct {
+	// Path is the absolute path of the directory.
 	Path string `json:"path"`
 }
 

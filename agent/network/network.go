@@ -10,8 +10,8 @@ type Config struct {
 // Interface is a network interface with addresses, or a part of another.
 // Exactly one of NIC, Bond, VLAN and Bridge is set.
 type Interface struct {
-	// Name identifies the interface in the Config. A bond, VLAN or bridge gets
-	// it as its name in the kernel; a NIC keeps its own.
+	// Name identifies the interface in the configuration. What is made of others
+	// gets it as its name in the kernel; hardware keeps its own.
 	Name   string  `json:"name"`
 	NIC    *NIC    `json:"nic"`
 	Bond   *Bond   `json:"bond"`
@@ -22,11 +22,12 @@ type Interface struct {
 	// kernel's.
 	MTU int `json:"mtu"`
 
-	// DHCP4 and DHCP6 get addresses from servers, SLAAC from the announcements
-	// of routers (RFC 4862). The default route of IPv6 always comes from a
-	// router.
+	// DHCP4 gets an address from a server for IPv4.
 	DHCP4 bool `json:"dhcp4"`
+	// DHCP6 gets addresses from a server for IPv6. The default route comes from a
+	// router all the same.
 	DHCP6 bool `json:"dhcp6"`
+	// SLAAC makes addresses of the announcements of routers (RFC 4862).
 	SLAAC bool `json:"slaac"`
 
 	// ClientID is how a DHCP server for IPv4 knows the node again: machine, by its
@@ -58,7 +59,8 @@ type NIC struct {
 	// Path is udev's ID_PATH, such as pci-0000:03:00.0.
 	Path string `json:"path"`
 	// Name is the kernel's name after udev's rules: enp3s0.
-	Name   string `json:"name"`
+	Name string `json:"name"`
+	// Driver is the name of the kernel's driver.
 	Driver string `json:"driver"`
 	// Any matches every wired interface.
 	Any bool `json:"any"`
@@ -69,9 +71,9 @@ func (n NIC) One() bool { return n.MAC != "" || n.Path != "" || n.Name != "" }
 
 // Bond combines several interfaces into one.
 type Bond struct {
-	// Mode is the kernel's name of the mode
-	// (Documentation/networking/bonding.rst).
-	Mode       string   `json:"mode"`
+	// Mode is the kernel's name of the mode (Documentation/networking/bonding.rst).
+	Mode string `json:"mode"`
+	// Interfaces are the names of those that it combines.
 	Interfaces []string `json:"interfaces"`
 
 	// Primary is the interface used while it works, in mode active-backup.
@@ -84,21 +86,25 @@ type Bond struct {
 
 // VLAN is a tagged network (IEEE 802.1Q) on another interface.
 type VLAN struct {
-	ID        int    `json:"id"`
+	// ID is the number of the VLAN, from 1 to 4094.
+	ID int `json:"id"`
+	// Interface is the name of the interface that carries it.
 	Interface string `json:"interface"`
 }
 
 // Bridge is a switch of any number of interfaces.
 type Bridge struct {
+	// Interfaces are the names of those that it connects.
 	Interfaces []string `json:"interfaces"`
 	// STP enables the spanning tree protocol.
-	STP bool   `json:"stp"`
-	MAC string `json:"mac"` // as for a Bond
+	STP bool `json:"stp"`
+	// MAC is optional, as for a bond.
+	MAC string `json:"mac"`
 }
 
-// Route is a route. To "" or "default" means all addresses in the family of
-// Via.
+// Route is a route.
 type Route struct {
+	// To is a network; "" or "default" means all addresses in the family of Via.
 	To string `json:"to"`
 
 	// Via is the gateway, or "" for a destination on the link itself.
@@ -114,6 +120,7 @@ type Route struct {
 
 // DNS configures the name servers that are reached through an interface.
 type DNS struct {
+	// Servers are the addresses of the name servers.
 	Servers []string `json:"servers"`
 	// Search are the domains in which short names are looked up.
 	Search []string `json:"search"`

@@ -15,22 +15,28 @@ const (
 // OperatingSystemConfig is Gardener's description of a node (Gardener API
 // reference, extensions.gardener.cloud/v1alpha1).
 type OperatingSystemConfig struct {
-	APIVersion string         `json:"apiVersion"`
-	Kind       string         `json:"kind"`
-	Metadata   map[string]any `json:"metadata"`
-	Spec       Spec           `json:"spec"`
-	Status     Status         `json:"status"`
+	// APIVersion is extensions.gardener.cloud/v1alpha1.
+	APIVersion string `json:"apiVersion"`
+	// Kind is OperatingSystemConfig.
+	Kind string `json:"kind"`
+	// Metadata is the metadata of the object, which the node does not read.
+	Metadata map[string]any `json:"metadata"`
+	Spec     Spec           `json:"spec"`
+	Status   Status         `json:"status"`
 
 	// origin gives Validate the lines of the fields.
 	origin document.Origin
 }
 
-// Spec is what the cluster asks for. Type, Class, ProviderConfig and Purpose
-// are for the cluster's own controllers and have no effect on a node.
+// Spec is what the cluster asks for.
 type Spec struct {
-	Type           string         `json:"type"`
-	Class          *string        `json:"class"`
-	ProviderConfig any            `json:"providerConfig"`
+	// Type is for the cluster's own controllers, without effect on a node.
+	Type string `json:"type"`
+	// Class is for those, too, to choose among several.
+	Class *string `json:"class"`
+	// ProviderConfig is for the controller of the type, without effect on a node.
+	ProviderConfig any `json:"providerConfig"`
+	// Purpose is "provision" or "reconcile", without effect on a node.
 	Purpose        Purpose        `json:"purpose"`
 	CRIConfig      *CRIConfig     `json:"criConfig"`
 	Units          []Unit         `json:"units"`
@@ -44,25 +50,30 @@ type Purpose string
 
 // Unit is a systemd unit. Units with the same name are merged.
 type Unit struct {
+	// Name is its name, such as kubelet.service.
 	Name string `json:"name"`
 	// Command is start, restart or stop; nil means start.
 	Command *string `json:"command"`
 	// Enable defaults to true.
 	Enable *bool `json:"enable"`
 	// Content is the unit file; nil keeps the image's.
-	Content   *string  `json:"content"`
-	DropIns   []DropIn `json:"dropIns"`
+	Content *string  `json:"content"`
+	DropIns []DropIn `json:"dropIns"`
+	// FilePaths are files whose change restarts the unit.
 	FilePaths []string `json:"filePaths"`
 }
 
-// DropIn is the file Name in the directory UNIT.d.
+// DropIn is a file in the directory UNIT.d.
 type DropIn struct {
-	Name    string `json:"name"`
+	// Name is the name of the file.
+	Name string `json:"name"`
+	// Content is its text.
 	Content string `json:"content"`
 }
 
 // File is a regular file, owned by root.
 type File struct {
+	// Path is absolute.
 	Path string `json:"path"`
 
 	// Permissions are the mode bits of chmod(2) as a number: 420, 0644 and
@@ -85,30 +96,37 @@ type Content struct {
 	TransmitUnencoded *bool `json:"transmitUnencoded"`
 }
 
-// Inline is content in the document. Encoding is "" or "b64" (RFC 4648, section
-// 4).
+// Inline is content in the document.
 type Inline struct {
-	Encoding string  `json:"encoding"`
-	Data     *string `json:"data"`
+	// Encoding is "" or "b64" (RFC 4648, section 4).
+	Encoding string `json:"encoding"`
+	// Data is the content in that encoding.
+	Data *string `json:"data"`
 }
 
 // SecretRef is content in a Secret of the same namespace.
 type SecretRef struct {
-	Name    string `json:"name"`
+	// Name is the name of the Secret.
+	Name string `json:"name"`
+	// DataKey is the key in its data.
 	DataKey string `json:"dataKey"`
 }
 
 // ImageRef is content in a file of a container image.
 type ImageRef struct {
-	Image           string `json:"image"`
+	// Image is the name of the image, with a tag or a digest.
+	Image string `json:"image"`
+	// FilePathInImage is the path of the file in it.
 	FilePathInImage string `json:"filePathInImage"`
 }
 
 // InPlaceUpdate is what a node is updated to without replacing the machine.
 type InPlaceUpdate struct {
-	OperatingSystemVersion string               `json:"operatingSystemVersion"`
-	Kubelet                string               `json:"kubelet"`
-	CredentialsRotation    *CredentialsRotation `json:"credentialsRotation"`
+	// OperatingSystemVersion is an IMAGE_VERSION.
+	OperatingSystemVersion string `json:"operatingSystemVersion"`
+	// Kubelet is a version such as 1.35.0.
+	Kubelet             string               `json:"kubelet"`
+	CredentialsRotation *CredentialsRotation `json:"credentialsRotation"`
 }
 
 // CredentialsRotation records when the rotation of each credential began.
@@ -119,5 +137,6 @@ type CredentialsRotation struct {
 
 // Rotation is the rotation of one credential.
 type Rotation struct {
+	// LastInitiationTime is when it began last.
 	LastInitiationTime *time.Time `json:"lastInitiationTime"`
 }

@@ -10,13 +10,16 @@ import (
 // Plan lists the work in order: the files, a reload of systemd if Reload is
 // set, then the units as listed.
 type Plan struct {
-	// From and To name generations; From is "" for the first.
+	// From names the generation before; "" for the first.
 	From string `json:"from"`
-	To   string `json:"to"`
+	// To names the new generation.
+	To string `json:"to"`
 	// Files are sorted by path.
-	Files  []File   `json:"files,omitempty"`
-	Reload bool     `json:"reload,omitempty"`
-	Units  []Action `json:"units,omitempty"`
+	Files []File `json:"files,omitempty"`
+	// Reload says that systemd reads its units again.
+	Reload bool `json:"reload,omitempty"`
+	// Units are sorted in the order of the work.
+	Units []Action `json:"units,omitempty"`
 	// Kept are the units that stay as they are, and why, sorted by name.
 	Kept []Action `json:"kept,omitempty"`
 }
@@ -26,7 +29,9 @@ func (p Plan) Empty() bool { return len(p.Files) == 0 && !p.Reload && len(p.Unit
 
 // File is one managed path that changes.
 type File struct {
-	Path   string `json:"path"`
+	// Path is where it is on the node.
+	Path string `json:"path"`
+	// Change is what becomes of it: "added", "changed" or "removed".
 	Change Change `json:"change"`
 }
 
@@ -43,8 +48,10 @@ const (
 
 // Action is what happens to one unit.
 type Action struct {
+	// Unit is the name of the unit.
 	Unit string `json:"unit"`
-	Verb Verb   `json:"verb"`
+	// Verb is what happens to it.
+	Verb Verb `json:"verb"`
 
 	// By is the unit to which this one is bound and with which systemd acts on
 	// it; "" if systemd is asked directly.

@@ -57,10 +57,11 @@ type Settings struct {
 	// cluster has by default.
 	Kubernetes string `json:"kubernetes"`
 
-	// Pods and Services are the networks of the cluster: one, or one of each
-	// family. Both have the same families, and the first is the family of the
-	// Service kubernetes. They are 10.244.0.0/16 and 10.96.0.0/16 if absent.
-	Pods     []string `json:"pods"`
+	// Pods are the networks of pods: one, or one of each family; 10.244.0.0/16 if
+	// absent.
+	Pods []string `json:"pods"`
+	// Services are the networks of Services, of the same families in the same order;
+	// 10.96.0.0/16 if absent. The first family is that of the Service kubernetes.
 	Services []string `json:"services"`
 
 	// Network is NetworkRoutes or NetworkNone, NetworkRoutes if empty.

@@ -13,23 +13,29 @@ import (
 
 // Difference is the difference between two generations.
 type Difference struct {
+	// From is the name of the one generation.
 	From string `json:"from"`
-	To   string `json:"to"`
-	// Files are sorted by path, Units by name.
+	// To is the name of the other.
+	To string `json:"to"`
+	// Files are the paths that differ, sorted.
 	Files []File `json:"files,omitempty"`
+	// Units are the units that differ, sorted by name.
 	Units []Unit `json:"units,omitempty"`
 }
 
 // File is a path that differs between the two.
 type File struct {
-	Path   string      `json:"path"`
+	// Path is where it is on the node.
+	Path string `json:"path"`
+	// Change is what becomes of it: "added", "changed" or "removed".
 	Change plan.Change `json:"change"`
-	// Before and After are the path in either generation; nil if absent.
+	// Before is the path in the first generation; nil if absent.
 	Before *Side `json:"before,omitempty"`
-	After  *Side `json:"after,omitempty"`
-	// Diff is the unified diff of the content; Withheld says why it is not
-	// shown.
-	Diff     string `json:"diff,omitempty"`
+	// After is the path in the second generation; nil if absent.
+	After *Side `json:"after,omitempty"`
+	// Diff is the unified diff of the content.
+	Diff string `json:"diff,omitempty"`
+	// Withheld says why the diff is not shown.
 	Withheld string `json:"withheld,omitempty"`
 }
 
@@ -37,11 +43,13 @@ type File struct {
 type Side struct {
 	// Mode is octal, such as 0644.
 	Mode string `json:"mode,omitempty"`
-	Size int64  `json:"size,omitempty"`
+	// Size is in bytes.
+	Size int64 `json:"size,omitempty"`
 
-	// Digest is the SHA-256 of the content; "" for a secret, which could be
-	// guessed and confirmed by it.
+	// Digest is the SHA-256 of the content; "" for a secret, which could be guessed
+	// and confirmed by it.
 	Digest string `json:"digest,omitempty"`
+	// Target is where a link points; "" for a file.
 	Target string `json:"target,omitempty"`
 }
 

@@ -17,28 +17,34 @@ type Disks struct {
 
 // Disk is a disk of a machine.
 type Disk struct {
-	// Device is its node, such as "/dev/vdb". Size is in bytes.
+	// Device is the device node, such as "/dev/vdb".
 	Device string `json:"device"`
-	Size   int64  `json:"size"`
+	// Size is in bytes.
+	Size int64 `json:"size"`
 
-	// Model, Serial and WWID are as the disk says, "" if it does not. Paths are
-	// its names in /dev/disk/by-path.
-	Model  string   `json:"model,omitempty"`
-	Serial string   `json:"serial,omitempty"`
-	WWID   string   `json:"wwid,omitempty"`
-	Paths  []string `json:"paths,omitempty"`
+	// Model is the model as the disk says, "" if it does not.
+	Model string `json:"model,omitempty"`
+	// Serial is the serial number as the disk says, "" if it does not.
+	Serial string `json:"serial,omitempty"`
+	// WWID is the worldwide name as the disk says, "" if it does not.
+	WWID string `json:"wwid,omitempty"`
+	// Paths are its names in /dev/disk/by-path.
+	Paths []string `json:"paths,omitempty"`
 
-	// Removable is also true for a disk on USB.
+	// Removable says that the disk can be taken out; it is also true for a disk on
+	// USB.
 	Removable bool `json:"removable,omitempty"`
-	ReadOnly  bool `json:"readOnly,omitempty"`
+	// ReadOnly says that the kernel does not write to it.
+	ReadOnly bool `json:"readOnly,omitempty"`
 
-	// Uses says what uses the disk, Content what is on it, in words.
-	Uses    []string `json:"uses,omitempty"`
-	Content string   `json:"content"`
+	// Uses says what uses the disk.
+	Uses []string `json:"uses,omitempty"`
+	// Content says in words what is on it.
+	Content string `json:"content"`
 
-	// Claim is the line of machine.yaml that would claim the disk, "" if none
-	// would. ClaimEmptied is the line that would if the disk were empty.
-	Claim        string `json:"claim,omitempty"`
+	// Claim is the line of machine.yaml that would claim the disk, "" if none would.
+	Claim string `json:"claim,omitempty"`
+	// ClaimEmptied is the line that would claim it if it were empty.
 	ClaimEmptied string `json:"claimEmptied,omitempty"`
 
 	// Partitions are as the kernel sees them.
@@ -47,20 +53,21 @@ type Disk struct {
 
 // Partition is a partition of a disk.
 type Partition struct {
-	// Device is the device node. Label is the name that a GPT gives the
-	// partition. Size is in bytes. Content says in words what is on the
-	// partition.
-	Device  string `json:"device"`
-	Label   string `json:"label,omitempty"`
-	Size    int64  `json:"size"`
+	// Device is the device node.
+	Device string `json:"device"`
+	// Label is the name that a GPT gives the partition.
+	Label string `json:"label,omitempty"`
+	// Size is in bytes.
+	Size int64 `json:"size"`
+	// Content says in words what is on the partition.
 	Content string `json:"content"`
 }
 
 // Claimed is what would become of a disk.
 type Claimed struct {
-	// Device is its node. FileSystem is that of a data volume that it has, ""
-	// if none.
-	Device     string `json:"device"`
+	// Device is the device node.
+	Device string `json:"device"`
+	// FileSystem is that of a data volume that the disk has, "" if none.
 	FileSystem string `json:"fileSystem,omitempty"`
 	// Format says that the disk would be formatted.
 	Format bool `json:"format"`

@@ -13,10 +13,10 @@ import (
 
 // History is the history of a node's generations.
 type History struct {
-	// Current is the running generation. Kept are the generations on disk,
-	// including the current one.
-	Current string   `json:"current,omitempty"`
-	Kept    []string `json:"kept,omitempty"`
+	// Current is the running generation.
+	Current string `json:"current,omitempty"`
+	// Kept are the generations on disk, including the current one.
+	Kept []string `json:"kept,omitempty"`
 
 	// Pending is the change on trial; nil if none.
 	Pending *Pending `json:"pending,omitempty"`
@@ -48,14 +48,16 @@ func (h History) MarshalJSON() ([]byte, error) {
 
 // Pending is a change under way.
 type Pending struct {
-	// To names its generation, From the one before; "" for the first. Good is the
-	// generation to go back to.
-	To   string `json:"to"`
+	// To names its generation.
+	To string `json:"to"`
+	// From names the generation before; "" for the first.
 	From string `json:"from,omitempty"`
+	// Good is the generation to go back to.
 	Good string `json:"good,omitempty"`
 
-	// Began is when it began, Until the end of a trial that was not confirmed.
+	// Began is when it began.
 	Began time.Time `json:"began"`
+	// Until is the end of a trial that was not confirmed.
 	Until time.Time `json:"until,omitzero"`
 
 	// Back is why this change goes back to an earlier generation.

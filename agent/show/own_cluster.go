@@ -18,18 +18,22 @@ import (
 
 // OwnCluster is the cluster that a node makes by itself.
 type OwnCluster struct {
-	// Name, Kubernetes, Pods and Services are of the cluster record.
-	Name       string   `json:"name"`
-	Kubernetes string   `json:"kubernetes"`
-	Pods       []string `json:"pods"`
-	Services   []string `json:"services"`
+	// Name is the name in the cluster record.
+	Name string `json:"name"`
+	// Kubernetes is the version in the record.
+	Kubernetes string `json:"kubernetes"`
+	// Pods are the networks of pods in the record.
+	Pods []string `json:"pods"`
+	// Services are the networks of Services in the record.
+	Services []string `json:"services"`
 
 	// Problem is why the cluster is not as the record says, such as programs that are
 	// being fetched; absent if it is, or while it starts.
 	Problem string `json:"problem,omitempty"`
 
-	// API and Etcd are "ok", or why they are not; "" if that was not observed.
-	API  string `json:"api,omitempty"`
+	// API is "ok", or why the API server is not; "" if that was not observed.
+	API string `json:"api,omitempty"`
+	// Etcd is "ok", or why etcd is not; "" if that was not observed.
 	Etcd string `json:"etcd,omitempty"`
 
 	// Storage is what etcd keeps; nil if that was not observed.
@@ -50,10 +54,11 @@ type EtcdStorage struct {
 	// Version is the version of etcd.
 	Version string `json:"version"`
 
-	// Size is the size of the file, InUse its part with data, and Quota the size
-	// at which etcd refuses writes, in bytes.
-	Size  int64 `json:"size"`
+	// Size is the size of the database's file, in bytes.
+	Size int64 `json:"size"`
+	// InUse is the part of it with data, in bytes.
 	InUse int64 `json:"inUse"`
+	// Quota is the size at which etcd refuses writes, in bytes.
 	Quota int64 `json:"quota"`
 
 	// RaftIndex counts the entries of the log.
@@ -66,19 +71,21 @@ type EtcdStorage struct {
 	// started, in milliseconds; 0 if it is not known.
 	FsyncP99 float64 `json:"fsyncP99"`
 
-	// Heartbeat and Election are the intervals of etcd for its disk, in milliseconds.
+	// Heartbeat is the interval of etcd's heartbeat for its disk, in milliseconds.
 	Heartbeat int64 `json:"heartbeat"`
-	Election  int64 `json:"election"`
+	// Election is the timeout of its election for its disk, in milliseconds.
+	Election int64 `json:"election"`
 
 	// Reserved is the room on the disk that only etcd can use, in bytes; 0 on a disk with
 	// little room.
 	Reserved int64 `json:"reserved"`
 
-	// Condition is the condition in a word, "ok" if all is well. Problem is what
-	// is wrong, and Hint what to do; both are absent if all is well.
+	// Condition is the condition in a word, "ok" if all is well.
 	Condition string `json:"condition"`
-	Problem   string `json:"problem,omitempty"`
-	Hint      string `json:"hint,omitempty"`
+	// Problem is what is wrong; absent if all is well.
+	Problem string `json:"problem,omitempty"`
+	// Hint is what to do about it; absent if all is well.
+	Hint string `json:"hint,omitempty"`
 
 	// text has the sizes and the time for operators.
 	text string
@@ -115,6 +122,7 @@ func EtcdStorageOf(s etcd.State, reserved int64) *EtcdStorage {
 
 // AddOn is an add-on of a cluster.
 type AddOn struct {
+	// Name is its name in the record.
 	Name string `json:"name"`
 	// State is "ok", or why the add-on is not as it should be.
 	State string `json:"state"`
@@ -122,6 +130,7 @@ type AddOn struct {
 
 // ClusterUnit is a program of a cluster.
 type ClusterUnit struct {
+	// Name is the name of its unit.
 	Name string `json:"name"`
 	// State is the active and the finer state of systemd, as "active/running".
 	State string `json:"state"`
@@ -129,9 +138,11 @@ type ClusterUnit struct {
 
 // Certificate is a certificate of a cluster.
 type Certificate struct {
+	// Name is what it is for.
 	Name string `json:"name"`
-	// Expires is when it ends, Renewal when the node issues the next one.
+	// Expires is when it ends.
 	Expires time.Time `json:"expires"`
+	// Renewal is when the node issues the next one.
 	Renewal time.Time `json:"renewal"`
 }
 

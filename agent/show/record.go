@@ -4,8 +4,8 @@ package show
 type ChangedRecord struct {
 	// Cluster is the name of the cluster.
 	Cluster string `json:"cluster"`
-	// Kubernetes is the version in the record before, KubernetesNow the one in the
-	// new record.
-	Kubernetes    string `json:"kubernetes"`
+	// Kubernetes is the version in the record before.
+	Kubernetes string `json:"kubernetes"`
+	// KubernetesNow is the version in the new record.
 	KubernetesNow string `json:"kubernetesNow"`
 }

@@ -11,11 +11,14 @@ import (
 // Unit is a unit whose desired state differs between two generations. The
 // unit's text is a file.
 type Unit struct {
-	Name   string      `json:"name"`
+	// Name is its name.
+	Name string `json:"name"`
+	// Change is what becomes of it: "added", "changed" or "removed".
 	Change plan.Change `json:"change"`
-	// Was is what no longer holds, Is what holds instead.
+	// Was is what no longer holds.
 	Was []string `json:"was,omitempty"`
-	Is  []string `json:"is,omitempty"`
+	// Is is what holds instead.
+	Is []string `json:"is,omitempty"`
 }
 
 // diffUnits compares the desired state of units in two generations.

@@ -30,19 +30,20 @@ type Failure struct {
 	// configuration that did not stay, and "system" for a release that did not.
 	Kind FailureKind `json:"kind"`
 
-	// Name is the generation, or the version of the release. RootHash is the
-	// release's, "" for a configuration.
-	Name     string `json:"name,omitempty"`
+	// Name is the generation, or the version of the release.
+	Name string `json:"name,omitempty"`
+	// RootHash is the verity root hash of the release, "" for a configuration.
 	RootHash string `json:"rootHash,omitempty"`
 
 	// At is when the node went back, absent for what is wrong now.
 	At time.Time `json:"at,omitzero"`
 
-	// Problem is what went wrong, Hint what to do about it, Unit the unit that
-	// it is about; "" if unknown.
+	// Problem is what went wrong.
 	Problem string `json:"problem"`
-	Hint    string `json:"hint,omitempty"`
-	Unit    string `json:"unit,omitempty"`
+	// Hint is what to do about it, "" if unknown.
+	Hint string `json:"hint,omitempty"`
+	// Unit is the unit that it is about, "" if unknown.
+	Unit string `json:"unit,omitempty"`
 
 	// Evidence is what was logged at that time.
 	Evidence []string `json:"evidence,omitempty"`

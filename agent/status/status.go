@@ -40,21 +40,26 @@ const (
 // are text such as "1m30s".
 type Status struct {
 	// Health says in one word how the node is: "well", "degraded", "not well",
-	// "changing" or "idle". Reason is why, in one sentence.
+	// "changing" or "idle".
 	Health Health `json:"health,omitempty"`
+	// Reason is why, in one sentence.
 	Reason string `json:"reason,omitempty"`
 
-	// Phase is "waiting", "applying", "applied" or "failed"; Error is why.
-	Phase Phase  `json:"phase"`
+	// Phase is "waiting", "applying", "applied" or "failed".
+	Phase Phase `json:"phase"`
+	// Error is why the node is not as it should be; nil if it is.
 	Error *Error `json:"error,omitempty"`
 
-	// ImageID, ImageVersion, RootHash and Kernel are of the system that runs. Slot
-	// is "a", "b" or "memory".
-	ImageID      string `json:"imageID"`
+	// ImageID is the name of the image that runs.
+	ImageID string `json:"imageID"`
+	// ImageVersion is its version.
 	ImageVersion string `json:"imageVersion"`
-	Slot         string `json:"slot,omitempty"`
-	RootHash     string `json:"rootHash,omitempty"`
-	Kernel       string `json:"kernel"`
+	// Slot is where it runs from: "a", "b" or "memory".
+	Slot string `json:"slot,omitempty"`
+	// RootHash is the verity root hash of the system that runs, in hex.
+	RootHash string `json:"rootHash,omitempty"`
+	// Kernel is the release of its kernel.
+	Kernel string `json:"kernel"`
 
 	// SecureBoot is the firmware's state, "" if it does not support Secure
 	// Boot.
@@ -73,9 +78,10 @@ type Status struct {
 	// Digest is the digest of the configuration, 64 hex digits.
 	Digest string `json:"digest,omitempty"`
 
-	// Source names the generation's document, Machine the place where
-	// machine.yaml was found, and its serial number if it is signed.
-	Source  string `json:"source,omitempty"`
+	// Source names the generation's document.
+	Source string `json:"source,omitempty"`
+	// Machine is the place where machine.yaml was found, and its serial number if it
+	// is signed.
 	Machine string `json:"machine,omitempty"`
 
 	// Repository is where machine.yaml has releases of the image come from, "" for
@@ -118,14 +124,15 @@ type Status struct {
 	// DigestsOnly says that the node refuses images which a tag names.
 	DigestsOnly bool `json:"digestsOnly,omitempty"`
 
-	// Files counts the files of the generation, Units are its units.
-	Files int    `json:"files"`
+	// Files counts the files of the generation.
+	Files int `json:"files"`
+	// Units are the units of the generation.
 	Units []Unit `json:"units"`
 
-	// Change is the change on trial, Held the source's configuration while an
-	// operator holds it; nil if none.
+	// Change is the change on trial; nil if none.
 	Change *Change `json:"change,omitempty"`
-	Held   *Held   `json:"held,omitempty"`
+	// Held is the source's configuration while an operator holds it; nil if none.
+	Held *Held `json:"held,omitempty"`
 
 	// TakenBack is the last change if the node took it back by itself, until the
 	// next change; nil if it did not.
@@ -190,10 +197,10 @@ type Status struct {
 	// Warnings are what an operator should look at although the node goes on.
 	Warnings []string `json:"warnings,omitempty"`
 
-	// Uptime is the time from kernel start to this status. AppliedAt is the
-	// time from kernel start until the generation was first applied in this
-	// boot; 0 if it was not.
-	Uptime    Duration `json:"uptime"`
+	// Uptime is the time from kernel start to this status.
+	Uptime Duration `json:"uptime"`
+	// AppliedAt is the time from kernel start until the generation was first applied
+	// in this boot; 0 if it was not.
 	AppliedAt Duration `json:"appliedAt,omitempty"`
 
 	// AgentRSS is the agent's resident memory in bytes.
@@ -222,16 +229,17 @@ const (
 
 // Volume is a disk for data of the node.
 type Volume struct {
-	// Device is "" if it is not mounted, FileSystem ext4 or xfs. Size is in
-	// bytes, 0 for a disk that is gone.
-	Device     string `json:"device,omitempty"`
+	// Device is the device node, "" if it is not mounted.
+	Device string `json:"device,omitempty"`
+	// FileSystem is ext4 or xfs.
 	FileSystem string `json:"fileSystem,omitempty"`
-	Size       int64  `json:"size,omitempty"`
+	// Size is in bytes, 0 for a disk that is gone.
+	Size int64 `json:"size,omitempty"`
 
-	// Problem is why there is no volume, with each disk and its obstacle. Hint is
-	// what to do about it.
+	// Problem is why there is no volume, with each disk and its obstacle.
 	Problem string `json:"problem,omitempty"`
-	Hint    string `json:"hint,omitempty"`
+	// Hint is what to do about it.
+	Hint string `json:"hint,omitempty"`
 
 	// Warnings are what is not as it should be although the volume is used.
 	Warnings []string `json:"warnings,omitempty"`
@@ -268,30 +276,33 @@ const (
 
 // Repair is about a state partition that was damaged.
 type Repair struct {
-	// State is how far the repair is, At when it began.
+	// State is how far the repair is.
 	State RepairState `json:"state"`
-	At    time.Time   `json:"at"`
+	// At is when it began.
+	At time.Time `json:"at"`
 
-	// Device is the state partition, "" if it is absent. Damage is why it was
-	// not mounted.
+	// Device is the state partition, "" if it is absent.
 	Device string `json:"device,omitempty"`
+	// Damage is why it was not mounted.
 	Damage string `json:"damage"`
 
-	// Changes counts what e2fsck changed, First has the first of its messages,
-	// and Log is the file with all of them, "" if none.
-	Changes int      `json:"changes,omitempty"`
-	First   []string `json:"first,omitempty"`
-	Log     string   `json:"log,omitempty"`
+	// Changes counts what e2fsck changed.
+	Changes int `json:"changes,omitempty"`
+	// First has the first of its messages.
+	First []string `json:"first,omitempty"`
+	// Log is the file with all of them, "" if none.
+	Log string `json:"log,omitempty"`
 
 	// Kept is the copy of a partition that was formatted, "" if there was no room
 	// for it.
 	Kept string `json:"kept,omitempty"`
 
-	// Problem is why the partition is not used, or has no copy. Hint is what to do
-	// about it, and Code names the problem for programs.
-	Problem string     `json:"problem,omitempty"`
-	Hint    string     `json:"hint,omitempty"`
-	Code    fault.Code `json:"code,omitempty"`
+	// Problem is why the partition is not used, or has no copy.
+	Problem string `json:"problem,omitempty"`
+	// Hint is what to do about the problem.
+	Hint string `json:"hint,omitempty"`
+	// Code names the problem for programs.
+	Code fault.Code `json:"code,omitempty"`
 }
 
 // FileSystem is a file system with little room left.
@@ -300,30 +311,34 @@ type FileSystem struct {
 	// pods are on another disk, /run for what is in memory.
 	Path string `json:"path"`
 
-	// Free of Size are left, in bytes. FreeInodes of Inodes are left; both are 0
-	// if it has no limit of them.
-	Free       int64 `json:"free"`
-	Size       int64 `json:"size"`
+	// Free is how many bytes are left.
+	Free int64 `json:"free"`
+	// Size is how many bytes it has.
+	Size int64 `json:"size"`
+	// FreeInodes is how many inodes are left, 0 if it has no limit of them.
 	FreeInodes int64 `json:"freeInodes"`
-	Inodes     int64 `json:"inodes"`
+	// Inodes is how many inodes it has, 0 if it has no limit of them.
+	Inodes int64 `json:"inodes"`
 
 	// Full says that nothing more may fit; else it is nearly full.
 	Full bool `json:"full"`
 
-	// Problem says so in a sentence. Hint is what to do about it, and Code names
-	// the problem for programs.
-	Problem string     `json:"problem"`
-	Hint    string     `json:"hint"`
-	Code    fault.Code `json:"code"`
+	// Problem says in a sentence what there is no room for.
+	Problem string `json:"problem"`
+	// Hint is what to do about it.
+	Hint string `json:"hint"`
+	// Code names the problem for programs.
+	Code fault.Code `json:"code"`
 }
 
 // WrongClock is a clock that may be wrong.
 type WrongClock struct {
-	// Problem is why, with the times of the node and of the hardware. Hint is
-	// what to do about it, and Code names the problem for programs.
-	Problem string     `json:"problem"`
-	Hint    string     `json:"hint"`
-	Code    fault.Code `json:"code"`
+	// Problem is why, with the times of the node and of the hardware.
+	Problem string `json:"problem"`
+	// Hint is what to do about it.
+	Hint string `json:"hint"`
+	// Code names the problem for programs.
+	Code fault.Code `json:"code"`
 }
 
 // Limit is a limit of the kernel that is used up.
@@ -332,60 +347,68 @@ type Limit struct {
 	// "instances of inotify" or "watches of inotify".
 	Name string `json:"name"`
 
-	// Problem says so in a sentence. Hint is what to do about it, and Code names
-	// the problem for programs.
-	Problem string     `json:"problem"`
-	Hint    string     `json:"hint"`
-	Code    fault.Code `json:"code"`
+	// Problem says in a sentence that it is used up.
+	Problem string `json:"problem"`
+	// Hint is what to do about it.
+	Hint string `json:"hint"`
+	// Code names the problem for programs.
+	Code fault.Code `json:"code"`
 }
 
 // Disk is what a disk says of itself.
 type Disk struct {
-	// Name is the kernel's, such as nvme0n1. Model and Serial are the disk's own.
-	Name   string `json:"name"`
-	Model  string `json:"model,omitempty"`
+	// Name is the kernel's, such as nvme0n1.
+	Name string `json:"name"`
+	// Model is the model as the disk says.
+	Model string `json:"model,omitempty"`
+	// Serial is the serial number as the disk says.
 	Serial string `json:"serial,omitempty"`
 
-	// Used is how many percent of the life that it is made for are over; it may
-	// be above 100. Spare is how many percent of its spare blocks are left. Both
-	// are absent if the disk does not say.
-	Used  *int `json:"used,omitempty"`
+	// Used is how many percent of the life that it is made for are over, which may
+	// be above 100; absent if the disk does not say.
+	Used *int `json:"used,omitempty"`
+	// Spare is how many percent of its spare blocks are left; absent if the disk
+	// does not say.
 	Spare *int `json:"spare,omitempty"`
 
-	// Unreadable is how many blocks it could not read, Hours how long it has been
-	// on, and Celsius its temperature.
+	// Unreadable is how many blocks it could not read.
 	Unreadable int64 `json:"unreadable,omitempty"`
-	Hours      int64 `json:"hours,omitempty"`
-	Celsius    int   `json:"celsius,omitempty"`
+	// Hours is how many hours it has been on.
+	Hours int64 `json:"hours,omitempty"`
+	// Celsius is its temperature in degrees.
+	Celsius int `json:"celsius,omitempty"`
 
-	// Problem says in a sentence that it fails or is worn; "" if neither. Hint is
-	// what to do about it, and Code names the problem for programs.
-	Problem string     `json:"problem,omitempty"`
-	Hint    string     `json:"hint,omitempty"`
-	Code    fault.Code `json:"code,omitempty"`
+	// Problem says in a sentence that it fails or is worn; "" if neither.
+	Problem string `json:"problem,omitempty"`
+	// Hint is what to do about the problem.
+	Hint string `json:"hint,omitempty"`
+	// Code names the problem for programs.
+	Code fault.Code `json:"code,omitempty"`
 }
 
 // Cluster is the connection to the node's cluster.
 type Cluster struct {
-	// Server is the URL of the API server, Secret the name of the Secret with
-	// the configuration.
+	// Server is the URL of the API server.
 	Server string `json:"server"`
+	// Secret is the name of the Secret with the configuration.
 	Secret string `json:"secret"`
 
 	// Node is the name of the Node, "" before there is one.
 	Node string `json:"node,omitempty"`
 
-	// Connected says whether the API server answers, since the time Since.
-	Connected bool      `json:"connected"`
-	Since     time.Time `json:"since"`
+	// Connected says whether the API server answers.
+	Connected bool `json:"connected"`
+	// Since is since when it answers, or does not.
+	Since time.Time `json:"since"`
 
-	// Problem is the last error from it or on the way to it, and Tried what the
-	// node has tried: which server, as whom, from which addresses. Hint is what
-	// to do about it, and Code names the problem for programs.
-	Problem string     `json:"problem,omitempty"`
-	Tried   string     `json:"tried,omitempty"`
-	Hint    string     `json:"hint,omitempty"`
-	Code    fault.Code `json:"code,omitempty"`
+	// Problem is the last error from the API server or on the way to it.
+	Problem string `json:"problem,omitempty"`
+	// Tried is what the node has tried: which server, as whom, from which addresses.
+	Tried string `json:"tried,omitempty"`
+	// Hint is what to do about the problem.
+	Hint string `json:"hint,omitempty"`
+	// Code names the problem for programs.
+	Code fault.Code `json:"code,omitempty"`
 
 	// Reached says that the API server has answered since the agent's start.
 	Reached bool `json:"reached"`
@@ -406,11 +429,12 @@ type Cluster struct {
 
 // Turn is a node's turn to change in its pool.
 type Turn struct {
-	// For is what the node has its turn for: the version of a system, or the
-	// digest of a configuration; "" if it has no turn. Class is what the change
-	// disturbs, and Since is when the node took its turn.
-	For   string    `json:"for,omitempty"`
-	Class string    `json:"class,omitempty"`
+	// For is what the node has its turn for: the version of a system, or the digest
+	// of a configuration; "" if it has no turn.
+	For string `json:"for,omitempty"`
+	// Class is what the change disturbs.
+	Class string `json:"class,omitempty"`
+	// Since is when the node took its turn.
 	Since time.Time `json:"since,omitzero"`
 
 	// Waits is why the node has no turn yet, "" if it needs none.
@@ -419,15 +443,15 @@ type Turn struct {
 
 // Network is the state of the node's network.
 type Network struct {
-	// From is where the configuration in force comes from. Next says that
-	// another takes its place at the next boot.
+	// From is where the configuration in force comes from.
 	From NetworkSource `json:"from"`
-	Next bool          `json:"next,omitempty"`
+	// Next says that another takes its place at the next boot.
+	Next bool `json:"next,omitempty"`
 
-	// Interfaces are the configured interfaces, Problems their problems, a line
-	// each.
+	// Interfaces are the configured interfaces.
 	Interfaces []Interface `json:"interfaces,omitempty"`
-	Problems   []string    `json:"problems,omitempty"`
+	// Problems are the problems of the interfaces, a line each.
+	Problems []string `json:"problems,omitempty"`
 }
 
 // Alike reports whether other shows no news: the same addresses and the same
@@ -457,12 +481,13 @@ const (
 
 // Interface is a network interface.
 type Interface struct {
-	// Name is the kernel's name, As the name in machine.yaml, "" without one.
+	// Name is the kernel's name.
 	Name string `json:"name"`
-	As   string `json:"as,omitempty"`
-	// State is the operational state in the words of networkctl(1), Addresses are
-	// with the length of their prefix.
-	State     string   `json:"state"`
+	// As is the name in machine.yaml, "" without one.
+	As string `json:"as,omitempty"`
+	// State is the operational state in the words of networkctl(1).
+	State string `json:"state"`
+	// Addresses are its addresses, with the length of their prefix.
 	Addresses []string `json:"addresses,omitempty"`
 }
 
@@ -480,11 +505,12 @@ type Change struct {
 
 // Awaited is a unit that a change waits for.
 type Awaited struct {
-	// Unit is its name. State is the unit's, such as activating/start. Others
-	// counts further units that have a job of systemd.
-	Unit   string `json:"unit"`
-	State  string `json:"state"`
-	Others int    `json:"others,omitempty"`
+	// Unit is its name.
+	Unit string `json:"unit"`
+	// State is its state in systemd, such as activating/start.
+	State string `json:"state"`
+	// Others counts further units that have a job of systemd.
+	Others int `json:"others,omitempty"`
 	// Deadline is when the change is reverted if the unit counts and is not up, as
 	// time from kernel start; 0 if it is not.
 	Deadline Duration `json:"deadline,omitempty"`
@@ -510,16 +536,18 @@ func (a Awaited) Text(now time.Duration) string {
 
 // TakenBack is a change that the node took back because it made the node worse.
 type TakenBack struct {
-	// Generation is the generation that the node left, Why the reason.
+	// Generation is the generation that the node left.
 	Generation string `json:"generation"`
-	Why        string `json:"why"`
+	// Why is the reason.
+	Why string `json:"why"`
 }
 
 // Held is a configuration that is not applied automatically.
 type Held struct {
-	// Digest is the first 12 digits of its digest, Why the reason.
+	// Digest is the first 12 digits of its digest.
 	Digest string `json:"digest"`
-	Why    string `json:"why"`
+	// Why is the reason.
+	Why string `json:"why"`
 }
 
 // Upgrade is the state of upgrades.
@@ -528,20 +556,25 @@ type Upgrade struct {
 	// "trial".
 	Phase string `json:"phase,omitempty"`
 
-	// From and To are versions, Target is the verity root hash of To.
-	From   string `json:"from,omitempty"`
-	To     string `json:"to,omitempty"`
+	// From is the version that runs, or ran before.
+	From string `json:"from,omitempty"`
+	// To is the version to which the node upgrades.
+	To string `json:"to,omitempty"`
+	// Target is the verity root hash of that version.
 	Target string `json:"target,omitempty"`
 
-	// Part is what is being written: "root", "verity" or "uki". Done of its
-	// Size bytes are right; Fetched bytes were downloaded.
-	Part    string `json:"part,omitempty"`
-	Done    int64  `json:"done,omitempty"`
-	Size    int64  `json:"size,omitempty"`
-	Fetched int64  `json:"fetched,omitempty"`
+	// Part is what is being written: "root", "verity" or "uki".
+	Part string `json:"part,omitempty"`
+	// Done is how many bytes of the part are right.
+	Done int64 `json:"done,omitempty"`
+	// Size is how many bytes the part has.
+	Size int64 `json:"size,omitempty"`
+	// Fetched is how many bytes were downloaded.
+	Fetched int64 `json:"fetched,omitempty"`
 
-	// Waits is the next step or what it waits for, Problem the last error.
-	Waits   string `json:"waits,omitempty"`
+	// Waits is the next step, or what it waits for.
+	Waits string `json:"waits,omitempty"`
+	// Problem is the last error.
 	Problem string `json:"problem,omitempty"`
 
 	// Deadline is when a trial ends without success if something is worse then, as
@@ -549,9 +582,10 @@ type Upgrade struct {
 	Deadline Duration `json:"deadline,omitempty"`
 
 	// Restarts is when the maintenance window lets the machine restart with the
-	// release, Retry when what failed is tried again; zero for neither.
+	// release; zero if it may now.
 	Restarts time.Time `json:"restarts,omitzero"`
-	Retry    time.Time `json:"retry,omitzero"`
+	// Retry is when what failed is tried again; zero if nothing is.
+	Retry time.Time `json:"retry,omitzero"`
 
 	// Other is the version of the system in the other slot, "" if it holds none.
 	Other string `json:"other,omitempty"`
@@ -574,30 +608,34 @@ type Upgrade struct {
 
 // Drill is the result of a drill of a fallback.
 type Drill struct {
-	// By is what failed on purpose: "check" or "panic". At is when the drill ended.
-	By string    `json:"by"`
+	// By is what failed on purpose: "check" or "panic".
+	By string `json:"by"`
+	// At is when the drill ended.
 	At time.Time `json:"at"`
 
-	// Boots is the number of failed boots, Took the time from the restart to
-	// the end of the fallback.
-	Boots int      `json:"boots,omitempty"`
-	Took  Duration `json:"took,omitempty"`
+	// Boots is the number of failed boots.
+	Boots int `json:"boots,omitempty"`
+	// Took is the time from the restart to the end of the fallback.
+	Took Duration `json:"took,omitempty"`
 
-	// Problem is why the drill failed, "" if it succeeded, and Hint what to do about
-	// it, "" if unknown.
+	// Problem is why the drill failed, "" if it succeeded.
 	Problem string `json:"problem,omitempty"`
-	Hint    string `json:"hint,omitempty"`
+	// Hint is what to do about the problem, "" if unknown.
+	Hint string `json:"hint,omitempty"`
 }
 
 // FailedSystem is a release that failed on this node.
 type FailedSystem struct {
-	// Version and RootHash identify it, At is when the machine fell back.
-	Version  string `json:"version"`
+	// Version is the version of the release.
+	Version string `json:"version"`
+	// RootHash is its verity root hash, in hex.
 	RootHash string `json:"rootHash"`
-	// Reason is the cause, for display; Evidence are log lines that show it.
-	Reason   string    `json:"reason"`
-	Evidence []string  `json:"evidence,omitempty"`
-	At       time.Time `json:"at"`
+	// Reason is why it failed, for display.
+	Reason string `json:"reason"`
+	// Evidence are lines of logs that show why.
+	Evidence []string `json:"evidence,omitempty"`
+	// At is when the machine fell back.
+	At time.Time `json:"at"`
 }
 
 // Reset is a reset of the node's configuration and identity by an operator.
@@ -612,9 +650,10 @@ type Reset struct {
 type Drift struct {
 	// Repaired counts the paths.
 	Repaired int `json:"repaired"`
-	// Last is the path repaired last, At when, as time from kernel start.
-	Last string   `json:"last,omitempty"`
-	At   Duration `json:"at,omitempty"`
+	// Last is the path that was repaired last.
+	Last string `json:"last,omitempty"`
+	// At is when it was repaired, as time from kernel start.
+	At Duration `json:"at,omitempty"`
 }
 
 // Error is the one error that is shown to an operator.
@@ -622,16 +661,17 @@ type Error struct {
 	// Path is the place in the document, such as spec.units[2].name, or "".
 	Path string `json:"path,omitempty"`
 
-	// Document and Line are the place in the text. Line counts from 1; 0 is
-	// unknown.
+	// Document is the file in which the error is, "" if in none.
 	Document string `json:"document,omitempty"`
-	Line     int    `json:"line,omitempty"`
+	// Line is the line in it, from 1; 0 if unknown.
+	Line int `json:"line,omitempty"`
 
-	// Unit is the failed unit, "" for any other error. Problem is what is wrong,
-	// Hint what to do about it.
-	Unit    string `json:"unit,omitempty"`
+	// Unit is the unit that failed, "" for any other error.
+	Unit string `json:"unit,omitempty"`
+	// Problem is what is wrong.
 	Problem string `json:"problem"`
-	Hint    string `json:"hint,omitempty"`
+	// Hint is what to do about it.
+	Hint string `json:"hint,omitempty"`
 
 	// Code names the error for programs; docs/reference/errors.md has all codes.
 	Code fault.Code `json:"code,omitempty"`
@@ -663,13 +703,15 @@ func (e Error) String() string {
 // Unit is the state of one unit of the configuration; see systemd.unit(5) for
 // the words.
 type Unit struct {
-	// Name is its name, Active and Sub are its state. InvocationID is of the run
-	// that is the last.
-	Name   string `json:"name"`
+	// Name is its name.
+	Name string `json:"name"`
+	// Active is its state.
 	Active string `json:"active"`
-	Sub    string `json:"sub"`
+	// Sub is its finer state.
+	Sub string `json:"sub"`
 	// Settled says that the unit is in the desired state.
-	Settled      bool   `json:"settled"`
+	Settled bool `json:"settled"`
+	// InvocationID is of its last run.
 	InvocationID string `json:"invocationID,omitempty"`
 	// Since is when the state last changed, as time from kernel start.
 	Since Duration `json:"since,omitempty"`
@@ -709,13 +751,14 @@ func Parse(text []byte) (Status, error) {
 
 // OwnCluster is a cluster that nodes make by themselves.
 type OwnCluster struct {
-	// Name and Kubernetes, a version, are of the cluster record.
-	Name       string `json:"name"`
+	// Name is the name of the cluster.
+	Name string `json:"name"`
+	// Kubernetes is the version in the cluster record.
 	Kubernetes string `json:"kubernetes"`
 
 	// Ready is whether the cluster is as its record says: the API server answers,
-	// and has the record and the add-ons. Problem is why it is not, "" while it
-	// starts.
-	Ready   bool   `json:"ready"`
+	// and has the record and the add-ons.
+	Ready bool `json:"ready"`
+	// Problem is why it is not ready, "" while it starts.
 	Problem string `json:"problem,omitempty"`
 }

@@ -63,9 +63,9 @@ type Ledger struct {
 
 // Rollout is how far the nodes of a pool are with one target.
 type Rollout struct {
-	// Target is the digest of a configuration, or [SystemTarget]. Version is the
-	// version of a system, "" of a configuration.
-	Target  string `json:"-"`
+	// Target is the digest of a configuration, or [SystemTarget].
+	Target string `json:"-"`
+	// Version is the version of a system, "" of a configuration.
 	Version string `json:"version,omitempty"`
 
 	// Revision orders targets of a kind: the newer one has the higher Revision.
@@ -74,9 +74,11 @@ type Rollout struct {
 	// Begun is when the first turn was taken.
 	Begun time.Time `json:"begun,omitzero"`
 
-	// Done, Failed and Postponed count the nodes that gave their turn.
-	Done      int `json:"done"`
-	Failed    int `json:"failed"`
+	// Done counts the nodes that have changed.
+	Done int `json:"done"`
+	// Failed counts the nodes that gave their turn after a failure.
+	Failed int `json:"failed"`
+	// Postponed counts the nodes that gave their turn to take it later.
 	Postponed int `json:"postponed,omitempty"`
 
 	// Halted is why no further node may take a turn: too many have failed. It is
@@ -88,9 +90,11 @@ type Rollout struct {
 // without chunks. The hard limit of the policy, the limits of zones and racks,
 // and halts stay.
 type Hurry struct {
-	// Max is how many nodes may be away, Why the reason, Until the end.
-	Max   Amount    `json:"max"`
-	Why   string    `json:"why"`
+	// Max is how many nodes may be away.
+	Max Amount `json:"max"`
+	// Why is the reason.
+	Why string `json:"why"`
+	// Until is the end.
 	Until time.Time `json:"until"`
 }
 
@@ -103,22 +107,25 @@ type Holder struct {
 	// ID is a random text that no other turn has.
 	ID string `json:"id"`
 
-	// Machine is its name in certificates, Node and UID the name and the UID of
-	// its Node.
+	// Machine is its name in certificates.
 	Machine string `json:"machine"`
-	Node    string `json:"node"`
-	UID     string `json:"uid"`
+	// Node is the name of its Node.
+	Node string `json:"node"`
+	// UID is the UID of that.
+	UID string `json:"uid"`
 
-	// Target is what the turn is for, Version the version of a system, "" for a
-	// configuration.
-	Target  string `json:"target"`
+	// Target is what the turn is for.
+	Target string `json:"target"`
+	// Version is the version of a system, "" for a configuration.
 	Version string `json:"version,omitempty"`
 
-	// Class is what the change disturbs: "kubelet", "pods" or "reboot". Zone and
-	// Rack are of the Node. Since is when the turn began.
-	Class Class     `json:"class"`
-	Zone  string    `json:"zone,omitempty"`
-	Rack  string    `json:"rack,omitempty"`
+	// Class is what the change disturbs: "kubelet", "pods" or "reboot".
+	Class Class `json:"class"`
+	// Zone is the zone that it is in, in the labels of Kubernetes.
+	Zone string `json:"zone,omitempty"`
+	// Rack is the rack that it is in, in the label of the policy.
+	Rack string `json:"rack,omitempty"`
+	// Since is when the turn began.
 	Since time.Time `json:"since"`
 
 	// Counted says that the turn was restored, and its failure counted then.

@@ -51,15 +51,17 @@ type Version struct {
 	// Version is the version of its release, absent if it is not known.
 	Version string `json:"version,omitempty"`
 
-	// Commit is the commit that it was built from, CommitTime when that was made.
-	// The programs of an image have neither. Modified says that there were changes
-	// besides.
-	Commit     string `json:"commit,omitempty"`
+	// Commit is the commit that it was built from. The programs of an image have
+	// none.
+	Commit string `json:"commit,omitempty"`
+	// CommitTime is when that was made.
 	CommitTime string `json:"commitTime,omitempty"`
-	Modified   bool   `json:"modified,omitempty"`
+	// Modified says that there were changes besides.
+	Modified bool `json:"modified,omitempty"`
 
-	// Go is the version of Go that built it, Platform such as linux/amd64.
-	Go       string `json:"go"`
+	// Go is the version of the Go toolchain that built it.
+	Go string `json:"go"`
+	// Platform is what it runs on, such as linux/amd64.
 	Platform string `json:"platform"`
 }
 

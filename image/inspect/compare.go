@@ -13,12 +13,14 @@ import (
 	"github.com/loam-os/loam/image/manifest"
 )
 
-// Difference is one between two images. A or B is "" for what only the other
-// has.
+// Difference is a difference between two images.
 type Difference struct {
+	// What is what differs.
 	What string `json:"what"`
-	A    string `json:"a"`
-	B    string `json:"b"`
+	// A is how the first image has it, "" if only the other does.
+	A string `json:"a"`
+	// B is how the second image has it, "" if only the other does.
+	B string `json:"b"`
 }
 
 // Comparison is how one system differs from another.

@@ -13,13 +13,16 @@ import (
 )
 
 // Enrollment is a set of keys on the ESP, which the loader enrolls in firmware
-// that has none. Each is the subjects of certificates.
+// that has none.
 type Enrollment struct {
 	// Name is the name of the set: the loader enrolls the set auto by itself.
-	Name string   `json:"name"`
-	PK   []string `json:"pk,omitempty"`
-	KEK  []string `json:"kek,omitempty"`
-	DB   []string `json:"db,omitempty"`
+	Name string `json:"name"`
+	// PK are the subjects of the certificates of the platform key.
+	PK []string `json:"pk,omitempty"`
+	// KEK are those of the keys that may change db and dbx.
+	KEK []string `json:"kek,omitempty"`
+	// DB are those of the keys that programs are signed with.
+	DB []string `json:"db,omitempty"`
 }
 
 // keysDir has a directory for each set (systemd-boot(7)).

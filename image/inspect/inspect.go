@@ -40,6 +40,7 @@ import (
 
 // Image is the content of a file. Sizes and offsets are in bytes.
 type Image struct {
+	// File is its name.
 	File string `json:"file"`
 
 	// Format is "raw", "raw, zstd", "qcow2" or "UKI".
@@ -55,16 +56,15 @@ type Image struct {
 
 // Layout is what is on a disk: its partition table, and the boot loader.
 type Layout struct {
-	// GUID identifies the disk.
+	// GUID is the disk's in its table.
 	GUID uuid.UUID `json:"guid"`
 
-	// Size is the size of the disk that the table is made for, DeviceSize the
-	// size of the disk or image that has it. A node grows its table when it
-	// starts first.
-	Size       int64 `json:"size"`
+	// Size is the size of the disk that the table is made for. A node grows its
+	// table when it starts first.
+	Size int64 `json:"size"`
+	// DeviceSize is the size of the disk or image that has the table.
 	DeviceSize int64 `json:"deviceSize"`
-
-	// SectorSize is in bytes.
+	// SectorSize is the size of a logical sector.
 	SectorSize int         `json:"sectorSize"`
 	Partitions []Partition `json:"partitions"`
 
@@ -87,34 +87,45 @@ type Layout struct {
 	Damage string `json:"damage,omitempty"`
 }
 
-// Partition is a partition of a disk. Role is in the words of repart.d(5), ""
-// if Loam does not use the partition.
+// Partition is a partition of a disk.
 type Partition struct {
-	Index int             `json:"index"`
-	Role  partitions.Role `json:"role,omitempty"`
-	Label string          `json:"label"`
-	UUID  uuid.UUID       `json:"uuid"`
-	Start int64           `json:"start"`
-	Size  int64           `json:"size"`
+	// Index is its number in the table, from 1.
+	Index int `json:"index"`
+	// Role is in the words of repart.d(5), "" if Loam does not use the partition.
+	Role partitions.Role `json:"role,omitempty"`
+	// Label is its name in the table.
+	Label string `json:"label"`
+	// UUID is its own in the table.
+	UUID uuid.UUID `json:"uuid"`
+	// Start is where it begins.
+	Start int64 `json:"start"`
+	// Size is how long it is.
+	Size int64 `json:"size"`
 }
 
 // UKI is a kernel with all that it starts with.
 type UKI struct {
 	// Path is where it is on the ESP, "" for a file of its own.
-	Path     string `json:"path,omitempty"`
-	Size     int64  `json:"size"`
-	ImageID  string `json:"imageID"`
-	Version  string `json:"version"`
-	Kernel   string `json:"kernel"`
-	Cmdline  string `json:"cmdline"`
+	Path string `json:"path,omitempty"`
+	// Size is the size of the file.
+	Size int64 `json:"size"`
+	// ImageID is the name of the image that it starts.
+	ImageID string `json:"imageID"`
+	// Version is the version of that.
+	Version string `json:"version"`
+	// Kernel is the release of its kernel.
+	Kernel string `json:"kernel"`
+	// Cmdline is the command line of its kernel.
+	Cmdline string `json:"cmdline"`
+	// RootHash is the verity root hash of the root that it mounts.
 	RootHash string `json:"rootHash"`
 
 	// Signers are the subjects of the certificates that it is signed with, for
 	// firmware with Secure Boot on.
 	Signers []string `json:"signers,omitempty"`
 
-	// PCRKeys are the fingerprints of the keys that have signed its policy for
-	// PCR 11 (firmware/pcrsig).
+	// PCRKeys are the fingerprints of the keys that have signed its policy for PCR
+	// 11 (firmware/pcrsig).
 	PCRKeys  []string  `json:"pcrKeys,omitempty"`
 	Sections []Section `json:"sections"`
 
@@ -123,10 +134,13 @@ type UKI struct {
 	Packages []manifest.Package `json:"packages,omitempty"`
 }
 
-// Section is one of a UKI. SHA256 is in hex.
+// Section is a section of a UKI.
 type Section struct {
-	Name   string `json:"name"`
-	Size   int64  `json:"size"`
+	// Name is its name in the program, such as .linux.
+	Name string `json:"name"`
+	// Size is the length of its content.
+	Size int64 `json:"size"`
+	// SHA256 is the digest of its content, in hex.
 	SHA256 string `json:"sha256"`
 }
 

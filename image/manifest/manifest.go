@@ -89,14 +89,17 @@ func (m Manifest) Output(suffix string) (f File, ok bool) {
 
 // Package is a distribution package.
 type Package struct {
-	// Name, Version and Arch are as dpkg names them. A Go module has no Arch.
-	Name    string `json:"name"`
+	// Name is as dpkg names it, or the path of a Go module.
+	Name string `json:"name"`
+	// Version is as dpkg names it, or of a Go module.
 	Version string `json:"version"`
-	Arch    string `json:"arch"`
+	// Arch is as dpkg names it; a Go module has none.
+	Arch string `json:"arch"`
 
-	// Source and SourceVersion are of the source package that it is made of, by
-	// which Debian names vulnerabilities; "" if they are Name and Version.
-	Source        string `json:"source,omitempty"`
+	// Source is the source package that it is made of, by which Debian names
+	// vulnerabilities; "" if it is of the same name.
+	Source string `json:"source,omitempty"`
+	// SourceVersion is the version of that; "" if it is the same.
 	SourceVersion string `json:"sourceVersion,omitempty"`
 }
 

@@ -200,9 +200,9 @@ func (db *Database) addRecord(r record) {
 
 // Finding is a vulnerability of an image.
 type Finding struct {
-	// ID is its name in the database, CVE the name in MITRE's list; "" if it has
-	// none there.
-	ID  string `json:"id"`
+	// ID is its name in the database.
+	ID string `json:"id"`
+	// CVE is the name in MITRE's list; "" if it has none there.
 	CVE string `json:"cve,omitempty"`
 
 	// Package is the software that has it.

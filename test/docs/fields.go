@@ -113,48 +113,63 @@ func (w *walker) constants(spec *ast.ValueSpec) {
 	}
 }
 
-// structure collects the comments of a struct. A field without a comment has
-// the comment of the fields before it, if that names it.
+// structure collects the comments of a struct. A comment on several fields is of
+// none: each has a sentence of its own.
 func (w *walker) structure(name, whole string, structure *ast.StructType) {
 	w.comments[name] = whole
-	before := ""
 	for _, field := range structure.Fields.List {
-		text := cmp.Or(oneLine(field.Doc), oneLine(field.Comment))
-		if text != "" {
-			before = text
-		}
-		for _, id := range field.Names {
-			own := text
-			if own == "" && regexp.MustCompile(`\b`+id.Name+`\b`).MatchString(before) {
-				own = before
-			}
-			w.comments[name+"."+id.Name] = own
+		if len(field.Names) == 1 {
+			w.comments[name+"."+field.Names[0].Name] = cmp.Or(
+				oneLine(field.Doc), oneLine(field.Comment))
 		}
 	}
 }
 
-// text returns the comment of a field of t, with the document's names of fields
-// instead of Go's.
+// text returns the comment of a field of t, or of the type inside it, with the
+// document's names of fields instead of Go's.
 func (w *walker) text(t reflect.Type, field reflect.StructField, inside reflect.Type) string {
+	tag := "`" + tagOf(field) + "`"
 	text := w.comments[t.Name()+"."+field.Name]
-	if inside != nil && !strings.HasPrefix(text, field.Name) {
-		text = cmp.Or(w.comments[inside.Name()], text)
+	if own, named := strings.CutPrefix(text, field.Name+" "); named {
+		return tag + " " + w.inDocument(t, own, field.Name)
 	}
-	text = cmp.Or(text, w.comments[t.Name()])
 
+	if inside != nil && w.comments[inside.Name()] != "" {
+		text = w.comments[inside.Name()]
+		if field.Type.Kind() == reflect.Slice {
+			tag = "Each"
+		}
+		if own, named := strings.CutPrefix(text, inside.Name()+" "); named {
+			return tag + " " + w.inDocument(inside, own, inside.Name())
+		}
+	}
+	return w.inDocument(t, text, field.Name)
+}
+
+// inDocument replaces Go's names of fields of t, and of constants, by those of the
+// document. The word except stays: it is a word of the sentence, such as Secret.
+func (w *walker) inDocument(t reflect.Type, text, except string) string {
 	return word.ReplaceAllStringFunc(text, func(name string) string {
+		if name == except {
+			return name
+		}
 		if other, is := t.FieldByName(name); is {
-			tag, _, _ := strings.Cut(other.Tag.Get("json"), ",")
-			if tag == "-" {
+			if tagOf(other) == "-" {
 				return name
 			}
-			return "`" + tag + "`"
+			return "`" + tagOf(other) + "`"
 		}
 		if value, is := w.values[name]; is {
 			return "`" + value + "`"
 		}
 		return name
 	})
+}
+
+// tagOf returns the name of a field in JSON.
+func tagOf(field reflect.StructField) string {
+	tag, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+	return tag
 }
 
 // word is a name that Go exports.
@@ -172,7 +187,7 @@ func (w *walker) walk(t reflect.Type, path string) []Field {
 	var fields []Field
 	for i := range t.NumField() {
 		field := t.Field(i)
-		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		name := tagOf(field)
 		switch {
 		case field.Anonymous && name == "":
 			fields = append(fields, w.walk(field.Type, path)...)

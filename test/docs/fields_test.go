@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -90,7 +91,7 @@ func TestExampleHasEveryField(t *testing.T) {
 }
 
 func TestEveryFieldHasAComment(t *testing.T) {
-	for _, f := range machineFields(t) {
+	for _, f := range slices.Concat(machineFields(t), oscFields(t)) {
 		if f.Text == "" {
 			t.Errorf("%s has no comment in the code", f.Path)
 		}

@@ -26,20 +26,23 @@ const (
 
 // Plan is what the policy of a pool lets its nodes do now.
 type Plan struct {
+	// Pool is the name of the pool.
 	Pool string `json:"pool"`
 
 	// Policy says what it allows.
 	Policy string `json:"policy"`
 
-	// Nodes is the number of Nodes. Of them, MayBeAway may be away at once, and
-	// Away are.
-	Nodes     int    `json:"nodes"`
-	MayBeAway int    `json:"mayBeAway"`
-	Away      []Away `json:"away"`
+	// Nodes is how many the pool has.
+	Nodes int `json:"nodes"`
+	// MayBeAway is how many of them may be away at once.
+	MayBeAway int `json:"mayBeAway"`
+	// Away are those that are away now.
+	Away []Away `json:"away"`
 
-	// Canaries go first. Pinned do not change.
+	// Canaries go first.
 	Canaries []string `json:"canaries"`
-	Pinned   []string `json:"pinned"`
+	// Pinned do not change.
+	Pinned []string `json:"pinned"`
 
 	// Problems are what keeps nodes from changing, or is not as the policy
 	// means it.

@@ -18,12 +18,14 @@ import (
 
 // Report is how a pool stands.
 type Report struct {
+	// Pool is the name of the pool.
 	Pool string `json:"pool"`
 
-	// State is "running", "paused", "halted" or "restoring". It is of the pool
-	// and, if halted, of its configuration. Why is why it is paused.
+	// State is "running", "paused", "halted" or "restoring": of the pool and, if
+	// halted, of its configuration.
 	State string `json:"state"`
-	Why   string `json:"why,omitempty"`
+	// Why is why it is paused.
+	Why string `json:"why,omitempty"`
 
 	// Nodes is the number of Nodes.
 	Nodes int `json:"nodes"`
@@ -32,15 +34,15 @@ type Report struct {
 	// none.
 	Hurry *turns.Hurry `json:"now,omitempty"`
 
-	// Configuration is the rollout of the configuration, and Systems are those
-	// of systems.
-	Configuration Progress   `json:"configuration"`
-	Systems       []Progress `json:"systems,omitempty"`
+	// Configuration is the rollout of the configuration.
+	Configuration Progress `json:"configuration"`
+	// Systems are the rollouts of systems.
+	Systems []Progress `json:"systems,omitempty"`
 
-	// Turns are the nodes that have a turn, the longest first. Away are other
-	// Nodes that are not Ready, or are cordoned.
+	// Turns are the nodes that have a turn, the longest first.
 	Turns []Turn `json:"turns"`
-	Away  []Away `json:"away"`
+	// Away are other Nodes that are not Ready, or are cordoned.
+	Away []Away `json:"away"`
 }
 
 // Progress is how far a rollout is.
@@ -51,9 +53,9 @@ type Progress struct {
 	Target string `json:"target"`
 
 	// PerHour is how many nodes were done in an hour, 0 if that is not known.
+	PerHour float64 `json:"perHour,omitempty"`
 	// Ends is when all are done at that rate, zero if that is not known.
-	PerHour float64   `json:"perHour,omitempty"`
-	Ends    time.Time `json:"ends,omitzero"`
+	Ends time.Time `json:"ends,omitzero"`
 }
 
 // Turn is a node that has a turn.
@@ -66,7 +68,9 @@ type Turn struct {
 
 // Away is a Node that is away without a turn.
 type Away struct {
-	Node   string `json:"node"`
+	// Node is its name.
+	Node string `json:"node"`
+	// Status is what keeps it away, in words.
 	Status string `json:"status"`
 }
 

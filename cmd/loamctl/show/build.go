@@ -13,16 +13,19 @@ import (
 
 // Build is a build that is as its manifest says.
 type Build struct {
-	// ImageID and Version name the image.
+	// ImageID is the name of the image.
 	ImageID string `json:"imageID"`
+	// Version is its version.
 	Version string `json:"version"`
 
-	// Arch is the architecture as Go names it, Profile "cloud" or "metal".
-	Arch    string `json:"arch"`
+	// Arch is the architecture as Go names it.
+	Arch string `json:"arch"`
+	// Profile is "cloud" or "metal".
 	Profile string `json:"profile"`
 
-	// Files and Partitions count what was compared with the manifest.
-	Files      int `json:"files"`
+	// Files counts the files that were compared with the manifest.
+	Files int `json:"files"`
+	// Partitions counts the partitions that were.
 	Partitions int `json:"partitions"`
 
 	// PackagesDate is the date of Debian's packages, absent if it is not known.

@@ -11,12 +11,14 @@ import (
 type Published struct {
 	// Result is "created", "updated" or "unchanged".
 	Result string `json:"result"`
-	// Namespace and Name are the names of the Secret.
+	// Namespace is the namespace of the Secret.
 	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	// Before is the checksum that was there, absent if there was none. Checksum is
-	// the one that is there now, which each Node shows once it has applied it.
-	Before   string `json:"before,omitempty"`
+	// Name is the name of the Secret.
+	Name string `json:"name"`
+	// Before is the checksum that was there, absent if there was none.
+	Before string `json:"before,omitempty"`
+	// Checksum is the one that is there now, which each Node shows once it has
+	// applied it.
 	Checksum string `json:"checksum"`
 }
 

@@ -32,18 +32,19 @@ type Verdict struct {
 
 // Fault is one thing that is wrong.
 type Fault struct {
-	// Document and Line are the place in the text: Document is a file, which may
-	// be in a directory. Line counts from 1, and is absent if it is unknown.
+	// Document is the file in which the fault is. It may be in a directory.
 	Document string `json:"document,omitempty"`
-	Line     int    `json:"line,omitempty"`
+	// Line is the line in it, from 1; absent if it is unknown.
+	Line int `json:"line,omitempty"`
 
 	// Path is the field, such as spec.units[2].name, absent for a fault that is
 	// not in a field, such as a file that cannot be read.
 	Path string `json:"path,omitempty"`
 
-	// Problem is what is wrong, Hint what to do about it.
+	// Problem is what is wrong.
 	Problem string `json:"problem"`
-	Hint    string `json:"hint,omitempty"`
+	// Hint is what to do about it.
+	Hint string `json:"hint,omitempty"`
 
 	// Code names the kind of fault; docs/reference/errors.md has all codes.
 	Code fault.Code `json:"code"`
