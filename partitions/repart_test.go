@@ -41,7 +41,7 @@ func TestRepart(t *testing.T) {
 	}
 
 	// Not --empty=create: it turns --dry-run off.
-	cmd := exec.Command(judge.Find(t, "systemd-repart"), "--empty=force", "--dry-run=yes",
+	cmd := exec.Command(judge.Systemd(t, "systemd-repart"), "--empty=force", "--dry-run=yes",
 		"--json=short", "--definitions="+dir, disk)
 	var stderr strings.Builder
 	cmd.Stderr = &stderr

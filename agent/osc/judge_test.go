@@ -21,7 +21,7 @@ import (
 
 // systemd-analyze finds nothing wrong with the units of the example.
 func TestExampleUnitsVerify(t *testing.T) {
-	analyze := judge.Find(t, "systemd-analyze")
+	analyze := judge.Systemd(t, "systemd-analyze")
 	text, err := os.ReadFile("../../examples/hello.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +67,7 @@ func TestExampleUnitsVerify(t *testing.T) {
 // TestSystemdAgrees holds what is found in unit files against systemd-analyze:
 // both find something, or neither does.
 func TestSystemdAgrees(t *testing.T) {
-	analyze := judge.Find(t, "systemd-analyze")
+	analyze := judge.Systemd(t, "systemd-analyze")
 	const right = "[Service]\nExecStart=/usr/bin/true\n"
 	for _, test := range []struct{ name, content, dropIn string }{
 		{name: "a.service", content: right},
@@ -237,7 +237,7 @@ func unitSeed(t *testing.T) uint64 {
 // without a drop-in, and compares what is found in each with systemd-analyze: 5,040
 // of all types.
 func TestSystemdAgreesOnGeneratedUnits(t *testing.T) {
-	analyze := judge.Find(t, "systemd-analyze")
+	analyze := judge.Systemd(t, "systemd-analyze")
 	random := rand.New(rand.NewPCG(unitSeed(t), 257))
 	root := t.TempDir()
 	place(t, root, "/usr/bin/true", "", 0o755)

@@ -183,7 +183,7 @@ func TestTheDiskDecidesOnTheTimingOfEtcd(t *testing.T) {
 
 // systemd-analyze finds nothing wrong with the units.
 func TestUnitsVerify(t *testing.T) {
-	analyze := judge.Find(t, "systemd-analyze")
+	analyze := judge.Systemd(t, "systemd-analyze")
 	root := t.TempDir()
 	args := []string{
 		"verify", "--root=" + root, "--man=no", "--generators=no", "--recursive-errors=no",

@@ -186,7 +186,7 @@ func TestCompareVersions(t *testing.T) {
 // TestSystemdAnalyze lets systemd compare neighbours. Together with
 // TestCompareVersions this proves the order of all.
 func TestSystemdAnalyze(t *testing.T) {
-	analyze := judge.Find(t, "systemd-analyze")
+	analyze := judge.Systemd(t, "systemd-analyze")
 	for i := 1; i < len(versions); i++ {
 		a := versions[i-1][0]
 		b := versions[i][0]

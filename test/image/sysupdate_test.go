@@ -28,7 +28,7 @@ import (
 // TestSysupdate has systemd's own updater read a published directory and the
 // disk of an image, and write the one to the other.
 func TestSysupdate(t *testing.T) {
-	judge.Find(t, "systemd-sysupdate")
+	judge.Systemd(t, "systemd-sysupdate")
 	b := underTest(t)
 	const version = "9.9.9"
 	hash := [32]byte(slices.Concat(bytes.Repeat([]byte{0xab}, 16), bytes.Repeat([]byte{0xcd}, 16)))

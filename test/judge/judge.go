@@ -3,6 +3,7 @@
 package judge
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"testing"
@@ -57,6 +58,30 @@ func Find(t testing.TB, name string) string {
 	path, err := exec.LookPath(name)
 	if err != nil {
 		Lacking(t, err)
+	}
+	return path
+}
+
+// systemd is the oldest version of systemd that judges: that of the image. An
+// older one, such as that of the machine on which tests run, knows other
+// directives.
+const systemd = 257
+
+// Systemd returns the path of a tool of systemd. An older one than the image has
+// is Lacking.
+func Systemd(t testing.TB, name string) string {
+	t.Helper()
+	path := Find(t, name)
+	var version int
+	out, err := exec.Command(path, "--version").Output()
+	if err == nil {
+		_, err = fmt.Sscanf(string(out), "systemd %d", &version)
+	}
+	if err != nil {
+		t.Fatalf("%s --version: %v\n%s", path, err, out)
+	}
+	if version < systemd {
+		Lacking(t, fmt.Sprintf("%s is of systemd %d, want %d or newer", path, version, systemd))
 	}
 	return path
 }

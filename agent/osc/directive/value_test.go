@@ -71,7 +71,7 @@ var (
 // reading.
 func judgeAll(t *testing.T, trials []*trial) {
 	t.Helper()
-	analyze := judge.Find(t, "systemd-analyze")
+	analyze := judge.Systemd(t, "systemd-analyze")
 	for len(trials) > 0 {
 		root := t.TempDir()
 		dir := filepath.Join(root, "etc/systemd/system")
