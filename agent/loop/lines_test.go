@@ -7,10 +7,10 @@ import (
 	"github.com/loam-os/loam/agent/health"
 )
 
-// TestWhatAUnitLogsStaysInTheJournal has units fail and not stay up: the status,
+// TestLogsOfUnitsStayInTheJournal has units fail and not stay up: the status,
 // which goes to the consoles and to the cluster, and its Events say how a unit
 // ended, and nothing of its log.
-func TestWhatAUnitLogsStaysInTheJournal(t *testing.T) {
+func TestLogsOfUnitsStayInTheJournal(t *testing.T) {
 	const failed = "unit a.service failed: exit-code, exit code 3"
 	const how = "unit a.service does not stay up: systemd has restarted it 3 times"
 	w, cluster := newFakeNode(), &recorder{}

@@ -757,8 +757,8 @@ func TestSourceWithoutADocumentIsSaid(t *testing.T) {
 	}
 }
 
-// TestWhatIsFetchedIsNoFault: the node is as before, and asks again by itself.
-func TestWhatIsFetchedIsNoFault(t *testing.T) {
+// TestFetchingIsNoFault: the node is as before, and asks again by itself.
+func TestFetchingIsNoFault(t *testing.T) {
 	w := newFakeNode()
 	w.text = "fetching"
 	run(t, w, func(wait func()) {

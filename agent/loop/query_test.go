@@ -25,7 +25,7 @@ func (hungDecoder) Decode(context.Context, source.Document) (config.Desired, err
 // A configuration that refers to images has the loop wait for a containerd that
 // hangs, again and again. That one is restarted all the same, whenever that is
 // asked for.
-func TestWhatHangsIsRestartedThoughTheLoopWaitsForIt(t *testing.T) {
+func TestHangingUnitIsRestartedWhileTheLoopWaitsForIt(t *testing.T) {
 	for late := range 16 {
 		synctest.Test(t, func(t *testing.T) {
 			w := newFakeNode()

@@ -399,7 +399,7 @@ func TestBackoffDoublesUpToALimit(t *testing.T) {
 	}
 }
 
-func TestWhatIsNews(t *testing.T) {
+func TestNewsAreWhatAnOperatorCaresAbout(t *testing.T) {
 	staging := status.Status{Upgrade: &status.Upgrade{Phase: "staging", Done: 1}}
 	further := status.Status{Upgrade: &status.Upgrade{Phase: "staging", Done: 2}}
 	armed := status.Status{Upgrade: &status.Upgrade{Phase: "armed"}}
