@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/loam-os/loam/cmd/loamctl/serve"
 	"github.com/loam-os/loam/cmd/outcome"
 	"github.com/loam-os/loam/cmd/usage"
 	"github.com/loam-os/loam/cmd/version"
@@ -36,7 +37,8 @@ func root() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	cmd.AddCommand(buildCommand(), signCommand(), keysCommand(), publicKeyCommand(),
-		verifyCommand(), bundleCommand(), serveCommand(), publishCommand(), permitCommand(), inspectCommand(), flashCommand(),
+		verifyCommand(), bundleCommand(), serve.Command(), publishCommand(), permitCommand(),
+		inspectCommand(), flashCommand(),
 		runCommand(), judgesCommand(), machineCommand(),
 		kubernetesCommand(), oscCommand(), rolloutCommand(), schemaCommand())
 	version.Add(cmd, "")

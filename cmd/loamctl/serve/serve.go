@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"context"
@@ -26,7 +26,8 @@ import (
 	"github.com/loam-os/loam/image/pxe"
 )
 
-func serveCommand() *cobra.Command {
+// Command is `loamctl serve`.
+func Command() *cobra.Command {
 	var listen string
 	var names hosts
 	var slots int

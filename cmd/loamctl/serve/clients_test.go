@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"bufio"
@@ -221,10 +221,10 @@ func servedBuild(t *testing.T) (dir string, uki, root []byte) {
 	return dir, files[".pxe.efi"], files[".root"]
 }
 
-// startServer runs loamctl serve in the network of this thread, until the test
+// startServer runs the command in the network of this thread, until the test
 // ends.
 func startServer(t *testing.T, args ...string) error {
-	cmd := exec.Command("loamctl", append([]string{"serve"}, args...)...)
+	cmd := exec.Command(server, args...)
 	cmd.Stderr = os.Stderr
 
 	out, err := cmd.StdoutPipe()

@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"bufio"
@@ -41,7 +41,7 @@ func TestServe(t *testing.T) {
 	}
 	defer out.Close()
 
-	cmd := serveCommand()
+	cmd := Command()
 	cmd.SetArgs([]string{dir, "--listen", "127.0.0.1:0"})
 	cmd.SetOut(w)
 	ended := make(chan error, 1)
@@ -219,7 +219,7 @@ func TestServeTurns(t *testing.T) {
 	}
 	defer out.Close()
 
-	cmd := serveCommand()
+	cmd := Command()
 	cmd.SetArgs([]string{"--turns", "1", "--state", t.TempDir(), "--listen", "127.0.0.1:0"})
 	cmd.SetOut(w)
 	ended := make(chan error, 1)
@@ -266,7 +266,7 @@ func TestFlagsOfTurns(t *testing.T) {
 		"--state is for --boot and --turns: both are missing": {".", "--state", "."},
 		"want DIR, --boot or --turns; all are missing":        {},
 	} {
-		cmd := serveCommand()
+		cmd := Command()
 		cmd.SetArgs(args)
 		cmd.SilenceUsage = true
 		cmd.SilenceErrors = true

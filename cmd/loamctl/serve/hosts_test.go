@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"bufio"
@@ -213,7 +213,7 @@ func TestServeRefusesOtherHosts(t *testing.T) {
 	}
 	defer out.Close()
 
-	cmd := serveCommand()
+	cmd := Command()
 	cmd.SetArgs([]string{
 		"--turns", "1", "--state", t.TempDir(), "--listen", "127.0.0.1:0", "--host", "turns.example",
 	})
