@@ -89,7 +89,7 @@ style:
 	go vet ./...
 	go tool staticcheck ./...
 
-test: suite ## what CI runs: style, short unit tests, judges on the image, the image in a VM (17 minutes; more than 30 with empty caches)
+test: suite ## what CI runs: style, short unit tests, judges on the image, the image in a VM (15 minutes; 30 with empty caches)
 test: short = -short
 
 test-all: suite ## the whole of every test, as after a change of the rigs or before a release (45 minutes)

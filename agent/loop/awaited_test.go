@@ -10,15 +10,8 @@ import (
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/health"
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/test/units"
 )
-
-// slowUnits is a systemd whose starts take a minute.
-type slowUnits struct{ apply.Units }
-
-func (slowUnits) Start(context.Context, string) error {
-	time.Sleep(time.Minute)
-	return nil
-}
 
 // startingEngine starts units in each apply after the first.
 type startingEngine struct {
@@ -39,7 +32,7 @@ func (e startingEngine) Apply(
 func TestStatusNamesTheUnitThatAChangeWaitsFor(t *testing.T) {
 	w := newFakeNode()
 	w.text = "one"
-	w.jobs = &Jobs{Units: slowUnits{}}
+	w.jobs = &Jobs{Units: &units.Fake{Around: units.Slow(time.Minute)}}
 	runEngine(t, w, startingEngine{w, w.jobs}, func(wait func()) {
 		w.state.Active, w.state.Sub = "activating", "start"
 		before := len(w.told)

@@ -8,22 +8,23 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/loop"
+	"github.com/loam-os/loam/agent/unit"
+	"github.com/loam-os/loam/test/units"
 )
 
-// sick is a systemd in which nothing can be stopped.
-type sick struct{ apply.Units }
-
-func (sick) Start(context.Context, string) error      { return nil }
-func (sick) ReloadUnit(context.Context, string) error { return nil }
-func (sick) Restart(context.Context, string) error    { return nil }
-func (sick) Stop(_ context.Context, name string) error {
-	return errors.New("stop " + name + ": timeout")
+// stopsNothing is a systemd in which nothing can be stopped.
+func stopsNothing(_ context.Context, job units.Job, do func() error) error {
+	if job.Verb == "stop" {
+		return errors.New(job.String() + ": timeout")
+	}
+	return do()
 }
 
 func TestJobsAreToldOnceByKind(t *testing.T) {
-	j, ctx := &loop.Jobs{Units: sick{}}, t.Context()
+	systemd := &units.Fake{Around: stopsNothing}
+	systemd.Set("d.service", unit.State{Active: "active", Sub: "running"})
+	j, ctx := &loop.Jobs{Units: systemd}, t.Context()
 	var told []string
 	tell := func(warning bool, reason, message string) {
 		told = append(told, fmt.Sprint(warning, " ", reason, " ", message))
