@@ -98,9 +98,14 @@ func beginRestart(s State, step Step, _ time.Duration) (State, []Effect) {
 }
 
 func performRestart(ctx context.Context, w worker, step Step) Result {
+	asked := step.Request.Ask.(askRestart)
 	var errs []error
-	for _, name := range step.Request.Ask.(askRestart).Units {
-		errs = append(errs, w.units.Restart(ctx, name))
+	for _, name := range asked.Units {
+		err := w.units.Restart(ctx, name)
+		if err != nil && !asked.Any {
+			err = hint.With(err, "`loam logs %s`", name)
+		}
+		errs = append(errs, err)
 	}
 	return Result{Err: errors.Join(errs...)}
 }
