@@ -113,7 +113,7 @@ func boxLayer(t *testing.T) cluster.Layer {
 		"etc/group":   {Content: []byte("root:x:0:\n")},
 	}
 	for _, name := range []string{
-		"cat", "chmod", "cp", "curl", "env", "hostname", "id", "ls",
+		"cat", "chmod", "cp", "curl", "env", "grep", "hostname", "id", "ls",
 		"mkdir", "mv", "nc", "rm", "sh", "sleep", "touch",
 	} {
 		layer["bin/"+name] = cluster.File{Link: "busybox"}

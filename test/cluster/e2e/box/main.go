@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -11,12 +12,14 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/spf13/pflag"
 	"github.com/u-root/u-root/pkg/core"
 	"github.com/u-root/u-root/pkg/core/cat"
 	"github.com/u-root/u-root/pkg/core/chmod"
@@ -37,7 +40,7 @@ type command func(ctx context.Context, out io.Writer, args []string) error
 var commands = map[string]command{
 	"cat": of(cat.New), "chmod": of(chmod.New), "cp": of(cp.New), "ls": of(ls.New),
 	"mkdir": of(mkdir.New), "mv": of(mv.New), "rm": of(rm.New), "touch": of(touch.New),
-	"curl": curl, "env": env, "hostname": hostname, "id": id, "nc": nc, "sh": shell, "sleep": sleep,
+	"curl": curl, "env": env, "grep": grep, "hostname": hostname, "id": id, "nc": nc, "sh": shell, "sleep": sleep,
 }
 
 // of is a command of u-root.
@@ -72,12 +75,23 @@ func main() {
 	}
 }
 
-// shell implements `sh -c TEXT [NAME ARGUMENT...]` and `sh FILE [ARGUMENT...]`.
+// shell implements `sh [-x] -c TEXT [NAME ARGUMENT...]` and `sh [-x] FILE
+// [ARGUMENT...]`, with the flags of set(1).
 func shell(ctx context.Context, out io.Writer, args []string) error {
+	var set []string
+	isText := false
+	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
+		isText = isText || strings.HasSuffix(args[0], "c")
+		if others := strings.TrimSuffix(args[0], "c"); others != "-" {
+			set = append(set, others)
+		}
+		args = args[1:]
+	}
+
 	var text string
 	switch {
-	case len(args) > 1 && strings.HasPrefix(args[0], "-") && strings.HasSuffix(args[0], "c"):
-		text, args = args[1], args[2:]
+	case isText && len(args) > 0:
+		text, args = args[0], args[1:]
 		args = args[min(1, len(args)):]
 	case len(args) > 0:
 		content, err := os.ReadFile(args[0])
@@ -97,11 +111,44 @@ func shell(ctx context.Context, out io.Writer, args []string) error {
 	if err != nil {
 		return err
 	}
-	runner, err := interp.New(interp.StdIO(os.Stdin, out, os.Stderr), interp.Params(append([]string{"--"}, args...)...))
+	params := append(append(set, "--"), args...)
+	runner, err := interp.New(interp.StdIO(os.Stdin, out, os.Stderr), interp.Params(params...))
 	if err != nil {
 		return err
 	}
 	return runner.Run(ctx, file)
+}
+
+// grep implements `grep [-v] PATTERN` of its input.
+func grep(_ context.Context, out io.Writer, args []string) error {
+	flags := pflag.NewFlagSet("grep", pflag.ContinueOnError)
+	invert := flags.BoolP("invert-match", "v", false, "")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() != 1 {
+		return fmt.Errorf("want a pattern, not %q", flags.Args())
+	}
+	pattern, err := regexp.Compile(flags.Arg(0))
+	if err != nil {
+		return err
+	}
+
+	found := false
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		if pattern.MatchString(lines.Text()) == *invert {
+			continue
+		}
+		found = true
+		if _, err := fmt.Fprintln(out, lines.Text()); err != nil {
+			return err
+		}
+	}
+	if err := lines.Err(); err != nil || found {
+		return err
+	}
+	return interp.NewExitStatus(1)
 }
 
 func sleep(ctx context.Context, _ io.Writer, args []string) error {
