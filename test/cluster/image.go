@@ -10,12 +10,14 @@ import (
 	"maps"
 	"runtime"
 	"slices"
+
+	"golang.org/x/sys/unix"
 )
 
 // File is a regular file of a layer, or a symbolic link if Link is set.
 type File struct {
 	Content []byte
-	Mode    fs.FileMode // 0644 if zero
+	Mode    fs.FileMode // 0644 if zero; may have fs.ModeSetuid
 	Link    string
 }
 
@@ -117,10 +119,15 @@ func (f File) header(name string) *tar.Header {
 		mode = 0o644
 	}
 
+	bits := int64(mode)
+	if f.Mode&fs.ModeSetuid != 0 {
+		bits |= unix.S_ISUID
+	}
+
 	return &tar.Header{
 		Typeflag: tar.TypeReg,
 		Name:     name,
-		Mode:     int64(mode),
+		Mode:     bits,
 		Size:     int64(len(f.Content)),
 	}
 }

@@ -93,6 +93,7 @@ var byName = []program.Module{
 			{Name: "agnhost", Package: "k8s.io/kubernetes/test/images/agnhost"},
 			{Name: "box", Package: "./box"},
 			{Name: "conformance", Package: "./conformance"},
+			{Name: "sample-apiserver", Package: "k8s.io/sample-apiserver"},
 		},
 	},
 	{

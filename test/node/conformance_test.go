@@ -1,6 +1,10 @@
 package node
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"io/fs"
 	"maps"
 	"net/http"
 	"os"
@@ -13,6 +17,7 @@ import (
 	"github.com/loam-os/loam/test/cluster"
 	"github.com/loam-os/loam/test/conformance"
 	"github.com/loam-os/loam/test/judge"
+	"github.com/loam-os/loam/test/keys"
 )
 
 // TestConformance runs conformance tests of Kubernetes, built from its module, against
@@ -63,10 +68,14 @@ func chosenTests() []string {
 
 // Names of images in the tests, and what is in their place.
 const (
-	agnhostImage = "registry.k8s.io/e2e-test-images/agnhost:2.66.1"
-	busyboxImage = "registry.k8s.io/e2e-test-images/busybox:1.37.0-2"
-	oldNginx     = "registry.k8s.io/e2e-test-images/nginx:1.27.0-2"
-	newNginx     = "registry.k8s.io/e2e-test-images/nginx:1.28.0-2"
+	agnhostImage    = "registry.k8s.io/e2e-test-images/agnhost:2.66.1"
+	busyboxImage    = "registry.k8s.io/e2e-test-images/busybox:1.37.0-2"
+	etcdImage       = "registry.k8s.io/etcd:3.7.0-0"
+	nautilusImage   = "registry.k8s.io/e2e-test-images/nautilus:1.8"
+	newNginx        = "registry.k8s.io/e2e-test-images/nginx:1.28.0-2"
+	nonewprivsImage = "registry.k8s.io/e2e-test-images/nonewprivs:1.4"
+	oldNginx        = "registry.k8s.io/e2e-test-images/nginx:1.27.0-2"
+	sampleImage     = "registry.k8s.io/e2e-test-images/sample-apiserver:1.29.2"
 )
 
 // serveConformanceImages serves an archive with the images of the conformance tests,
@@ -76,10 +85,7 @@ func serveConformanceImages(t *testing.T) string {
 	t.Helper()
 	shell := boxLayer(t)
 	agnhost := cluster.Image{
-		Layers: []cluster.Layer{shell, {
-			"agnhost":   {Content: readFile(t, cluster.Program(t, "agnhost")), Mode: 0o755},
-			"agnhost-2": {Link: "agnhost"},
-		}},
+		Layers:     []cluster.Layer{shell, agnhostLayer(t)},
 		Entrypoint: []string{"/agnhost"},
 		Command:    []string{"pause"},
 		Plain:      true,
@@ -91,17 +97,64 @@ func serveConformanceImages(t *testing.T) string {
 	}
 	nginx := agnhost
 	nginx.Command = []string{"test-webserver"}
+	nautilus := nginx
+	nautilus.Layers = append(slices.Clip(nginx.Layers), cluster.Layer{
+		"data.json": {Content: []byte(`{"image":"nautilus.jpg"}`)},
+	})
+	// A program that anyone runs as root, unless nothing may raise its privileges.
+	nonewprivs := cluster.Image{
+		Layers: []cluster.Layer{{"agnhost": {
+			Content: readFile(t, cluster.Program(t, "agnhost")),
+			Mode:    0o755 | fs.ModeSetuid,
+		}}},
+		Entrypoint: []string{"/agnhost", "nonewprivs"},
+		Plain:      true,
+	}
 
 	images := map[string]cluster.Image{
-		agnhostImage: agnhost,
-		busyboxImage: busybox,
-		oldNginx:     nginx,
-		newNginx:     nginx,
+		agnhostImage:    agnhost,
+		busyboxImage:    busybox,
+		etcdImage:       programImage(t, "etcd", "usr/local/bin/etcd"),
+		nautilusImage:   nautilus,
+		newNginx:        nginx,
+		nonewprivsImage: nonewprivs,
+		oldNginx:        nginx,
+		sampleImage:     programImage(t, "sample-apiserver", "sample-apiserver"),
 	}
 	return serveOn(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		// ctr on the node notices an end that is missing.
 		_ = cluster.WriteArchive(w, images)
 	}))
+}
+
+// programImage is a program at a path, and nothing else.
+func programImage(t *testing.T, name, path string) cluster.Image {
+	t.Helper()
+	return cluster.Image{
+		Layers: []cluster.Layer{{
+			path: {Content: readFile(t, cluster.Program(t, name)), Mode: 0o755},
+		}},
+		Entrypoint: []string{"/" + path},
+		Plain:      true,
+	}
+}
+
+// agnhostLayer is Kubernetes' program for tests, under both of its names, with the
+// certificate of its ports with TLS. The API server does not ask who issued that.
+func agnhostLayer(t *testing.T) cluster.Layer {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	pair := keys.Write(t, "localhost", key)
+	return cluster.Layer{
+		"agnhost":       {Content: readFile(t, cluster.Program(t, "agnhost")), Mode: 0o755},
+		"agnhost-2":     {Link: "agnhost"},
+		"localhost.crt": {Content: readFile(t, pair.CertificateFile)},
+		"localhost.key": {Content: readFile(t, pair.KeyFile)},
+	}
 }
 
 // boxLayer returns a shell and its commands, with the users of an image.

@@ -38,7 +38,10 @@ replace (
 	k8s.io/streaming => k8s.io/streaming v0.37.2
 )
 
-tool k8s.io/kubernetes/test/images/agnhost
+tool (
+	k8s.io/kubernetes/test/images/agnhost
+	k8s.io/sample-apiserver
+)
 
 require (
 	github.com/onsi/ginkgo/v2 v2.32.0
