@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 
 	"github.com/theupdateframework/go-tuf/v2/metadata"
 
@@ -21,6 +22,7 @@ import (
 type publication struct {
 	repository.Target
 	entry *metadata.TargetFiles
+	waves []repository.Wave
 	index []byte
 	files []content
 
@@ -46,7 +48,7 @@ func releasePublication(b update.Bundle) (publication, repository.Release, error
 	if err != nil {
 		return publication{}, repository.Release{}, err
 	}
-	r, entry, err := repository.Describe(b.Index, text)
+	r, entry, err := repository.Describe(b.Index, text, b.Waves)
 	if err != nil {
 		return publication{}, repository.Release{}, err
 	}
@@ -58,6 +60,7 @@ func releasePublication(b update.Bundle) (publication, repository.Release, error
 	p := publication{
 		Target: r.Target,
 		entry:  entry,
+		waves:  b.Waves,
 		index:  text,
 		files: []content{
 			{File: parts.pack, from: b.Pack},
@@ -93,6 +96,9 @@ func (p publication) publish(ctx context.Context, s signer, report meter.Report)
 
 	if have, ok := targets(news)[p.Index]; ok {
 		if have.Hashes["sha256"].String() == p.IndexSHA256 {
+			if err := p.sameWaves(news.Releases); err != nil {
+				return err
+			}
 			return p.repair(ctx, s.dir, report)
 		}
 		return p.refuse(
@@ -111,6 +117,20 @@ func (p publication) publish(ctx context.Context, s signer, report meter.Report)
 	st.targets.Signed.Targets[p.Index] = p.entry
 	if err := s.commit(st, func() error { return nil }); err != nil {
 		return fmt.Errorf("publish %s: %w", p.Index, err)
+	}
+	return nil
+}
+
+// sameWaves returns an error if p has waves, and is published already with others.
+func (p publication) sameWaves(published []repository.Release) error {
+	for _, r := range published {
+		isSame := slices.EqualFunc(r.Waves, p.waves, func(a, b repository.Wave) bool {
+			return a.After.Equal(b.After) && a.Share == b.Share
+		})
+		if r.Index == p.Index && len(p.waves) > 0 && !isSame {
+			return hint.With(fault.With(fmt.Errorf("%s is published already, with other waves",
+				p.Base()), fault.FileExists), "`loamctl waves` changes them")
+		}
 	}
 	return nil
 }

@@ -120,31 +120,46 @@ func LastSignature(ctx context.Context, dir string) (Signature, error) {
 // what it verifies that by.
 const sumsName, sumsSignature = "SHA256SUMS", "SHA256SUMS.gpg"
 
-// addSums adds files to the SHA256SUMS of a directory, as sha256sum(1) writes
-// it, sorted by name. A file that is in it has the new sum.
+// addSums adds files to the SHA256SUMS of a directory. A file that is in it has the
+// new sum.
 func addSums(dir string, added map[string]string, sign func([]byte) ([]byte, error)) error {
-	old, err := readSums(dir)
+	sums, err := readSums(dir)
 	if err != nil {
 		return err
 	}
+	maps.Copy(sums, added)
+	return writeSums(dir, sums, sign)
+}
 
-	sums := maps.Clone(added)
-	for name, sum := range old {
-		if _, again := sums[name]; !again {
-			sums[name] = sum
-		}
+// removeSums takes the files out of the SHA256SUMS of a directory for whose names
+// isRemoved is true, and returns their number.
+func removeSums(
+	dir string, isRemoved func(name string) bool, sign func([]byte) ([]byte, error),
+) (removed int, err error) {
+	sums, err := readSums(dir)
+	if err != nil {
+		return 0, err
 	}
+	before := len(sums)
+	maps.DeleteFunc(sums, func(name, _ string) bool { return isRemoved(name) })
+	removed = before - len(sums)
+	if removed == 0 {
+		return 0, nil
+	}
+	return removed, writeSums(dir, sums, sign)
+}
 
+// writeSums writes the SHA256SUMS of a directory as sha256sum(1) does, sorted by name.
+func writeSums(dir string, sums map[string]string, sign func([]byte) ([]byte, error)) error {
 	var text strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(sums)) {
 		fmt.Fprintf(&text, "%s  %s\n", sums[name], name)
 	}
 
+	if err := checkSumsKey(dir, sign); err != nil {
+		return err
+	}
 	if sign == nil {
-		if _, err := os.Stat(filepath.Join(dir, sumsSignature)); err == nil {
-			return hint.With(fmt.Errorf("%s is signed, and would not be any longer", sumsName),
-				"--sums-key signs it again")
-		}
 		return writeFile(filepath.Join(dir, sumsName), []byte(text.String()), 0o644)
 	}
 
@@ -157,4 +172,16 @@ func addSums(dir string, added map[string]string, sign func([]byte) ([]byte, err
 	// was cut off there is done again.
 	return errors.Join(writeFile(filepath.Join(dir, sumsName), []byte(text.String()), 0o644),
 		writeFile(filepath.Join(dir, sumsSignature), signature, 0o644))
+}
+
+// checkSumsKey returns an error if SHA256SUMS is signed and could not be signed again.
+func checkSumsKey(dir string, sign func([]byte) ([]byte, error)) error {
+	if sign != nil {
+		return nil
+	}
+	if _, err := os.Stat(filepath.Join(dir, sumsSignature)); err == nil {
+		return hint.With(fmt.Errorf("%s is signed, and would not be any longer", sumsName),
+			"--sums-key signs it again")
+	}
+	return nil
 }

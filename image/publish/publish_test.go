@@ -92,7 +92,7 @@ func TestPublishingAgain(t *testing.T) {
 	f.ok(err)
 	before := f.read("metadata/timestamp.json")
 	again, err := f.tryPublish(b)
-	if err != nil || again != first || string(before) != string(f.read("metadata/timestamp.json")) {
+	if err != nil || !cmp.Equal(again, first) || string(before) != string(f.read("metadata/timestamp.json")) {
 		t.Errorf("the same release again: %+v, %v", again, err)
 	}
 

@@ -15,6 +15,9 @@ type Release struct {
 	Version, Arch, Profile, ImageID string
 	// Epoch is the security epoch.
 	Epoch int
+	// Waves say when the release reaches which share of the machines; with none, it
+	// reaches all at once.
+	Waves []Wave
 	Target
 }
 
@@ -26,6 +29,7 @@ type custom struct {
 	Arch    string `json:"arch"`
 	Profile string `json:"profile"`
 	Epoch   int    `json:"epoch"`
+	Rollout []Wave `json:"rollout,omitempty"`
 }
 
 // releases returns the targets that are indexes of releases, newest first.
@@ -48,6 +52,9 @@ func release(path string, file *metadata.TargetFiles) (Release, error) {
 	if c.Epoch < 0 {
 		return Release{}, fmt.Errorf("epoch %d: negative", c.Epoch)
 	}
+	if err := CheckWaves(c.Rollout); err != nil {
+		return Release{}, fmt.Errorf("rollout: %w", err)
+	}
 
 	t, err := target(path, base, file)
 	return Release{
@@ -56,13 +63,16 @@ func release(path string, file *metadata.TargetFiles) (Release, error) {
 		Arch:    c.Arch,
 		Profile: c.Profile,
 		Epoch:   c.Epoch,
+		Waves:   c.Rollout,
 		Target:  t,
 	}, err
 }
 
 // Describe makes the entry of targets.json for the index of a release, whose
 // encoding is text, and reads it as a node will.
-func Describe(ix bundle.Index, text []byte) (Release, *metadata.TargetFiles, error) {
+func Describe(
+	ix bundle.Index, text []byte, waves []Wave,
+) (Release, *metadata.TargetFiles, error) {
 	base, err := bundle.Base(ix.ImageID, ix.Version, ix.Arch)
 	if err != nil {
 		return Release{}, nil, err
@@ -74,6 +84,7 @@ func Describe(ix bundle.Index, text []byte) (Release, *metadata.TargetFiles, err
 		Arch:    ix.Arch,
 		Profile: ix.Profile,
 		Epoch:   ix.Epoch,
+		Rollout: waves,
 	})
 	if err != nil {
 		return Release{}, nil, err

@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"github.com/loam-os/loam/image/bundle"
+	"github.com/loam-os/loam/image/repository"
 )
 
 // Bundle is the update bundle of a system: the index, and the files that it
@@ -12,6 +13,10 @@ import (
 type Bundle struct {
 	Index                   bundle.Index
 	Pack, Root, Verity, UKI string
+
+	// Waves say when the release reaches which share of the machines; with none, it
+	// reaches all at once.
+	Waves []repository.Wave
 
 	// SignSums makes the detached OpenPGP signature of the SHA256SUMS of a
 	// repository; nil if none.
