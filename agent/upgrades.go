@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -164,15 +165,22 @@ func (u upgrades) service(
 		u.Log.Warn("when the kernel was built", zap.Error(err))
 	}
 
+	// Without it, the machine has the place of all that have none among the waves.
+	machine, err := u.machineID()
+	if err != nil {
+		u.Log.Warn("the machine's ID", zap.Error(err))
+	}
+
 	from := u.from
 	s := service.New(&service.Service{
 		Upgrader: upgrader,
 		Machine:  u.upgradeHost,
 		Releases: service.Releases{
-			Ref:   from.Repository,
-			Root:  []byte(from.Root),
-			Keep:  upgrader.Records,
-			Built: built,
+			Ref:     from.Repository,
+			Root:    []byte(from.Root),
+			Keep:    upgrader.Records,
+			Built:   built,
+			Machine: machine,
 		},
 		Policy: service.Policy{
 			Version: from.Version,
@@ -198,6 +206,12 @@ func (u upgrades) service(
 	return s
 }
 
+// machineID returns the machine's ID (machine-id(5)).
+func (u upgrades) machineID() (string, error) {
+	text, err := u.root.ReadFile("etc/machine-id")
+	return strings.TrimSpace(string(text)), err
+}
+
 // startFleetLock makes the upgrades wait for a slot of the server that machine.yaml
 // names, if it names one.
 func (u upgrades) startFleetLock(ctx context.Context, s *service.Service) error {
@@ -205,11 +219,11 @@ func (u upgrades) startFleetLock(ctx context.Context, s *service.Service) error 
 	if from.FleetLock == "" {
 		return nil
 	}
-	text, err := u.root.ReadFile("etc/machine-id")
+	text, err := u.machineID()
 	if err != nil {
 		return err
 	}
-	id, err := fleetlock.ID(string(text))
+	id, err := fleetlock.ID(text)
 	if err != nil {
 		return err
 	}

@@ -522,7 +522,7 @@ func checkVersion(report *document.Report, version string) {
 
 	if !IsVersion(version) {
 		report.Add("upgrade.version", document.Quote(version)+" is not the version of a release",
-			"write one version such as 0.2.0: there are no patterns")
+			"write one version such as 0.2.0, or newest: there are no patterns")
 	}
 }
 

@@ -205,6 +205,9 @@ type Token struct {
 	Path string `json:"path"`
 }
 
+// Newest is the [Upgrade.Version] of a machine that follows its repository.
+const Newest = "newest"
+
 // Upgrade says where a node's releases come from, and how it upgrades.
 type Upgrade struct {
 	// Repository is a directory, or an http(s) or oci URL.
@@ -212,8 +215,9 @@ type Upgrade struct {
 	// Root is the text of the root.json that has signed the repository.
 	Root string `json:"root"`
 
-	// Version is the release for the node to run; "" leaves that to the cluster
-	// or the operator.
+	// Version is the release for the node to run; "newest" is each release of the
+	// repository that is newer, once it reaches the machine, and "" leaves that to the
+	// cluster or the operator.
 	Version string `json:"version"`
 
 	// Pace is the time between two upgrades that are not urgent, an hour if absent.

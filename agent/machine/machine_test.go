@@ -239,7 +239,7 @@ func TestDecodeErrors(t *testing.T) {
 			"http://HOST/DIR, https://HOST/DIR or oci://HOST/NAME:TAG"
 		rootHint    = "; hint: write the text of metadata/1.root.json of the repository"
 		versionHint = " is not the version of a release; hint: " +
-			"write one version such as 0.2.0: there are no patterns"
+			"write one version such as 0.2.0, or newest: there are no patterns"
 		shareHint = " is not an address with a port; hint: write one such as 192.0.2.1:2752"
 		termHint  = " is not a terminal; hint: write a name such as tty2, ttyS1 or hvc0, " +
 			"without /dev/"

@@ -134,6 +134,14 @@ func (d DiskClaim) summary() string {
 	return "the disk with " + strings.Join(all, ", ")
 }
 
+// version is the version in words.
+func (u Upgrade) version() string {
+	if u.Version == Newest {
+		return "the newest release"
+	}
+	return u.Version
+}
+
 func (u Upgrade) summary() string {
 	if u.Repository == "" {
 		return "no upgrades"
@@ -142,7 +150,7 @@ func (u Upgrade) summary() string {
 	from := RedactText(u.Repository)
 	what := "upgrades from " + from
 	if u.Version != "" {
-		what = "upgrades to " + u.Version + " from " + from
+		what = "upgrades to " + u.version() + " from " + from
 	}
 	if u.Window != "" {
 		what += " at " + u.Window + " UTC"

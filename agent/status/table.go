@@ -346,6 +346,7 @@ func (t *table) upgrade(u *Upgrade) {
 
 	switch u.Phase {
 	case "":
+		t.row("upgrade", u.Waits)
 	case "drill":
 		t.row("drill", u.Waits)
 	case "trial":

@@ -67,6 +67,7 @@ const (
 	NoRepository       Code = "no-repository"
 	NoTrustedKeys      Code = "no-trusted-keys"
 	NoSuchRelease      Code = "no-such-release"
+	ReleaseNotYet      Code = "release-not-yet"
 	RepositoryExpired  Code = "repository-expired"
 	RepositoryOld      Code = "repository-old"
 	RepositoryUnsigned Code = "repository-not-signed"
@@ -379,6 +380,11 @@ func Table() []Fault {
 			NoSuchRelease, ClassRefused,
 			"The repository has no such version for this image and architecture.",
 			"`loamctl bundle` publishes one",
+		},
+		{
+			ReleaseNotYet, ClassRefused,
+			"The release reaches this machine with a later wave, which the message names.",
+			"wait; `loam upgrade --now` does not",
 		},
 		{
 			RepositoryExpired, ClassRefused,

@@ -34,12 +34,15 @@ type Standing struct {
 	Journal    *upgrade.Journal
 	Unreadable bool
 
-	// Wanted is the version that machine.yaml asks for, "" for none.
+	// Wanted is the version that machine.yaml asks for, [Newest], or "" for none.
 	Wanted string
 
 	Now    time.Time
 	Window window.Window
 	Turn   Turn
+	// Looked says that the repository was asked, which is the last thing before the
+	// restart; Withdrawn that it has the release no longer.
+	Looked, Withdrawn bool
 
 	// Check is how long until the ESP is to be checked, 0 or less if it is due.
 	Check time.Duration
@@ -64,6 +67,10 @@ const (
 	AwaitWindow MoveKind = "await the window"
 	// AskTurn asks the other machines; the answer decides.
 	AskTurn MoveKind = "ask for the turn"
+	// LookAgain asks the repository whether it still has the release.
+	LookAgain MoveKind = "look whether the release was withdrawn"
+	// Drop ends the upgrade to a release that was withdrawn.
+	Drop MoveKind = "drop what was withdrawn"
 	// Restart restarts the machine.
 	Restart MoveKind = "restart"
 	// Bring begins the upgrade to the version that machine.yaml asks for. If it is
@@ -136,6 +143,10 @@ func restart(s Standing) Move {
 		return Move{Kind: AskTurn}
 	case s.Turn.Waits != "":
 		return Move{Kind: Pause, After: retryMax, Waits: s.Turn.Waits}
+	case !s.Looked:
+		return Move{Kind: LookAgain}
+	case s.Withdrawn:
+		return Move{Kind: Drop}
 	}
 	return Move{Kind: Restart, After: retryMax}
 }

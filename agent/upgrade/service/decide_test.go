@@ -87,8 +87,16 @@ func TestDecide(t *testing.T) {
 		{"others may come first", Standing{Op: reboot, Journal: &armed}, Move{Kind: AskTurn}},
 		{"others come first", Standing{Op: reboot, Journal: &armed, Turn: taken},
 			Move{Kind: Pause, After: retryMax, Waits: "waits for its turn"}},
-		{"its turn", Standing{Op: reboot, Journal: &armed, Turn: asked},
-			Move{Kind: Restart, After: retryMax}},
+		{"its turn", Standing{Op: reboot, Journal: &armed, Turn: asked}, Move{Kind: LookAgain}},
+		{"its turn, and the release is there", Standing{
+			Op: reboot, Journal: &armed, Turn: asked, Looked: true,
+		}, Move{Kind: Restart, After: retryMax}},
+		{"its turn, and the release was withdrawn", Standing{
+			Op: reboot, Journal: &armed, Turn: asked, Looked: true, Withdrawn: true,
+		}, Move{Kind: Drop}},
+		{"a request to cancel comes while it looks for the release", Standing{
+			Op: reboot, Journal: &armed, Turn: asked, Looked: true, Interrupted: true,
+		}, Move{Kind: Pause, After: pollInterval}},
 		{"an operator does not wait for others", Standing{Op: reboot, Journal: atOnce},
 			Move{Kind: Restart, After: retryMax}},
 		{"a drill does not wait for others", Standing{Op: reboot, Journal: drill},
@@ -108,6 +116,11 @@ func TestDecide(t *testing.T) {
 
 		{"machine.yaml asks for another", Standing{Wanted: "2.0.0", Check: time.Hour},
 			Move{Kind: Bring, After: retryMax}},
+		{"machine.yaml asks for the newest", Standing{Wanted: Newest, Check: time.Hour},
+			Move{Kind: Bring, After: retryMax}},
+		{"machine.yaml asks for the newest during an upgrade",
+			Standing{Op: reboot, Journal: &armed, Wanted: Newest, Turn: taken},
+			Move{Kind: Pause, After: retryMax, Waits: "waits for its turn"}},
 		{"machine.yaml asks for another, and a check is due", Standing{Wanted: "2.0.0"},
 			Move{Kind: CheckESP}},
 		{"machine.yaml asks for what runs", Standing{Wanted: "1.0.0", Check: time.Hour},

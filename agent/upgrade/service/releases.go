@@ -11,6 +11,7 @@ import (
 	"github.com/loam-os/loam/agent/upgrade"
 	"github.com/loam-os/loam/agent/upgrade/fill"
 	"github.com/loam-os/loam/agent/upgrade/records"
+	"github.com/loam-os/loam/firmware/bootentry"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/image/bundle"
@@ -27,15 +28,27 @@ type Releases struct {
 
 	// Built is a time after the running system was built.
 	Built time.Time
+
+	// Machine is the machine's ID (machine-id(5)): it decides with which wave a release
+	// reaches the machine.
+	Machine string
+}
+
+// wanted is what is looked for among the releases of a repository.
+type wanted struct {
+	imageID, arch string
+	// version is "" for the newest, running the one that runs.
+	version, running string
+	// atOnce does not wait for waves.
+	atOnce bool
 }
 
 // ErrNoRelease says that there is no such release.
 var ErrNoRelease = fault.With(errors.New("not in the repository"), fault.NoSuchRelease)
 
-// find returns the release of a version ("" for the newest) of an image for an
-// architecture, and what else the repository says.
+// find returns the release that is wanted, and what else the repository says.
 func (o Releases) find(
-	ctx context.Context, imageID, arch, version string, now time.Time,
+	ctx context.Context, w wanted, now time.Time,
 ) (bundle.Index, repository.News, error) {
 	store, err := repository.Open(o.Ref)
 	if err != nil {
@@ -49,23 +62,85 @@ func (o Releases) find(
 	}
 
 	news.Releases = slices.DeleteFunc(news.Releases, func(r repository.Release) bool {
-		return r.ImageID != imageID || r.Arch != arch
+		return r.ImageID != w.imageID || r.Arch != w.arch
 	})
-
-	all := news.Releases
-	at := slices.IndexFunc(all, func(r repository.Release) bool {
-		return version == "" || r.Version == version
-	})
-	if at < 0 {
-		err := fmt.Errorf("%s %s for %s: %w", imageID, version, arch, ErrNoRelease)
-		if len(all) > 0 {
-			err = hint.With(err, "it has %s", newest(all))
-		}
+	r, err := choose(news.Releases, w, o.Machine, news.Time)
+	if err != nil {
 		return bundle.Index{}, news, err
 	}
 
-	idx, err := all[at].Fetch(ctx, store)
+	idx, err := r.Fetch(ctx, store)
 	return idx, news, fill.Unreached(err)
+}
+
+// choose returns the release that is wanted of those of an image for an architecture,
+// newest first. It takes none that has not reached the machine.
+func choose(
+	all []repository.Release, w wanted, machine string, now time.Time,
+) (repository.Release, error) {
+	var later *coming
+	for _, r := range all {
+		if w.version != "" && r.Version != w.version {
+			continue
+		}
+
+		from, ok := r.Reaches(machine)
+		isReached := w.atOnce || (ok && !from.After(now))
+		isNewer := bootentry.CompareVersions(r.Version, w.running) > 0
+		switch {
+		case isReached && (later == nil || isNewer):
+			return r, nil
+		case isReached:
+			return repository.Release{}, later.refusal()
+		case isNewer || w.version != "":
+			later = later.orSooner(coming{r.Version, from, ok})
+		}
+	}
+
+	if later != nil {
+		return repository.Release{}, later.refusal()
+	}
+	err := fmt.Errorf("%s %s for %s: %w", w.imageID, w.version, w.arch, ErrNoRelease)
+	if len(all) > 0 {
+		err = hint.With(err, "it has %s", newest(all))
+	}
+	return repository.Release{}, err
+}
+
+// coming is a release that reaches the machine later: from a time on, unless that is
+// not planned.
+type coming struct {
+	version   string
+	from      time.Time
+	isPlanned bool
+}
+
+// orSooner returns the one of two that comes sooner, nil being none.
+func (c *coming) orSooner(other coming) *coming {
+	if c == nil || (other.isPlanned && (!c.isPlanned || other.from.Before(c.from))) {
+		return &other
+	}
+	return c
+}
+
+// refusal says when the release reaches the machine.
+func (c *coming) refusal() error {
+	when := "is not for this machine yet: none of its waves reaches it"
+	if c.isPlanned {
+		when = c.from.UTC().Format("reaches this machine on Mon, 2 Jan 2006 at 15:04 MST")
+	}
+	return hint.With(fault.With(fmt.Errorf("%s %s", c.version, when), fault.ReleaseNotYet),
+		"`loam upgrade --now` does not wait for its wave")
+}
+
+// isWithdrawn reports whether the repository answers, and does not have a version for
+// this machine any more.
+func (o Releases) isWithdrawn(ctx context.Context, w wanted, now time.Time) (bool, error) {
+	_, _, err := o.find(ctx, w, now)
+	if errors.Is(err, ErrNoRelease) {
+		return true, nil
+	}
+	return false, err
 }
 
 // newest lists the first few versions.

@@ -22,6 +22,9 @@ var ErrDamaged = hint.With(
 var errReplaced = fault.With(errors.New("another upgrade was requested since"),
 	fault.UpgradeReplaced)
 
+var errWithdrawn = fault.With(errors.New("the release was withdrawn from the repository"),
+	fault.UpgradeCanceled)
+
 var errCanceled = fault.With(errors.New("the upgrade was canceled"), fault.UpgradeCanceled)
 
 // take handles a request. One that changes something begins the waits for retries
@@ -145,6 +148,17 @@ func (r *runner) begin(
 	return idx.Version, idx.Pack.Size, r.Upgrader.Begin(idx, asked.Options, facts)
 }
 
+// wants returns what to look for among the releases of a repository.
+func wants(u *upgrade.Upgrader, version string, atOnce bool) wanted {
+	return wanted{
+		imageID: u.Boot.ImageID,
+		arch:    u.Disk.Arch,
+		version: version,
+		running: u.Boot.Running.Version,
+		atOnce:  atOnce,
+	}
+}
+
 // rollback goes back to the other system. During a trial that ends the trial.
 func (r *runner) rollback(asked Request) (version string, err error) {
 	if j, err := upgrade.ReadJournal(r.Upgrader.Records); err == nil && j != nil &&
@@ -177,9 +191,7 @@ func (r *runner) find(
 	}
 
 	now := r.Upgrader.Now()
-	idx, news, err = releases.find(
-		ctx, r.Upgrader.Boot.ImageID, r.Upgrader.Disk.Arch, asked.Version, now,
-	)
+	idx, news, err = releases.find(ctx, wants(r.Upgrader, asked.Version, asked.AtOnce), now)
 	if news.Time.After(now) {
 		r.Log.Warn("the clock is behind: expiries go by what is proven",
 			zap.Time("clock", now.UTC()), zap.Time("proven", news.Time.UTC()))

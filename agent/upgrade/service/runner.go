@@ -1,8 +1,10 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -32,8 +34,10 @@ type runner struct {
 	// pause is [Standing.Pause].
 	pause time.Duration
 
-	// version is what machine.yaml asks for, "" for none.
+	// version is what machine.yaml asks for: a version, [Newest], or "" for none.
 	version string
+	// refused is why it was refused the last time.
+	refused string
 
 	// waiting gets the answer when the version of its request, wanted, is ready.
 	waiting chan<- answer
@@ -110,6 +114,15 @@ func (r *runner) move(ctx context.Context) <-chan time.Time {
 			continue
 		case AskTurn:
 			s.Turn = Turn{Asked: true, Waits: r.awaitTurn(s.Journal.Target)}
+			continue
+		case LookAgain:
+			s.Looked = true
+			s.Withdrawn = r.isWithdrawn(ctx, *s.Journal)
+			s.Interrupted = r.steps.interrupted()
+			continue
+		case Drop:
+			r.drop(ctx, *s.Journal)
+			s = r.observe()
 			continue
 		case AwaitWindow:
 			r.awaitTurn(upgrade.System{})
@@ -231,8 +244,12 @@ func (r *runner) checkESP() {
 // bring begins the upgrade to the version that machine.yaml asks for, and reports
 // whether it has.
 func (r *runner) bring(ctx context.Context) (begun bool) {
+	asked := Request{Version: r.version}
+	if r.version == Newest {
+		asked.Version = ""
+	}
 	got := make(chan answer, 1)
-	begun = r.handle(ctx, request{Request{Version: r.version}, got})
+	begun = r.handle(ctx, request{asked, got})
 	if !begun {
 		r.reportRefusal((<-got).err)
 	}
@@ -262,18 +279,69 @@ var final = []fault.Code{
 // reportRefusal publishes why the version of machine.yaml is refused. A refusal
 // that is final ends the attempts.
 func (r *runner) reportRefusal(err error) {
-	if err == nil {
+	code := fault.Of(err)
+	switch {
+	case err == nil:
+		return
+	case r.version == Newest && (code == fault.AlreadyRunning || code == fault.Downgrade):
+		return // It runs the newest, or one that was withdrawn since.
+	case r.version != Newest && slices.Contains(final, code):
+		r.version = "" // Of the newest, the next release may be another one.
+	}
+
+	text := hint.Line(err)
+	if text != r.refused {
+		r.Log.Warn("machine.yaml asks for a version", zap.Error(err))
+	}
+	r.refused = text
+	r.publish(func(u *status.Upgrade) {
+		if code == fault.ReleaseNotYet {
+			u.Waits = err.Error()
+			return
+		}
+		u.Problem = "machine.yaml, upgrade.version: " + text
+	})
+}
+
+// lookLimit is how long the repository has to say that a release was withdrawn.
+const lookLimit = 30 * time.Second
+
+// isWithdrawn asks the repository of the upgrade under way whether it still has the
+// release. A repository that does not answer keeps no machine from restarting.
+func (s *Service) isWithdrawn(ctx context.Context, j upgrade.Journal) bool {
+	releases := s.Releases
+	releases.Ref = cmp.Or(j.Ref, releases.Ref)
+	if releases.Ref == "" || len(releases.Root) == 0 {
+		return false
+	}
+
+	running, done := s.steps.begin(ctx)
+	defer done()
+	limited, cancel := context.WithTimeout(running, lookLimit)
+	defer cancel()
+	withdrawn, err := releases.isWithdrawn(limited, wants(s.Upgrader, j.Target.Version, true),
+		s.Upgrader.Now())
+	if err != nil {
+		s.Log.Warn("look whether the release was withdrawn", zap.Error(err))
+	}
+	return withdrawn
+}
+
+// drop ends the upgrade to a release that was withdrawn, and lets other machines
+// restart.
+func (r *runner) drop(ctx context.Context, j upgrade.Journal) {
+	r.awaitTurn(upgrade.System{})
+	r.Log.Warn("the release was withdrawn", zap.String("version", j.Target.Version))
+	r.Machine.Event(true, "ReleaseWithdrawn", fmt.Sprintf(
+		"version %s is not in the repository any more, %s stays", j.Target.Version, j.From.Version))
+	_, err := r.Upgrader.Cancel()
+	if err != nil {
+		r.Log.Error("end the upgrade", zap.Error(err))
+		r.err = err
 		return
 	}
-
-	if slices.Contains(final, fault.Of(err)) {
-		r.version = ""
-	}
-
-	r.Log.Warn("machine.yaml asks for a version", zap.Error(err))
-	r.publish(func(u *status.Upgrade) {
-		u.Problem = "machine.yaml, upgrade.version: " + hint.Line(err)
-	})
+	r.answer(errWithdrawn)
+	r.step(ctx, upgrade.Verdict{})
 }
 
 // restart restarts the machine. The other system starts with the current

@@ -23,6 +23,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/upgrade"
 	"github.com/loam-os/loam/agent/window"
@@ -78,9 +79,13 @@ type Turns interface {
 	Changed() <-chan struct{}
 }
 
+// Newest is the [Policy.Version] of a machine that follows its repository.
+const Newest = machine.Newest
+
 // Policy is what machine.yaml says about upgrades.
 type Policy struct {
-	// Version is what the node should run, "" for any.
+	// Version is what the node should run: "" for any, [Newest] for each release once it
+	// has reached the machine.
 	Version string
 
 	// Mirrors are asked for chunks before the repository: directories and URLs
