@@ -13,6 +13,7 @@ import (
 	"github.com/loam-os/loam/image/floor"
 	"github.com/loam-os/loam/image/meter"
 	"github.com/loam-os/loam/image/publish"
+	"github.com/loam-os/loam/image/repository"
 	"github.com/loam-os/loam/image/update"
 )
 
@@ -21,7 +22,11 @@ type bundleOptions struct {
 	repositoryOptions
 	epoch   int
 	refresh bool
-	sums    sumsOptions
+	// waves are as they were written, and parsed by check.
+	waves  string
+	parsed []repository.Wave
+
+	sums sumsOptions
 }
 
 func bundleCommand() *cobra.Command {
@@ -35,6 +40,8 @@ give to nodes. In it are the chunks of the system, each once, an index of them, 
 signed as The Update Framework says; beside them what systemd-sysupdate reads. Nodes trust a
 repository by its first metadata/1.root.json.
 
+With --waves, a release reaches some machines before the others ('loamctl waves').
+
 A build with software that is older than its floor (image/floor/floors.list), or of a lower
 security epoch than an older release in the repository, is refused.
 
@@ -46,6 +53,7 @@ repository with a damaged file is not signed; the same build again repairs its r
 ` + signerHelp,
 		Example: `  loamctl bundle build/amd64-cloud --repository updates --keys keys --init
   loamctl bundle build/amd64-cloud --repository updates --keys keys
+  loamctl bundle build/amd64-cloud --repository updates --keys keys --waves 1%,25%@24h,100%@72h
   loamctl bundle --refresh --repository updates --keys keys
   loamctl bundle build/amd64-metal --repository /media/usb --keys keys --valid 2160h
   loamctl bundle build/amd64-cloud --repository updates --keys keys \
@@ -85,17 +93,24 @@ repository with a damaged file is not signed; the same build again repairs its r
 	o.flags(f)
 	f.IntVar(&o.epoch, "epoch", 0, "security epoch `N`, if it is not in os-release: nodes do not "+
 		"go back to a lower one")
+	f.StringVar(&o.waves, "waves", "", wavesFlag+"; without it, all at once")
 	f.BoolVar(&o.refresh, "refresh", false, "publish nothing, but sign the repository again")
 	o.sums.flags(f)
+	cmd.MarkFlagsMutuallyExclusive("refresh", "waves")
 
 	o.require(cmd)
 	return cmd
 }
 
 // check refuses what would be regretted.
-func (o bundleOptions) check() error {
+func (o *bundleOptions) check() error {
 	if err := o.repositoryOptions.check(); err != nil {
 		return err
+	}
+	var err error
+	o.parsed, err = parseWaves(o.waves, time.Now())
+	if err != nil {
+		return usage.Errorf("--waves %s: %w", o.waves, err)
 	}
 	if o.epoch < 0 {
 		return usage.Errorf("--epoch %d: want 0 or more", o.epoch)
@@ -127,11 +142,8 @@ func (o bundleOptions) read(
 		return update.Bundle{}, err
 	}
 
-	sums, err := o.sums.key()
-	if err == nil && sums != nil {
-		b.SignSums = sums.Sign
-	}
-
+	b.Waves = o.parsed
+	b.SignSums, err = o.sums.signer()
 	return b, err
 }
 

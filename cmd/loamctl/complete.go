@@ -60,7 +60,9 @@ func flags() complete.Flags {
 			"node":         "the name of a node",
 			"pool":         "the name of a pool",
 			"reason":       "a sentence",
+			"set":          "shares and times",
 			"tokens-group": "the name of a group",
+			"waves":        "shares and times",
 		},
 	}
 }

@@ -52,6 +52,7 @@ func TestEveryCommandPrintsJSON(t *testing.T) {
 		"run":               "it shows the console of a machine",
 		"schema":            "it prints nothing but JSON",
 		"serve":             "it runs until it is stopped, and logs",
+		"withdraw":          "it changes a repository, of which waves -o json has the facts",
 		"sign":              "it makes files; verify -o json says who has signed them",
 	})
 }

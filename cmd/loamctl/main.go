@@ -38,6 +38,7 @@ func root() *cobra.Command {
 	}
 	cmd.AddCommand(buildCommand(), signCommand(), keysCommand(), publicKeyCommand(),
 		verifyCommand(), bundleCommand(), serve.Command(), publishCommand(), permitCommand(),
+		wavesCommand(), withdrawCommand(),
 		inspectCommand(), flashCommand(),
 		runCommand(), judgesCommand(), machineCommand(),
 		kubernetesCommand(), oscCommand(), rolloutCommand(), schemaCommand())

@@ -30,15 +30,44 @@ type repositoryOptions struct {
 }
 
 func (o *repositoryOptions) flags(f *pflag.FlagSet) {
-	f.StringVar(&o.repository, "repository", "", "`DIR` of the repository (required)")
-	f.StringVar(&o.keys, "keys", "", "`DIR` with the keys that sign it (required)")
+	o.changeFlags(f)
 	f.BoolVar(&o.init, "init", false, "make the repository, and keys, if they are not there")
 	f.IntVar(&o.rootKeys, "root-keys", 1, "with --init: make `N` root keys")
 	f.IntVar(&o.threshold, "root-threshold", 1,
 		"with --init: `N` root keys have to sign what replaces keys")
+}
+
+// changeFlags are the flags of a command that changes a repository which is there.
+func (o *repositoryOptions) changeFlags(f *pflag.FlagSet) {
+	o.rootKeys, o.threshold = 1, 1
+	f.StringVar(&o.repository, "repository", "", "`DIR` of the repository (required)")
+	f.StringVar(&o.keys, "keys", "", "`DIR` with the keys that sign it (required)")
 	f.DurationVar(&o.valid, "valid", publish.DefaultExpiries().Timestamp,
 		"nodes take updates from it for that `TIME` after this, such as 2160h")
 	o.signer.flags(f)
+}
+
+// edit returns what changes a version of the repository.
+func (o repositoryOptions) edit(
+	cmd *cobra.Command, version string, now time.Time,
+) (publish.Edit, error) {
+	if o.keys == "" {
+		return publish.Edit{}, usage.Errorf("--keys is missing")
+	}
+	if err := o.check(); err != nil {
+		return publish.Edit{}, err
+	}
+	if err := o.exists(); err != nil {
+		return publish.Edit{}, err
+	}
+	keys, err := publish.LoadKeys(o.keys, o.signer.external(cmd.Context()))
+	return publish.Edit{
+		Dir:      o.repository,
+		Version:  version,
+		Keys:     keys,
+		Expiries: o.expiries(),
+		Now:      now,
+	}, err
 }
 
 // require makes the flags required that have no default.

@@ -80,6 +80,15 @@ func (o sumsOptions) key() (sign.SumsSigner, error) {
 	return openpgp.ReadKey(o.file, time.Now(), askPIN)
 }
 
+// signer makes the signature, nil without a key.
+func (o sumsOptions) signer() (func(text []byte) ([]byte, error), error) {
+	key, err := o.key()
+	if err != nil || key == nil {
+		return nil, err
+	}
+	return key.Sign, nil
+}
+
 // add adds it to the keys of a build.
 func (o enrollOptions) add(k *sign.Keys) error {
 	if o.dir == "" {

@@ -96,6 +96,11 @@ var outputs = []struct {
 		[]string{"cmd/loamctl/show"},
 	},
 	{
+		"loamctl waves", "A list, with these fields for each architecture of the release.",
+		reflect.TypeFor[show.Waves](),
+		[]string{"cmd/loamctl/show", "image/repository"},
+	},
+	{
 		"loamctl osc publish", "", reflect.TypeFor[show.Published](),
 		[]string{"cmd/loamctl/show"},
 	},
