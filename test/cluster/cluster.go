@@ -138,6 +138,10 @@ func (e *endpoint) GuestURL() string { return "https://" + e.address(e.network.f
 
 func (e *endpoint) address(ip string) string { return net.JoinHostPort(ip, strconv.Itoa(e.port)) }
 
+// AdminClient returns the client of one who may do everything. A request takes no longer
+// than half a minute.
+func (e *endpoint) AdminClient() *http.Client { return e.admin }
+
 // CA is the certificate of the cluster's authority, PEM.
 func (e *endpoint) CA() string { return e.ca.pem }
 
