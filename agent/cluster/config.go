@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"net/http"
 	"strings"
 
 	"github.com/loam-os/loam/agent/cluster/credentials"
@@ -12,6 +13,9 @@ type Config struct {
 	// PEM.
 	Server string
 	CA     []byte
+
+	// Transport takes requests in place of connections to Server; nil for none.
+	Transport http.RoundTripper
 
 	// SecretName is the name of the Secret with the node's configuration, in
 	// namespace kube-system. A label of the Node overrides it.
@@ -79,6 +83,7 @@ func (c Config) target() credentials.Target {
 		Server:     c.Server,
 		CA:         c.CA,
 		CommonName: "gardener.cloud:node-agent:machine:" + c.Machine,
+		Transport:  c.Transport,
 	}
 }
 

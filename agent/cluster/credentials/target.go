@@ -21,6 +21,9 @@ type Target struct {
 
 	// CommonName is the common name of the node's certificate.
 	CommonName string
+
+	// Transport takes requests in place of connections to Server; nil for none.
+	Transport http.RoundTripper
 }
 
 // user is the only user, cluster and context of the kubeconfigs written here.
@@ -63,12 +66,17 @@ func checkProxy(t http.RoundTripper) http.RoundTripper {
 // REST returns the client configuration for the API server, with the
 // credentials or, without a certificate, the token.
 func (t Target) REST(who Credentials, token string) *rest.Config {
+	wrap := checkProxy
+	if t.Transport != nil {
+		wrap = func(http.RoundTripper) http.RoundTripper { return t.Transport }
+	}
+
 	return &rest.Config{
 		Host:          t.Server,
 		BearerToken:   token,
 		UserAgent:     "loam",
 		Dial:          dialer.DialContext,
-		WrapTransport: checkProxy,
+		WrapTransport: wrap,
 		TLSClientConfig: rest.TLSClientConfig{
 			CAData:   t.CA,
 			CertData: who.Certificate,
