@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -104,6 +105,13 @@ func Uptime() time.Duration {
 		return 0 // Every kernel has the clock.
 	}
 	return time.Duration(ts.Nano())
+}
+
+// FreeMemory gives memory of this process back to the kernel. Pools of the
+// libraries let go of theirs at the second collection.
+func FreeMemory() {
+	debug.FreeOSMemory()
+	debug.FreeOSMemory()
 }
 
 // configDrive implements [source.Drive].

@@ -33,6 +33,9 @@ type host struct {
 // Ready implements [loop.Host].
 func (h host) Ready() error { return unit.Ready() }
 
+// FreeMemory implements [loop.Host].
+func (h host) FreeMemory() { FreeMemory() }
+
 // Alive implements [loop.Host].
 func (h host) Alive() error { return unit.Alive() }
 

@@ -66,6 +66,7 @@ type testHost struct {
 func (testHost) Ready() error                              { return nil }
 func (testHost) Alive() error                              { return nil }
 func (testHost) Reach(context.Context, config.Probe) error { return nil }
+func (testHost) FreeMemory()                               {}
 func (testHost) Proven(context.Context)                    {}
 func (h testHost) End(why error)                           { h.end(why) }
 

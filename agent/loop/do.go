@@ -2,7 +2,6 @@ package loop
 
 import (
 	"context"
-	"runtime/debug"
 
 	"go.uber.org/zap"
 
@@ -77,7 +76,7 @@ func (r *runner) do(ctx context.Context, e Effect) (State, []Effect) {
 			return r.state, []Effect{Warn{What: "watchdog", Err: err}}
 		}
 	case FreeMemory:
-		r.others.Go(freeMemory)
+		r.others.Go(r.loop.Host.FreeMemory)
 	case End:
 		r.loop.Host.End(e.Why)
 	}
@@ -122,11 +121,4 @@ func (r *runner) slowJobs(ctx context.Context) slowJobs {
 		jobs.first = states[0]
 	}
 	return jobs
-}
-
-// freeMemory gives memory back to the kernel. Pools of the libraries let go of
-// theirs at the second collection.
-func freeMemory() {
-	debug.FreeOSMemory()
-	debug.FreeOSMemory()
 }

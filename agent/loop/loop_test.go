@@ -483,6 +483,8 @@ func (w *fakeNode) Uptime() time.Duration { return time.Since(w.began) + time.Se
 
 func (*fakeNode) Proven(context.Context) {}
 
+func (*fakeNode) FreeMemory() {}
+
 func (*fakeNode) End(error) {}
 
 func (w *fakeNode) Reach(context.Context, config.Probe) error {

@@ -99,6 +99,9 @@ type Host interface {
 	Reach(ctx context.Context, p config.Probe) error
 	// Proven is called, beside the loop, when a change has proven itself.
 	Proven(ctx context.Context)
+	// FreeMemory is called, beside the loop, when the agent is idle after a change.
+	// It gives memory of the program back to the kernel.
+	FreeMemory()
 	// End ends the agent, to be started again.
 	End(why error)
 }

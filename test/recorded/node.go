@@ -55,6 +55,29 @@ func New(
 	steady time.Duration,
 	log *zap.Logger,
 ) (*Node, error) {
+	p := Process{Uptime: agent.Uptime, FreeMemory: agent.FreeMemory}
+	return NewIn(p, dir, c, token, systemd, steady, log)
+}
+
+// Process is the program that an agent runs in.
+type Process struct {
+	// Uptime returns the time since the start of the machine.
+	Uptime func() time.Duration
+
+	// FreeMemory gives memory back to the kernel.
+	FreeMemory func()
+}
+
+// NewIn is New in a process with other agents, or with another clock.
+func NewIn(
+	process Process,
+	dir string,
+	c cluster.Config,
+	token string,
+	systemd Units,
+	steady time.Duration,
+	log *zap.Logger,
+) (*Node, error) {
 	n := &Node{Dir: dir}
 	root, err := n.root(dir)
 	if err != nil {
@@ -84,7 +107,7 @@ func New(
 		Token:   token,
 		Restart: requests.RestartUnits,
 		Now:     time.Now,
-		Uptime:  agent.Uptime,
+		Uptime:  process.Uptime,
 		Part:    rand.Float64,
 		Log:     log,
 	})
@@ -125,14 +148,14 @@ func New(
 			Steady:    steady,
 			Limit:     time.Minute,
 			Now:       time.Now,
-			Uptime:    agent.Uptime,
+			Uptime:    process.Uptime,
 		}),
 		Units:    systemd,
 		Jobs:     jobs,
 		Source:   n.Cluster,
 		Cluster:  n.Cluster,
 		Decoder:  decoder,
-		Host:     host{published: published},
+		Host:     host{published: published, process: process},
 		Requests: requests,
 		Root:     dir,
 		Status:   status.Status{ImageID: "recorded", ImageVersion: "1.0.0", Hostname: c.Hostname},
@@ -145,7 +168,10 @@ func New(
 }
 
 // host implements [loop.Host]. All probes answer, and nothing ends the agent.
-type host struct{ published *durable.Dir }
+type host struct {
+	published *durable.Dir
+	process   Process
+}
 
 // Ready implements [loop.Host].
 func (host) Ready() error { return nil }
@@ -154,7 +180,10 @@ func (host) Ready() error { return nil }
 func (host) Alive() error { return nil }
 
 // Uptime implements [loop.Host].
-func (host) Uptime() time.Duration { return agent.Uptime() }
+func (h host) Uptime() time.Duration { return h.process.Uptime() }
+
+// FreeMemory implements [loop.Host].
+func (h host) FreeMemory() { h.process.FreeMemory() }
 
 // Publish implements [loop.Host].
 func (h host) Publish(s status.Status, _ bool) error { return status.Write(h.published, s) }
