@@ -153,7 +153,7 @@ func (s *Server) update(w http.ResponseWriter, q request) error {
 func (s *Server) addByUpdate(w http.ResponseWriter, q request, o Object) error {
 	if o.GetUID() != "" {
 		return errors.NewConflict(q.kind.groupResource(), q.name,
-			fmt.Errorf("Precondition failed: UID in precondition: %s, UID in object meta: ", o.GetUID()))
+			fmt.Errorf("the UID %s is of an object that is gone", o.GetUID()))
 	}
 	if o.GetResourceVersion() != "" {
 		return errors.NewNotFound(q.kind.groupResource(), q.name)
@@ -166,11 +166,12 @@ func (s *Server) replace(w http.ResponseWriter, q request, v *version, o Object)
 	before := v.object
 	if uid := o.GetUID(); uid != "" && uid != before.GetUID() {
 		return errors.NewConflict(q.kind.groupResource(), q.name, fmt.Errorf(
-			"Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, before.GetUID()))
+			"the UID is %s, not %s", before.GetUID(), uid))
 	}
 	if number := o.GetResourceVersion(); number != "" && number != before.GetResourceVersion() {
 		return errors.NewConflict(q.kind.groupResource(), q.name,
-			fmt.Errorf("the object has been modified; please apply your changes to the latest version and try again"))
+			fmt.Errorf("the object has been modified: its version is %s, not %s",
+				before.GetResourceVersion(), number))
 	}
 
 	o.SetUID(before.GetUID())
