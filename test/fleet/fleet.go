@@ -1,0 +1,354 @@
+package fleet
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	core "k8s.io/api/core/v1"
+
+	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/agent/cluster"
+	"github.com/loam-os/loam/agent/cluster/credentials"
+	"github.com/loam-os/loam/test/apiserver"
+)
+
+const (
+	secretName     = "gardener-node-agent-pool"
+	ledgerName     = "loam-rollout-pool"
+	markAnnotation = "loam.dev/turn"
+	doneAnnotation = "checksum/cloud-config-data"
+	rackLabel      = "example.com/rack"
+
+	nodesPath   = "/api/v1/nodes"
+	secretsPath = "/api/v1/namespaces/kube-system/secrets"
+
+	// serverURL reaches the server in memory: nothing resolves it.
+	serverURL = "https://memory"
+)
+
+// Options are of a fleet to be.
+type Options struct {
+	// Nodes is how many there are, in as many Zones, and Racks of each zone.
+	Nodes, Zones, Racks int
+
+	// Policy is how they take turns, and Limits what it allows.
+	Policy string
+	Limits Limits
+
+	// Restart is how long a unit restarts, Reboot how long a machine is away with
+	// another system.
+	Restart, Reboot time.Duration
+
+	// Fails makes the restart of a unit on that node fail; nil for none.
+	Fails func(node string) bool
+}
+
+// Fleet is nodes of one pool. It must be used within one bubble of
+// testing/synctest.
+type Fleet struct {
+	testing.TB
+	Server  *apiserver.Server
+	Options Options
+
+	admin   apiserver.Transport
+	checker *checker
+	members []*member
+	counts  *counts
+
+	ctx   context.Context
+	group sync.WaitGroup
+}
+
+// New starts a fleet whose nodes run the configuration text when it returns.
+func New(t testing.TB, o Options, text string) *Fleet {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	server := apiserver.New()
+	f := &Fleet{
+		TB:      t,
+		Server:  server,
+		Options: o,
+		admin:   apiserver.Transport{Server: server},
+		checker: newChecker(o.Limits),
+		counts:  newCounts(),
+		ctx:     ctx,
+	}
+	server.Watched = f.checker.watched
+	t.Cleanup(func() {
+		cancel()
+		f.group.Wait()
+	})
+
+	who := certificate(t)
+	dir := directory(t)
+	f.Configure(text)
+	for i := range o.Nodes {
+		f.add(i, filepath.Join(dir, fmt.Sprint(i)), who)
+	}
+	for _, m := range f.members {
+		m.start()
+	}
+	f.Await("the first configuration", 10*time.Minute, func() error { return f.runs(text) })
+	return f
+}
+
+// directory is in memory where it can be.
+func directory(t testing.TB) string {
+	dir, err := os.MkdirTemp("/dev/shm", "loam-fleet-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// certificate is the identity of all agents: the server in memory does not look at
+// it.
+func certificate(t testing.TB) credentials.Credentials {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1),
+		NotBefore:    time.Now().Add(-time.Hour),
+		NotAfter:     time.Now().AddDate(10, 0, 0),
+	}
+	text, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return credentials.Credentials{
+		Certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: text}),
+		Key:         pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: private}),
+		NotAfter:    template.NotAfter,
+	}
+}
+
+// add makes a node that has joined, and its Node.
+func (f *Fleet) add(i int, dir string, who credentials.Credentials) {
+	f.Helper()
+	zone := i % f.Options.Zones
+	at := place{
+		zone: fmt.Sprint("zone-", zone),
+		rack: fmt.Sprintf("rack-%d-%d", zone, i/f.Options.Zones%f.Options.Racks),
+	}
+	m := newMember(f, fmt.Sprint("node-", i), dir)
+	f.checker.places[m.name] = at
+	f.members = append(f.members, m)
+
+	f.Do(http.MethodPost, nodesPath, fmt.Sprintf(`{"metadata": {"name": %q, "labels": {
+		"kubernetes.io/hostname": %[1]q, "topology.kubernetes.io/zone": %q, %q: %q}}}`,
+		m.name, at.zone, rackLabel, at.rack))
+	f.Ready(m.name, true)
+
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		f.Fatal(err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		f.Fatal(err)
+	}
+	defer root.Close()
+	target := credentials.Target{Server: serverURL, CA: who.Certificate}
+	if err := credentials.Open(root).Save(target, who); err != nil {
+		f.Fatal(err)
+	}
+	m.config = cluster.Config{
+		Server:     serverURL,
+		CA:         who.Certificate,
+		Transport:  &m.transport,
+		SecretName: secretName,
+		Machine:    m.name,
+		Hostname:   m.name,
+	}
+}
+
+// Do sends a request of an administrator that has to succeed; a PATCH is a merge
+// patch, or a strategic one of a status.
+func (f *Fleet) Do(method, path, body string) []byte {
+	f.Helper()
+	r, err := http.NewRequestWithContext(f.ctx, method, serverURL+path, strings.NewReader(body))
+	if err != nil {
+		f.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	if method == http.MethodPatch {
+		r.Header.Set("Content-Type", "application/merge-patch+json")
+		if strings.HasSuffix(path, "/status") {
+			r.Header.Set("Content-Type", "application/strategic-merge-patch+json")
+		}
+	}
+	a, err := f.admin.RoundTrip(r)
+	if err != nil {
+		f.Fatal(err)
+	}
+	defer a.Body.Close()
+	text, err := io.ReadAll(a.Body)
+	if err != nil || a.StatusCode/100 != 2 {
+		f.Fatalf("%s %s: %d %s: %v", method, path, a.StatusCode, text, err)
+	}
+	return text
+}
+
+// Ready makes a Node Ready or not.
+func (f *Fleet) Ready(name string, is bool) {
+	f.Helper()
+	status := core.ConditionFalse
+	if is {
+		status = core.ConditionTrue
+	}
+	f.Do(http.MethodPatch, nodesPath+"/"+name+"/status",
+		fmt.Sprintf(`{"status": {"conditions": [{"type": "Ready", "status": %q}]}}`, status))
+}
+
+// Configure makes text the configuration of the pool.
+func (f *Fleet) Configure(text string) {
+	f.Helper()
+	body, err := json.Marshal(core.Secret{Data: map[string][]byte{"osc.yaml": []byte(text)}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	var secret map[string]any
+	if err := json.Unmarshal(body, &secret); err != nil {
+		f.Fatal(err)
+	}
+	secret["metadata"] = map[string]any{
+		"name":        secretName,
+		"annotations": map[string]any{"rollout.loam.dev/policy": f.Options.Policy},
+	}
+	body, err = json.Marshal(secret)
+	if err != nil {
+		f.Fatal(err)
+	}
+	if f.checker.configured() {
+		f.Do(http.MethodPut, secretsPath+"/"+secretName, string(body))
+		return
+	}
+	f.Do(http.MethodPost, secretsPath, string(body))
+}
+
+// Await waits until right is nil, for at most so long, and returns how long that
+// took. It fails at once if the checker has found a fault.
+func (f *Fleet) Await(what string, most time.Duration, right func() error) time.Duration {
+	f.Helper()
+	begun := time.Now()
+	for {
+		err := right()
+		s := f.checker.state()
+		switch {
+		case len(s.faults) > 0:
+			f.Fatalf("%s: after %s:\n%s", what, time.Since(begun), strings.Join(s.faults, "\n"))
+		case err == nil:
+			return time.Since(begun)
+		case time.Since(begun) > most:
+			f.Fatalf("%s: not after %s: %v; ledger: %s", what, most, err, s.ledger.Summary())
+		}
+		time.Sleep(time.Second) // The clock is that of the bubble.
+	}
+}
+
+// runs is nil if all Nodes say that they run the configuration text.
+func (f *Fleet) runs(text string) error {
+	n := f.checker.running(sum(text))
+	if n != f.Options.Nodes {
+		return fmt.Errorf("%d of %d nodes run it", n, f.Options.Nodes)
+	}
+	return nil
+}
+
+// settled is nil if no node has a turn or a mark.
+func (f *Fleet) settled() error {
+	s := f.checker.state()
+	if n := len(s.ledger.Holders) + len(s.ledger.Restored); n > 0 || len(s.marked) > 0 {
+		return fmt.Errorf("%d turns, %d marks", n, len(s.marked))
+	}
+	return nil
+}
+
+// Rollout gives the pool a configuration and returns how long it takes until all
+// run it and have given their turns.
+func (f *Fleet) Rollout(text string, most time.Duration) time.Duration {
+	f.Helper()
+	f.Configure(text)
+	return f.Await("the rollout of a configuration", most, func() error {
+		return errors.Join(f.runs(text), f.settled())
+	})
+}
+
+// Upgrade has all nodes upgrade to a system, and returns how long that takes.
+func (f *Fleet) Upgrade(version, hash string, most time.Duration) time.Duration {
+	f.Helper()
+	for _, m := range f.members {
+		m.arm(system{version: version, hash: hash})
+	}
+	return f.Await("the rollout of a system", most, func() error {
+		n := 0
+		for _, m := range f.members {
+			if m.runsSystem(hash) {
+				n++
+			}
+		}
+		if n != len(f.members) {
+			return fmt.Errorf("%d of %d nodes run it", n, len(f.members))
+		}
+		return f.settled()
+	})
+}
+
+// Configuration is a configuration with one unit, which restarts when the text is
+// another.
+func Configuration(text string) string {
+	return `apiVersion: extensions.gardener.cloud/v1alpha1
+kind: OperatingSystemConfig
+spec:
+  units:
+  - name: kubelet.service
+    content: |
+      [Service]
+      ExecStart=sleep infinity
+      [Install]
+      WantedBy=multi-user.target
+    filePaths: [/etc/a]
+  files:
+  - path: /etc/a
+    content: {inline: {data: ` + text + `}}
+`
+}
+
+func sum(text string) string {
+	s := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(s[:])
+}
+
+// logger says what agents do if LOAM_LOG is set.
+func logger() *zap.Logger {
+	if os.Getenv("LOAM_LOG") == "" {
+		return zap.NewNop()
+	}
+	return zap.Must(zap.NewDevelopment())
+}
