@@ -72,6 +72,7 @@ const (
 	// on the Node: a configuration and a system that failed there
 	failedAnnotation       = "loam.dev/failed"
 	failedSystemAnnotation = "loam.dev/failed-system"
+	canaryTriedAnnotation  = "loam.dev/tried" // on the Node of a canary
 
 	pinnedLabel = "loam.dev/pinned"
 	canaryLabel = "loam.dev/canary"

@@ -7,6 +7,7 @@ import (
 	core "k8s.io/api/core/v1"
 
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/agent/turns"
 )
 
 // desiredMeta are the labels and annotations that the Node should have. A nil
@@ -30,6 +31,11 @@ func desiredMetaOf(c Config, n *core.Node, s status.Status, p *pendingConfig) de
 		w.labels[zoneLabel] = &c.Zone
 	}
 
+	if _, isCanary := n.Labels[canaryLabel]; isCanary {
+		tried := triedOf(turns.ParseTried(n.Annotations[canaryTriedAnnotation]), s, p).String()
+		w.annotations[canaryTriedAnnotation] = &tried
+	}
+
 	switch {
 	case p == nil:
 	case s.Version == p.sum:
@@ -42,6 +48,19 @@ func desiredMetaOf(c Config, n *core.Node, s status.Status, p *pendingConfig) de
 	}
 
 	return w
+}
+
+// triedOf returns what a canary has tried, with what it runs: that may need no
+// turn, or be older than its label.
+func triedOf(tried turns.Tried, s status.Status, p *pendingConfig) turns.Tried {
+	tried.Version = s.ImageVersion
+	if s.RootHash != "" {
+		tried = tried.With(turns.SystemTarget(s.RootHash))
+	}
+	if p != nil && s.Version == p.sum {
+		tried = tried.With(p.sum)
+	}
+	return tried
 }
 
 // patch returns a merge patch (RFC 7386) that makes n as desired, nil if it is

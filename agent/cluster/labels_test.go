@@ -36,6 +36,18 @@ func TestDesiredMetaOf(t *testing.T) {
 			offered("sum"),
 			`{"metadata":{"annotations":{"checksum/cloud-config-data":"sum"},"labels":{"node-role.kubernetes.io/worker":"","topology.kubernetes.io/zone":"z","worker.gardener.cloud/kubernetes-version":"1.36.3"}}}`,
 		},
+		{
+			"a canary",
+			&core.Node{ObjectMeta: meta.ObjectMeta{
+				Labels: map[string]string{canaryLabel: "", roleLabel + "worker": "", zoneLabel: "z"},
+				Annotations: map[string]string{
+					canaryTriedAnnotation: `{"targets":["old"]}`,
+				},
+			}},
+			status.Status{Version: "old", RootHash: "1234", ImageVersion: "2.0.0"},
+			offered("new"),
+			`{"metadata":{"annotations":{"loam.dev/tried":"{\"targets\":[\"old\",\"1234\"],\"version\":\"2.0.0\"}"}}}`,
+		},
 		{"a Node with all labels", full, status.Status{Version: "sum"}, offered("sum"), ""},
 		{
 			"a Node of the control plane",

@@ -24,6 +24,10 @@ import (
 // turnName is the record of the turn.
 const turnName = "var/lib/loam/turn.json"
 
+// manyNodes is the size of a pool above which the metadata of its Nodes is not
+// listed unless it is needed: a Node has about 2 KB.
+const manyNodes = 250
+
 // maxTurnSteps limits the steps of a turn in one step of the controller.
 const maxTurnSteps = 16
 
@@ -273,6 +277,7 @@ func (c *turnController) view(w world, change change) turns.View {
 		v.Me.Zone = n.Labels[zoneLabel]
 		v.Me.Rack = n.Labels[v.Policy.RackLabel]
 		v.Me.Canary = canary
+		v.Tried = turns.ParseTried(n.Annotations[canaryTriedAnnotation])
 	}
 	return v
 }
@@ -322,6 +327,9 @@ func (c *turnController) do(
 		return c.patch(ctx, w, map[string]any{
 			failureAnnotationOf(step.Failure.Version): step.Failure.String(),
 		})
+	case turns.NoteTried:
+		c.seen = nil
+		return c.patch(ctx, w, map[string]any{canaryTriedAnnotation: step.Tried.String()})
 	case turns.Unmark:
 		changes := map[string]any{turnAnnotation: nil}
 		if failed := failureAnnotationOf(v.Me.Version); step.Clears && v.Failure != "" {
@@ -415,7 +423,7 @@ func (c *turnController) list(ctx context.Context, w world) error {
 	}
 
 	l := c.seen.Ledger
-	details := l.State == turns.Restoring || len(l.Restored) > 0 ||
+	details := l.State == turns.Restoring || len(l.Restored) > 0 || l.Size <= manyNodes ||
 		p.PerZone != (turns.Amount{}) || p.PerRack != (turns.Amount{})
 
 	fleet, err := c.api.listFleet(ctx, selectorOf(w), details, p.RackLabel)

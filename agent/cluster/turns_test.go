@@ -189,8 +189,8 @@ func TestFleetOfATable(t *testing.T) {
 	var read table
 	err := json.Unmarshal([]byte(head+`
 		{"cells": ["node-1", "Ready"], "object": {"metadata": {"name": "node-1",
-			"labels": {"topology.kubernetes.io/zone": "a", "rack": "1"},
-			"annotations": {"loam.dev/turn": "x"}}}},
+			"labels": {"topology.kubernetes.io/zone": "a", "rack": "1", "loam.dev/canary": ""},
+			"annotations": {"loam.dev/turn": "x", "loam.dev/tried": "{\"targets\":[\"a\"]}"}}}},
 		{"cells": ["node-2", "Ready,SchedulingDisabled"], "object": null},
 		{"cells": ["node-3", "NotReady"]}]}`), &read)
 	if err != nil {
@@ -199,7 +199,14 @@ func TestFleetOfATable(t *testing.T) {
 
 	got, err := fleetOf(read, "rack")
 	want := turns.Fleet{
-		{Name: "node-1", Zone: "a", Rack: "1", Mark: "x"},
+		{
+			Name:   "node-1",
+			Zone:   "a",
+			Rack:   "1",
+			Mark:   "x",
+			Canary: true,
+			Tried:  turns.Tried{Targets: []string{"a"}},
+		},
 		{Name: "node-2", Away: true},
 		{Name: "node-3", Away: true},
 	}

@@ -27,8 +27,8 @@ type Me struct {
 	Class           Class
 
 	// Canary is a node that goes first, Postponed one whose change was postponed:
-	// it goes last. Pinned is why a person keeps the node
-	// from changing, "" if nobody does.
+	// it goes last. Pinned is why an operator keeps the node from changing, ""
+	// if none does.
 	Canary    bool
 	Postponed bool
 	Pinned    string
@@ -71,6 +71,10 @@ const (
 	patience = 10 * time.Second
 	few      = 16
 
+	// longestRest is the longest pause between two looks at the ledger. A
+	// postponed node that sees no write for so long is behind no other node.
+	longestRest = 10 * time.Minute
+
 	// pollShare is the pause that each node adds between two looks at the
 	// ledger.
 	pollShare = 100 * time.Millisecond
@@ -104,6 +108,10 @@ func Decide(p Policy, l Ledger, me Me, fleet Fleet, now time.Time) Decision {
 	if late := overdue(p, turns, now); r.Failed+len(late) > p.MaxFailures {
 		return stop(now, fmt.Sprintf("%d nodes have failed, and %d have their turn for too long: %s",
 			r.Failed, len(late), strings.Join(late[:min(3, len(late))], ", ")))
+	}
+
+	if first := fleet.first(p, turns, me, now); first != "" {
+		return wait(now.Add(pause(me, len(fleet))), "canary "+first+" comes first")
 	}
 
 	size := len(fleet)
@@ -157,10 +165,14 @@ func mayBegin(p Policy, l Ledger, me Me, now time.Time) Decision {
 }
 
 // inOrder lets the nodes ask in their order, so that few write at once. It
-// limits nothing: the longer a turn is free, the more nodes may take it.
+// limits nothing: the longer a turn is free, the more nodes may take it. A
+// postponed node asks once all others have had their turn, or do not ask.
 func inOrder(r Rollout, me Me, size, begun, free int, now time.Time) Decision {
 	rank := position(me) * float64(size)
 	open := float64(r.Done + r.Failed + begun)
+	if me.Postponed && open+1 < float64(size) && me.Unchanged < longestRest {
+		return wait(now.Add(pause(me, size)), "postponed: the other nodes come first")
+	}
 	ahead := float64(max(free, few))
 	for waited := time.Duration(0); waited <= me.Unchanged && rank >= open+ahead; waited += patience {
 		ahead *= 2
@@ -171,7 +183,7 @@ func inOrder(r Rollout, me Me, size, begun, free int, now time.Time) Decision {
 
 	rounds := (rank - open) / float64(max(1, free+begun))
 	rest := time.Duration(rounds * float64(pace[me.Class]) / 2)
-	rest = min(max(rest, pause(me, size)), 10*time.Minute)
+	rest = min(max(rest, pause(me, size)), longestRest)
 	return wait(now.Add(rest), fmt.Sprintf("about %.0f nodes come first", rank-open))
 }
 

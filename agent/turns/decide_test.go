@@ -144,6 +144,71 @@ func TestDecide(t *testing.T) {
 			w, _ := window.Parse("22:00-04:00")
 			p.Windows = []window.Window{w}
 		}, Wait, "the maintenance window opens 2026-03-01T22:00:00Z"},
+		{"a canary has not had its turn", func(_ *Policy, _ *Ledger, _ *Me, f Fleet) {
+			f[4].Canary = true
+		}, Wait, "canary node-5 comes first"},
+		{"a canary has its turn", func(_ *Policy, _ *Ledger, _ *Me, f Fleet) {
+			f[0].Canary = true
+			f[0].Away = true
+			f[0].Tried = Tried{}.With("new")
+		}, Wait, "canary node-1 comes first"},
+		{"a canary has given its turn", func(_ *Policy, _ *Ledger, _ *Me, f Fleet) {
+			f[4].Canary = true
+			f[4].Tried = Tried{}.With("old").With("new")
+		}, Take, ""},
+		{"a canary has given its turn for another target", func(_ *Policy, _ *Ledger, _ *Me, f Fleet) {
+			f[4].Canary = true
+			f[4].Tried = Tried{}.With("old")
+		}, Wait, "canary node-5 comes first"},
+		{"a canary is off", func(_ *Policy, l *Ledger, _ *Me, f Fleet) {
+			f[4].Canary = true
+			f[4].Away = true
+			l.Holders = nil
+		}, Take, ""},
+		{"a canary is pinned", func(_ *Policy, _ *Ledger, _ *Me, f Fleet) {
+			f[4].Canary = true
+			f[4].Pinned = true
+		}, Take, ""},
+		{"a canary died in its turn, which is tolerated", func(p *Policy, l *Ledger, _ *Me, f Fleet) {
+			h := l.Holders["node-1"]
+			h.Since = noon.Add(-11 * time.Minute)
+			l.Holders["node-1"] = h
+			f[0].Canary = true
+			p.MaxFailures = 1
+		}, Take, ""},
+		{"another canary has not had its turn", func(_ *Policy, _ *Ledger, me *Me, f Fleet) {
+			f[4].Canary = true
+			f[9].Canary = true
+			me.Canary = true
+		}, Take, ""},
+		{"a system, and a canary runs a newer one", func(_ *Policy, l *Ledger, me *Me, f Fleet) {
+			f[4].Canary = true
+			f[4].Tried.Version = "3.1.0-rc.1"
+			l.Holders = nil
+			me.Target = "5678"
+			me.Version = "3.0.0"
+		}, Take, ""},
+		{"a system, and a canary runs an older one", func(_ *Policy, l *Ledger, me *Me, f Fleet) {
+			f[4].Canary = true
+			f[4].Tried.Version = "2.0.0"
+			l.Holders = nil
+			me.Target = "5678"
+			me.Version = "3.0.0"
+		}, Wait, "canary node-5 comes first"},
+		{"it was postponed, and others still ask", func(_ *Policy, _ *Ledger, me *Me, _ Fleet) {
+			me.Postponed = true
+			me.Unchanged = time.Minute
+		}, Wait, "postponed: the other nodes come first"},
+		{"it was postponed, and no other asks", func(_ *Policy, _ *Ledger, me *Me, _ Fleet) {
+			me.Postponed = true
+		}, Take, ""},
+		{"it was postponed, and all others are done", func(_ *Policy, l *Ledger, me *Me, _ Fleet) {
+			me.Postponed = true
+			me.Unchanged = 0
+			l.Done = 9
+			l.Holders = nil
+			l.Restored = nil
+		}, Take, ""},
 		{"a person is in a hurry", hurried(time.Hour, func(p *Policy, l *Ledger) {
 			w, _ := window.Parse("22:00-04:00")
 			p.Windows = []window.Window{w}

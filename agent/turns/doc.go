@@ -26,6 +26,10 @@
 // the node gives its turn back unused, pauses, and goes last. A configuration and
 // a system have a pause each.
 //
+// Canaries go first: no other node takes a turn for a target before each canary
+// that can has given its own. A canary notes that on its Node before it gives
+// its turn, so the others know it from the list of Nodes, also with a new ledger.
+//
 // A ledger has the rollout of one configuration, in which a newer one takes the
 // place of an older one, and one of each system that nodes are upgraded to. All
 // turns count together; each rollout has its own counts and halt. A node keeps

@@ -5,6 +5,10 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/mod/semver"
 )
 
 // Fleet is the Nodes of a pool, read after the ledger.
@@ -17,10 +21,91 @@ type Node struct {
 	// Away says that the Node is not Ready or is cordoned.
 	Away bool
 
+	// Canary and Pinned say that an operator lets it go first, or keeps it from
+	// changing. Tried is what a canary has tried.
+	Canary, Pinned bool
+	Tried          Tried
+
 	// Mark is its mark, "" if absent: a [Holder]. Failures are what it remembers
 	// of changes that failed: a [Failure] each.
 	Mark     string
 	Failures []string
+}
+
+// Tried is what a canary has tried, as its Node remembers it. Only the agent of
+// a canary writes it.
+type Tried struct {
+	// Targets are the last targets that it runs, or for which it had its turn, the
+	// newest last.
+	Targets []string `json:"targets,omitempty"`
+
+	// Version is the version of the system that it runs.
+	Version string `json:"version,omitempty"`
+}
+
+// maxTried is how many targets a canary remembers.
+const maxTried = 8
+
+// ParseTried reads a [Tried] as [Tried.String] writes it. What cannot be read is
+// nothing: the canary comes first again.
+func ParseTried(text string) Tried {
+	var t Tried
+	if json.Unmarshal([]byte(text), &t) != nil {
+		return Tried{}
+	}
+	return t
+}
+
+// With returns t with another target.
+func (t Tried) With(target string) Tried {
+	if slices.Contains(t.Targets, target) {
+		return t
+	}
+	targets := append(slices.Clone(t.Targets), target)
+	t.Targets = targets[max(0, len(targets)-maxTried):]
+	return t
+}
+
+// String returns the text of an annotation.
+func (t Tried) String() string {
+	text, _ := json.Marshal(t) // Strings only.
+	return string(text)
+}
+
+// first returns the name of a canary that comes before me, "" if there is none.
+// A canary that is away or pinned is not waited for, unless it has its turn. A
+// turn that it has for too long counts as a failure.
+func (f Fleet) first(p Policy, turns []Holder, me Me, now time.Time) string {
+	if me.Canary {
+		return ""
+	}
+	for _, n := range f {
+		if !n.Canary || n.Name == me.Node {
+			continue
+		}
+		has := slices.IndexFunc(turns, func(h Holder) bool {
+			return h.Node == n.Name && h.Target == me.Target
+		})
+		switch {
+		case has >= 0 && now.Sub(turns[has].Since) <= p.Overdue[turns[has].Class]:
+			return n.Name
+		case has < 0 && !n.Away && !n.Pinned && !n.hasTried(me):
+			return n.Name
+		}
+	}
+	return ""
+}
+
+// hasTried reports whether a canary has tried what me changes to, or runs a
+// system that is not older.
+func (n Node) hasTried(me Me) bool {
+	if me.isSystem() {
+		runs := "v" + n.Tried.Version
+		if semver.IsValid(runs) && semver.Compare(runs, "v"+me.Version) >= 0 {
+			return true
+		}
+	}
+	return slices.Contains(n.Tried.Targets, me.Target)
 }
 
 // Failure is a change that failed, as its Node remembers it. A ledger that is

@@ -65,6 +65,9 @@ type View struct {
 	// change of the kind of Me that failed; "" if absent.
 	Mark, Failure string
 
+	// Tried is what the own Node, which is a canary, has tried.
+	Tried Tried
+
 	// Seen is what was read since the last write to the API server, nil for
 	// nothing.
 	Seen *Seen
@@ -108,6 +111,8 @@ const (
 	Unmark Kind = "unmark"
 	// Note writes Failure to the own Node: a ledger that is made again needs it.
 	Note Kind = "note"
+	// NoteTried writes Tried to the own Node: the others wait for it.
+	NoteTried Kind = "note tried"
 	// Proceed lets the node change.
 	Proceed Kind = "proceed"
 )
@@ -121,6 +126,7 @@ type Step struct {
 	Turn     Turn
 	Save     bool
 	Failure  Failure
+	Tried    Tried
 	Decision Decision
 
 	// Clears says that Unmark removes also what the Node remembers of a failure
@@ -130,7 +136,7 @@ type Step struct {
 
 // Next returns the next step.
 func Next(v View) Step {
-	v.Me.Postponed = v.Turn.postponed(v.Me.Version).Target == v.Me.Target
+	v.Me.Postponed = v.Turn.postponed(v.Me.Version).isLast(v.Me.Target, v.Now)
 	switch {
 	case v.Turn.Phase == Returning:
 		return v.giveBack()
@@ -298,6 +304,9 @@ func (v View) hold() Step {
 	if f := v.failure(); v.Need == NeedFail && v.Me.Node != "" && v.Failure != f.String() {
 		return Step{Kind: Note, Failure: f}
 	}
+	if s, ok := v.tried(); ok {
+		return s
+	}
 	if s, ok := v.ledger(); ok {
 		return s
 	}
@@ -309,6 +318,16 @@ func (v View) hold() Step {
 		return Step{Kind: Unmark, Clears: v.Need == NeedGive}
 	}
 	return Step{Kind: Save, Turn: v.over()}
+}
+
+// tried returns the step by which a canary notes that it has had its turn, false
+// if nothing is left to note. The other nodes wait until it has given its turn,
+// and the note is on its Node before that, so they never wait for it again.
+func (v View) tried() (Step, bool) {
+	if !v.Me.Canary || v.Me.Node == "" || slices.Contains(v.Tried.Targets, v.Me.Target) {
+		return Step{}, false
+	}
+	return Step{Kind: NoteTried, Tried: v.Tried.With(v.Me.Target)}, true
 }
 
 // given returns the ledger without the turn, by how the change went.

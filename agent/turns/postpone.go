@@ -13,6 +13,9 @@ const (
 	// doubles with each, up to maxPostponePause.
 	postponePause    = 5 * time.Minute
 	maxPostponePause = 2 * time.Hour
+
+	// maxLast is for how long a node goes last after its pause.
+	maxLast = 30 * time.Minute
 )
 
 // Postponed is a change that was postponed. Its node is the last of the pool
@@ -51,6 +54,13 @@ func (p Postponed) holds(target string, now time.Time) bool {
 	return p.Target == target && now.Before(p.Until) && p.Until.Sub(now) <= maxPostponePause
 }
 
+// isLast reports whether the node goes last with its change to target. It does
+// not wait for ever, in a pool whose ledger always changes.
+func (p Postponed) isLast(target string, now time.Time) bool {
+	return p.Target == target && now.Before(p.Until.Add(maxLast)) &&
+		p.Until.Sub(now) <= maxPostponePause
+}
+
 // postponed returns what was postponed last: a system, or a configuration if the
 // version is "". Each has a pause of its own, so a node that waits with both does
 // not begin them in circles.
@@ -72,6 +82,9 @@ func (v View) postpone() Step {
 
 // giveBack gives the turn back.
 func (v View) giveBack() Step {
+	if s, ok := v.tried(); ok {
+		return s
+	}
 	if s, ok := v.ledger(); ok {
 		return s
 	}

@@ -120,6 +120,58 @@ func TestAPostponedNodeGoesLast(t *testing.T) {
 	}
 }
 
+// TestAPostponedNodeDoesNotWaitForEver has a ledger that changes all the time.
+func TestAPostponedNodeDoesNotWaitForEver(t *testing.T) {
+	v := postponed()
+	v.Turn = v.Turn.in(Over)
+	v.Mark = ""
+	*v.Seen.Ledger = running()
+	v.Seen.Ledger.Holders = nil
+	v.Seen.Ledger.Restored = nil
+	v.Me.Unchanged = 0
+	v.Now = v.Now.Add(postponePause)
+	if got := Next(v); got.Kind != Await || got.Decision.Why != "postponed: the other nodes come first" {
+		t.Errorf("%+v", got)
+	}
+	v.Now = v.Now.Add(maxLast)
+	if got := Next(v); got.Kind != Save {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestACanaryNotesItsTurn has one give its turn, or postpone its change.
+func TestACanaryNotesItsTurn(t *testing.T) {
+	gives := taken()
+	gives.Turn.Phase = Holding
+	gives.Need = NeedGive
+	for _, v := range []View{gives, postponed()} {
+		v.Me.Canary = true
+		v.Tried = Tried{Version: "1.0.0"}.With("old")
+		got := Next(v)
+		want := Tried{Version: "1.0.0", Targets: []string{"old", "new"}}
+		if diff := cmp.Diff(want, got.Tried); got.Kind != NoteTried || diff != "" {
+			t.Errorf("%s (-want +got):\n%s", got.Kind, diff)
+		}
+		v.Tried = ParseTried(got.Tried.String())
+		if got := Next(v); got.Kind != Write {
+			t.Errorf("%+v", got)
+		}
+	}
+}
+
+func TestACanaryRemembersTheLastTargets(t *testing.T) {
+	var tried Tried
+	for i := range 2 * maxTried {
+		tried = tried.With(string(rune('a' + i)))
+	}
+	if got := tried.With("p"); len(got.Targets) != maxTried || got.Targets[0] != "i" {
+		t.Errorf("%v", got)
+	}
+	if got := ParseTried("x"); len(got.Targets) != 0 {
+		t.Errorf("%v", got)
+	}
+}
+
 // TestAPauseIsForAKindOfChange has a node postpone its configuration, and then a
 // system.
 func TestAPauseIsForAKindOfChange(t *testing.T) {

@@ -191,6 +191,33 @@ func TestNodesTakeTurnsByTheLedger(t *testing.T) {
 	})
 }
 
+// TestACanaryChangesFirst has all nodes of a pool ask at once, in which all may be
+// away. Another canary is pinned.
+func TestACanaryChangesFirst(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var order []string
+	f := newPool(t, 3, `{"maxUnavailable": 3, "chunks": ["100%"]}`,
+		func(_ context.Context, node string) error {
+			mu.Lock()
+			defer mu.Unlock()
+			order = append(order, node)
+			return nil
+		})
+	f.must("PATCH", nodes+"/node-1", `{"metadata": {"labels": {"loam.dev/canary": ""}}}`)
+	f.must("PATCH", nodes+"/node-2",
+		`{"metadata": {"labels": {"loam.dev/canary": "", "loam.dev/pinned": "never"}}}`)
+
+	f.says(osc("two"))
+	f.reached(osc("two"), 2)
+	f.settled()
+	mu.Lock()
+	defer mu.Unlock()
+	if !slices.Equal(order, []string{"node-1", "node-0"}) {
+		t.Errorf("restarted %v", order)
+	}
+}
+
 // TestABadChangeStopsAtTheFirstNode checks that only one node is touched, and
 // that the correction reaches all.
 func TestABadChangeStopsAtTheFirstNode(t *testing.T) {
