@@ -49,6 +49,9 @@ type machine struct {
 
 	// taken counts the turns that were begun.
 	taken int8
+
+	// gave says that it has given a turn, and off that it never starts again.
+	gave, off bool
 }
 
 // node is a Node of the API server.
@@ -57,8 +60,9 @@ type node struct {
 	uid   int8
 	mark  string
 
-	// failure is what it remembers of a change that failed.
-	failure string
+	// failure is what it remembers of a change that failed, tried what it has tried
+	// as a canary.
+	failure, tried string
 }
 
 // world is a state of the walk.
@@ -78,7 +82,7 @@ type world struct {
 }
 
 // faults are how often each fault may happen.
-type faults struct{ kill, delete, rebirth, loss, clock, postpone, giveUp int8 }
+type faults struct{ kill, delete, rebirth, loss, clock, postpone, giveUp, off int8 }
 
 // scenario is a fleet and what may happen to it.
 type scenario struct {
@@ -93,6 +97,10 @@ type scenario struct {
 	// bad are the machines whose change fails. upgrades are those that change to
 	// another system, by a restart; the others change their configuration.
 	bad, upgrades [most]bool
+
+	// canaries are the machines that go first, pinned those that an operator keeps
+	// from changing.
+	canaries, pinned [most]bool
 
 	// clone says that the last machine has the name and the Node of the first.
 	clone bool
@@ -145,8 +153,10 @@ func (s scenario) view(w world, i int) turns.View {
 			Revision:  7,
 			Class:     turns.Kubelet,
 			Unchanged: time.Hour,
+			Canary:    s.canaries[n],
 		},
 		Turn:    m.turn,
+		Tried:   turns.ParseTried(m.node.tried),
 		Mark:    m.node.mark,
 		Failure: m.node.failure,
 		Seen:    m.seen,
@@ -158,6 +168,9 @@ func (s scenario) view(w world, i int) turns.View {
 		v.Me.Target = "system"
 		v.Me.Version = "2.0.0"
 		v.Me.Class = turns.Reboot
+	}
+	if s.pinned[n] {
+		v.Me.Pinned = "for a reason"
 	}
 	if !m.node.there {
 		v.Me.Node = ""
@@ -195,6 +208,10 @@ func (s scenario) fleet(w world) turns.Fleet {
 				Zone:     s.zones[i],
 				Mark:     n.mark,
 				Failures: []string{n.failure},
+				Away:     w.machines[i].off,
+				Canary:   s.canaries[i],
+				Pinned:   s.pinned[i],
+				Tried:    turns.ParseTried(n.tried),
 			})
 		}
 	}
@@ -257,7 +274,16 @@ func (s scenario) accidents(w world, i int) []edge {
 
 	m := w.machines[i]
 	n := s.of(i)
+	if w.left.off > 0 && s.canaries[n] && m.turn.Phase == turns.Over && m.stage == waiting {
+		add("is off for good", true, func(to *world) {
+			to.left.off--
+			to.machines[i].up = false
+			to.machines[i].off = true
+			to.machines[i].seen = nil
+		})
+	}
 	switch {
+	case m.off:
 	case !m.up:
 		add("starts", false, func(to *world) {
 			to.machines[i].up = true
@@ -345,7 +371,7 @@ func (s scenario) steps(w world, i int) []edge {
 		}
 		m.save(step.Turn)
 		label += " " + string(step.Turn.Phase)
-	case turns.Mark, turns.Unmark, turns.Note:
+	case turns.Mark, turns.Unmark, turns.Note, turns.NoteTried:
 		if !n.there {
 			return nil
 		}
@@ -354,6 +380,8 @@ func (s scenario) steps(w world, i int) []edge {
 			n.mark = step.Turn.Holder.String()
 		case turns.Note:
 			n.failure = step.Failure.String()
+		case turns.NoteTried:
+			n.tried = step.Tried.String()
 		default:
 			n.mark = ""
 			if step.Clears {
@@ -381,6 +409,9 @@ func (s scenario) write(w world, i int, step turns.Step) []edge {
 		return []edge{{label + " conflicts", to, false}}
 	}
 
+	if s.has(w.ledger, i, m.turn) && !s.has(&step.Ledger, i, m.turn) {
+		m.gave = m.gave || m.turn.Phase == turns.Holding || m.turn.Phase == turns.Returning
+	}
 	to.put(&step.Ledger)
 	m.seen = nil
 	out := []edge{}
@@ -393,6 +424,12 @@ func (s scenario) write(w world, i int, step turns.Step) []edge {
 		m.save(step.Turn)
 	}
 	return append(out, edge{label + " " + step.Ledger.Summary(), to, false})
+}
+
+// has reports whether the turn of machine i is in the ledger.
+func (s scenario) has(l *turns.Ledger, i int, turn turns.Turn) bool {
+	n := name(s.of(i))
+	return l.Holders[n].ID == turn.Holder.ID || l.Restored[n].ID == turn.Holder.ID
 }
 
 // change is what a machine does with its turn.
@@ -475,7 +512,10 @@ func (s scenario) isOver(w world) bool {
 	for i := range s.size {
 		m := w.machines[i]
 		n := w.nodes[s.of(i)]
-		halted := m.stage == waiting && s.halted(w, i)
+		if m.off {
+			continue
+		}
+		halted := m.stage == waiting && (s.halted(w, i) || s.pinned[i])
 		if !m.up || !n.there || n.mark != "" || m.turn.Phase != turns.Over ||
 			(m.stage < done && !halted) {
 			return false
@@ -537,6 +577,21 @@ func (s scenario) wrong(from, to world) string {
 		if s.halted(from, i) && has && !had {
 			return "a machine takes a turn although the rollout is halted"
 		}
+		if first := s.canary(from); has && !had && !s.canaries[i] && first != "" {
+			return "a machine takes a turn before canary " + first + " has given its turn"
+		}
+	}
+	return ""
+}
+
+// canary returns the name of a canary that can have its turn and has not given
+// it, "" for none.
+func (s scenario) canary(w world) string {
+	for i := range s.size {
+		m := w.machines[i]
+		if s.canaries[i] && !s.pinned[i] && !m.off && !m.gave {
+			return name(i)
+		}
 	}
 	return ""
 }
@@ -545,26 +600,28 @@ func (s scenario) wrong(from, to world) string {
 func (w world) hash(seed maphash.Seed, size int) uint64 {
 	b := make([]byte, 0, 512)
 	f := w.left
-	b = append(b, byte(f.kill), byte(f.delete), byte(f.rebirth), byte(f.loss), byte(f.clock))
+	b = append(b, byte(f.kill), byte(f.delete), byte(f.rebirth), byte(f.loss), byte(f.clock),
+		byte(f.off))
 	b = append(b, byte(f.postpone), byte(f.giveUp), byte(w.failures[0]), byte(w.failures[1]))
 	b = appendLedger(b, w.ledger)
 	for i := range size {
 		m := w.machines[i]
 		b = append(b, flag(m.up), flag(m.ahead), flag(m.seen != nil), flag(m.seen != nil && m.old))
 		b = append(b, byte(m.stage), byte(m.node.uid), byte(m.taken), flag(m.node.there),
-			flag(m.turn.Holder.Since.Equal(start)), flag(m.rebooted))
+			flag(m.turn.Holder.Since.Equal(start)), flag(m.rebooted), flag(m.gave), flag(m.off))
 		b = appendText(b, string(m.turn.Phase), m.turn.Holder.ID, m.turn.Holder.UID, m.node.mark,
-			m.node.failure)
+			m.node.failure, m.node.tried)
 		if m.seen != nil {
 			b = appendLedger(b, m.seen.Ledger)
 			b = append(b, flag(m.seen.Listed))
 			for _, n := range m.seen.Fleet {
-				b = appendText(b, n.Name, n.Mark, n.Failures[0])
+				b = appendText(b, n.Name, n.Mark, n.Failures[0], n.Tried.String())
+				b = append(b, flag(n.Away))
 			}
 		}
 		n := w.nodes[i]
 		b = append(b, flag(n.there), byte(n.uid))
-		b = appendText(b, n.mark, n.failure)
+		b = appendText(b, n.mark, n.failure, n.tried)
 	}
 	return maphash.Bytes(seed, b)
 }

@@ -54,6 +54,22 @@ func (s scenario) withZones() scenario {
 	return s
 }
 
+// withCanaries is s with as many canaries, the last machines.
+func (s scenario) withCanaries(n int) scenario {
+	s.name += fmt.Sprintf(", %d canaries", n)
+	for i := s.size - n; i < s.size; i++ {
+		s.canaries[i] = true
+	}
+	return s
+}
+
+// withPin is s with a last machine that is pinned.
+func (s scenario) withPin() scenario {
+	s.name += ", the last pinned"
+	s.pinned[s.size-1] = true
+	return s
+}
+
 // withUpgrades is s with a last machine that is upgraded, while the others
 // change their configuration. If all fail, two are upgraded.
 func (s scenario) withUpgrades() scenario {
@@ -86,6 +102,11 @@ func quick() []scenario {
 		fleetOf(2, 2, faults{delete: 2}).withFailures(),
 		fleetOf(3, 3, faults{loss: 1}).withFailures().withUpgrades(),
 		fleetOf(2, 1, faults{delete: 1, rebirth: 1}).withFailures().withUpgrades(),
+		fleetOf(3, 2, faults{}).withCanaries(1),
+		fleetOf(3, 2, faults{}).withCanaries(2).withPin(),
+		fleetOf(2, 2, faults{kill: 1, delete: 1}).withCanaries(1),
+		fleetOf(2, 2, faults{postpone: 1, loss: 1}).withCanaries(1),
+		fleetOf(2, 2, faults{off: 1, delete: 1, kill: 1}).withCanaries(1),
 	}
 }
 
@@ -117,6 +138,13 @@ func thorough() []scenario {
 		fleetOf(2, 1, faults{giveUp: 1, delete: 1, rebirth: 1}).withUpgrades(),
 		fleetOf(2, 1, faults{postpone: 1, delete: 1, rebirth: 1}),
 		fleetOf(2, 1, faults{postpone: 1, delete: 1, rebirth: 1}).withFailures().withUpgrades(),
+		fleetOf(3, 2, faults{delete: 1}).withCanaries(1),
+		fleetOf(3, 2, faults{off: 1}).withCanaries(1),
+		fleetOf(3, 2, faults{}).withCanaries(1).withFailures(),
+		fleetOf(3, 1, faults{}).withPin(),
+		fleetOf(3, 2, faults{kill: 1}).withCanaries(2),
+		fleetOf(3, 3, faults{off: 1, postpone: 1, loss: 1}).withCanaries(2).withFailures(),
+		fleetOf(4, 2, faults{}).withCanaries(2).withPin(),
 		fleetOf(2, 1, faults{kill: 1, delete: 2}),
 		fleetOf(2, 1, faults{kill: 1, delete: 1, rebirth: 1}),
 		fleetOf(3, 1, faults{delete: 1}).withClone(),

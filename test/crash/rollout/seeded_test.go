@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -50,6 +51,21 @@ func withLedger(edit func(v *turns.View, l *turns.Ledger)) func(s *scenario) {
 		l.Restored = maps.Clone(l.Restored)
 		edit(v, &l)
 		seen.Ledger = &l
+		v.Seen = &seen
+	})
+}
+
+// withFleet edits a copy of the Nodes that were seen.
+func withFleet(edit func(n *turns.Node)) func(s *scenario) {
+	return seeing(func(v *turns.View) {
+		if v.Seen == nil {
+			return
+		}
+		seen := *v.Seen
+		seen.Fleet = slices.Clone(seen.Fleet)
+		for i := range seen.Fleet {
+			edit(&seen.Fleet[i])
+		}
 		v.Seen = &seen
 	})
 }
@@ -268,6 +284,31 @@ var seeded = map[string]bug{
 			if v.Me.Version != "" {
 				v.Policy.MaxFailures = 3
 			}
+		}),
+	},
+	"canaries only ask earlier": {
+		fleetOf(2, 2, faults{}).withCanaries(1),
+		withFleet(func(n *turns.Node) { n.Canary = false }),
+	},
+	"a canary counts as tried while it has its turn": {
+		fleetOf(2, 2, faults{}).withCanaries(1),
+		func(s *scenario) {
+			s.policy.Chunks = []turns.Amount{{Percent: 100}}
+			withFleet(func(n *turns.Node) { n.Canary = n.Canary && n.Mark == "" })(s)
+		},
+	},
+	"a canary that is off is waited for": {
+		fleetOf(2, 2, faults{off: 1}).withCanaries(1),
+		withFleet(func(n *turns.Node) { n.Away = false }),
+	},
+	"a canary does not say that it was postponed": {
+		fleetOf(2, 2, faults{postpone: 1}).withCanaries(1),
+		instead(func(v turns.View, step turns.Step) (turns.Step, bool) {
+			if step.Kind != turns.NoteTried {
+				return step, false
+			}
+			v.Tried = step.Tried
+			return turns.Next(v), true
 		}),
 	},
 	"a turn is kept after a failure": {
