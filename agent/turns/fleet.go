@@ -118,10 +118,12 @@ type Failure struct {
 	Why      string `json:"why"`
 }
 
-// Bounds of what a ledger takes from a [Failure], in characters.
+// Bounds of what a ledger takes from a [Failure], and keeps of a halt once
+// another configuration has replaced it, in characters.
 const (
 	maxTarget = 64
 	maxWhy    = 1000
+	maxHalt   = 100
 )
 
 // ParseFailure reads a [Failure] as [Failure.String] writes it. A reason that is
@@ -134,7 +136,8 @@ func ParseFailure(text string) (Failure, error) {
 	case f.Target == "":
 		err = fmt.Errorf("a failure without a target: %.80q", text)
 	case len(f.Target) > maxTarget || len(f.Version) > maxTarget,
-		f.Version != "" && !keyName.MatchString(f.Target):
+		f.Version != "" && !keyName.MatchString(f.Target),
+		!keyName.MatchString(haltKey(f.Target)):
 		err = fmt.Errorf("a failure of %.80q, which is no target", f.Target)
 	}
 	f.Why = fmt.Sprintf("%.*s", maxWhy, f.Why)

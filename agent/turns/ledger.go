@@ -46,6 +46,10 @@ type Ledger struct {
 	// several at a time, in no order, so each keeps its counts and its halt.
 	Systems map[string]Rollout
 
+	// Halts are why configurations were halted that another one has replaced, by
+	// [haltKey]. They stay halted until an operator resumes the rollout.
+	Halts map[string]string
+
 	// Size is the number of Nodes when a turn was taken last, and Nodes the label
 	// selector of them, "" for all.
 	Size  int
@@ -138,7 +142,12 @@ const (
 	holderPrefix   = "holder.loam.dev/"
 	restoredPrefix = "restored.loam.dev/"
 	systemPrefix   = "system.loam.dev/"
+	haltPrefix     = "halted.loam.dev/"
 )
+
+// haltKey returns the name under which a ledger keeps that a target is halted: the
+// name of an annotation has 63 characters at most.
+func haltKey(target string) string { return target[:min(32, len(target))] }
 
 // counters are the annotations of a ledger with a number.
 func counters(l *Ledger) map[string]*int {
@@ -164,6 +173,7 @@ func ReadLedger(annotations map[string]string) (Ledger, error) {
 		State:    State(annotations[prefix+"state"]),
 		Why:      annotations[prefix+"why"],
 		Systems:  map[string]Rollout{},
+		Halts:    map[string]string{},
 		Holders:  map[string]Holder{},
 		Restored: map[string]Holder{},
 	}
@@ -213,6 +223,9 @@ func ReadLedger(annotations map[string]string) (Ledger, error) {
 	}
 
 	for key, text := range annotations {
+		if target, ok := strings.CutPrefix(key, haltPrefix); ok {
+			l.Halts[target] = text
+		}
 		if err := readEntry(l, key, text); err != nil {
 			return Ledger{}, fmt.Errorf("annotation %s: %w", key, err)
 		}
@@ -322,6 +335,9 @@ func (l Ledger) Annotations(before map[string]string) map[string]string {
 		text, _ := json.Marshal(r) // Strings and numbers only.
 		out[systemPrefix+target] = string(text)
 	}
+	for target, why := range l.Halts {
+		out[haltPrefix+target] = why
+	}
 	for machine, h := range l.Holders {
 		out[holderPrefix+machine] = h.String()
 	}
@@ -332,7 +348,8 @@ func (l Ledger) Annotations(before map[string]string) map[string]string {
 }
 
 func isOurs(key string) bool {
-	return slices.ContainsFunc([]string{prefix, holderPrefix, restoredPrefix, systemPrefix},
+	return slices.ContainsFunc([]string{prefix, holderPrefix, restoredPrefix, systemPrefix,
+		haltPrefix},
 		func(p string) bool { return strings.HasPrefix(key, p) })
 }
 
@@ -361,6 +378,7 @@ func (l Ledger) clone() Ledger {
 	l.Holders = cloned(l.Holders)
 	l.Restored = cloned(l.Restored)
 	l.Systems = cloned(l.Systems)
+	l.Halts = cloned(l.Halts)
 	return l
 }
 

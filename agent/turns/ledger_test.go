@@ -50,6 +50,7 @@ func running() Ledger {
 
 func TestALedgerIsWrittenAndRead(t *testing.T) {
 	l := running()
+	l.Halts["old"] = "node-3: no"
 	l.Hurry = &Hurry{Max: Amount{Percent: 30}, Why: "a hole", Until: noon}
 	text := l.Annotations(map[string]string{"example.com/a": "b", prefix + "why": "old"})
 	if text["example.com/a"] != "b" || text[prefix+"why"] != "" {
@@ -195,6 +196,28 @@ func TestSystemsHaveTheirOwnHalt(t *testing.T) {
 	}
 	if l = l.Resume(); l.stands(Me{Target: "5678", Version: "5678"}) {
 		t.Errorf("resumed: %+v", l.Systems)
+	}
+}
+
+// TestAHaltOutlivesAnotherConfiguration has a configuration come back after
+// another one: it is halted until a person resumes it.
+func TestAHaltOutlivesAnotherConfiguration(t *testing.T) {
+	me := Me{Machine: "node-1", Target: strings.Repeat("a", 64), Revision: 8}
+	other := Me{Machine: "node-1", Target: "b", Revision: 9}
+	again := me
+	again.Revision = 10
+
+	l := running().Take(me, holder("node-1", "3"), 10).Fail(Policy{}, me, "3", "no")
+	l = l.Take(other, holder("node-1", "4"), 10).Give(other, "4")
+	read, err := ReadLedger(l.Annotations(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if read.stands(other) || !read.stands(again) || read.toward(again).Halted != "node-1: no" {
+		t.Errorf("%+v", read)
+	}
+	if read.Resume().stands(again) {
+		t.Error("halted after a person has resumed it")
 	}
 }
 

@@ -56,12 +56,19 @@ func (l Ledger) toward(me Me) Rollout {
 		r.Revision = max(r.Revision, me.Revision)
 		return r
 	}
-	return Rollout{Target: me.Target, Revision: me.Revision}
+	return Rollout{
+		Target:   me.Target,
+		Revision: me.Revision,
+		Halted:   l.Halts[haltKey(me.Target)],
+	}
 }
 
-// set makes r the rollout of the kind of me.
+// set makes r the rollout of the kind of me. l must be a clone.
 func (l *Ledger) set(me Me, r Rollout) {
 	if !me.isSystem() {
+		if l.Halted != "" && l.Target != r.Target {
+			l.Halts[haltKey(l.Target)] = fmt.Sprintf("%.*s", maxHalt, l.Halted)
+		}
 		l.Rollout = r
 		return
 	}
@@ -198,6 +205,7 @@ func (l Ledger) Resume() Ledger {
 	l.State = Running
 	l.Why = ""
 	l.Hurry = nil
+	clear(l.Halts)
 	l.Rollout = l.Rollout.resumed()
 	for target, r := range l.Systems {
 		l.Systems[target] = r.resumed()

@@ -180,10 +180,6 @@ func TestANodeChangesNoNeighbour(t *testing.T) {
 		}
 		return text + `}}, "spec": {"holderIdentity": "running"}}`
 	}
-	withSystem := func(ledger, halted string) string {
-		return strings.Replace(ledger, `"annotations": {`, fmt.Sprintf(
-			`"annotations": {"system.loam.dev/1": %q, `, strings.ReplaceAll(`{"revision": 1`+halted+`}`, ": ", ":")), 1)
-	}
 	c.mustDo(t, http.MethodPost, "/api/v1/namespaces/kube-system/serviceaccounts",
 		`{"metadata": {"name": "default"}}`)
 	for _, name := range []string{"node-1", "node-2"} {
@@ -324,38 +320,8 @@ func TestANodeChangesNoNeighbour(t *testing.T) {
 			"a rollout that is halted, to another target",
 			http.MethodPut,
 			turns,
-			ledger("running", "b", "restored.loam.dev/node-2"),
+			ledger("running", "b", "restored.loam.dev/node-2", "halted.loam.dev/a"),
 			false,
-		},
-		{
-			"its failure, which halts the rollout of a system",
-			http.MethodPut,
-			turns,
-			withSystem(ledger("running", "b", "restored.loam.dev/node-2"), `, "halted": "a"`),
-			false,
-		},
-		{
-			"leave to change more nodes at once",
-			http.MethodPut,
-			turns,
-			strings.Replace(withSystem(ledger("running", "b", "restored.loam.dev/node-2"),
-				`, "halted": "a"`), `"annotations": {`,
-				`"annotations": {"rollout.loam.dev/now": "{}", `, 1),
-			true,
-		},
-		{
-			"a system that is halted, resumed",
-			http.MethodPut,
-			turns,
-			withSystem(ledger("running", "b", "restored.loam.dev/node-2"), ""),
-			true,
-		},
-		{
-			"a system that is halted, forgotten",
-			http.MethodPut,
-			turns,
-			ledger("running", "b", "restored.loam.dev/node-2"),
-			true,
 		},
 	})
 

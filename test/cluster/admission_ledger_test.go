@@ -1,0 +1,181 @@
+package cluster
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/loam-os/loam/agent/turns"
+)
+
+// ledgerNode is node-1 as it takes turns for a configuration or a system.
+func ledgerNode(target, version string, revision uint64) turns.Me {
+	return turns.Me{
+		Pool:     "pool",
+		Machine:  "node-1",
+		Node:     "node-1",
+		Target:   target,
+		Version:  version,
+		Revision: revision,
+	}
+}
+
+// turnOf is a turn of a node.
+func turnOf(node string) turns.Holder {
+	return turns.Holder{
+		ID:      node,
+		Machine: node,
+		Node:    node,
+		Class:   turns.Kubelet,
+		Since:   time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
+	}
+}
+
+// TestANodeWritesItsTurnOnly has the API server judge writes of a ledger, with its
+// own name and with that of the Secret, as in Gardener. Before each of them, people
+// write the ledger that it begins with.
+func TestANodeWritesItsTurnOnly(t *testing.T) {
+	c := policed(t)
+	target := strings.Repeat("a", 64)
+	me := ledgerNode(target, "", 7)
+	newer := ledgerNode(strings.Repeat("b", 64), "", 8)
+	again := ledgerNode(target, "", 9)
+	system := ledgerNode("5678", "2.0.0", 1)
+	other := ledgerNode("9abc", "3.0.0", 2)
+
+	base := turns.New()
+	base.State = turns.Running
+	base.Holders["node-2"] = turnOf("node-2")
+	has := base.Take(me, turnOf("node-1"), 2)
+	hasSystem := base.Take(system, turnOf("node-1"), 2)
+	halted := has.Fail(turns.Policy{}, me, "node-1", "no")
+	haltedHolds := halted.Take(me, turnOf("node-1"), 2)
+	systemHalted := hasSystem.Fail(turns.Policy{}, system, "node-1", "no \"quoted\"")
+	moved := halted.Take(newer, turnOf("node-1"), 2)
+	many := base
+	for i := range 5 {
+		many = many.Give(ledgerNode(fmt.Sprint(i), "1.0.0", uint64(i)), "")
+	}
+	systemKey := "system.loam.dev/" + system.Target
+
+	set := func(key, value string) func(map[string]string) {
+		return func(a map[string]string) { a[key] = value }
+	}
+	without := func(key string) func(map[string]string) {
+		return func(a map[string]string) { delete(a, key) }
+	}
+	for _, row := range []struct {
+		name    string
+		was     turns.Ledger
+		now     turns.Ledger
+		edit    func(now map[string]string)
+		refused bool
+	}{
+		{"it takes its turn", base, base.Take(me, turnOf("node-1"), 2), nil, false},
+		{"it gives its turn", has, has.Give(me, "node-1"), nil, false},
+		{"it fails", has, halted, nil, false},
+		{"it fails while paused", has.Pause("lunch"),
+			has.Pause("lunch").Fail(turns.Policy{}, me, "node-1", "no"), nil, false},
+		{"it postpones", has, has.Postpone(me, "node-1"), nil, false},
+		{"it drops its turn", has, has.Drop("node-1", "node-1"), nil, false},
+		{"it gives its turn in a halted rollout", haltedHolds, haltedHolds.Give(me, "node-1"),
+			nil, false},
+		{"it takes a newer target after a halt", halted, moved, nil, false},
+		{"it takes a turn for a system", base, hasSystem, nil, false},
+		{"it gives its turn for a system", hasSystem, hasSystem.Give(system, "node-1"), nil, false},
+		{"it fails with a system", hasSystem, systemHalted, nil, false},
+		{"it takes another system after a halt", systemHalted,
+			systemHalted.Take(other, turnOf("node-1"), 2), nil, false},
+		{"it forgets an old system", many, many.Take(other, turnOf("node-1"), 2), nil, false},
+		{"it restores a ledger", turns.New(), turns.New().Restore(turns.Policy{}, turns.Fleet{
+			{Name: "node-1", Failures: []string{turns.Failure{Target: target, Revision: 7}.String()}},
+			{Name: "node-2", Mark: turnOf("node-2").String()},
+		}), nil, false},
+
+		{"done without its turn", base, base, set("rollout.loam.dev/done", "1"), true},
+		{"done twice", has, has.Give(me, "node-1"), set("rollout.loam.dev/done", "2"), true},
+		{"done and postponed", has, has.Give(me, "node-1"), set("rollout.loam.dev/postponed", "1"),
+			true},
+		{"a failure is forgotten", haltedHolds, haltedHolds.Give(me, "node-1"),
+			set("rollout.loam.dev/failed", "0"), true},
+		{"a new target with many that are done", has, has.Take(newer, turnOf("node-1"), 2),
+			set("rollout.loam.dev/done", "5"), true},
+		{"a system is done without its turn", base.Give(system, ""), base.Give(system, ""),
+			set(systemKey, `{"version":"2.0.0","revision":1,"done":1,"failed":0}`), true},
+		{"a system is done twice", hasSystem, hasSystem.Give(system, "node-1"),
+			set(systemKey, `{"version":"2.0.0","revision":1,"done":2,"failed":0}`), true},
+		{"a system and a configuration are done", hasSystem, hasSystem.Give(system, "node-1"),
+			set("rollout.loam.dev/done", "1"), true},
+		{"the counts of a system are forgotten", hasSystem, hasSystem.Give(system, "node-1"),
+			without(systemKey), true},
+
+		{"a halted rollout runs", halted, halted.Resume(), nil, true},
+		{"a halt without its reason", halted, halted, func(a map[string]string) {
+			a["rollout.loam.dev/state"] = "running"
+			a["rollout.loam.dev/halted"] = ""
+		}, true},
+		{"a halt is dropped while paused", halted.Pause("lunch"), halted.Pause("lunch"),
+			without("rollout.loam.dev/halted"), true},
+		{"a halt is forgotten with another target", halted, moved,
+			without("halted.loam.dev/" + target[:32]), true},
+		{"a halt is forgotten after another target", moved, moved,
+			without("halted.loam.dev/" + target[:32]), true},
+		{"the target that was halted comes back", moved, moved.Resume().Take(again, turnOf("node-1"), 2),
+			set("halted.loam.dev/"+target[:32], moved.Halts[target[:32]]), true},
+		{"a halted system runs", systemHalted, systemHalted.Resume(), nil, true},
+		{"a halted system with an empty halt", systemHalted, systemHalted,
+			set(systemKey, `{"version":"2.0.0","revision":1,"done":0,"failed":1,"halted":""}`), true},
+		{"a halted system with two halts", systemHalted, systemHalted, set(systemKey,
+			`{"version":"2.0.0","revision":1,"done":0,"failed":1,"halted":"no","halted":""}`), true},
+		{"a halted system with a halt in other letters", systemHalted, systemHalted, set(systemKey,
+			`{"version":"2.0.0","revision":1,"done":0,"failed":1,"halted":"no","Halted":""}`), true},
+		{"a halted system is forgotten", systemHalted, systemHalted, without(systemKey), true},
+		{"a pause ends", has.Pause("lunch"), has, nil, true},
+		{"leave to change more nodes at once", has, has, set("rollout.loam.dev/now", "{}"), true},
+		{"the ledger is none any more", has.Pause("lunch"), has,
+			without("rollout.loam.dev/state"), true},
+		{"the turn of another node is given", has, has.Drop("node-2", "node-2"), nil, true},
+	} {
+		for _, name := range []string{"loam-rollout-pool", "gardener-node-agent-pool"} {
+			t.Run(row.name+" in "+name, func(t *testing.T) {
+				was := row.was.Annotations(nil)
+				now := row.now.Annotations(nil)
+				if row.edit != nil {
+					row.edit(now)
+				}
+				if maps.Equal(was, now) {
+					t.Fatal("nothing changes")
+				}
+
+				path := leases + "/" + name
+				_, _ = c.Do(http.MethodDelete, path, "") // It may be absent.
+				c.mustDo(t, http.MethodPost, leases, ledgerLease(name, was))
+				err := c.as(t, agent1, http.MethodPut, path, ledgerLease(name, now))
+				if refused(err) != row.refused || (err != nil && !row.refused) {
+					t.Errorf("%v", err)
+				}
+			})
+		}
+	}
+
+	t.Run("a ledger that says it is a node's turn", func(t *testing.T) {
+		_, _ = c.Do(http.MethodDelete, poolTurn, "") // It may be absent.
+		c.mustDo(t, http.MethodPost, leases, turn("node-2", 600, time.Now()))
+		body := strings.Replace(turn("node-1", 600, time.Now()), `{"metadata": {`,
+			`{"metadata": {"annotations": {"rollout.loam.dev/state": "restoring"}, `, 1)
+		if err := c.as(t, agent1, http.MethodPut, poolTurn, body); !refused(err) {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// ledgerLease returns the Lease of a ledger.
+func ledgerLease(name string, annotations map[string]string) string {
+	text, _ := json.Marshal(annotations) // Strings only.
+	return fmt.Sprintf(`{"metadata": {"name": %q, "annotations": %s},
+		"spec": {"holderIdentity": "running: 1 away"}}`, name, text)
+}
