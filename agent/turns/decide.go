@@ -111,10 +111,10 @@ func Decide(p Policy, l Ledger, me Me, fleet Fleet, now time.Time) Decision {
 	}
 
 	if first := fleet.first(p, turns, me, now); first != "" {
-		return wait(now.Add(pause(me, len(fleet))), "canary "+first+" comes first")
+		return wait(now.Add(pause(me, fleet.Size())), "canary "+first+" comes first")
 	}
 
-	size := len(fleet)
+	size := fleet.Size()
 	used := fleet.away(turns, me)
 	for _, limit := range []struct {
 		what       string
@@ -225,7 +225,7 @@ func limitOf(a Amount, size int) int {
 func (f Fleet) inZone(zone string) int {
 	n := 0
 	for _, node := range f {
-		if node.Zone == zone {
+		if node.Zone == zone && !node.Pinned {
 			n++
 		}
 	}
@@ -235,7 +235,7 @@ func (f Fleet) inZone(zone string) int {
 func (f Fleet) inRack(rack string) int {
 	n := 0
 	for _, node := range f {
-		if node.Rack == rack {
+		if node.Rack == rack && !node.Pinned {
 			n++
 		}
 	}

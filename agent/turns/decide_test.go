@@ -195,6 +195,25 @@ func TestDecide(t *testing.T) {
 			me.Target = "5678"
 			me.Version = "3.0.0"
 		}, Wait, "canary node-5 comes first"},
+		{"a share of the nodes that are not pinned", func(p *Policy, _ *Ledger, _ *Me, f Fleet) {
+			p.MaxUnavailable = Amount{Percent: 30}
+			for i := 2; i < 6; i++ {
+				f[i].Pinned = true
+			}
+		}, Wait, "2 of 1 nodes are away"},
+		{"a share of its zone, without pinned nodes", func(p *Policy, _ *Ledger, me *Me, f Fleet) {
+			p.PerZone = Amount{Percent: 60}
+			me.Zone = "a"
+			f[2].Pinned = true
+			f[3].Pinned = true
+		}, Wait, "2 of 1 nodes of zone a are away"},
+		{"a chunk of the nodes that are not pinned", func(p *Policy, l *Ledger, _ *Me, f Fleet) {
+			p.Chunks = []Amount{{Percent: 50}, {Percent: 100}}
+			l.Done = 1
+			for i := 2; i < 6; i++ {
+				f[i].Pinned = true
+			}
+		}, Wait, "the first 3 nodes are not done"},
 		{"it was postponed, and others still ask", func(_ *Policy, _ *Ledger, me *Me, _ Fleet) {
 			me.Postponed = true
 			me.Unchanged = time.Minute

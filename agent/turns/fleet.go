@@ -14,6 +14,17 @@ import (
 // Fleet is the Nodes of a pool, read after the ledger.
 type Fleet []Node
 
+// Size returns how many Nodes may change. Shares of a policy count those only.
+func (f Fleet) Size() int {
+	n := 0
+	for _, node := range f {
+		if !node.Pinned {
+			n++
+		}
+	}
+	return n
+}
+
 // Node is what a decision needs of a Node.
 type Node struct {
 	Name, Zone, Rack string

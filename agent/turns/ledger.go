@@ -50,7 +50,7 @@ type Ledger struct {
 	// [haltKey]. They stay halted until an operator resumes the rollout.
 	Halts map[string]string
 
-	// Size is the number of Nodes when a turn was taken last, and Nodes the label
+	// Size is [Fleet.Size] when a turn was taken last, and Nodes the label
 	// selector of them, "" for all.
 	Size  int
 	Nodes string

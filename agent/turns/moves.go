@@ -34,7 +34,7 @@ func (l Ledger) Restore(p Policy, fleet Fleet) Ledger {
 		}
 	}
 	l.State = Running
-	l.Size = len(fleet)
+	l.Size = fleet.Size()
 	return l
 }
 

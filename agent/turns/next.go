@@ -265,7 +265,7 @@ func (v View) take() Step {
 	}
 	return Step{
 		Kind:   Write,
-		Ledger: v.Seen.Ledger.Take(v.Me, v.Turn.Holder, len(v.Seen.Fleet)),
+		Ledger: v.Seen.Ledger.Take(v.Me, v.Turn.Holder, v.Seen.Fleet.Size()),
 	}
 }
 

@@ -105,7 +105,8 @@ func TestRolloutAtARealAPIServer(t *testing.T) {
 	}{
 		{[]string{"status", "edge"}, "state   running"},
 		{[]string{"status", "edge"}, "target  0123456789ab\n" +
-			"done    [############--------] 3 of 5 nodes, 0 failed"},
+			"done    [###############-----] 3 of 4 nodes, 0 failed"},
+		{[]string{"status", "edge"}, "pinned  node-3     db\n"},
 		{[]string{"status", "edge"}, "system  2.0.0\ndone    [----"},
 		{[]string{"status", "edge"}, "halted  node-3: version 2.0.0: no kubelet"},
 		{[]string{"status", "edge"}, "away    node-2     Unknown,SchedulingDisabled\n"},

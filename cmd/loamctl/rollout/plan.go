@@ -71,8 +71,9 @@ func (r Rollout) Plan(ctx context.Context, now time.Time) (Plan, error) {
 		return Plan{}, err
 	}
 
-	plan.Policy = Describe(p, plan.Nodes, now)
-	plan.MayBeAway = min(p.MaxUnavailable.Of(plan.Nodes), p.HardMax.Of(plan.Nodes), plan.Nodes)
+	size := plan.Nodes - len(plan.Pinned)
+	plan.Policy = Describe(p, size, now)
+	plan.MayBeAway = min(p.MaxUnavailable.Of(size), p.HardMax.Of(size), size)
 	if away := len(plan.Away); away >= plan.MayBeAway {
 		plan.add("%d of %d nodes are away: no node may begin", away, plan.MayBeAway)
 	}

@@ -43,6 +43,17 @@ type Report struct {
 	Turns []Turn `json:"turns"`
 	// Away are other Nodes that are not Ready, or are cordoned.
 	Away []Away `json:"away"`
+	// Pinned are the Nodes that an operator keeps from changing. The counts and
+	// shares are of the others.
+	Pinned []Pinned `json:"pinned"`
+}
+
+// Pinned is a Node that does not change.
+type Pinned struct {
+	// Node is its name.
+	Node string `json:"node"`
+	// Why is the value of its label.
+	Why string `json:"why,omitempty"`
 }
 
 // Progress is how far a rollout is.
@@ -85,6 +96,8 @@ func (r Rollout) Report(ctx context.Context, l turns.Ledger, now time.Time) (Rep
 		Hurry: l.Hurry,
 		Turns: []Turn{},
 		Away:  []Away{},
+
+		Pinned: []Pinned{},
 	}
 	if l.State == turns.Running && l.Halted != "" {
 		report.State = "halted"
@@ -98,9 +111,13 @@ func (r Rollout) Report(ctx context.Context, l turns.Ledger, now time.Time) (Rep
 		return report, err
 	}
 
-	report.Configuration = progressOf(l.Rollout, report.Nodes, now)
+	if err := r.pinned(ctx, l, &report); err != nil {
+		return report, err
+	}
+
+	report.Configuration = progressOf(l.Rollout, report.changing(), now)
 	for _, target := range slices.Sorted(maps.Keys(l.Systems)) {
-		report.Systems = append(report.Systems, progressOf(l.Systems[target], report.Nodes, now))
+		report.Systems = append(report.Systems, progressOf(l.Systems[target], report.changing(), now))
 	}
 	return report, nil
 }
@@ -134,6 +151,26 @@ func (r Rollout) nodes(ctx context.Context, l turns.Ledger, report *Report) erro
 	}
 	return nil
 }
+
+// pinned adds to a report the Nodes that are pinned.
+func (r Rollout) pinned(ctx context.Context, l turns.Ledger, report *Report) error {
+	selector := pinnedLabel
+	if l.Nodes != "" {
+		selector = l.Nodes + "," + pinnedLabel
+	}
+	table, err := r.API.Table(ctx, nodesPath, selector, true)
+	if err != nil {
+		return fmt.Errorf("list the pinned Nodes: %w", err)
+	}
+	for _, row := range table.Rows {
+		of := row.Object.Metadata
+		report.Pinned = append(report.Pinned, Pinned{Node: of.Name, Why: of.Labels[pinnedLabel]})
+	}
+	return nil
+}
+
+// changing returns how many Nodes may change.
+func (r Report) changing() int { return r.Nodes - len(r.Pinned) }
 
 // column returns the index of a column, -1 if absent.
 func column(t kubeconfig.Table, name string) int {
@@ -185,10 +222,10 @@ func (r Report) String() string {
 	}
 
 	fmt.Fprintf(out, "target\t%.12s\n", cmp.Or(r.Configuration.Target, "-"))
-	fmt.Fprintf(out, "done\t%s\n", r.Configuration.line(r.Nodes))
+	fmt.Fprintf(out, "done\t%s\n", r.Configuration.line(r.changing()))
 	for _, s := range r.Systems {
 		fmt.Fprintf(out, "system\t%s\n", s.Version)
-		fmt.Fprintf(out, "done\t%s\n", s.line(r.Nodes))
+		fmt.Fprintf(out, "done\t%s\n", s.line(r.changing()))
 		if s.Halted != "" {
 			fmt.Fprintf(out, "halted\t%s\n", s.Halted)
 		}
@@ -211,6 +248,13 @@ func (r Report) String() string {
 		label = ""
 	}
 	rest(out, len(r.Away))
+
+	label = "pinned"
+	for _, p := range r.Pinned[:min(most, len(r.Pinned))] {
+		fmt.Fprintf(out, "%s\t%s\t%s\n", label, p.Node, p.Why)
+		label = ""
+	}
+	rest(out, len(r.Pinned))
 	_ = out.Flush() // A builder takes everything.
 	return page.String()
 }
