@@ -59,6 +59,7 @@ func TestRolloutAtARealAPIServer(t *testing.T) {
 	ledger.State = turns.Running
 	ledger.Target = "0123456789abcdef"
 	ledger.Done = 3
+	ledger.Failed = 1
 	ledger.Size = 10
 	ledger.Holders["machine-1"] = holder
 	ledger.Systems["89ab"] = turns.Rollout{
@@ -84,7 +85,11 @@ func TestRolloutAtARealAPIServer(t *testing.T) {
 			`{"metadata": {"name": "node-3", "labels": {"loam.dev/pinned": "db"}}}`},
 		{http.MethodPost, testNodes,
 			`{"metadata": {"name": "node-4", "labels": {"loam.dev/canary": ""}}}`},
-		{http.MethodPost, testNodes, `{"metadata": {"name": "node-5"}}`},
+		{http.MethodPost, testNodes, fmt.Sprintf(
+			`{"metadata": {"name": "node-5", "annotations": {"loam.dev/failed": %q,
+				"loam.dev/failed-system": %q}}}`,
+			turns.Failure{Target: "0123456789abcdef", Revision: 1, Why: "a.service fails"},
+			turns.Failure{Target: "0ld", Version: "1.0.0", Why: "of another rollout"})},
 		{http.MethodPost, testLeases, strings.ReplaceAll(`{"metadata": {"name": "loam-rollout-edge-old",
 			"annotations": {"R/state": "running", "R/nodes": "worker.gardener.cloud/pool=edge"}}}`,
 			"R/", "rollout.loam.dev/")},
@@ -105,8 +110,9 @@ func TestRolloutAtARealAPIServer(t *testing.T) {
 	}{
 		{[]string{"status", "edge"}, "state   running"},
 		{[]string{"status", "edge"}, "target  0123456789ab\n" +
-			"done    [###############-----] 3 of 4 nodes, 0 failed"},
+			"done    [###############-----] 3 of 4 nodes, 1 failed"},
 		{[]string{"status", "edge"}, "pinned  node-3     db\n"},
+		{[]string{"status", "edge"}, "failed  node-5     0123456789ab  a.service fails\n"},
 		{[]string{"status", "edge"}, "system  2.0.0\ndone    [----"},
 		{[]string{"status", "edge"}, "halted  node-3: version 2.0.0: no kubelet"},
 		{[]string{"status", "edge"}, "away    node-2     Unknown,SchedulingDisabled\n"},
@@ -134,7 +140,12 @@ func TestRolloutAtARealAPIServer(t *testing.T) {
 		}
 	}
 
-	out, err := loamctl(t, "rollout", "forget", "edge", "machine-1")
+	out, err := loamctl(t, "rollout", "status", "edge")
+	if err != nil || strings.Contains(out, "of another rollout") {
+		t.Errorf("status: %v, printed\n%s", err, out)
+	}
+
+	out, err = loamctl(t, "rollout", "forget", "edge", "machine-1")
 	if err != nil || strings.Contains(out, "machine-1") {
 		t.Errorf("forget: %v, printed\n%s", err, out)
 	}

@@ -46,6 +46,16 @@ type Report struct {
 	// Pinned are the Nodes that an operator keeps from changing. The counts and
 	// shares are of the others.
 	Pinned []Pinned `json:"pinned"`
+	// Failed are the Nodes that remember a failure of one of these rollouts.
+	Failed []Failed `json:"failed"`
+}
+
+// Failed is a change that failed on a Node.
+type Failed struct {
+	// Node is its name.
+	Node string `json:"node"`
+
+	turns.Failure
 }
 
 // Pinned is a Node that does not change.
@@ -86,7 +96,7 @@ type Away struct {
 }
 
 // Report returns how the pool stands with a ledger, as of now. It lists the
-// Nodes once, without their metadata.
+// Nodes without their metadata, unless a change has failed on one of them.
 func (r Rollout) Report(ctx context.Context, l turns.Ledger, now time.Time) (Report, error) {
 	report := Report{
 		Pool:  r.Pool,
@@ -98,6 +108,7 @@ func (r Rollout) Report(ctx context.Context, l turns.Ledger, now time.Time) (Rep
 		Away:  []Away{},
 
 		Pinned: []Pinned{},
+		Failed: []Failed{},
 	}
 	if l.State == turns.Running && l.Halted != "" {
 		report.State = "halted"
@@ -124,7 +135,7 @@ func (r Rollout) Report(ctx context.Context, l turns.Ledger, now time.Time) (Rep
 
 // nodes adds to a report the Nodes that are away.
 func (r Rollout) nodes(ctx context.Context, l turns.Ledger, report *Report) error {
-	table, err := r.API.Table(ctx, nodesPath, l.Nodes, false)
+	table, err := r.API.Table(ctx, nodesPath, l.Nodes, hasFailed(l))
 	if err != nil {
 		return fmt.Errorf("list the Nodes: %w", err)
 	}
@@ -148,8 +159,35 @@ func (r Rollout) nodes(ctx context.Context, l turns.Ledger, report *Report) erro
 		if away.Status != "Ready" && !holds[away.Node] {
 			report.Away = append(report.Away, away)
 		}
+		report.Failed = append(report.Failed, failuresOf(l, away.Node, row.Object)...)
 	}
 	return nil
+}
+
+// hasFailed reports whether a change of a rollout has failed on a node.
+func hasFailed(l turns.Ledger) bool {
+	failed := l.Failed > 0 || l.Halted != ""
+	for _, r := range l.Systems {
+		failed = failed || r.Failed > 0 || r.Halted != ""
+	}
+	return failed
+}
+
+// failuresOf returns what a Node remembers of the rollouts of a ledger.
+func failuresOf(l turns.Ledger, node string, of kubeconfig.Object) []Failed {
+	var failed []Failed
+	for _, key := range []string{failedAnnotation, failedSystemAnnotation} {
+		text, ok := of.Metadata.Annotations[key]
+		if !ok {
+			continue
+		}
+		f, err := turns.ParseFailure(text)
+		_, isSystem := l.Systems[f.Target]
+		if err == nil && (f.Target == l.Target || isSystem) {
+			failed = append(failed, Failed{Node: node, Failure: f})
+		}
+	}
+	return failed
 }
 
 // pinned adds to a report the Nodes that are pinned.
@@ -248,6 +286,17 @@ func (r Report) String() string {
 		label = ""
 	}
 	rest(out, len(r.Away))
+
+	label = "failed"
+	for _, f := range r.Failed[:min(most, len(r.Failed))] {
+		what := fmt.Sprintf("%.12s", f.Target)
+		if f.Version != "" {
+			what = "system " + f.Version
+		}
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\n", label, f.Node, what, strings.ReplaceAll(f.Why, "\n", " "))
+		label = ""
+	}
+	rest(out, len(r.Failed))
 
 	label = "pinned"
 	for _, p := range r.Pinned[:min(most, len(r.Pinned))] {

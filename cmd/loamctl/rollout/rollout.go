@@ -24,6 +24,11 @@ const (
 
 	// markAnnotation is the mark of a Node that has a turn.
 	markAnnotation = "loam.dev/turn"
+
+	// failedAnnotation and failedSystemAnnotation are what a Node remembers of a
+	// configuration and a system that failed there.
+	failedAnnotation       = "loam.dev/failed"
+	failedSystemAnnotation = "loam.dev/failed-system"
 )
 
 // tries is how often a concurrent writer may come first.
