@@ -160,6 +160,10 @@ func (w written) read(report *document.Report) Policy {
 		report.Add("maxUnavailable", "is missing",
 			`write how many nodes may be away, such as 1 or "5%"`)
 	}
+	if most := MaxHolders(); p.MaxUnavailable.Number > most {
+		report.Addf("maxUnavailable", fmt.Sprintf("write at most %d, or a share such as \"5%%\"", most),
+			"is %d: a ledger holds the turns of %d nodes", p.MaxUnavailable.Number, most)
+	}
 	if w.HardMax == nil {
 		p.HardMax = p.MaxUnavailable
 	}

@@ -2,6 +2,7 @@ package turns
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -75,6 +76,8 @@ func TestABadPolicyIsRefused(t *testing.T) {
 			"is 0%: no node could ever change",
 		},
 		{"more than all", `{maxUnavailable: "101%"}`, "maxUnavailable", "is 101%"},
+		{"more than a ledger holds", `{maxUnavailable: 10000}`, "maxUnavailable",
+			fmt.Sprintf("is 10000: a ledger holds the turns of %d nodes", MaxHolders())},
 		{"less than none", `{maxUnavailable: -1}`, "maxUnavailable", "is -1"},
 		{
 			"a word",

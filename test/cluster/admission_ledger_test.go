@@ -173,6 +173,56 @@ func TestANodeWritesItsTurnOnly(t *testing.T) {
 	})
 }
 
+// TestTheLastTurnOfALedgerFits has the API server judge the largest ledger, with the
+// failures that come after it.
+func TestTheLastTurnOfALedgerFits(t *testing.T) {
+	c := Start(t, Options{})
+	const name = "loam-rollout-pool"
+	l := turns.New()
+	l.State = turns.Running
+	add := func(n int) {
+		h := turnOf(fmt.Sprintf("node-of-a-pool-with-a-long-name-%d", n))
+		h.Node = h.Machine + strings.Repeat("x", 200)
+		h.UID = strings.Repeat("u", 36)
+		h.Target = strings.Repeat("a", 64)
+		l.Holders[h.Machine] = h
+	}
+	put := func() error {
+		return c.as(t, http.Header{}, http.MethodPut, leases+"/"+name, ledgerLease(name, l.Annotations(nil)))
+	}
+	c.mustDo(t, http.MethodPost, leases, ledgerLease(name, l.Annotations(nil)))
+
+	for range turns.MaxHolders() / 2 {
+		add(len(l.Holders))
+	}
+	if !l.HasRoom() {
+		t.Fatalf("%d turns do not fit", len(l.Holders))
+	}
+	for l.HasRoom() {
+		add(len(l.Holders))
+	}
+	if err := put(); err != nil {
+		t.Errorf("%d turns: %v", len(l.Holders), err)
+	}
+
+	for i := range 4 {
+		me := ledgerNode(fmt.Sprint(i), "2.0.0", 1)
+		me.Machine = "node-of-a-pool-with-a-long-name-0"
+		l.Holders[me.Machine] = turnOf(me.Machine)
+		l = l.Fail(turns.Policy{}, me, me.Machine, strings.Repeat("y", 1000))
+	}
+	if err := put(); err != nil {
+		t.Errorf("%d turns and failures: %v", len(l.Holders), err)
+	}
+
+	for range turns.MaxHolders() / 10 {
+		add(len(l.Holders) + 1)
+	}
+	if err := put(); err == nil || !strings.Contains(err.Error(), "262144") {
+		t.Errorf("%d turns: %v", len(l.Holders), err)
+	}
+}
+
 // ledgerLease returns the Lease of a ledger.
 func ledgerLease(name string, annotations map[string]string) string {
 	text, _ := json.Marshal(annotations) // Strings only.
