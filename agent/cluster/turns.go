@@ -45,6 +45,12 @@ type turnOfPool struct {
 	// waits is why the node has no turn, "" for no reason.
 	waits string
 
+	// problem is what is not as the policy means it, "" for nothing.
+	problem string
+
+	// overdue is the ID of the turn that was last reported as overdue.
+	overdue string
+
 	// drain is the drain of the node for its turn.
 	drain drainState
 }
@@ -66,13 +72,14 @@ func (t turnOfPool) class(w world) (turns.Class, bool) {
 // status returns the turn for the status.
 func (t turnOfPool) status() status.Turn {
 	if t.kept.Phase != turns.Holding {
-		return status.Turn{Waits: t.waits}
+		return status.Turn{Waits: t.waits, Problem: t.problem}
 	}
 	h := t.kept.Holder
 	return status.Turn{
-		For:   cmp.Or(h.Version, h.Target),
-		Class: h.Class.String(),
-		Since: h.Since,
+		For:     cmp.Or(h.Version, h.Target),
+		Class:   h.Class.String(),
+		Since:   h.Since,
+		Problem: t.problem,
 	}
 }
 
@@ -138,6 +145,18 @@ type turnController struct {
 
 func (c *turnController) step(ctx context.Context, w *world) (outcome, error) {
 	c.reportPolicy(*w)
+	c.reportLabels(w)
+	overdue := c.reportOverdue(w)
+
+	out, err := c.takeTurn(ctx, w)
+	if !overdue.IsZero() && (out.wake.IsZero() || overdue.Before(out.wake)) {
+		out.wake = overdue
+	}
+	return out, err
+}
+
+// takeTurn does what comes next for the changes of the node.
+func (c *turnController) takeTurn(ctx context.Context, w *world) (outcome, error) {
 	c.classify(w)
 	if err := c.learnPolicy(w); err != nil {
 		return outcome{}, err
@@ -457,6 +476,7 @@ func (c *turnController) write(
 	c.lease = lease
 	c.changed = w.uptime
 	c.seen = &turns.Seen{Ledger: &step.Ledger}
+	c.reportGiven(*w, v, step)
 	if halted != "" {
 		c.inbox.event(true, "RolloutHalted", fmt.Sprintf("the rollout of pool %s is halted: %s",
 			poolOf(*w), halted))
@@ -523,13 +543,84 @@ func (c *turnController) classify(w *world) {
 func (c *turnController) reportPolicy(w world) {
 	problem := ""
 	if p := w.pending; p != nil && p.policyErr != nil {
-		problem = p.policyErr.Error()
+		problem = hint.Line(p.policyErr)
 	}
 	if problem != "" && problem != c.policyErr {
 		c.inbox.event(true, "RolloutPolicyInvalid",
 			fmt.Sprintf("the policy of the pool is refused: %.*s", maxMessage, problem))
 	}
 	c.policyErr = problem
+}
+
+// reportGiven reports that the node gives its turn by a write.
+func (c *turnController) reportGiven(w world, v turns.View, step turns.Step) {
+	how := ""
+	switch {
+	case step.Ledger.Holds(v.Me.Machine):
+		return
+	case v.Turn.Phase == turns.Returning:
+		how = "it could not begin"
+	case v.Turn.Phase != turns.Holding:
+		return
+	case v.Need == turns.NeedGive:
+		how = "it is done"
+	case v.Need == turns.NeedFail:
+		how = "it has failed"
+	}
+	c.inbox.event(v.Need == turns.NeedFail, "TurnGiven", fmt.Sprintf(
+		"the node has given its turn in pool %s for %s: %s", poolOf(w), describe(v.Turn.Holder), how))
+}
+
+// reportOverdue reports a turn that the node has for too long, once. It returns when
+// a turn will be overdue, zero if never.
+func (c *turnController) reportOverdue(w *world) time.Time {
+	h := w.turn.kept.Holder
+	p := w.pending
+	if w.turn.kept.Phase != turns.Holding || w.turn.overdue == h.ID ||
+		p == nil || p.policy == nil || p.policyErr != nil {
+		return time.Time{}
+	}
+
+	limit := p.policy.Overdue[h.Class]
+	due := h.Since.Add(limit)
+	if w.now.Before(due) {
+		return due
+	}
+	w.turn.overdue = h.ID
+	c.inbox.event(true, "TurnOverdue", fmt.Sprintf(
+		"the node has its turn in pool %s for %s for more than %s: it counts as failed",
+		poolOf(*w), describe(h), limit))
+	return time.Time{}
+}
+
+// reportLabels reports that the Node has no label that the policy needs, once.
+func (c *turnController) reportLabels(w *world) {
+	problem := missingLabel(*w)
+	if problem != "" && problem != w.turn.problem {
+		c.inbox.event(true, "RolloutLabelMissing", problem)
+	}
+	w.turn.problem = problem
+}
+
+// missingLabel returns which label of the policy the Node has not, "" for none.
+func missingLabel(w world) string {
+	p := w.pending
+	if w.node == nil || p == nil || p.policy == nil || p.policyErr != nil {
+		return ""
+	}
+	for _, need := range []struct {
+		field, label string
+		most         turns.Amount
+	}{
+		{"perZone", zoneLabel, p.policy.PerZone},
+		{"perRack", p.policy.RackLabel, p.policy.PerRack},
+	} {
+		if need.most != (turns.Amount{}) && w.node.Labels[need.label] == "" {
+			return fmt.Sprintf("%s of the policy counts all Nodes without the label %s as one, "+
+				"and this Node has none; hint: label it, or remove %[1]s", need.field, need.label)
+		}
+	}
+	return ""
 }
 
 // isAway reports whether a Node counts as away by its STATUS, as kubectl prints

@@ -184,6 +184,33 @@ func TestThePolicyOfASecret(t *testing.T) {
 	}
 }
 
+func TestALabelThatThePolicyNeeds(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		policy turns.Policy
+		labels map[string]string
+		want   string
+	}{
+		{"no limit", turns.Policy{}, nil, ""},
+		{"a zone", turns.Policy{PerZone: turns.Amount{Number: 1}}, map[string]string{zoneLabel: "a"}, ""},
+		{"no zone", turns.Policy{PerZone: turns.Amount{Number: 1}}, nil,
+			"perZone of the policy counts all Nodes without the label topology.kubernetes.io/zone as one, " +
+				"and this Node has none; hint: label it, or remove perZone"},
+		{"no rack", turns.Policy{PerRack: turns.Amount{Number: 1}, RackLabel: "rack"}, nil,
+			"perRack of the policy counts all Nodes without the label rack as one, " +
+				"and this Node has none; hint: label it, or remove perRack"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld()
+			w.pending.policy = &tt.policy
+			w.node.Labels = tt.labels
+			if got := missingLabel(w); got != tt.want {
+				t.Errorf("%q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
 func TestFleetOfATable(t *testing.T) {
 	const head = `{"columnDefinitions": [{"name": "Name"}, {"name": "Status"}], "rows": [`
 	var read table

@@ -439,6 +439,8 @@ type Turn struct {
 
 	// Waits is why the node has no turn yet, "" if it needs none.
 	Waits string `json:"waits,omitempty"`
+	// Problem is what is not as the policy of the pool means it, "" for nothing.
+	Problem string `json:"problem,omitempty"`
 }
 
 // Network is the state of the node's network.

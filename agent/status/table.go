@@ -312,6 +312,7 @@ func (t *table) next(s Status) {
 	t.row("missing", s.Missing)
 	if s.Cluster != nil {
 		t.row("turn", s.Cluster.Turn.text())
+		t.row("policy", s.Cluster.Turn.Problem)
 		t.row("waits for", s.Cluster.Waits)
 	}
 }

@@ -122,11 +122,15 @@ func (n Node) hasTried(me Me) bool {
 // Failure is a change that failed, as its Node remembers it. A ledger that is
 // made again is halted by it.
 type Failure struct {
-	// Target, Version and Revision are as in [Me], Why is the reason.
-	Target   string `json:"target"`
-	Version  string `json:"version,omitempty"`
+	// Target is the digest of a configuration, or the start of a system's root
+	// hash.
+	Target string `json:"target"`
+	// Version is the version of a system, "" for a configuration.
+	Version string `json:"version,omitempty"`
+	// Revision orders targets of a kind.
 	Revision uint64 `json:"revision"`
-	Why      string `json:"why"`
+	// Why is the reason.
+	Why string `json:"why"`
 }
 
 // Bounds of what a ledger takes from a [Failure], and keeps of a halt once

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/loam-os/loam/test/cluster"
@@ -35,6 +36,20 @@ func (w *fixture) tells(reason, want string) {
 	w.await("event "+reason+" "+want, func() error {
 		said, err := w.events(reason)
 		if err == nil && !slices.Contains(said, want) {
+			err = fmt.Errorf("%q", said)
+		}
+		return err
+	})
+}
+
+// tellsStart waits until a node has reported an Event that begins with want.
+func (w *fixture) tellsStart(reason, want string) {
+	w.Helper()
+	w.await("event "+reason+" "+want, func() error {
+		said, err := w.events(reason)
+		if err == nil && !slices.ContainsFunc(said, func(s string) bool {
+			return strings.HasPrefix(s, want)
+		}) {
 			err = fmt.Errorf("%q", said)
 		}
 		return err

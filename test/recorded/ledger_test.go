@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"sigs.k8s.io/yaml"
 
@@ -148,6 +149,9 @@ func TestNodesTakeTurnsByTheLedger(t *testing.T) {
 		if l.Done != 3 || l.Failed != 0 || l.State != turns.Running || l.Target != sum(osc("two")) {
 			t.Errorf("ledger %+v", l)
 		}
+		of := " in pool pool for configuration " + sum(osc("two"))[:12]
+		f.tells("TurnTaken", "Normal the node has its turn"+of)
+		f.tells("TurnGiven", "Normal the node has given its turn"+of+": it is done")
 	})
 
 	t.Run("a Node that is not Ready counts", func(t *testing.T) {
@@ -182,8 +186,12 @@ func TestNodesTakeTurnsByTheLedger(t *testing.T) {
 			}
 			return nil
 		})
-		f.policy = `{"maxUnavailable": 1}`
+		f.tellsStart("RolloutPolicyInvalid", "Warning the policy of the pool is refused: "+
+			"annotation rollout.loam.dev/policy:1: maxUnavailable: is 0: no node could ever change; hint: ")
+
+		f.policy = `{"maxUnavailable": 1, "perRack": 1, "rackLabel": "rack"}`
 		f.says(osc("four"))
+		f.tellsStart("RolloutLabelMissing", "Warning perRack of the policy counts all Nodes without the label rack")
 		f.reached(osc("four"), 3)
 		if l := f.settled(); l.Done != 3 {
 			t.Errorf("ledger %+v", l)
@@ -249,6 +257,10 @@ func TestABadChangeStopsAtTheFirstNode(t *testing.T) {
 	if n != 1 || l.Failed != 1 || l.Done != 0 || !strings.Contains(l.Halted, "a.service") {
 		t.Errorf("%d nodes were touched, ledger %+v", n, l)
 	}
+
+	f.tellsStart("RolloutHalted", "Warning the rollout of pool pool is halted: node-")
+	f.tells("TurnGiven", "Warning the node has given its turn in pool pool for configuration "+
+		sum(osc("bad"))[:12]+": it has failed")
 
 	bad.Store(false)
 	f.says(osc("good"))
@@ -330,6 +342,10 @@ func TestATurnOutlivesTheAgent(t *testing.T) {
 	if l := w.ledger(); l == nil || len(l.Holders) != 1 {
 		t.Fatalf("ledger %+v", l)
 	}
+	w.ahead.Add(int64(11 * time.Minute))
+	w.nodeSeen()
+	w.tells("TurnOverdue", "Warning the node has its turn in pool pool for configuration "+
+		sum(osc("two"))[:12]+" for more than 10m0s: it counts as failed")
 
 	w.stop()
 	w.adjust = nil
@@ -367,9 +383,10 @@ func TestATurnCostsFewRequests(t *testing.T) {
 	}
 	cost := f.tally().since(before)
 
+	// Some of each are Events, such as that the turn is taken, and that it is given.
 	// What comes besides is the last Event of the change before, and a renewal of
 	// the node's Lease.
-	const each, besides = 11, 3
+	const each, besides = 12, 3
 	if n := cost.rest + cost.renewals; n > changes*each+besides {
 		t.Errorf("%v requests (%+v) for %d changes, want at most %d each and %d besides",
 			n, cost, changes, each, besides)
