@@ -112,7 +112,8 @@ func rolloutStatusCommand() *cobra.Command {
 was published, at which rate, and when they end at that rate; the same for systems; which nodes have
 a turn and for how long; and which others are away. A node that needed no turn is not counted as
 done. With --watch it goes on until Ctrl-C: a terminal shows the page again and again, any other
-output gets the page when it changes. It lists the Nodes by one request, without their content.`,
+output gets the page when it changes. It names the Nodes that are pinned, and those on which a change
+has failed, with the reason. Unless one has failed, it lists the Nodes without their content.`,
 		Example: "  loamctl rollout status edge --kubeconfig admin.conf\n" +
 			"  loamctl rollout status edge --watch",
 		Args: cobra.ExactArgs(1),
