@@ -554,9 +554,11 @@ func (c *turnController) reportPolicy(w world) {
 
 // reportGiven reports that the node gives its turn by a write.
 func (c *turnController) reportGiven(w world, v turns.View, step turns.Step) {
+	_, holds := step.Ledger.Holders[v.Me.Machine]
+	_, isRestored := step.Ledger.Restored[v.Me.Machine]
 	how := ""
 	switch {
-	case step.Ledger.Holds(v.Me.Machine):
+	case holds || isRestored:
 		return
 	case v.Turn.Phase == turns.Returning:
 		how = "it could not begin"

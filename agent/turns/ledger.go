@@ -389,13 +389,6 @@ func cloned[V any](m map[string]V) map[string]V {
 	return c
 }
 
-// Holds reports whether the machine has a turn.
-func (l Ledger) Holds(machine string) bool {
-	_, holds := l.Holders[machine]
-	_, restored := l.Restored[machine]
-	return holds || restored
-}
-
 // has reports whether the machine has the turn id, also one that was restored.
 func (l Ledger) has(machine, id string) bool {
 	return id != "" && (l.Holders[machine].ID == id || l.Restored[machine].ID == id)

@@ -402,7 +402,7 @@ func (v View) decide() (Step, bool) {
 		return v.await(stop(v.Now, twin(h))), false
 	}
 	d = Decide(p, l, v.Me, v.Seen.Fleet, v.Now)
-	if d.Verdict == Take && !l.HasRoom() {
+	if d.Verdict == Take && !HasRoom(l) {
 		d = wait(v.Now.Add(pause(v.Me, l.Size)), fmt.Sprintf(
 			"the ledger of the pool is full: %d nodes have a turn", len(l.Holders)+len(l.Restored)))
 	}

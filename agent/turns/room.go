@@ -15,7 +15,7 @@ const (
 
 // MaxHolders returns how many nodes of a pool may have a turn at once: as many as
 // a ledger can hold if the names of nodes have up to 32 characters. If they have
-// more, fewer take their turn, see [Ledger.HasRoom].
+// more, fewer take their turn, see [HasRoom].
 func MaxHolders() int {
 	const name = "node-of-a-pool-with-a-long-name1"
 	h := Holder{
@@ -32,8 +32,8 @@ func MaxHolders() int {
 	return (maxAnnotations - ledgerReserve) / (len(holderPrefix+name) + len(h.String()))
 }
 
-// HasRoom reports whether another turn fits into the ledger.
-func (l Ledger) HasRoom() bool {
+// HasRoom reports whether another turn fits into l.
+func HasRoom(l Ledger) bool {
 	size := 0
 	for key, text := range l.Annotations(nil) {
 		size += len(key) + len(text)

@@ -195,10 +195,10 @@ func TestTheLastTurnOfALedgerFits(t *testing.T) {
 	for range turns.MaxHolders() / 2 {
 		add(len(l.Holders))
 	}
-	if !l.HasRoom() {
+	if !turns.HasRoom(l) {
 		t.Fatalf("%d turns do not fit", len(l.Holders))
 	}
-	for l.HasRoom() {
+	for turns.HasRoom(l) {
 		add(len(l.Holders))
 	}
 	if err := put(); err != nil {
