@@ -188,6 +188,15 @@ func TestDecide(t *testing.T) {
 			me.Target = "5678"
 			me.Version = "3.0.0"
 		}, Take, ""},
+		{"a system, and a canary runs one with a fourth number", func(
+			_ *Policy, l *Ledger, me *Me, f Fleet,
+		) {
+			f[4].Canary = true
+			f[4].Tried.Version = "3.0.0.1"
+			l.Holders = nil
+			me.Target = "5678"
+			me.Version = "3.0.0"
+		}, Take, ""},
 		{"a system, and a canary runs an older one", func(_ *Policy, l *Ledger, me *Me, f Fleet) {
 			f[4].Canary = true
 			f[4].Tried.Version = "2.0.0"

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/mod/semver"
+	"github.com/loam-os/loam/firmware/bootentry"
 )
 
 // Fleet is the Nodes of a pool, read after the ledger.
@@ -111,8 +111,8 @@ func (f Fleet) first(p Policy, turns []Holder, me Me, now time.Time) string {
 // system that is not older.
 func (n Node) hasTried(me Me) bool {
 	if me.isSystem() {
-		runs := "v" + n.Tried.Version
-		if semver.IsValid(runs) && semver.Compare(runs, "v"+me.Version) >= 0 {
+		runs := n.Tried.Version
+		if runs != "" && bootentry.CompareVersions(runs, me.Version) >= 0 {
 			return true
 		}
 	}
