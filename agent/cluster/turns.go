@@ -130,10 +130,12 @@ type turnController struct {
 	classifies classified
 
 	// seen is what was read since the last write. lease is the Lease of the
-	// ledger, changed the uptime at which its version was first seen.
+	// ledger, changed the uptime at which its version was first seen, and listed
+	// that of the last list of the Nodes, 0 before the first.
 	seen    *turns.Seen
 	lease   *coordination.Lease
 	changed time.Duration
+	listed  time.Duration
 
 	// until is when to look again, unless what it waits for has changed.
 	until    time.Time
@@ -280,6 +282,9 @@ func (c *turnController) view(w world, change change) turns.View {
 		},
 	}
 
+	if c.listed > 0 {
+		v.Me.Listed = max(w.uptime-c.listed, 1)
+	}
 	if p := w.pending; p != nil && p.policy != nil {
 		v.Policy = *p.policy
 	}
@@ -454,6 +459,7 @@ func (c *turnController) list(ctx context.Context, w world) error {
 			fleet[i].Mark = mark
 		}
 	}
+	c.listed = w.uptime
 	c.seen = &turns.Seen{Ledger: l, Fleet: fleet, Listed: true}
 	return nil
 }

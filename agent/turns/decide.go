@@ -35,6 +35,8 @@ type Me struct {
 
 	// Unchanged is for how long the node has seen the ledger as it is.
 	Unchanged time.Duration
+	// Listed is how long ago the node listed the Nodes of the pool, 0 if it has not.
+	Listed time.Duration
 }
 
 // isSystem reports whether me changes to another system.
@@ -74,6 +76,10 @@ const (
 	// longestRest is the longest pause between two looks at the ledger. A
 	// postponed node that sees no write for so long is behind no other node.
 	longestRest = 10 * time.Minute
+
+	// listPause is how long a node does not list the Nodes again if all turns are
+	// taken.
+	listPause = time.Minute
 
 	// pollShare is the pause that each node adds between two looks at the
 	// ledger.

@@ -384,8 +384,7 @@ func (v View) decide() (Step, bool) {
 	p := v.Policy.hurried(l, v.Now)
 	d := mayBegin(p, l, v.Me, v.Now)
 	if d.Verdict == Take && l.Size > 0 && !v.Seen.Listed {
-		d = inOrder(l.toward(v.Me), v.Me, l.Size, len(l.Holders),
-			max(1, p.MaxUnavailable.Of(l.Size)-len(l.Holders)), v.Now)
+		d = mayList(p, l, v.Me, v.Now)
 	}
 	if d.Verdict != Take {
 		return v.await(d), false
@@ -407,6 +406,20 @@ func (v View) decide() (Step, bool) {
 			"the ledger of the pool is full: %d nodes have a turn", len(l.Holders)+len(l.Restored)))
 	}
 	return v.await(d), d.Verdict == Take
+}
+
+// mayList returns Take if the Nodes may be listed. While the turns of the ledger are
+// all that there may be, a list could only show that one of their Nodes is gone: each
+// node then looks once a minute.
+func mayList(p Policy, l Ledger, me Me, now time.Time) Decision {
+	most := min(p.MaxUnavailable.Of(l.Size), p.HardMax.Of(l.Size))
+	free := most - len(l.Holders)
+	d := inOrder(l.toward(me), me, l.Size, len(l.Holders), max(1, free), now)
+	if d.Verdict == Take && free <= 0 && me.Listed > 0 && me.Listed < listPause {
+		return wait(now.Add(pause(me, l.Size)), fmt.Sprintf("%d of %d nodes are away",
+			len(l.Holders), most))
+	}
+	return d
 }
 
 // twin says that this machine has a turn that it does not know: of a clone, or

@@ -47,6 +47,16 @@ func taken() View {
 	return v
 }
 
+// full is [wants] with as many turns taken as there may be.
+func full() View {
+	v := wants()
+	v.Seen.Listed = false
+	for _, machine := range []string{"node-3", "node-4"} {
+		v.Seen.Ledger.Holders[machine] = holder(machine, machine)
+	}
+	return v
+}
+
 func TestNext(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -66,6 +76,17 @@ func TestNext(t *testing.T) {
 		}, Write},
 		{"a turn is free", wants(), func(*View) {}, Save},
 		{"the fleet is not known", wants(), func(v *View) { v.Seen.Listed = false }, List},
+		{"all turns are taken, and the fleet was never listed", full(), func(*View) {}, List},
+		{"all turns are taken, and the fleet was listed just now", full(), func(v *View) {
+			v.Me.Listed = 10 * time.Second
+		}, Await},
+		{"all turns are taken, and the fleet was listed a minute ago", full(), func(v *View) {
+			v.Me.Listed = time.Minute
+		}, List},
+		{"a turn is free again, and the fleet was listed just now", full(), func(v *View) {
+			v.Me.Listed = 10 * time.Second
+			delete(v.Seen.Ledger.Holders, "node-3")
+		}, List},
 		{"the rollout is paused, and the fleet not known", wants(), func(v *View) {
 			*v.Seen.Ledger = v.Seen.Ledger.Pause("lunch")
 			v.Seen.Listed = false
