@@ -429,10 +429,14 @@ upgrade:
 // sumAuthorities prints the sums of the keys of the cluster's authorities.
 const sumAuthorities = "sha256sum " + plane.KeysDirectory + "/authorities/*"
 
+// importTimeout is for images of up to 200 MB, on a machine that is emulated beside
+// others.
+const importTimeout = 5 * stepTimeout
+
 // importImage imports the image of the pods from that port of the host.
 func (n *node) importImage(port string) {
 	n.t.Helper()
-	n.sh(fmt.Sprintf("curl --silent --fail http://10.0.2.2:%s/ | "+
+	n.shWithin(importTimeout, fmt.Sprintf("curl --silent --fail http://10.0.2.2:%s/ | "+
 		"ctr --namespace=k8s.io images import --local -", port))
 }
 

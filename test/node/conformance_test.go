@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -28,7 +29,8 @@ func TestConformance(t *testing.T) {
 	judge.Long(t, "TestAMachineIsACluster")
 	parallel(t, 8*time.Minute)
 	k := buildKubectl(t)
-	images := serveConformanceImages(t)
+	chosen := chosenTests()
+	images := serveConformanceImages(t, chosen)
 	// The tests take no name of the server from a kubeconfig.
 	c := newOwnClusterWith(t, "certificateNames: [127.0.0.1], ", "coredns", "kube-proxy")
 	port, release, err := cluster.ReservePort("127.0.0.1")
@@ -48,7 +50,7 @@ func TestConformance(t *testing.T) {
 		Kubectl:    k.path,
 		Start:      (*exec.Cmd).Start,
 	}
-	tests.Run(t, chosenTests())
+	tests.Run(t, chosen)
 	n.off()
 }
 
@@ -78,10 +80,11 @@ const (
 	sampleImage     = "registry.k8s.io/e2e-test-images/sample-apiserver:1.29.2"
 )
 
-// serveConformanceImages serves an archive with the images of the conformance tests,
-// and returns the port. busybox and nginx, which are not in Kubernetes' module, are a
+// serveConformanceImages serves an archive with the images of conformance tests, and
+// returns the port. busybox and nginx, which are not in Kubernetes' module, are a
 // shell in Go and another web server: the tests want programs that run and answer.
-func serveConformanceImages(t *testing.T) string {
+// Large images that few tests need are in it if one of those is among the tests.
+func serveConformanceImages(t *testing.T, tests []string) string {
 	t.Helper()
 	shell := boxLayer(t)
 	agnhost := cluster.Image{
@@ -101,30 +104,38 @@ func serveConformanceImages(t *testing.T) string {
 	nautilus.Layers = append(slices.Clip(nginx.Layers), cluster.Layer{
 		"data.json": {Content: []byte(`{"image":"nautilus.jpg"}`)},
 	})
-	// A program that anyone runs as root, unless nothing may raise its privileges.
-	nonewprivs := cluster.Image{
-		Layers: []cluster.Layer{{"agnhost": {
-			Content: readFile(t, cluster.Program(t, "agnhost")),
-			Mode:    0o755 | fs.ModeSetuid,
-		}}},
-		Entrypoint: []string{"/agnhost", "nonewprivs"},
-		Plain:      true,
-	}
 
 	images := map[string]cluster.Image{
-		agnhostImage:    agnhost,
-		busyboxImage:    busybox,
-		etcdImage:       programImage(t, "etcd", "usr/local/bin/etcd"),
-		nautilusImage:   nautilus,
-		newNginx:        nginx,
-		nonewprivsImage: nonewprivs,
-		oldNginx:        nginx,
-		sampleImage:     programImage(t, "sample-apiserver", "sample-apiserver"),
+		agnhostImage:  agnhost,
+		busyboxImage:  busybox,
+		nautilusImage: nautilus,
+		newNginx:      nginx,
+		oldNginx:      nginx,
+	}
+	if areAbout(tests, "Sample API Server") {
+		images[etcdImage] = programImage(t, "etcd", "usr/local/bin/etcd")
+		images[sampleImage] = programImage(t, "sample-apiserver", "sample-apiserver")
+	}
+	if areAbout(tests, "AllowPrivilegeEscalation") {
+		// Anyone runs it as root, unless nothing may raise its privileges.
+		images[nonewprivsImage] = cluster.Image{
+			Layers: []cluster.Layer{{"agnhost": {
+				Content: readFile(t, cluster.Program(t, "agnhost")),
+				Mode:    0o755 | fs.ModeSetuid,
+			}}},
+			Entrypoint: []string{"/agnhost", "nonewprivs"},
+			Plain:      true,
+		}
 	}
 	return serveOn(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		// ctr on the node notices an end that is missing.
 		_ = cluster.WriteArchive(w, images)
 	}))
+}
+
+// areAbout reports whether the name of one of the tests has words in it.
+func areAbout(tests []string, words string) bool {
+	return slices.ContainsFunc(tests, func(name string) bool { return strings.Contains(name, words) })
 }
 
 // programImage is a program at a path, and nothing else.

@@ -188,7 +188,13 @@ func (n *node) shell() {
 // sh runs a command on the node, which must succeed.
 func (n *node) sh(command string) string {
 	n.t.Helper()
-	ctx, cancel := context.WithTimeout(n.t.Context(), stepTimeout)
+	return n.shWithin(stepTimeout, command)
+}
+
+// shWithin is [node.sh] for a command that may take longer.
+func (n *node) shWithin(limit time.Duration, command string) string {
+	n.t.Helper()
+	ctx, cancel := context.WithTimeout(n.t.Context(), limit)
 	defer cancel()
 
 	out, err := n.Shell().Run(ctx, command)
