@@ -173,7 +173,7 @@ var (
 	// out the carriage returns.
 	erased = regexp.MustCompile(`(?m)[^\n]*\x1b\[K([^\n])`)
 	// drawn is what is drawn over, and the progress of a slow machine.
-	drawn = regexp.MustCompile(`(?m)[^\n]*\r|^waiting for .*\n|^.*\d+ % .* left$\n`)
+	drawn = regexp.MustCompile(`(?m)[^\n]*\r|^waiting for .*\n|^.*\d+ % .* (?:left|in \S+)$\n`)
 )
 
 // left returns what a terminal shows in the end.
