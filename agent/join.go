@@ -17,6 +17,7 @@ import (
 	"github.com/loam-os/loam/agent/cluster"
 	"github.com/loam-os/loam/agent/cluster/credentials"
 	"github.com/loam-os/loam/agent/cluster/reach"
+	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/agent/liveness"
 	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/networkd"
@@ -99,6 +100,10 @@ func (n *life) join(config cluster.Config, token string) {
 		Token: token,
 		Restart: func(ctx context.Context, units []string) error {
 			return hint.InText(n.requests.RestartUnits(ctx, units))
+		},
+		Apply: func(ctx context.Context) error {
+			_, err := n.requests.Apply(ctx, control.ApplyRequest{})
+			return hint.InText(err)
 		},
 		Kubelet: liveness.Kubelet(liveness.KubeletAddress),
 		Reload: func() (cluster.Config, error) {

@@ -201,6 +201,13 @@ func (u upgrades) service(
 			})
 			return hint.InText(err)
 		}
+		u.cluster.Env.Again = func(ctx context.Context, version string) error {
+			_, err := s.Handle(ctx, service.Request{
+				Options: upgrade.Options{Again: true, Now: true},
+				Version: version,
+			})
+			return hint.InText(err)
+		}
 		s.Turns = turnsOfPool{u.cluster}
 	}
 	return s

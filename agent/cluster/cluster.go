@@ -55,6 +55,12 @@ type Env struct {
 	Kubelet func(ctx context.Context) error
 	Upgrade func(ctx context.Context, version string) error
 
+	// Apply applies once more a configuration that was released before, and Again
+	// brings a release that has failed here; they return once that is over, or the
+	// release is ready. Each is nil if the node cannot do it.
+	Apply func(ctx context.Context) error
+	Again func(ctx context.Context, version string) error
+
 	// Classify returns what a configuration would disturb on this node; nil if
 	// that is not known.
 	Classify func(ctx context.Context, text []byte) (turns.Class, error)

@@ -73,6 +73,7 @@ const (
 	failedAnnotation       = "loam.dev/failed"
 	failedSystemAnnotation = "loam.dev/failed-system"
 	canaryTriedAnnotation  = "loam.dev/tried" // on the Node of a canary
+	retryAnnotation        = "loam.dev/retry" // on the Node: which of those to try once more
 
 	pinnedLabel = "loam.dev/pinned"
 	canaryLabel = "loam.dev/canary"

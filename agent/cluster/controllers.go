@@ -14,6 +14,13 @@ func (c *Cluster) controllers(m *memory, conn connection) []controller {
 		inbox:   c.inbox,
 	}
 	restarts := restarter{restart: env.Restart, jobs: conn.lasting, inbox: c.inbox}
+	retries := &retryController{
+		patch:   conn.api.patchAnnotations,
+		env:     env,
+		jobs:    conn.lasting,
+		inbox:   c.inbox,
+		updates: &m.updates,
+	}
 	rollout := &rolloutController{
 		api:      conn.api,
 		watcher:  conn.watcher,
@@ -43,7 +50,13 @@ func (c *Cluster) controllers(m *memory, conn connection) []controller {
 			system:  c.system,
 			count:   &c.drains,
 		},
-		&releaseController{released: c.released, rollout: rollout, updates: updates},
+		retries,
+		&releaseController{
+			released: c.released,
+			rollout:  rollout,
+			updates:  updates,
+			retries:  retries,
+		},
 		updates,
 		&readinessController{
 			root:    files,

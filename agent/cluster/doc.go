@@ -41,6 +41,7 @@
 //	lease.go       renew the Lease that shows that the agent is alive
 //	endpoint.go    follow the address of the API server
 //	drain.go       evict the pods before a change, uncordon the Node after it
+//	retry.go       try once more what has failed, if the Node's annotation asks for it
 //	release.go     give the node its pending configuration: delay, drain, turn
 //	update.go      update the node in place: updates.go has its state
 //	readiness.go   wait for the static pods of the configuration

@@ -25,7 +25,7 @@ const (
 //   - In a serial rollout, nodes take turns.
 func decideRelease(w world, step inplace.Step, t turn) (releaseAction, outcome) {
 	p := w.pending
-	if p == nil || (w.released != nil && w.released.sum == p.sum) {
+	if p == nil || isReleased(w) {
 		return releaseWait, outcome{}
 	}
 
@@ -76,6 +76,12 @@ func releaseByPolicy(w world, step inplace.Step) releaseAction {
 	return releaseNow
 }
 
+// isReleased reports whether the node was given the pending configuration. One
+// that it is to try once more is given to it again.
+func isReleased(w world) bool {
+	return w.released != nil && w.released.sum == w.pending.sum && !isRetried(w)
+}
+
 // needsTurn reports whether the pending configuration would disturb the node's
 // workload. A new node has none. Gardener's authorizer refuses the Lease while
 // there is no Node, so a new node does not wait until it has seen the Lease.
@@ -84,7 +90,7 @@ func needsTurn(w world) bool {
 		return false
 	}
 	runs := w.node.Annotations[appliedAnnotation]
-	return w.changes() || (runs != "" && runs != w.pending.label)
+	return w.changes() || isRetried(w) || (runs != "" && runs != w.pending.label)
 }
 
 // releaseController releases the pending configuration to the node.
@@ -92,6 +98,7 @@ type releaseController struct {
 	released *released
 	rollout  *rolloutController
 	updates  *updateController
+	retries  *retryController
 }
 
 func (c *releaseController) step(ctx context.Context, w *world) (outcome, error) {
@@ -111,7 +118,14 @@ func (c *releaseController) step(ctx context.Context, w *world) (outcome, error)
 		return out, err
 	}
 
+	retry, err := c.retries.begin(w)
+	if err != nil {
+		return out, err
+	}
 	w.released = w.pending
 	c.released.set(w.released)
+	if retry {
+		c.retries.apply(w)
+	}
 	return out, nil
 }

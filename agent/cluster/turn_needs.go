@@ -68,7 +68,7 @@ func configurationChange(w world, update inplace.Step) change {
 		c.class = turns.Reboot // Its last step restarts the machine.
 	}
 
-	released := w.released != nil && w.released.sum == p.sum
+	released := isReleased(w)
 	holds := w.turn.isForConfiguration()
 	c.drains = mustDrain(w, update)
 	switch {
@@ -104,8 +104,7 @@ func configurationChange(w world, update inplace.Step) change {
 // update in place: Gardener drains the node for that one. A change that has begun
 // in an earlier run of the agent needs no other drain.
 func mustDrain(w world, update inplace.Step) bool {
-	isReleased := w.released != nil && w.released.sum == w.pending.sum
-	hasBegun := isReleased || w.status.Version == w.pending.sum || w.status.Change != nil
+	hasBegun := isReleased(w) || w.status.Version == w.pending.sum || w.status.Change != nil
 	if !w.turn.isForConfiguration() || w.turn.isDrained() || hasBegun || !needsTurn(w) ||
 		update != inplace.Nothing {
 		return false
@@ -119,10 +118,11 @@ func mustDrain(w world, update inplace.Step) bool {
 }
 
 // hasFailed reports whether the node will not run the pending configuration. A
-// problem that may pass is no failure: the node keeps its turn.
+// problem that may pass is no failure: the node keeps its turn. So does a node
+// that tries it once more.
 func hasFailed(w world) bool {
 	s := w.status
-	if s.Offered != w.pending.sum || s.Change != nil {
+	if s.Offered != w.pending.sum || s.Change != nil || w.turn.retrying {
 		return false
 	}
 	return s.Refusal == status.Invalid || s.Refusal == status.Reverted || s.Held != nil

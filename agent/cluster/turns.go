@@ -53,6 +53,10 @@ type turnOfPool struct {
 
 	// drain is the drain of the node for its turn.
 	drain drainState
+
+	// retrying says that the configuration is being applied once more that has
+	// failed: what the status says of it may be of the time before.
+	retrying bool
 }
 
 // classified is what the configuration sum disturbs on a node that runs
@@ -366,7 +370,7 @@ func (c *turnController) do(
 
 // patch sets annotations of the own Node; nil removes one.
 func (c *turnController) patch(ctx context.Context, w *world, annotations map[string]any) error {
-	return c.api.patchNode(ctx, w, "", mergePatch, annotationPatch(annotations))
+	return c.api.patchAnnotations(ctx, w, annotations)
 }
 
 func (c *turnController) save(w *world, t turns.Turn) error {
@@ -514,7 +518,7 @@ func (c *turnController) classify(w *world) {
 		w.status.Change != nil {
 		return
 	}
-	if (w.released != nil && w.released.sum == p.sum) || !needsTurn(*w) {
+	if isReleased(*w) || !needsTurn(*w) {
 		return
 	}
 

@@ -50,6 +50,11 @@ func (a *api) patchNode(
 	return nil
 }
 
+// patchAnnotations sets annotations of the own Node; nil removes one.
+func (a *api) patchAnnotations(ctx context.Context, w *world, annotations map[string]any) error {
+	return a.patchNode(ctx, w, "", mergePatch, annotationPatch(annotations))
+}
+
 // eventWriter creates Events about the Node. They are best effort and not
 // retried.
 type eventWriter struct {

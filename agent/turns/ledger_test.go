@@ -100,6 +100,8 @@ func TestMoves(t *testing.T) {
 	halted.Halted = "node-3: no"
 	halted.Failed = 1
 	paused := running().Pause("lunch")
+	twice := halted
+	twice.Failed = 2
 
 	for _, tt := range []struct {
 		name      string
@@ -123,6 +125,13 @@ func TestMoves(t *testing.T) {
 		{"fail and go on", running().Fail(Policy{MaxFailures: 1}, me, "1", "no"), Running, "", 1, 2, 1, 0},
 		{"fail while paused", paused.Fail(Policy{}, me, "1", "no"), Paused, "node-1: no", 1, 2, 1, 0},
 		{"resume", halted.Resume(), Running, "", 2, 2, 0, 0},
+		{"retry", Retried(halted, "new", 0), Running, "", 2, 2, 0, 0},
+		{"retry one of two failures", Retried(twice, "new", 0), Running, "node-3: no", 2, 2, 1, 0},
+		{"retry one of two where one may fail", Retried(twice, "new", 1), Running, "", 2, 2, 1, 0},
+		{"retry by an unknown policy", Retried(halted, "new", -1), Running, "node-3: no", 2, 2, 0, 0},
+		{"retry after a resume", Retried(halted.Resume(), "new", 0), Running, "", 2, 2, 0, 0},
+		{"retry another target", Retried(halted, "old", 0), Running, "node-3: no", 2, 2, 1, 0},
+		{"retry while paused", Retried(paused, "new", 0), Paused, "", 2, 2, 0, 0},
 		{
 			"another target ends a halt",
 			halted.Take(later, holder("node-1", "3"), 10),
@@ -218,6 +227,20 @@ func TestAHaltOutlivesAnotherConfiguration(t *testing.T) {
 	}
 	if read.Resume().stands(again) {
 		t.Error("halted after a person has resumed it")
+	}
+}
+
+// TestASystemIsRetried lets a node try once more the system that is halted.
+func TestASystemIsRetried(t *testing.T) {
+	l := running()
+	for mayFail, want := range map[int]string{-1: "node-9: it fell back", 0: ""} {
+		got := Retried(l, "1234", mayFail).Systems["1234"]
+		if got.Halted != want || got.Failed != 0 || got.Done != 1 {
+			t.Errorf("if %d may fail: %+v", mayFail, got)
+		}
+	}
+	if l.Systems["1234"].Failed != 1 {
+		t.Errorf("the ledger before has changed: %+v", l.Systems)
 	}
 }
 

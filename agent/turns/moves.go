@@ -219,6 +219,28 @@ func (r Rollout) resumed() Rollout {
 	return r
 }
 
+// Retried returns the ledger of a pool in which a node tries once more what has
+// failed there: that failure counts no longer. A halt ends if no more nodes have
+// failed than mayFail, which is below 0 if it is not known.
+func Retried(l Ledger, target string, mayFail int) Ledger {
+	l = l.clone()
+	if l.Target == target {
+		l.Rollout = l.Rollout.retried(mayFail)
+	}
+	if r, ok := l.Systems[target]; ok {
+		l.Systems[target] = r.retried(mayFail)
+	}
+	return l
+}
+
+func (r Rollout) retried(mayFail int) Rollout {
+	r.Failed = max(0, r.Failed-1)
+	if r.Failed <= mayFail {
+		r.Halted = ""
+	}
+	return r
+}
+
 // Forget returns the ledger without the turns of a machine. Only a person knows
 // that it changes nothing any more.
 func (l Ledger) Forget(machine string) Ledger {

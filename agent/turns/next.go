@@ -28,6 +28,10 @@ type Turn struct {
 	// for systems.
 	Failed string `json:"failed,omitempty"`
 
+	// Retry is the configuration that has failed and that an operator lets the
+	// node try once more, "" for none.
+	Retry string `json:"retry,omitempty"`
+
 	// Postponed and PostponedSystem are the configuration and the system that were
 	// postponed last.
 	Postponed       Postponed `json:"postponed,omitzero"`
@@ -348,6 +352,14 @@ func (v View) failure() Failure {
 		Revision: v.Me.Revision,
 		Why:      v.Why,
 	}
+}
+
+// Again returns the turn of a node that is to try once more the configuration
+// that has failed.
+func (t Turn) Again() Turn {
+	t.Retry = t.Failed
+	t.Failed = ""
+	return t
 }
 
 // over returns the turn after it was given. With the change, its postponement is

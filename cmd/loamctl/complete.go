@@ -82,7 +82,8 @@ func completeContexts(
 const completeTimeout = 3 * time.Second
 
 // completePools offers the pools that have a ledger in the cluster that the command
-// would use, and for a second argument the nodes of the first that have a turn.
+// would use, and for a second argument the nodes of the first that have a turn or, for
+// retry, on which a change has failed.
 func completePools(
 	cmd *cobra.Command, args []string, _ string,
 ) ([]string, cobra.ShellCompDirective) {
@@ -104,7 +105,19 @@ func completePools(
 		pools, _ := rollout.Pools(ctx, server)
 		return pools, complete.NoFiles
 	}
-	l, _ := rollout.Rollout{API: server, Pool: args[0]}.Read(ctx)
+	r := rollout.Rollout{API: server, Pool: args[0]}
+	l, err := r.Read(ctx)
+	if err != nil {
+		return nil, complete.NoFiles
+	}
+	if cmd.Name() == "retry" {
+		report, _ := r.Report(ctx, l, time.Now())
+		var nodes []string
+		for _, f := range report.Failed {
+			nodes = append(nodes, f.Node)
+		}
+		return slices.Compact(nodes), complete.NoFiles
+	}
 	return slices.Sorted(maps.Keys(l.Holders)), complete.NoFiles
 }
 

@@ -14,17 +14,22 @@ import (
 )
 
 // pools is an API server with two Leases, of which one is a ledger with a node that
-// has a turn. It returns a kubeconfig for it.
+// has a turn and one on which the configuration has failed. It returns a kubeconfig for it.
 func pools(t *testing.T) string {
 	t.Helper()
 	const leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 	const edge = `{"metadata": {"name": "loam-rollout-edge", "annotations": {` +
-		`"rollout.loam.dev/state": "running", "holder.loam.dev/node-17": ` +
+		`"rollout.loam.dev/state": "running", "rollout.loam.dev/failed": "1", ` +
+		`"rollout.loam.dev/target": "1234", "holder.loam.dev/node-17": ` +
 		`"{\"id\":\"1\",\"machine\":\"node-17\",\"node\":\"n\"}"}}}`
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case leases:
 			_, _ = io.WriteString(w, `{"items": [`+edge+`, {"metadata": {"name": "kubelet"}}]}`)
+		case "/api/v1/nodes":
+			_, _ = io.WriteString(w, `{"columnDefinitions": [{"name": "Name"}, {"name": "Status"}],
+				"rows": [{"cells": ["node-18", "Ready"], "object": {"metadata": {"annotations":
+				{"loam.dev/failed": "{\"target\":\"1234\"}"}}}}]}`)
 		case leases + "/loam-rollout-edge":
 			_, _ = io.WriteString(w, edge)
 		default:
@@ -62,6 +67,8 @@ func TestPoolsAreOffered(t *testing.T) {
 		{[]string{"rollout", "status", "edge", ""}, ":4\n"},
 		{[]string{"rollout", "forget", "edge", ""}, "node-17\n:4\n"},
 		{[]string{"rollout", "forget", "other", ""}, ":4\n"},
+		{[]string{"rollout", "retry", "edge", ""}, "node-18\n:4\n"},
+		{[]string{"rollout", "retry", "other", ""}, ":4\n"},
 		{[]string{"rollout", "status", "--kubeconfig", "none", ""}, ":4\n"},
 	} {
 		out, err := loamctl(t, append([]string{"__complete"}, tt.args...)...)

@@ -28,7 +28,8 @@ func rolloutCommand() *cobra.Command {
 		Long: `rollout works on the ledger of a pool, in which the nodes take turns by a policy. The
 ledger is the Lease loam-rollout-POOL in namespace kube-system. In Gardener, it has the name of the
 Secret with the configuration, which is POOL then. What you may do is what your kubeconfig may: list
-Nodes, get and update that Lease, for forget, get and update the Node and, for plan, get the Secret.`,
+Nodes, get and update that Lease, for forget and retry, get and update the Node and, for plan and
+retry, get the Secret.`,
 		Example: "  loamctl rollout status edge\n" +
 			"  loamctl rollout pause edge --reason \"the weekend\"",
 		Args: cobra.NoArgs,
@@ -36,7 +37,8 @@ Nodes, get and update that Lease, for forget, get and update the Node and, for p
 	}
 
 	cmd.AddCommand(rolloutStatusCommand(), rolloutPlanCommand(), rolloutPauseCommand(),
-		rolloutResumeCommand(), rolloutNowCommand(), rolloutForgetCommand(), rolloutPolicyCommand())
+		rolloutResumeCommand(), rolloutNowCommand(), rolloutRetryCommand(), rolloutForgetCommand(),
+		rolloutPolicyCommand())
 	return cmd
 }
 
@@ -290,8 +292,9 @@ func rolloutResumeCommand() *cobra.Command {
 		Use:               "resume POOL",
 		ValidArgsFunction: completePools,
 		Short:             "Let the nodes of a pool begin again",
-		Long: `resume ends a pause, a halt and a time in which more nodes may change. The failures before it count no longer, so as many more
-nodes may fail as the policy allows. A corrected configuration ends a halt, too.`,
+		Long: `resume ends a pause, a halt and a time in which more nodes may change. The failures before
+it count no longer, so as many more nodes may fail as the policy allows. A corrected configuration
+ends a halt, too. On the nodes that have failed, nothing is tried once more: see retry.`,
 		Example: "  loamctl rollout resume edge",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -299,6 +302,37 @@ nodes may fail as the policy allows. A corrected configuration ends a halt, too.
 				func(ctx context.Context, r rollout.Rollout) (turns.Ledger, error) {
 					return r.Resume(ctx)
 				})
+		},
+	}
+	o.flags(cmd)
+	return cmd
+}
+
+func rolloutRetryCommand() *cobra.Command {
+	var o clusterOptions
+	cmd := &cobra.Command{
+		Use:               "retry POOL NODE",
+		ValidArgsFunction: completePools,
+		Short:             "Let a node try once more what has failed there",
+		Long: `retry asks a node to try once more the configuration or the system that has failed there,
+as 'loam apply' and 'loam upgrade --again' on the node do. The node takes a turn for it. The failure
+counts no longer, so a halt ends if no more nodes have failed than the policy allows. If your
+kubeconfig may not read the policy, a halt stays until resume. NODE is the Node as status names it.
+It is asked by its annotation loam.dev/retry, and takes that away when it has seen it.`,
+		Example: "  loamctl rollout retry edge node-17",
+		Args:    cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			halted := ""
+			err := o.steer(cmd, args[0],
+				func(ctx context.Context, r rollout.Rollout) (l turns.Ledger, err error) {
+					l, halted, err = r.Retry(ctx, args[1])
+					return l, err
+				})
+			if err == nil && halted != "" {
+				fmt.Fprintf(cmd.ErrOrStderr(), "the rollout stays halted: %s; hint: "+
+					"`loamctl rollout resume %s` lets it go on\n", halted, args[0])
+			}
+			return err
 		},
 	}
 	o.flags(cmd)

@@ -117,6 +117,9 @@ func TestRolloutAtARealAPIServer(t *testing.T) {
 		{[]string{"status", "edge"}, "halted  node-3: version 2.0.0: no kubelet"},
 		{[]string{"status", "edge"}, "away    node-2     Unknown,SchedulingDisabled\n"},
 		{[]string{"status", "edge", "-o", "json"}, `"node": "node-2"`},
+		{[]string{"retry", "edge", "node-5"}, "failed  node-5     0123456789ab  is to be tried once " +
+			"more: a.service fails\n"},
+		{[]string{"retry", "edge", "node-5", "-o", "json"}, `"retry": true`},
 		{[]string{"pause", "edge", "--reason", "lunch", "-o", "json"}, `"why": "lunch"`},
 		{[]string{"now", "edge", "--max", "30%", "--reason", "a hole"}, "now     30% may be away until "},
 		{[]string{"resume", "edge", "-o", "json"}, `"state": "running"`},
@@ -140,6 +143,9 @@ func TestRolloutAtARealAPIServer(t *testing.T) {
 		}
 	}
 
+	if asked := annotations(t, c, testNodes+"/node-5")["loam.dev/retry"]; asked != "0123456789abcdef" {
+		t.Errorf("the Node is asked to try %q", asked)
+	}
 	out, err := loamctl(t, "rollout", "status", "edge")
 	if err != nil || strings.Contains(out, "of another rollout") {
 		t.Errorf("status: %v, printed\n%s", err, out)

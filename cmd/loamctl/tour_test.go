@@ -22,6 +22,7 @@ var elsewhere = map[string]string{
 	"osc publish":    "TestPublishToARealAPIServer",
 	"pubkey":         "image/sign/ownerkey: TestEd25519KeysInAToken: it needs a token",
 	"rollout forget": "TestRolloutAtARealAPIServer",
+	"rollout retry":  "TestRolloutAtARealAPIServer",
 	"rollout now":    "TestRolloutAtARealAPIServer",
 	"rollout pause":  "TestRolloutAtARealAPIServer",
 	"rollout plan":   "TestRolloutAtARealAPIServer",

@@ -408,6 +408,15 @@ func TestANodeGivesItselfNoLabels(t *testing.T) {
 			refused,
 		}
 	}
+	retry := func(name, value string, refused bool) attempt {
+		return attempt{
+			name,
+			http.MethodPatch,
+			own,
+			`{"metadata": {"annotations": {"loam.dev/retry": ` + value + `, "a": "b"}}}`,
+			refused,
+		}
+	}
 	const taints = `{"spec": {"taints": [{"key": "other", "effect": "NoSchedule"}]}}`
 
 	t.Run("agent", func(t *testing.T) {
@@ -438,6 +447,13 @@ func TestANodeGivesItselfNoLabels(t *testing.T) {
 			{"a taint", http.MethodPatch, own, taints, true},
 			{"no taints", http.MethodPatch, own, `{"spec": {"taints": []}}`, true},
 			{"a cordon", http.MethodPatch, own, `{"spec": {"unschedulable": true}}`, true},
+			retry("what it is to try once more", `"1234"`, true),
+		})
+		c.mustDo(t, http.MethodPatch, own, `{"metadata": {"annotations": {"loam.dev/retry": "1234"}}}`)
+		c.check(t, agent1, []attempt{
+			retry("what people let it try once more, kept", `"1234"`, false),
+			retry("more of that", `"1234,5678"`, true),
+			retry("what people let it try once more, removed", `null`, false),
 		})
 	})
 

@@ -106,8 +106,8 @@ var outputs = []struct {
 	},
 	{
 		"loamctl rollout status",
-		"`loamctl rollout now`, `loamctl rollout pause`, `loamctl rollout resume` and " +
-			"`loamctl rollout forget` print the same.",
+		"`loamctl rollout now`, `loamctl rollout pause`, `loamctl rollout resume`, " +
+			"`loamctl rollout retry` and `loamctl rollout forget` print the same.",
 		reflect.TypeFor[rollout.Report](),
 		[]string{"agent/turns", "cmd/loamctl/rollout"},
 	},

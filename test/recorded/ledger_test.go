@@ -2,6 +2,7 @@ package recorded
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -266,6 +267,77 @@ func TestABadChangeStopsAtTheFirstNode(t *testing.T) {
 	f.says(osc("good"))
 	f.reached(osc("good"), 3)
 	if l := f.settled(); l.Halted != "" || l.Done != 3 || l.Failed != 0 {
+		t.Errorf("ledger %+v", l)
+	}
+}
+
+// TestAChangeIsTriedOnceMore has a change fail once, for a reason that goes away. A
+// person retries it, and ends the halt.
+func TestAChangeIsTriedOnceMore(t *testing.T) {
+	t.Parallel()
+	var f *fleet
+	var bad atomic.Bool
+	var touched sync.Map
+	f = newPool(t, 2, `{"maxUnavailable": 1}`, func(_ context.Context, node string) error {
+		if _, again := touched.LoadOrStore(node, true); again || !bad.Load() {
+			return nil // The revert restarts the unit, too.
+		}
+		return &unit.JobError{Verb: "restart", Unit: "a.service", Result: "failed"}
+	})
+
+	bad.Store(true)
+	f.says(osc("two"))
+	f.await("the halt", func() error {
+		if l := f.ledger(); l == nil || l.Halted == "" {
+			return fmt.Errorf("%+v", l)
+		}
+		return nil
+	})
+	f.settled()
+	bad.Store(false)
+
+	failed := ""
+	touched.Range(func(node, _ any) bool {
+		failed = node.(string)
+		return true
+	})
+	annotations := func() map[string]string {
+		o, err := f.get(nodes + "/" + failed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o.Metadata.Annotations
+	}
+	if annotations()["loam.dev/failed"] == "" {
+		t.Errorf("the Node has %v", annotations())
+	}
+
+	retry := func(target string) {
+		f.must("PATCH", nodes+"/"+failed,
+			`{"metadata": {"annotations": {"loam.dev/retry": "`+target+`"}}}`)
+	}
+	retry("0123456789abcdef")
+	f.tellsStart("RolloutRetry", "Warning 0123456789ab is not tried once more: it is not the configuration")
+	retry(sum(osc("two")))
+	f.tells("RolloutRetry", "Normal configuration "+sum(osc("two"))[:12]+" is tried once more")
+	f.await("that the Node has forgotten", func() error {
+		a := annotations()
+		if a["loam.dev/failed"]+a["loam.dev/retry"] != "" {
+			return fmt.Errorf("annotations %v", a)
+		}
+		return nil
+	})
+
+	ledger := turns.Retried(*f.ledger(), sum(osc("two")), 0)
+	text, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"annotations": ledger.Annotations(map[string]string{"rollout.loam.dev/halted": ""}),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.must("PATCH", ledgerLease, string(text))
+	f.reached(osc("two"), 2)
+	if l := f.settled(); l.Done != 2 || l.Failed != 0 || l.Halted != "" {
 		t.Errorf("ledger %+v", l)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/cluster"
 	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/agent/decode"
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/generation"
@@ -106,10 +107,14 @@ func NewIn(
 		Root:    root,
 		Token:   token,
 		Restart: requests.RestartUnits,
-		Now:     time.Now,
-		Uptime:  process.Uptime,
-		Part:    rand.Float64,
-		Log:     log,
+		Apply: func(ctx context.Context) error {
+			_, err := requests.Apply(ctx, control.ApplyRequest{})
+			return err
+		},
+		Now:    time.Now,
+		Uptime: process.Uptime,
+		Part:   rand.Float64,
+		Log:    log,
 	})
 
 	jobs := &loop.Jobs{Units: systemd}

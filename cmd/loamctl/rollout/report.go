@@ -56,6 +56,9 @@ type Failed struct {
 	Node string `json:"node"`
 
 	turns.Failure
+
+	// Retry says that the node is asked to try it once more, and has not yet.
+	Retry bool `json:"retry,omitempty"`
 }
 
 // Pinned is a Node that does not change.
@@ -159,7 +162,14 @@ func (r Rollout) nodes(ctx context.Context, l turns.Ledger, report *Report) erro
 		if away.Status != "Ready" && !holds[away.Node] {
 			report.Away = append(report.Away, away)
 		}
-		report.Failed = append(report.Failed, failuresOf(l, away.Node, row.Object)...)
+		retries := retriesOf(row.Object.Metadata.Annotations)
+		for _, f := range failuresOf(l, row.Object.Metadata.Annotations) {
+			report.Failed = append(report.Failed, Failed{
+				Node:    away.Node,
+				Failure: f,
+				Retry:   slices.Contains(retries, f.Target),
+			})
+		}
 	}
 	return nil
 }
@@ -173,18 +183,19 @@ func hasFailed(l turns.Ledger) bool {
 	return failed
 }
 
-// failuresOf returns what a Node remembers of the rollouts of a ledger.
-func failuresOf(l turns.Ledger, node string, of kubeconfig.Object) []Failed {
-	var failed []Failed
+// failuresOf returns what a Node with these annotations remembers of the rollouts of
+// a ledger.
+func failuresOf(l turns.Ledger, annotations map[string]string) []turns.Failure {
+	var failed []turns.Failure
 	for _, key := range []string{failedAnnotation, failedSystemAnnotation} {
-		text, ok := of.Metadata.Annotations[key]
+		text, ok := annotations[key]
 		if !ok {
 			continue
 		}
 		f, err := turns.ParseFailure(text)
 		_, isSystem := l.Systems[f.Target]
 		if err == nil && (f.Target == l.Target || isSystem) {
-			failed = append(failed, Failed{Node: node, Failure: f})
+			failed = append(failed, f)
 		}
 	}
 	return failed
@@ -293,7 +304,11 @@ func (r Report) String() string {
 		if f.Version != "" {
 			what = "system " + f.Version
 		}
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\n", label, f.Node, what, strings.ReplaceAll(f.Why, "\n", " "))
+		why := strings.ReplaceAll(f.Why, "\n", " ")
+		if f.Retry {
+			why = "is to be tried once more: " + why
+		}
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\n", label, f.Node, what, why)
 		label = ""
 	}
 	rest(out, len(r.Failed))

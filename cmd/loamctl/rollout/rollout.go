@@ -29,6 +29,10 @@ const (
 	// configuration and a system that failed there.
 	failedAnnotation       = "loam.dev/failed"
 	failedSystemAnnotation = "loam.dev/failed-system"
+
+	// retryAnnotation are the targets of those, separated by commas, that the node
+	// is to try once more.
+	retryAnnotation = "loam.dev/retry"
 )
 
 // tries is how often a concurrent writer may come first.
@@ -191,28 +195,42 @@ func (r Rollout) Forget(ctx context.Context, machine string) (turns.Ledger, erro
 
 // unmark removes the mark of a Node, which may be gone.
 func (r Rollout) unmark(ctx context.Context, node string) error {
+	err := r.editNode(ctx, node, func(annotations map[string]any) (bool, error) {
+		_, has := annotations[markAnnotation]
+		delete(annotations, markAnnotation)
+		return has, nil
+	})
+	if err != nil && !isStatus(err, http.StatusNotFound) {
+		return fmt.Errorf("remove the mark of Node %s: %w", node, err)
+	}
+	return nil
+}
+
+// editNode changes the annotations of a Node by edit, which reports whether it has
+// changed them. After a concurrent write it reads the Node again.
+func (r Rollout) editNode(
+	ctx context.Context, node string, edit func(annotations map[string]any) (bool, error),
+) error {
 	for try := 1; ; try++ {
 		var object map[string]any
-		err := r.API.Do(ctx, http.MethodGet, nodesPath+"/"+node, nil, &object)
-		if isStatus(err, http.StatusNotFound) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("remove the mark of Node %s: %w", node, err)
+		if err := r.API.Do(ctx, http.MethodGet, nodesPath+"/"+node, nil, &object); err != nil {
+			return err
 		}
 
 		metadata, _ := object["metadata"].(map[string]any)
 		annotations, _ := metadata["annotations"].(map[string]any)
-		if _, ok := annotations[markAnnotation]; !ok {
-			return nil
+		if annotations == nil {
+			annotations = map[string]any{}
 		}
-		delete(annotations, markAnnotation)
+		changed, err := edit(annotations)
+		if err != nil || !changed {
+			return err
+		}
+
+		metadata["annotations"] = annotations
 		err = r.API.Do(ctx, http.MethodPut, nodesPath+"/"+node, object, nil)
-		if err == nil {
-			return nil
-		}
-		if !isStatus(err, http.StatusConflict) || try == tries {
-			return fmt.Errorf("remove the mark of Node %s: %w", node, err)
+		if err == nil || !isStatus(err, http.StatusConflict) || try == tries {
+			return err
 		}
 	}
 }
@@ -220,6 +238,10 @@ func (r Rollout) unmark(ctx context.Context, node string) error {
 func annotationsOf(object map[string]any) map[string]string {
 	metadata, _ := object["metadata"].(map[string]any)
 	annotations, _ := metadata["annotations"].(map[string]any)
+	return textsOf(annotations)
+}
+
+func textsOf(annotations map[string]any) map[string]string {
 	out := map[string]string{}
 	for key, value := range annotations {
 		out[key], _ = value.(string)
