@@ -184,6 +184,7 @@ func (u upgrades) service(
 		},
 		Policy: service.Policy{
 			Version: from.Version,
+			Hold:    from.Hold,
 			Mirrors: from.Mirrors,
 			Pace:    durationOr(from.Pace, defaultPace),
 			Window:  restarts,

@@ -74,6 +74,7 @@ const (
 	failedSystemAnnotation = "loam.dev/failed-system"
 	canaryTriedAnnotation  = "loam.dev/tried" // on the Node of a canary
 	retryAnnotation        = "loam.dev/retry" // on the Node: which of those to try once more
+	heldAnnotation         = "loam.dev/held"  // on the Node: why it keeps its system
 
 	pinnedLabel = "loam.dev/pinned"
 	canaryLabel = "loam.dev/canary"

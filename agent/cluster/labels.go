@@ -31,6 +31,11 @@ func desiredMetaOf(c Config, n *core.Node, s status.Status, p *pendingConfig) de
 		w.labels[zoneLabel] = &c.Zone
 	}
 
+	w.annotations[heldAnnotation] = nil
+	if held := heldOf(s); held != "" {
+		w.annotations[heldAnnotation] = &held
+	}
+
 	if _, isCanary := n.Labels[canaryLabel]; isCanary {
 		tried := triedOf(turns.ParseTried(n.Annotations[canaryTriedAnnotation]), s, p).String()
 		w.annotations[canaryTriedAnnotation] = &tried
@@ -48,6 +53,14 @@ func desiredMetaOf(c Config, n *core.Node, s status.Status, p *pendingConfig) de
 	}
 
 	return w
+}
+
+// heldOf returns why the node keeps its system, "" if it does not.
+func heldOf(s status.Status) string {
+	if s.Upgrade == nil {
+		return ""
+	}
+	return s.Upgrade.Held
 }
 
 // triedOf returns what a canary has tried, with what it runs: that may need no

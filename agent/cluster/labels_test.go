@@ -48,6 +48,23 @@ func TestDesiredMetaOf(t *testing.T) {
 			offered("new"),
 			`{"metadata":{"annotations":{"loam.dev/tried":"{\"targets\":[\"old\",\"1234\"],\"version\":\"2.0.0\"}"}}}`,
 		},
+		{
+			"a node that keeps its system",
+			full,
+			status.Status{Version: "sum", Upgrade: &status.Upgrade{Held: "db"}},
+			offered("sum"),
+			`{"metadata":{"annotations":{"loam.dev/held":"db"}}}`,
+		},
+		{
+			"a node that kept its system",
+			&core.Node{ObjectMeta: meta.ObjectMeta{
+				Labels:      full.Labels,
+				Annotations: map[string]string{appliedAnnotation: "sum", heldAnnotation: "db"},
+			}},
+			status.Status{Version: "sum", Upgrade: &status.Upgrade{}},
+			offered("sum"),
+			`{"metadata":{"annotations":{"loam.dev/held":null}}}`,
+		},
 		{"a Node with all labels", full, status.Status{Version: "sum"}, offered("sum"), ""},
 		{
 			"a Node of the control plane",

@@ -220,6 +220,7 @@ func fleetOf(t table, rackLabel string) (turns.Fleet, error) {
 		}
 		_, node.Canary = row.Object.Labels[canaryLabel]
 		_, node.Pinned = row.Object.Labels[pinnedLabel]
+		_, node.Held = row.Object.Annotations[heldAnnotation]
 		if node.Canary {
 			node.Tried = turns.ParseTried(row.Object.Annotations[canaryTriedAnnotation])
 		}

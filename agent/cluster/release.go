@@ -17,6 +17,7 @@ const (
 )
 
 // decideRelease decides whether the node may have the pending configuration:
+//   - A node that keeps its system waits with an update in place of it.
 //   - The delay spreads nodes without a serial rollout. A node without a
 //     configuration does not wait.
 //   - A change that needs a drained node waits until it is drained; step is the
@@ -35,6 +36,10 @@ func decideRelease(w world, step inplace.Step, t turn) (releaseAction, outcome) 
 	}
 
 	switch {
+	case keepsSystem(w):
+		return releaseWait, outcome{
+			blocked: "update in place: machine.yaml holds the system: " + heldOf(w.status),
+		}
 	case step == inplace.Await:
 		return releaseWait, outcome{}
 	case spreads:
@@ -80,6 +85,13 @@ func releaseByPolicy(w world, step inplace.Step) releaseAction {
 // that it is to try once more is given to it again.
 func isReleased(w world) bool {
 	return w.released != nil && w.released.sum == w.pending.sum && !isRetried(w)
+}
+
+// keepsSystem reports whether the pending configuration would bring another system
+// to a node that keeps its own.
+func keepsSystem(w world) bool {
+	u := w.pending.update
+	return heldOf(w.status) != "" && u != nil && u.OS != "" && u.OS != w.status.ImageVersion
 }
 
 // needsTurn reports whether the pending configuration would disturb the node's

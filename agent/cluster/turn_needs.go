@@ -89,7 +89,7 @@ func configurationChange(w world, update inplace.Step) change {
 		c.why = fmt.Sprintf("%.*s", maxMessage, refusalOf(w.status, p).message)
 	case released:
 	case p.policy == nil, p.policyErr != nil, update == inplace.Await, !needsTurn(w),
-		w.turn.kept.Failed == p.sum:
+		keepsSystem(w), w.turn.kept.Failed == p.sum:
 	default:
 		class, known := w.turn.class(w)
 		if known && class != turns.None {

@@ -58,6 +58,14 @@ func TestAConfigurationNeedsATurn(t *testing.T) {
 		{"a change that has failed here", newWorld(), func(w *world) {
 			w.turn.kept.Failed = "new"
 		}, inplace.Nothing, turns.NeedNothing},
+		{"an update in place of a node that keeps its system", newWorld(), func(w *world) {
+			w.pending.update = &inplace.Facts{OS: "2.0.0"}
+			w.status.Upgrade = &status.Upgrade{Held: "db"}
+		}, inplace.Nothing, turns.NeedNothing},
+		{"a configuration of a node that keeps its system", newWorld(), func(w *world) {
+			w.pending.update = &inplace.Facts{OS: "1.0.0"}
+			w.status.Upgrade = &status.Upgrade{Held: "db"}
+		}, inplace.Nothing, turns.NeedTurn},
 		{"a node that is not drained yet", newWorld(), func(*world) {}, inplace.Await,
 			turns.NeedNothing},
 		{"a new node", newWorld(), func(w *world) {
@@ -217,7 +225,7 @@ func TestFleetOfATable(t *testing.T) {
 	err := json.Unmarshal([]byte(head+`
 		{"cells": ["node-1", "Ready"], "object": {"metadata": {"name": "node-1",
 			"labels": {"topology.kubernetes.io/zone": "a", "rack": "1", "loam.dev/canary": ""},
-			"annotations": {"loam.dev/turn": "x", "loam.dev/tried": "{\"targets\":[\"a\"]}"}}}},
+			"annotations": {"loam.dev/turn": "x", "loam.dev/held": "db", "loam.dev/tried": "{\"targets\":[\"a\"]}"}}}},
 		{"cells": ["node-2", "Ready,SchedulingDisabled"], "object": null},
 		{"cells": ["node-3", "NotReady"]}]}`), &read)
 	if err != nil {
@@ -232,6 +240,7 @@ func TestFleetOfATable(t *testing.T) {
 			Rack:   "1",
 			Mark:   "x",
 			Canary: true,
+			Held:   true,
 			Tried:  turns.Tried{Targets: []string{"a"}},
 		},
 		{Name: "node-2", Away: true},

@@ -18,6 +18,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/agent/fleetlock"
@@ -385,6 +386,10 @@ func checkPath(report *document.Report, at, path, what, example string) {
 	}
 }
 
+// maxHold is the length of the longest reason to hold the system, in bytes: the Node
+// and each page of the status have it.
+const maxHold = 200
+
 // minTrial is the shortest trial: a kubelet takes that long to start.
 const minTrial = time.Minute
 
@@ -423,6 +428,11 @@ func checkUpgrade(report *document.Report, u Upgrade) {
 	if _, err := window.Parse(u.Window); err != nil {
 		report.Add("upgrade.window", err.Error(),
 			`write one such as "22:00-04:00" or "Sat,Sun 00:00-24:00", in UTC`)
+	}
+
+	if len(u.Hold) > maxHold || strings.ContainsFunc(u.Hold, unicode.IsControl) {
+		report.Add("upgrade.hold", fmt.Sprintf("has a control character, or more than %d bytes", maxHold),
+			"say in a line why the machine keeps its system")
 	}
 
 	checkTurns(report, u.Turns)

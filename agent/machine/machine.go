@@ -220,6 +220,10 @@ type Upgrade struct {
 	// cluster or the operator.
 	Version string `json:"version"`
 
+	// Hold is why the machine keeps its system, whatever Version, the cluster or
+	// `loam upgrade` without --now ask for; "" if it does not.
+	Hold string `json:"hold"`
+
 	// Pace is the time between two upgrades that are not urgent, an hour if absent.
 	Pace string `json:"pace"`
 	// Trial is how long a new system may take to be as healthy as the old one, ten

@@ -120,6 +120,11 @@ func TestDecode(t *testing.T) {
 			}},
 		},
 		{
+			name: "a system that is held",
+			text: head + "upgrade: {hold: until the audit}\n",
+			want: machine.Machine{Upgrade: machine.Upgrade{Hold: "until the audit"}},
+		},
+		{
 			name: "turns for upgrades",
 			text: head + "upgrade: {turns: {fleetlock: 'https://turns.example/base', group: line-3}}\n",
 			want: machine.Machine{Upgrade: machine.Upgrade{
@@ -292,6 +297,12 @@ func TestDecodeErrors(t *testing.T) {
 				"write the line between BEGIN and END that `openssl pkey -in machine.key " +
 				"-pubout` prints\n" +
 				"m:3: trust.keys[2]: given twice; hint: keep one of them",
+		},
+		{
+			name: "a hold that is more than a line",
+			text: head + "upgrade: {hold: \"a\\nb\"}\n",
+			want: "m:3: upgrade.hold: has a control character, or more than 200 bytes; hint: " +
+				"say in a line why the machine keeps its system",
 		},
 		{
 			name: "images of nothing",

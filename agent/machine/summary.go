@@ -143,7 +143,10 @@ func (u Upgrade) version() string {
 }
 
 func (u Upgrade) summary() string {
-	if u.Repository == "" {
+	switch {
+	case u.Hold != "":
+		return "no upgrades: the system is held, " + u.Hold
+	case u.Repository == "":
 		return "no upgrades"
 	}
 

@@ -579,6 +579,10 @@ type Upgrade struct {
 	// Problem is the last error.
 	Problem string `json:"problem,omitempty"`
 
+	// Held is why machine.yaml keeps the node from another system, "" if it does
+	// not.
+	Held string `json:"held,omitempty"`
+
 	// Deadline is when a trial ends without success if something is worse then, as
 	// time from kernel start; 0 without a trial.
 	Deadline Duration `json:"deadline,omitempty"`

@@ -345,6 +345,9 @@ func (t *table) upgrade(u *Upgrade) {
 		return
 	}
 
+	if u.Held != "" {
+		t.row("no upgrade", u.Held+" (upgrade.hold in machine.yaml)")
+	}
 	switch u.Phase {
 	case "":
 		t.row("upgrade", u.Waits)

@@ -175,6 +175,11 @@ func TestRows(t *testing.T) {
 			Done:  30,
 			Size:  120,
 		}}, "  upgrade      1 to 2, staging: root 25 %\n"},
+		{
+			"a system that is held",
+			Status{Upgrade: &Upgrade{Held: "until the audit"}},
+			"  no upgrade   until the audit (upgrade.hold in machine.yaml)\n",
+		},
 		{"a release on trial", Status{Upgrade: &Upgrade{
 			Phase: "trial",
 			From:  "1",

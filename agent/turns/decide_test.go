@@ -169,6 +169,17 @@ func TestDecide(t *testing.T) {
 			f[4].Canary = true
 			f[4].Pinned = true
 		}, Take, ""},
+		{"a system, and a canary keeps its own", func(_ *Policy, l *Ledger, me *Me, f Fleet) {
+			f[4].Canary = true
+			f[4].Held = true
+			l.Holders = nil
+			me.Target = "5678"
+			me.Version = "3.0.0"
+		}, Take, ""},
+		{"a configuration, and a canary keeps its system", func(_ *Policy, _ *Ledger, _ *Me, f Fleet) {
+			f[4].Canary = true
+			f[4].Held = true
+		}, Wait, "canary node-5 comes first"},
 		{"a canary died in its turn, which is tolerated", func(p *Policy, l *Ledger, _ *Me, f Fleet) {
 			h := l.Holders["node-1"]
 			h.Since = noon.Add(-11 * time.Minute)

@@ -33,9 +33,10 @@ type Node struct {
 	Away bool
 
 	// Canary and Pinned say that an operator lets it go first, or keeps it from
-	// changing. Tried is what a canary has tried.
-	Canary, Pinned bool
-	Tried          Tried
+	// changing. Tried is what a canary has tried. Held says that the node keeps its
+	// system; of other nodes than canaries, that may not be known.
+	Canary, Pinned, Held bool
+	Tried                Tried
 
 	// Mark is its mark, "" if absent: a [Holder]. Failures are what it remembers
 	// of changes that failed: a [Failure] each.
@@ -84,8 +85,8 @@ func (t Tried) String() string {
 }
 
 // first returns the name of a canary that comes before me, "" if there is none.
-// A canary that is away or pinned is not waited for, unless it has its turn. A
-// turn that it has for too long counts as a failure.
+// A canary that is away or pinned, or keeps its system, is not waited for, unless
+// it has its turn. A turn that it has for too long counts as a failure.
 func (f Fleet) first(p Policy, turns []Holder, me Me, now time.Time) string {
 	if me.Canary {
 		return ""
@@ -100,12 +101,15 @@ func (f Fleet) first(p Policy, turns []Holder, me Me, now time.Time) string {
 		switch {
 		case has >= 0 && now.Sub(turns[has].Since) <= p.Overdue[turns[has].Class]:
 			return n.Name
-		case has < 0 && !n.Away && !n.Pinned && !n.hasTried(me):
+		case has < 0 && !n.Away && !n.keeps(me) && !n.hasTried(me):
 			return n.Name
 		}
 	}
 	return ""
 }
+
+// keeps reports whether a node does not change to what me changes to.
+func (n Node) keeps(me Me) bool { return n.Pinned || (n.Held && me.isSystem()) }
 
 // hasTried reports whether a canary has tried what me changes to, or runs a
 // system that is not older.

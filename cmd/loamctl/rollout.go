@@ -114,8 +114,10 @@ func rolloutStatusCommand() *cobra.Command {
 was published, at which rate, and when they end at that rate; the same for systems; which nodes have
 a turn and for how long; and which others are away. A node that needed no turn is not counted as
 done. With --watch it goes on until Ctrl-C: a terminal shows the page again and again, any other
-output gets the page when it changes. It names the Nodes that are pinned, and those on which a change
-has failed, with the reason. Unless one has failed, it lists the Nodes without their content.`,
+output gets the page when it changes. It names the Nodes that are pinned, those that keep their
+system by upgrade.hold, and those on which a change has failed, with the reason. Unless one has
+failed, it lists more than 250 Nodes without their content, and does not know which keep their
+system.`,
 		Example: "  loamctl rollout status edge --kubeconfig admin.conf\n" +
 			"  loamctl rollout status edge --watch",
 		Args: cobra.ExactArgs(1),
@@ -189,8 +191,8 @@ func rolloutPlanCommand() *cobra.Command {
 		ValidArgsFunction: completePools,
 		Short:             "Show what the policy of a pool lets its nodes do now",
 		Long: `plan reads the policy from the annotation of the pool's Secret as the nodes do, and
-lists the Nodes. It prints how many of them may be away, which are, which go first or are pinned, and
-what keeps nodes from changing: a policy that selects no Node, Nodes without a zone, too many that
+lists the Nodes. It prints how many of them may be away, which are, which go first, are pinned or
+keep their system by upgrade.hold, and what keeps nodes from changing: a policy that selects no Node, Nodes without a zone, too many that
 are away already. It changes nothing.`,
 		Example: "  loamctl rollout plan edge",
 		Args:    cobra.ExactArgs(1),

@@ -92,6 +92,7 @@ const (
 	Downgrade          Code = "downgrade"
 	NoSuchPermit       Code = "no-such-permit"
 	TooSoon            Code = "too-soon"
+	UpgradeHeld        Code = "upgrade-held"
 	NoOtherSystem      Code = "no-other-system"
 	NoSuchDrill        Code = "no-such-drill"
 	NewerInOtherSlot   Code = "newer-system-in-other-slot"
@@ -435,6 +436,7 @@ func Table() []Fault {
 		{Downgrade, ClassRefused, "The release is older than the running one.", ""},
 		{NoSuchPermit, ClassRefused, "The permit is not valid for this release and node.", ""},
 		{TooSoon, ClassRefused, "The last upgrade began a short time ago.", ""},
+		{UpgradeHeld, ClassRefused, "machine.yaml keeps the node from another system.", ""},
 		{NoOtherSystem, ClassRefused, "The other slot holds no system to go back to.", ""},
 		{NoSuchDrill, ClassRefused, "A drill fails by check or by panic.", ""},
 		{NewerInOtherSlot, ClassRefused, "The other slot holds a newer system.", ""},

@@ -37,6 +37,9 @@ type Standing struct {
 	// Wanted is the version that machine.yaml asks for, [Newest], or "" for none.
 	Wanted string
 
+	// Hold is why the node keeps its system, "" if it does not.
+	Hold string
+
 	Now    time.Time
 	Window window.Window
 	Turn   Turn
@@ -71,6 +74,9 @@ const (
 	LookAgain MoveKind = "look whether the release was withdrawn"
 	// Drop ends the upgrade to a release that was withdrawn.
 	Drop MoveKind = "drop what was withdrawn"
+	// EndHeld ends the upgrade of a node that keeps its system now: any restart would
+	// try the other one.
+	EndHeld MoveKind = "end what is held"
 	// Restart restarts the machine.
 	Restart MoveKind = "restart"
 	// Bring begins the upgrade to the version that machine.yaml asks for. If it is
@@ -104,6 +110,8 @@ func Decide(s Standing) Move {
 		return Move{Kind: Pause, After: s.Pause, Retry: s.Now.Add(s.Pause)}
 	case s.Op.Kind == upgrade.Observe:
 		return Move{Kind: Pause, After: pollInterval}
+	case s.Op.Kind == upgrade.Reboot && s.isHeld():
+		return Move{Kind: EndHeld}
 	case s.Op.Kind == upgrade.Reboot && !s.stays():
 		return restart(s)
 	case s.Op.Kind != upgrade.Nothing:
@@ -112,7 +120,7 @@ func Decide(s Standing) Move {
 		return Move{Kind: CheckESP}
 	case s.Journal != nil && !s.stays():
 		return Move{Kind: Pause, After: retryMax}
-	case s.Wanted != "" && s.Wanted != s.Running.Version:
+	case s.Hold == "" && s.Wanted != "" && s.Wanted != s.Running.Version:
 		return Move{Kind: Bring, After: retryMax}
 	case s.isIdle():
 		return Move{Kind: Pause, After: s.Check}
@@ -163,6 +171,13 @@ func opens(w window.Window, now time.Time, atOnce bool) time.Time {
 
 // isIdle reports whether no upgrade is under way.
 func (s Standing) isIdle() bool { return s.Journal == nil && !s.Unreadable }
+
+// isHeld reports whether the upgrade is of a node that keeps its system. What an
+// operator has asked for at once goes on, and so do drills and trials.
+func (s Standing) isHeld() bool {
+	j := s.Journal
+	return s.Hold != "" && j != nil && j.From == s.Running && !j.AtOnce && j.Drill == nil
+}
 
 // stays reports whether the restart into the target is left to the operator.
 // The restart out of it never is.

@@ -12,6 +12,7 @@ import (
 func (r *runner) report() {
 	state := statusOf(r.Upgrader, r.op, r.err)
 	state.Other = r.Upgrader.Other()
+	state.Held = r.Policy.Hold
 	if state.Phase == "trial" {
 		state.Deadline = status.Duration(r.Trial.Limit)
 	}

@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"go.uber.org/zap"
 
@@ -26,6 +27,17 @@ var errWithdrawn = fault.With(errors.New("the release was withdrawn from the rep
 	fault.UpgradeCanceled)
 
 var errCanceled = fault.With(errors.New("the upgrade was canceled"), fault.UpgradeCanceled)
+
+// errHeld says that the node keeps its system.
+func errHeld(why string) error {
+	return hint.With(
+		fault.With(fmt.Errorf("machine.yaml holds the system of this node: %s", why),
+			fault.UpgradeHeld),
+		"`loam upgrade --now` brings another one nevertheless; or take upgrade.hold out of machine.yaml")
+}
+
+// isUrgent reports whether an operator has asked for the upgrade at once.
+func (r Request) isUrgent() bool { return r.Now && r.AtOnce }
 
 // take handles a request. One that changes something begins the waits for retries
 // anew.
@@ -60,6 +72,7 @@ func (r *runner) handle(ctx context.Context, asked request) (begun bool) {
 			Failed: u.Failed,
 			Drill:  u.Drill,
 			Other:  u.Other,
+			Held:   u.Held,
 
 			Releases: u.Releases,
 			Damage:   u.Damage,
@@ -127,6 +140,8 @@ func (r *runner) begin(
 	case asked.Rollback:
 		version, err = r.rollback(asked)
 		return version, 0, err
+	case r.Policy.Hold != "" && !asked.isUrgent():
+		return "", 0, errHeld(r.Policy.Hold)
 	}
 
 	idx, news, err := r.find(ctx, asked)

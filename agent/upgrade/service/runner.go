@@ -62,6 +62,9 @@ func (s *Service) Run(ctx context.Context) {
 		nextCheck: firstCheck,
 	}
 
+	if s := r.observe(); s.isHeld() && s.Journal.Phase == upgrade.Staging {
+		_ = r.cancelHeld(*s.Journal) // Best effort: it need not be fetched first.
+	}
 	r.report() // Filling a slot takes its time.
 	r.step(ctx, upgrade.Verdict{})
 	for ctx.Err() == nil {
@@ -96,6 +99,7 @@ func (r *runner) observe() Standing {
 		Journal:     j,
 		Unreadable:  err != nil,
 		Wanted:      r.version,
+		Hold:        r.Policy.Hold,
 		Now:         r.Upgrader.Now(),
 		Window:      r.Policy.Window,
 		Check:       r.nextCheck - r.Machine.Uptime(),
@@ -122,6 +126,10 @@ func (r *runner) move(ctx context.Context) <-chan time.Time {
 			continue
 		case Drop:
 			r.drop(ctx, *s.Journal)
+			s = r.observe()
+			continue
+		case EndHeld:
+			r.endHeld(ctx, *s.Journal)
 			s = r.observe()
 			continue
 		case AwaitWindow:
@@ -342,6 +350,29 @@ func (r *runner) drop(ctx context.Context, j upgrade.Journal) {
 	}
 	r.answer(errWithdrawn)
 	r.step(ctx, upgrade.Verdict{})
+}
+
+// endHeld ends the upgrade of a node that keeps its system now, and lets other
+// machines restart.
+func (r *runner) endHeld(ctx context.Context, j upgrade.Journal) {
+	r.awaitTurn(upgrade.System{})
+	if err := r.cancelHeld(j); err != nil {
+		r.err = err
+		return
+	}
+	r.answer(errHeld(r.Policy.Hold))
+	r.step(ctx, upgrade.Verdict{})
+}
+
+// cancelHeld records that the upgrade ends.
+func (r *runner) cancelHeld(j upgrade.Journal) error {
+	r.Log.Warn("the system is held: the upgrade ends", zap.String("version", j.Target.Version),
+		zap.String("reason", r.Policy.Hold))
+	_, err := r.Upgrader.Cancel()
+	if err != nil {
+		r.Log.Error("end the upgrade", zap.Error(err))
+	}
+	return err
 }
 
 // restart restarts the machine. The other system starts with the current

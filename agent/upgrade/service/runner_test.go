@@ -14,6 +14,7 @@ import (
 	"github.com/loam-os/loam/agent/upgrade/disk"
 	"github.com/loam-os/loam/agent/upgrade/records"
 	"github.com/loam-os/loam/agent/window"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // inMemory are records in memory.
@@ -172,5 +173,38 @@ func TestTheBaselineIsThatOfTheRestart(t *testing.T) {
 	j, err := upgrade.ReadJournal(r.Upgrader.Records)
 	if err != nil || len(j.Baseline) != 2 || !*restarts {
 		t.Errorf("baseline %v, %v", j.Baseline, err)
+	}
+}
+
+// TestAHeldSystemIsNotUpgraded has requests come while machine.yaml holds the system,
+// of a machine that knows no repository.
+func TestAHeldSystemIsNotUpgraded(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		request Request
+		want    fault.Code
+	}{
+		{"of an operator", Request{}, fault.UpgradeHeld},
+		{"which is only planned", Request{Plan: true}, fault.UpgradeHeld},
+		{"of the cluster", Request{Options: upgrade.Options{AtOnce: true}}, fault.UpgradeHeld},
+		{
+			"of the cluster, once more",
+			Request{Options: upgrade.Options{Again: true, Now: true}},
+			fault.UpgradeHeld,
+		},
+		{
+			"of an operator who does not wait",
+			Request{Options: upgrade.Options{Now: true, AtOnce: true}},
+			fault.NoRepository,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r, _ := armedRunner(t)
+			r.Policy.Hold = "audit"
+			_, _, err := r.begin(t.Context(), tt.request)
+			if fault.Of(err) != tt.want {
+				t.Errorf("%v, want %s", err, tt.want)
+			}
+		})
 	}
 }

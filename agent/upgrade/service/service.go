@@ -88,6 +88,9 @@ type Policy struct {
 	// has reached the machine.
 	Version string
 
+	// Hold is why the node keeps its system, "" if it does not.
+	Hold string
+
 	// Mirrors are asked for chunks before the repository: directories and URLs
 	// of copies of it, and of nodes that share what they run.
 	Mirrors []string
@@ -149,6 +152,7 @@ func New(s *Service) *Service {
 	s.asked = make(chan request)
 	s.changed = make(chan struct{}, 1)
 	s.state = statusOf(s.Upgrader, upgrade.Op{}, nil)
+	s.state.Held = s.Policy.Hold
 	return s
 }
 

@@ -22,6 +22,7 @@ const (
 	zoneLabel        = "topology.kubernetes.io/zone"
 	pinnedLabel      = "loam.dev/pinned"
 	canaryLabel      = "loam.dev/canary"
+	heldAnnotation   = "loam.dev/held"
 )
 
 // Plan is what the policy of a pool lets its nodes do now.
@@ -43,6 +44,8 @@ type Plan struct {
 	Canaries []string `json:"canaries"`
 	// Pinned do not change.
 	Pinned []string `json:"pinned"`
+	// Held keep their system, by their machine.yaml.
+	Held []Pinned `json:"held"`
 
 	// Problems are what keeps nodes from changing, or is not as the policy
 	// means it.
@@ -61,6 +64,7 @@ func (r Rollout) Plan(ctx context.Context, now time.Time) (Plan, error) {
 		Away:     []Away{},
 		Canaries: []string{},
 		Pinned:   []string{},
+		Held:     []Pinned{},
 		Problems: []string{},
 	}
 	if err := r.planNodes(ctx, p, &plan); err != nil {
@@ -142,6 +146,9 @@ func (r Rollout) planNodes(ctx context.Context, p turns.Policy, plan *Plan) erro
 		if _, ok := of.Labels[pinnedLabel]; ok {
 			plan.Pinned = append(plan.Pinned, of.Name)
 		}
+		if why, ok := of.Annotations[heldAnnotation]; ok {
+			plan.Held = append(plan.Held, Pinned{Node: of.Name, Why: why})
+		}
 		for _, label := range labelsOf(p) {
 			if of.Labels[label] == "" {
 				without[label]++
@@ -208,12 +215,17 @@ func (p Plan) String() string {
 	}
 	rest(out, len(p.Away))
 
+	var held []string
+	for _, h := range p.Held {
+		held = append(held, h.Node+"\t"+h.Why)
+	}
 	for _, list := range []struct {
 		label string
 		of    []string
 	}{
 		{"first", p.Canaries},
 		{"pinned", p.Pinned},
+		{"no upgrade", held},
 		{"problem", p.Problems},
 	} {
 		for _, text := range list.of[:min(most, len(list.of))] {

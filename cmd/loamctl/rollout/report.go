@@ -46,6 +46,9 @@ type Report struct {
 	// Pinned are the Nodes that an operator keeps from changing. The counts and
 	// shares are of the others.
 	Pinned []Pinned `json:"pinned"`
+	// Held are the Nodes that keep their system, by their machine.yaml. Of a pool of
+	// more than 250 nodes, they are known only once a change has failed.
+	Held []Pinned `json:"held"`
 	// Failed are the Nodes that remember a failure of one of these rollouts.
 	Failed []Failed `json:"failed"`
 }
@@ -61,11 +64,11 @@ type Failed struct {
 	Retry bool `json:"retry,omitempty"`
 }
 
-// Pinned is a Node that does not change.
+// Pinned is a Node that does not change, or keeps its system.
 type Pinned struct {
 	// Node is its name.
 	Node string `json:"node"`
-	// Why is the value of its label.
+	// Why is the value of its label or annotation.
 	Why string `json:"why,omitempty"`
 }
 
@@ -99,7 +102,8 @@ type Away struct {
 }
 
 // Report returns how the pool stands with a ledger, as of now. It lists the
-// Nodes without their metadata, unless a change has failed on one of them.
+// Nodes of a large pool without their metadata, unless a change has failed on one of
+// them.
 func (r Rollout) Report(ctx context.Context, l turns.Ledger, now time.Time) (Report, error) {
 	report := Report{
 		Pool:  r.Pool,
@@ -111,6 +115,7 @@ func (r Rollout) Report(ctx context.Context, l turns.Ledger, now time.Time) (Rep
 		Away:  []Away{},
 
 		Pinned: []Pinned{},
+		Held:   []Pinned{},
 		Failed: []Failed{},
 	}
 	if l.State == turns.Running && l.Halted != "" {
@@ -131,14 +136,20 @@ func (r Rollout) Report(ctx context.Context, l turns.Ledger, now time.Time) (Rep
 
 	report.Configuration = progressOf(l.Rollout, report.changing(), now)
 	for _, target := range slices.Sorted(maps.Keys(l.Systems)) {
-		report.Systems = append(report.Systems, progressOf(l.Systems[target], report.changing(), now))
+		nodes := report.changing() - len(report.Held)
+		report.Systems = append(report.Systems, progressOf(l.Systems[target], nodes, now))
 	}
 	return report, nil
 }
 
+// manyNodes is the size of a pool above which the metadata of its Nodes, 2 KB each,
+// is not listed unless it is needed.
+const manyNodes = 250
+
 // nodes adds to a report the Nodes that are away.
 func (r Rollout) nodes(ctx context.Context, l turns.Ledger, report *Report) error {
-	table, err := r.API.Table(ctx, nodesPath, l.Nodes, hasFailed(l))
+	details := hasFailed(l) || l.Size <= manyNodes
+	table, err := r.API.Table(ctx, nodesPath, l.Nodes, details)
 	if err != nil {
 		return fmt.Errorf("list the Nodes: %w", err)
 	}
@@ -161,6 +172,10 @@ func (r Rollout) nodes(ctx context.Context, l turns.Ledger, report *Report) erro
 		away := Away{Node: fmt.Sprint(row.Cells[name]), Status: fmt.Sprint(row.Cells[status])}
 		if away.Status != "Ready" && !holds[away.Node] {
 			report.Away = append(report.Away, away)
+		}
+		_, isPinned := row.Object.Metadata.Labels[pinnedLabel]
+		if why, ok := row.Object.Metadata.Annotations[heldAnnotation]; ok && !isPinned {
+			report.Held = append(report.Held, Pinned{Node: away.Node, Why: why})
 		}
 		retries := retriesOf(row.Object.Metadata.Annotations)
 		for _, f := range failuresOf(l, row.Object.Metadata.Annotations) {
@@ -274,7 +289,7 @@ func (r Report) String() string {
 	fmt.Fprintf(out, "done\t%s\n", r.Configuration.line(r.changing()))
 	for _, s := range r.Systems {
 		fmt.Fprintf(out, "system\t%s\n", s.Version)
-		fmt.Fprintf(out, "done\t%s\n", s.line(r.changing()))
+		fmt.Fprintf(out, "done\t%s\n", s.line(r.changing()-len(r.Held)))
 		if s.Halted != "" {
 			fmt.Fprintf(out, "halted\t%s\n", s.Halted)
 		}
@@ -313,12 +328,20 @@ func (r Report) String() string {
 	}
 	rest(out, len(r.Failed))
 
-	label = "pinned"
-	for _, p := range r.Pinned[:min(most, len(r.Pinned))] {
-		fmt.Fprintf(out, "%s\t%s\t%s\n", label, p.Node, p.Why)
-		label = ""
+	for _, list := range []struct {
+		label string
+		of    []Pinned
+	}{
+		{"pinned", r.Pinned},
+		{"no upgrade", r.Held},
+	} {
+		label := list.label
+		for _, p := range list.of[:min(most, len(list.of))] {
+			fmt.Fprintf(out, "%s\t%s\t%s\n", label, p.Node, p.Why)
+			label = ""
+		}
+		rest(out, len(list.of))
 	}
-	rest(out, len(r.Pinned))
 	_ = out.Flush() // A builder takes everything.
 	return page.String()
 }
