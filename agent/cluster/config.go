@@ -49,6 +49,8 @@ type Token struct{ Secret, Path string }
 const (
 	// namespace has all objects but the Node.
 	namespace = "kube-system"
+	// controlPlaneRole is the role of a Node with a control plane.
+	controlPlaneRole = "control-plane"
 	// dataKey is the key of the configuration in its Secret.
 	dataKey = "osc.yaml"
 
@@ -62,6 +64,7 @@ const (
 	secretLabel       = "worker.gardener.cloud/gardener-node-agent-secret-name"
 	versionLabel      = "worker.gardener.cloud/kubernetes-version"
 	roleLabel         = "node-role.kubernetes.io/"
+	controlPlaneLabel = roleLabel + controlPlaneRole
 	zoneLabel         = "topology.kubernetes.io/zone"
 	hostnameLabel     = "kubernetes.io/hostname"
 	poolLabel         = "worker.gardener.cloud/pool"

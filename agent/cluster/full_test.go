@@ -58,8 +58,8 @@ func (s *oneNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case strings.Contains(r.URL.Path, "/leases"):
 		s.leases.ServeHTTP(w, r)
 	case r.Method == http.MethodGet:
-		fmt.Fprintf(w, `{"columnDefinitions": [{"name": "Name"}, {"name": "Status"}],
-			"rows": [{"cells": [%q, "Ready"], "object": null}]}`, s.node.Name)
+		fmt.Fprintf(w, `{"columnDefinitions": [{"name": "Name"}, {"name": "Status"}, {"name": "Roles"}],
+			"rows": [{"cells": [%q, "Ready", "<none>"], "object": null}]}`, s.node.Name)
 	default:
 		if err := s.patch(r); err != nil {
 			w.WriteHeader(http.StatusBadRequest)

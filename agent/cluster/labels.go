@@ -23,7 +23,7 @@ func desiredMetaOf(c Config, n *core.Node, s status.Status, p *pendingConfig) de
 	w := desiredMeta{labels: map[string]*string{}, annotations: map[string]*string{}}
 	role := roleLabel + "worker"
 	if s.ControlPlane {
-		role = roleLabel + "control-plane"
+		role = controlPlaneLabel
 	}
 
 	w.labels[role] = new(string)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	coordination "k8s.io/api/coordination/v1"
@@ -195,7 +196,7 @@ func (a *api) listNodes(
 	return fleetOf(t, rackLabel)
 }
 
-// fleetOf reads the columns Name and Status.
+// fleetOf reads the columns Name, Status and Roles, which needs no metadata.
 func fleetOf(t table, rackLabel string) (turns.Fleet, error) {
 	column := func(name string) int {
 		return slices.IndexFunc(t.ColumnDefinitions,
@@ -203,18 +204,22 @@ func fleetOf(t table, rackLabel string) (turns.Fleet, error) {
 	}
 	name := column("Name")
 	status := column("Status")
-	if name < 0 || status < 0 {
-		return nil, fmt.Errorf("list the Nodes of the pool: no columns Name and Status")
+	roles := column("Roles")
+	if name < 0 || status < 0 || roles < 0 {
+		return nil, fmt.Errorf("list the Nodes of the pool: no columns Name, Status and Roles")
 	}
 
 	var fleet turns.Fleet
 	for _, row := range t.Rows {
-		if len(row.Cells) <= max(name, status) {
+		if len(row.Cells) <= max(name, status, roles) {
 			return nil, fmt.Errorf("list the Nodes of the pool: a row of %d cells", len(row.Cells))
 		}
 		node := turns.Node{
 			Name: fmt.Sprint(row.Cells[name]),
 			Away: isAway(fmt.Sprint(row.Cells[status])),
+
+			ControlPlane: slices.Contains(
+				strings.Split(fmt.Sprint(row.Cells[roles]), ","), controlPlaneRole),
 			Mark: row.Object.Annotations[turnAnnotation],
 			Zone: row.Object.Labels[zoneLabel],
 		}

@@ -294,6 +294,7 @@ func (c *turnController) view(w world, change change) turns.View {
 	}
 	if n := w.node; n != nil {
 		_, canary := n.Labels[canaryLabel]
+		_, v.Me.ControlPlane = n.Labels[controlPlaneLabel]
 		pinned, isPinned := n.Labels[pinnedLabel]
 		if isPinned {
 			v.Me.Pinned = cmp.Or(pinned, "by its label "+pinnedLabel)

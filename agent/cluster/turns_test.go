@@ -220,14 +220,15 @@ func TestALabelThatThePolicyNeeds(t *testing.T) {
 }
 
 func TestFleetOfATable(t *testing.T) {
-	const head = `{"columnDefinitions": [{"name": "Name"}, {"name": "Status"}], "rows": [`
+	const head = `{"columnDefinitions": [{"name": "Name"}, {"name": "Status"}, {"name": "Roles"}],
+		"rows": [`
 	var read table
 	err := json.Unmarshal([]byte(head+`
-		{"cells": ["node-1", "Ready"], "object": {"metadata": {"name": "node-1",
+		{"cells": ["node-1", "Ready", "<none>"], "object": {"metadata": {"name": "node-1",
 			"labels": {"topology.kubernetes.io/zone": "a", "rack": "1", "loam.dev/canary": ""},
 			"annotations": {"loam.dev/turn": "x", "loam.dev/held": "db", "loam.dev/tried": "{\"targets\":[\"a\"]}"}}}},
-		{"cells": ["node-2", "Ready,SchedulingDisabled"], "object": null},
-		{"cells": ["node-3", "NotReady"]}]}`), &read)
+		{"cells": ["node-2", "Ready,SchedulingDisabled", "control-plane,worker"], "object": null},
+		{"cells": ["node-3", "NotReady", "worker"]}]}`), &read)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +244,7 @@ func TestFleetOfATable(t *testing.T) {
 			Held:   true,
 			Tried:  turns.Tried{Targets: []string{"a"}},
 		},
-		{Name: "node-2", Away: true},
+		{Name: "node-2", Away: true, ControlPlane: true},
 		{Name: "node-3", Away: true},
 	}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {

@@ -18,6 +18,9 @@ type Me struct {
 	// Node and UID are the name and the UID of its Node, "" if it has none.
 	Node, UID, Zone, Rack string
 
+	// ControlPlane says that its Node has the role of a control plane.
+	ControlPlane bool
+
 	// Target is what it changes to: the digest of a configuration, or
 	// [SystemTarget]. Version is the version of a system, "" for a
 	// configuration. Revision orders targets of a kind, and Class is what the
@@ -41,6 +44,16 @@ type Me struct {
 
 // isSystem reports whether me changes to another system.
 func (me Me) isSystem() bool { return me.Version != "" }
+
+// controlPlanes returns how many control planes may be away for me to begin. Of
+// those, one may be at a time, whatever the policy says: etcd has to keep its
+// majority.
+func (me Me) controlPlanes() int {
+	if me.ControlPlane {
+		return 1
+	}
+	return math.MaxInt
+}
 
 // Verdict is a kind of [Decision].
 type Verdict string
@@ -129,6 +142,7 @@ func Decide(p Policy, l Ledger, me Me, fleet Fleet, now time.Time) Decision {
 		{"nodes", used.total, min(p.MaxUnavailable.Of(size), p.HardMax.Of(size))},
 		{"nodes of zone " + me.Zone, used.zone, limitOf(p.PerZone, fleet.inZone(me.Zone))},
 		{"nodes of rack " + me.Rack, used.rack, limitOf(p.PerRack, fleet.inRack(me.Rack))},
+		{"control planes", used.controlPlanes, me.controlPlanes()},
 	} {
 		if limit.used >= limit.most {
 			return wait(now.Add(pause(me, size)), fmt.Sprintf("%d of %d %s are away",

@@ -87,6 +87,38 @@ func TestDecide(t *testing.T) {
 			l.Holders["node-1"] = h
 			p.PerRack = Amount{Number: 1}
 		}, Wait, "1 of 1 nodes of rack rack-4 are away"},
+		{"a control plane, and another one is not Ready", func(_ *Policy, l *Ledger, me *Me, f Fleet) {
+			l.Holders = nil
+			me.ControlPlane = true
+			f[9].ControlPlane = true
+			f[8].ControlPlane = true
+			f[8].Away = true
+		}, Wait, "1 of 1 control planes are away"},
+		{"a control plane, and another one has its turn", func(_ *Policy, _ *Ledger, me *Me, f Fleet) {
+			me.ControlPlane = true
+			f[9].ControlPlane = true
+			f[0].ControlPlane = true
+		}, Wait, "1 of 1 control planes are away"},
+		{"a control plane, and workers are away", func(_ *Policy, _ *Ledger, me *Me, f Fleet) {
+			me.ControlPlane = true
+			f[9].ControlPlane = true
+			f[8].ControlPlane = true
+		}, Take, ""},
+		{"a control plane that is not Ready itself", func(_ *Policy, _ *Ledger, me *Me, f Fleet) {
+			me.ControlPlane = true
+			f[9].ControlPlane = true
+			f[9].Away = true
+		}, Take, ""},
+		{"a worker, and a control plane is away", func(_ *Policy, _ *Ledger, _ *Me, f Fleet) {
+			f[0].ControlPlane = true
+		}, Take, ""},
+		{"a control plane, and the Node of another one is gone", func(
+			_ *Policy, _ *Ledger, me *Me, f Fleet,
+		) {
+			me.ControlPlane = true
+			f[9].ControlPlane = true
+			f[0] = Node{Name: "node-11", ControlPlane: true}
+		}, Take, ""},
 		{"the chunk has begun", func(_ *Policy, l *Ledger, _ *Me, _ Fleet) {
 			l.Done = 0
 		}, Wait, "the first 1 nodes are not done"},
@@ -260,6 +292,11 @@ func TestDecide(t *testing.T) {
 		{"the hard limit of a hurry", hurried(time.Hour, func(p *Policy, _ *Ledger) {
 			p.HardMax.Number = 2
 		}), Wait, "2 of 2 nodes are away"},
+		{"control planes in a hurry", func(_ *Policy, l *Ledger, me *Me, f Fleet) {
+			l.Hurry = &Hurry{Max: Amount{Percent: 100}, Until: noon.Add(time.Hour)}
+			me.ControlPlane = true
+			f[0].ControlPlane = true
+		}, Wait, "1 of 1 control planes are away"},
 		{"a halt in a hurry", hurried(time.Hour, func(_ *Policy, l *Ledger) {
 			l.Halted = "node-3: it fails"
 		}), Stop, "the rollout is halted: node-3: it fails"},

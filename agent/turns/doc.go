@@ -26,6 +26,8 @@
 // the node gives its turn back unused, pauses, and goes last. A configuration and
 // a system have a pause each.
 //
+// Of control planes, one is away at a time, whatever the policy says.
+//
 // Canaries go first: no other node takes a turn for a target before each canary
 // that can has given its own. A canary notes that on its Node before it gives
 // its turn, so the others know it from the list of Nodes, also with a new ledger.

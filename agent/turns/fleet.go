@@ -32,6 +32,9 @@ type Node struct {
 	// Away says that the Node is not Ready or is cordoned.
 	Away bool
 
+	// ControlPlane says that it has the role of a control plane.
+	ControlPlane bool
+
 	// Canary and Pinned say that an operator lets it go first, or keeps it from
 	// changing. Tried is what a canary has tried. Held says that the node keeps its
 	// system; of other nodes than canaries, that may not be known.
@@ -169,17 +172,21 @@ func (f Failure) String() string {
 	return string(text)
 }
 
-// away counts nodes that are away, or have a turn: in all and in one zone and
-// one rack.
-type away struct{ total, zone, rack int }
+// away counts nodes that are away, or have a turn: in all, in one zone and one
+// rack, and of control planes.
+type away struct{ total, zone, rack, controlPlanes int }
 
-func (a *away) add(zone, rack string, me Me) {
+// add counts a node in that zone and rack.
+func (a *away) add(zone, rack string, isControlPlane bool, me Me) {
 	a.total++
 	if zone == me.Zone {
 		a.zone++
 	}
 	if rack == me.Rack {
 		a.rack++
+	}
+	if isControlPlane {
+		a.controlPlanes++
 	}
 }
 
@@ -208,16 +215,21 @@ func (f Fleet) turns(l Ledger) []Holder {
 // away counts the nodes that are away, without my own.
 func (f Fleet) away(turns []Holder, me Me) away {
 	var a away
+	controlPlanes := map[string]bool{}
+	for _, n := range f {
+		controlPlanes[n.Name] = n.ControlPlane
+	}
+
 	counted := map[string]bool{me.Node: true}
 	for _, h := range turns {
 		if !counted[h.Node] {
 			counted[h.Node] = true
-			a.add(h.Zone, h.Rack, me)
+			a.add(h.Zone, h.Rack, controlPlanes[h.Node], me)
 		}
 	}
 	for _, n := range f {
 		if n.Away && !counted[n.Name] {
-			a.add(n.Zone, n.Rack, me)
+			a.add(n.Zone, n.Rack, n.ControlPlane, me)
 		}
 	}
 	return a

@@ -220,8 +220,8 @@ func rolloutNowCommand() *cobra.Command {
 		Short:             "Let more nodes of a pool change at once, for a time",
 		Long: `now takes the place of maxUnavailable, chunks and windows of the policy for a time, such
 as for a fix that cannot wait. hardMax limits it: without hardMax in the policy, that is
-maxUnavailable. The limits of zones and racks stay, and a rollout that is paused or halted stays so.
-resume ends it before its time.`,
+maxUnavailable. The limits of zones and racks stay, of control planes one is away at a time, and a
+rollout that is paused or halted stays so. resume ends it before its time.`,
 		Example: "  loamctl rollout now edge --max 30% --reason \"a hole in the kubelet\"",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -23,6 +23,8 @@ const (
 	pinnedLabel      = "loam.dev/pinned"
 	canaryLabel      = "loam.dev/canary"
 	heldAnnotation   = "loam.dev/held"
+
+	controlPlaneLabel = "node-role.kubernetes.io/control-plane"
 )
 
 // Plan is what the policy of a pool lets its nodes do now.
@@ -39,6 +41,10 @@ type Plan struct {
 	MayBeAway int `json:"mayBeAway"`
 	// Away are those that are away now.
 	Away []Away `json:"away"`
+
+	// ControlPlanes have the role of a control plane: one of them is away at a time,
+	// whatever the policy says.
+	ControlPlanes []string `json:"controlPlanes"`
 
 	// Canaries go first.
 	Canaries []string `json:"canaries"`
@@ -60,12 +66,13 @@ func (r Rollout) Plan(ctx context.Context, now time.Time) (Plan, error) {
 	}
 
 	plan := Plan{
-		Pool:     r.Pool,
-		Away:     []Away{},
-		Canaries: []string{},
-		Pinned:   []string{},
-		Held:     []Pinned{},
-		Problems: []string{},
+		Pool:          r.Pool,
+		Away:          []Away{},
+		ControlPlanes: []string{},
+		Canaries:      []string{},
+		Pinned:        []string{},
+		Held:          []Pinned{},
+		Problems:      []string{},
 	}
 	if err := r.planNodes(ctx, p, &plan); err != nil {
 		return Plan{}, err
@@ -137,8 +144,15 @@ func (r Rollout) planNodes(ctx context.Context, p turns.Policy, plan *Plan) erro
 		}
 
 		plan.Nodes++
+		_, isControlPlane := of.Labels[controlPlaneLabel]
+		if isControlPlane {
+			plan.ControlPlanes = append(plan.ControlPlanes, of.Name)
+		}
 		if text := fmt.Sprint(row.Cells[status]); text != "Ready" {
 			plan.Away = append(plan.Away, Away{Node: of.Name, Status: text})
+			if isControlPlane {
+				plan.add("control plane %s is away: no other one may begin", of.Name)
+			}
 		}
 		if _, ok := of.Labels[canaryLabel]; ok {
 			plan.Canaries = append(plan.Canaries, of.Name)
@@ -215,6 +229,9 @@ func (p Plan) String() string {
 	}
 	rest(out, len(p.Away))
 
+	if n := len(p.ControlPlanes); n > 0 {
+		fmt.Fprintf(out, "control planes\t%d, of which 1 may be away\n", n)
+	}
 	var held []string
 	for _, h := range p.Held {
 		held = append(held, h.Node+"\t"+h.Why)

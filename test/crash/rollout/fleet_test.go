@@ -102,6 +102,10 @@ type scenario struct {
 	// from changing.
 	canaries, pinned [most]bool
 
+	// controlPlanes are the machines of which one may be away, whatever the policy
+	// says.
+	controlPlanes [most]bool
+
 	// clone says that the last machine has the name and the Node of the first.
 	clone bool
 
@@ -154,6 +158,8 @@ func (s scenario) view(w world, i int) turns.View {
 			Class:     turns.Kubelet,
 			Unchanged: time.Hour,
 			Canary:    s.canaries[n],
+
+			ControlPlane: s.controlPlanes[n],
 		},
 		Turn:    m.turn,
 		Tried:   turns.ParseTried(m.node.tried),
@@ -212,6 +218,8 @@ func (s scenario) fleet(w world) turns.Fleet {
 				Canary:   s.canaries[i],
 				Pinned:   s.pinned[i],
 				Tried:    turns.ParseTried(n.tried),
+
+				ControlPlane: s.controlPlanes[i],
 			})
 		}
 	}
@@ -527,18 +535,25 @@ func (s scenario) isOver(w world) bool {
 // problem returns what is wrong with w, "" for nothing.
 func (s scenario) problem(w world) string {
 	all := 0
+	controlPlanes := 0
 	zones := map[string]int{}
 	for i := range s.size {
 		m := w.machines[i]
 		n := w.nodes[s.of(i)]
 		if m.stage == changing && n.there && strconv.Itoa(int(n.uid)) == m.turn.Holder.UID {
 			all++
+			if s.controlPlanes[s.of(i)] {
+				controlPlanes++
+			}
 			zones[s.zones[s.of(i)]]++
 		}
 	}
 
 	if limit := s.policy.MaxUnavailable.Of(s.size); all > limit {
 		return fmt.Sprintf("%d machines are away, want %d", all, limit)
+	}
+	if controlPlanes > 1 {
+		return fmt.Sprintf("%d control planes are away", controlPlanes)
 	}
 	for zone, n := range zones {
 		if limit := s.policy.PerZone.Of(s.size); limit > 0 && n > limit {

@@ -63,6 +63,14 @@ func (s scenario) withCanaries(n int) scenario {
 	return s
 }
 
+// withControlPlanes is s with two machines that are control planes.
+func (s scenario) withControlPlanes() scenario {
+	s.name += ", control planes"
+	s.controlPlanes[0] = true
+	s.controlPlanes[1] = true
+	return s
+}
+
 // withPin is s with a last machine that is pinned.
 func (s scenario) withPin() scenario {
 	s.name += ", the last pinned"
@@ -97,6 +105,8 @@ func quick() []scenario {
 		fleetOf(3, 2, faults{loss: 1}).withFailures(),
 		fleetOf(3, 1, faults{}).withClone(),
 		fleetOf(3, 2, faults{}).withZones(),
+		fleetOf(3, 3, faults{loss: 1}).withControlPlanes(),
+		fleetOf(2, 2, faults{kill: 1, delete: 1}).withControlPlanes(),
 		fleetOf(3, 2, faults{}).withUpgrades(),
 		fleetOf(2, 1, faults{kill: 1, delete: 1}).withUpgrades(),
 		fleetOf(2, 2, faults{delete: 2}).withFailures(),

@@ -239,6 +239,10 @@ var seeded = map[string]bug{
 		fleetOf(3, 2, faults{}).withZones(),
 		seeing(func(v *turns.View) { v.Me.Zone = v.Me.Machine }),
 	},
+	"control planes are ignored": {
+		fleetOf(3, 3, faults{}).withControlPlanes(),
+		seeing(func(v *turns.View) { v.Me.ControlPlane = false }),
+	},
 	"a failure is not on its Node": {
 		fleetOf(2, 1, faults{delete: 1}).withFailures(),
 		seeing(func(v *turns.View) {
