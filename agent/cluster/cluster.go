@@ -126,8 +126,9 @@ type Cluster struct {
 	// watches counts the watches that were restarted.
 	watches atomic.Int64
 
-	// drains counts the drains of the node.
+	// drains counts the drains of the node, turns its turns.
 	drains drainCount
+	turns  turnCount
 }
 
 // New returns a Cluster without a connection. Run connects it.
@@ -355,6 +356,15 @@ type drainCount struct{ drained, postponed atomic.Int64 }
 // many were postponed.
 func (c *Cluster) Drains() (drained, postponed int) {
 	return int(c.drains.drained.Load()), int(c.drains.postponed.Load())
+}
+
+// turnCount counts turns by how they ended.
+type turnCount struct{ done, failed, postponed atomic.Int64 }
+
+// Turns returns how many turns the node has given since the start: after its
+// change was proven, after it failed, and unused.
+func (c *Cluster) Turns() (done, failed, postponed int) {
+	return int(c.turns.done.Load()), int(c.turns.failed.Load()), int(c.turns.postponed.Load())
 }
 
 // Identity returns where a node keeps its identity in the cluster: directories

@@ -72,6 +72,7 @@ func (c *Cluster) controllers(m *memory, conn connection) []controller {
 			inbox:   c.inbox,
 			updates: &m.updates,
 			system:  c.system,
+			count:   &c.turns,
 		},
 		&reportController{
 			api:      conn.api,

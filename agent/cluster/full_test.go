@@ -177,6 +177,7 @@ func (c *course) start(w world) {
 			inbox:   c.inbox,
 			updates: &m.updates,
 			system:  newSystemTurn(false),
+			count:   &turnCount{},
 		}},
 		{controller: &baselineController{updates: &m.updates, dir: env.records()}},
 	}

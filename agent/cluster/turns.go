@@ -42,8 +42,12 @@ type turnOfPool struct {
 	// classified is what a configuration disturbs.
 	classified classified
 
-	// waits is why the node has no turn, "" for no reason.
-	waits string
+	// waits is why the node has no turn, "" for no reason, and stopped is
+	// [turns.Decision.Stopped].
+	waits, stopped string
+
+	// asked is what the node asks for a turn for.
+	asked asked
 
 	// problem is what is not as the policy means it, "" for nothing.
 	problem string
@@ -66,6 +70,24 @@ type classified struct {
 	class           turns.Class
 }
 
+// asked is what a node asks for a turn for, and since when in this run of the agent.
+// It is zero while it asks for none.
+type asked struct {
+	target string
+	since  time.Time
+}
+
+// next returns what the node asks for when c is the first of its changes.
+func (a asked) next(c change, phase turns.Phase, now time.Time) asked {
+	switch {
+	case c.need != turns.NeedTurn || phase == turns.Holding:
+		return asked{}
+	case a.target == c.target:
+		return a
+	}
+	return asked{c.target, now}
+}
+
 // class returns what the pending configuration disturbs, false if that is not
 // known.
 func (t turnOfPool) class(w world) (turns.Class, bool) {
@@ -76,13 +98,19 @@ func (t turnOfPool) class(w world) (turns.Class, bool) {
 // status returns the turn for the status.
 func (t turnOfPool) status() status.Turn {
 	if t.kept.Phase != turns.Holding {
-		return status.Turn{Waits: t.waits, Problem: t.problem}
+		return status.Turn{
+			Waits:      t.waits,
+			WaitsSince: t.asked.since,
+			Stopped:    t.stopped,
+			Problem:    t.problem,
+		}
 	}
 	h := t.kept.Holder
 	return status.Turn{
 		For:     cmp.Or(h.Version, h.Target),
 		Class:   h.Class.String(),
 		Since:   h.Since,
+		Overdue: t.overdue == h.ID,
 		Problem: t.problem,
 	}
 }
@@ -129,6 +157,7 @@ type turnController struct {
 	inbox   inbox
 	updates *updates
 	system  *systemTurn
+	count   *turnCount
 
 	// classifies is the configuration that is being classified.
 	classifies classified
@@ -171,6 +200,7 @@ func (c *turnController) takeTurn(ctx context.Context, w *world) (outcome, error
 
 	wanted, isKnown := c.system.want()
 	changes := changesOf(*w, c.updates.next(*w), wanted, isKnown)
+	w.turn.asked = w.turn.asked.next(changes[0], w.turn.kept.Phase, w.now)
 	if changes[0].isOver() && w.node != nil && drain.IsUnderWay(w.node) {
 		return outcome{}, nil // The Node is uncordoned before its turn is given.
 	}
@@ -183,6 +213,7 @@ func (c *turnController) takeTurn(ctx context.Context, w *world) (outcome, error
 
 	if changes[0].need == turns.NeedNothing && w.turn.kept.Phase == turns.Over {
 		w.turn.waits = c.policyErr
+		w.turn.stopped = ""
 	}
 
 	out, err := c.advance(ctx, w, changes)
@@ -247,7 +278,7 @@ func (c *turnController) advance(
 			}
 			return outcome{}, nil
 		case turns.Await:
-			c.await(w, step.Decision.Why, step.Decision.Until)
+			c.await(w, step.Decision)
 			return outcome{wake: c.until}, nil
 		}
 
@@ -319,17 +350,18 @@ func poolOf(w world) string {
 	return strings.TrimPrefix(w.secret, "gardener-node-agent-")
 }
 
-// await lets the node look again at until.
-func (c *turnController) await(w *world, why string, until time.Time) {
+// await lets the node look again when the decision says.
+func (c *turnController) await(w *world, d turns.Decision) {
 	c.seen = nil
-	c.until = w.now.Add(max(c.env.about(until.Sub(w.now)), time.Second))
-	if until.Sub(w.now) > time.Hour {
-		c.until = until.Add(c.env.about(retryStep)) // A window is not to be missed.
+	c.until = w.now.Add(max(c.env.about(d.Until.Sub(w.now)), time.Second))
+	if d.Until.Sub(w.now) > time.Hour {
+		c.until = d.Until.Add(c.env.about(retryStep)) // A window is not to be missed.
 	}
-	if w.turn.waits != why {
-		c.env.Log.Info("no turn yet", zap.String("reason", why))
+	if w.turn.waits != d.Why {
+		c.env.Log.Info("no turn yet", zap.String("reason", d.Why))
 	}
-	w.turn.waits = why
+	w.turn.waits = d.Why
+	w.turn.stopped = d.Stopped
 }
 
 // do does one step.
@@ -388,6 +420,7 @@ func (c *turnController) save(w *world, t turns.Turn) error {
 	}
 	w.turn.kept = t
 	w.turn.waits = ""
+	w.turn.stopped = ""
 	c.env.Log.Info("turn", zap.String("phase", string(t.Phase)), zap.String("id", t.Holder.ID))
 	return nil
 }
@@ -415,7 +448,7 @@ func (c *turnController) read(ctx context.Context, w *world) error {
 	ledger, err := turns.ReadLedger(lease.Annotations)
 	if err != nil {
 		err = fmt.Errorf("read Lease %s: %w", lease.Name, err)
-		c.await(w, hint.Line(err), w.now.Add(ledgerPoll))
+		c.await(w, turns.Decision{Why: hint.Line(err), Until: w.now.Add(ledgerPoll)})
 		return nil
 	}
 	if c.lease == nil || c.lease.ResourceVersion != lease.ResourceVersion {
@@ -573,12 +606,15 @@ func (c *turnController) reportGiven(w world, v turns.View, step turns.Step) {
 		return
 	case v.Turn.Phase == turns.Returning:
 		how = "it could not begin"
+		c.count.postponed.Add(1)
 	case v.Turn.Phase != turns.Holding:
 		return
 	case v.Need == turns.NeedGive:
 		how = "it is done"
+		c.count.done.Add(1)
 	case v.Need == turns.NeedFail:
 		how = "it has failed"
+		c.count.failed.Add(1)
 	}
 	c.inbox.event(v.Need == turns.NeedFail, "TurnGiven", fmt.Sprintf(
 		"the node has given its turn in pool %s for %s: %s", poolOf(w), describe(v.Turn.Holder), how))

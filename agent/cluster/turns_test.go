@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	core "k8s.io/api/core/v1"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/inplace"
+	"github.com/loam-os/loam/agent/metrics"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/turns"
 )
@@ -364,6 +366,44 @@ func TestASystemNeedsATurn(t *testing.T) {
 				t.Errorf("why %q", c.why)
 			}
 		})
+	}
+}
+
+// TestSinceWhenANodeAsks has a node ask, take its turn, and ask for another.
+func TestSinceWhenANodeAsks(t *testing.T) {
+	needs := func(target string) change { return change{need: turns.NeedTurn, target: target} }
+	later := noon.Add(time.Hour)
+	for _, tt := range []struct {
+		name  string
+		asked asked
+		next  change
+		phase turns.Phase
+		want  asked
+	}{
+		{"for the first time", asked{}, needs("a"), turns.Over, asked{"a", later}},
+		{"on and on", asked{"a", noon}, needs("a"), turns.Over, asked{"a", noon}},
+		{"while the turn may be in the ledger", asked{"a", noon}, needs("a"), turns.Taking,
+			asked{"a", noon}},
+		{"for another", asked{"a", noon}, needs("b"), turns.Over, asked{"b", later}},
+		{"once it has its turn", asked{"a", noon}, needs("a"), turns.Holding, asked{}},
+		{"for nothing", asked{"a", noon}, change{target: "a"}, turns.Over, asked{}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := tt.asked.next(tt.next, tt.phase, later); got != tt.want {
+				t.Errorf("%v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestTheReasonsOfMetrics compares those of the metrics with those of the decisions.
+func TestTheReasonsOfMetrics(t *testing.T) {
+	sample := metrics.Sample{Status: status.Status{Cluster: &status.Cluster{}}}
+	for _, reason := range turns.StopReasons() {
+		if want := `loam_rollout_stopped{reason="` + reason + `"} 0`; !strings.Contains(
+			sample.Text(), want) {
+			t.Errorf("no metric %s", want)
+		}
 	}
 }
 

@@ -38,6 +38,7 @@ func (r *recorder) Link() status.Cluster                    { return status.Clus
 func (r *recorder) Linked() <-chan struct{}                 { return nil }
 func (r *recorder) WatchRestarts() int                      { return 0 }
 func (r *recorder) Drains() (drained, postponed int)        { return 0, 0 }
+func (r *recorder) Turns() (done, failed, postponed int)    { return 0, 0, 0 }
 
 func (r *recorder) Event(_ bool, reason, message string) {
 	r.events = append(r.events, reason+": "+message)

@@ -137,6 +137,8 @@ type Cluster interface {
 	WatchRestarts() int
 	// Drains are how many drains of the node ended, by how they did.
 	Drains() (drained, postponed int)
+	// Turns are how many turns of the node ended, by how they did.
+	Turns() (done, failed, postponed int)
 }
 
 // Recorder tells a cluster how the node stands.

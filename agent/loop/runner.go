@@ -94,6 +94,13 @@ func (r *runner) finish(ctx context.Context, step Step, result Result) {
 	}
 }
 
+// turnsOf returns how the turns of the node ended.
+func turnsOf(c Cluster) metrics.Turns {
+	var t metrics.Turns
+	t.Done, t.Failed, t.Postponed = c.Turns()
+	return t
+}
+
 // sample returns the state of the node for the metrics.
 func (r *runner) sample() metrics.Sample {
 	s := metrics.Sample{
@@ -105,6 +112,7 @@ func (r *runner) sample() metrics.Sample {
 	if r.loop.Cluster != nil {
 		s.Counters.WatchRestarts = r.loop.Cluster.WatchRestarts()
 		s.Counters.Drained, s.Counters.Postponed = r.loop.Cluster.Drains()
+		s.Counters.Turns = turnsOf(r.loop.Cluster)
 	}
 	return s
 }

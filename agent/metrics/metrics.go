@@ -31,7 +31,14 @@ type Counters struct {
 
 	// Drained and Postponed count the drains of the node by how they ended.
 	Drained, Postponed int
+
+	// Turns counts the turns of the node.
+	Turns Turns
 }
+
+// Turns counts turns by how they ended: the change was proven, failed, or could not
+// begin.
+type Turns struct{ Done, Failed, Postponed int }
 
 // reverted is the outcome of a change that was reverted (apply.Reverted).
 const reverted = "reverted"
@@ -171,6 +178,44 @@ func (p *page) changes(c Counters) {
 // turnClasses are what a change disturbs that needs a turn (agent/turns).
 var turnClasses = [...]string{"kubelet", "pods", "reboot"}
 
+// stopReasons are why no node of a rollout may begin (agent/turns).
+var stopReasons = [...]string{"halted", "overdue", "paused", "pinned", "twin", "unselected"}
+
+// turn is about the node's turn among those of its pool.
+func (p *page) turn(t status.Turn, ended Turns) {
+	p.metric("loam_turn_held", gauge,
+		"1 while the node has its turn to change, by what that disturbs, else 0.")
+	for _, class := range turnClasses {
+		p.flag(t.Class == class, "class", class)
+	}
+	p.metric("loam_turn_since_seconds", gauge,
+		"Unix time at which the node took its turn; no value without one.")
+	if !t.Since.IsZero() {
+		p.value(float64(t.Since.Unix()))
+	}
+	p.metric("loam_turn_overdue", gauge,
+		"1 while the node has its turn for longer than the policy allows, else 0.")
+	p.flag(t.Overdue)
+
+	p.metric("loam_turn_waiting", gauge, "1 while a change waits for a turn, else 0.")
+	p.flag(t.Waits != "")
+	p.metric("loam_turn_waiting_since_seconds", gauge,
+		"Unix time since which this run of the agent waits for a turn; no value if it does not.")
+	if !t.WaitsSince.IsZero() {
+		p.value(float64(t.WaitsSince.Unix()))
+	}
+	p.metric("loam_rollout_stopped", gauge,
+		"1 for the reason that keeps the change that waits from beginning, else 0.")
+	for _, reason := range stopReasons {
+		p.flag(t.Stopped == reason, "reason", reason)
+	}
+
+	p.metric("loam_turns_total", counter, "Turns that the node gave, by outcome.")
+	p.value(float64(ended.Done), "outcome", "done")
+	p.value(float64(ended.Failed), "outcome", "failed")
+	p.value(float64(ended.Postponed), "outcome", "postponed")
+}
+
 // cluster is left out on a node without one.
 func (p *page) cluster(c *status.Cluster, counters Counters) {
 	if c == nil {
@@ -181,18 +226,7 @@ func (p *page) cluster(c *status.Cluster, counters Counters) {
 	p.flag(c.Connected)
 	p.metric("loam_node_registered", gauge, "1 while the Node exists, else 0.")
 	p.flag(c.Node != "")
-	p.metric("loam_turn_held", gauge,
-		"1 while the node has its turn to change, by what that disturbs, else 0.")
-	for _, class := range turnClasses {
-		p.flag(c.Turn.Class == class, "class", class)
-	}
-	p.metric("loam_turn_since_seconds", gauge,
-		"Unix time at which the node took its turn; no value without one.")
-	if !c.Turn.Since.IsZero() {
-		p.value(float64(c.Turn.Since.Unix()))
-	}
-	p.metric("loam_turn_waiting", gauge, "1 while a change waits for a turn, else 0.")
-	p.flag(c.Turn.Waits != "")
+	p.turn(c.Turn, counters.Turns)
 	p.metric("loam_watch_restarts_total", counter, "Watches on the cluster that were restarted.")
 	p.value(float64(counters.WatchRestarts))
 	p.metric("loam_drains_total", counter,

@@ -47,7 +47,12 @@ func busy() metrics.Sample {
 				{Name: "a.service", Active: "failed"}, {Name: "b.service", Active: "maintenance"},
 			},
 		},
-		Counters:   metrics.Counters{WatchRestarts: 7, Drained: 2, Postponed: 1},
+		Counters: metrics.Counters{
+			WatchRestarts: 7,
+			Drained:       2,
+			Postponed:     1,
+			Turns:         metrics.Turns{Done: 3, Failed: 1, Postponed: 2},
+		},
 		Goroutines: 23,
 	}
 
@@ -138,6 +143,17 @@ func TestValues(t *testing.T) {
 		{"a change that waits for its turn", func(s *metrics.Sample) {
 			s.Status.Cluster.Turn.Waits = "2 of 2 nodes are away"
 		}, "loam_turn_waiting 1"},
+		{"since when it waits", func(s *metrics.Sample) {
+			s.Status.Cluster.Turn.WaitsSince = time.Unix(9, 0)
+		}, "loam_turn_waiting_since_seconds 9"},
+		{"a node that waits for no turn", func(*metrics.Sample) {}, "no loam_turn_waiting_since_seconds"},
+		{"a rollout that is halted", func(s *metrics.Sample) {
+			s.Status.Cluster.Turn.Stopped = "halted"
+		}, `loam_rollout_stopped{reason="halted"} 1`},
+		{"a turn that is overdue", func(s *metrics.Sample) {
+			s.Status.Cluster.Turn.Overdue = true
+		}, "loam_turn_overdue 1"},
+		{"a turn that has failed", func(*metrics.Sample) {}, `loam_turns_total{outcome="failed"} 1`},
 		{"a large number in full", func(s *metrics.Sample) {
 			s.Status.AgentRSS = 123456789012
 		}, "process_resident_memory_bytes 123456789012"},

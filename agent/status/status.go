@@ -437,8 +437,17 @@ type Turn struct {
 	// Since is when the node took its turn.
 	Since time.Time `json:"since,omitzero"`
 
+	// Overdue says that it has its turn for longer than the policy allows: the turn
+	// counts as failed.
+	Overdue bool `json:"overdue,omitempty"`
+
 	// Waits is why the node has no turn yet, "" if it needs none.
 	Waits string `json:"waits,omitempty"`
+	// WaitsSince is since when this run of the agent has waited for a turn.
+	WaitsSince time.Time `json:"waitsSince,omitzero"`
+	// Stopped is why no node may begin, as this one last saw it: "halted", "overdue",
+	// "paused", "pinned", "twin" or "unselected"; "" if others only come first.
+	Stopped string `json:"stopped,omitempty"`
 	// Problem is what is not as the policy of the pool means it, "" for nothing.
 	Problem string `json:"problem,omitempty"`
 }

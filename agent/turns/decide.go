@@ -75,6 +75,33 @@ type Decision struct {
 	// Why says what it waits for. Until is when to decide again.
 	Why   string
 	Until time.Time
+
+	// Stopped is why the verdict is Stop, in a word: one of [StopReasons].
+	Stopped string
+}
+
+// Reasons for a verdict of Stop.
+const (
+	stoppedByPause    = "paused"
+	stoppedByHalt     = halted
+	stoppedByOverdue  = "overdue"
+	stoppedByPin      = "pinned"
+	stoppedByTwin     = "twin"
+	stoppedBySelector = "unselected"
+)
+
+// StopReasons are the values of [Decision.Stopped]: the rollout is paused or
+// halted, a node has its turn for too long, the own Node is pinned, another machine
+// has its name, or the policy selects other Nodes.
+func StopReasons() []string {
+	return []string{
+		stoppedByHalt,
+		stoppedByOverdue,
+		stoppedByPause,
+		stoppedByPin,
+		stoppedByTwin,
+		stoppedBySelector,
+	}
 }
 
 const (
@@ -125,7 +152,11 @@ func Decide(p Policy, l Ledger, me Me, fleet Fleet, now time.Time) Decision {
 	r := l.toward(me)
 	turns := fleet.turns(l)
 	if late := overdue(p, turns, now); r.Failed+len(late) > p.MaxFailures {
-		return stop(now, fmt.Sprintf("%d nodes have failed, and %d have their turn for too long: %s",
+		reason := stoppedByHalt
+		if len(late) > 0 {
+			reason = stoppedByOverdue
+		}
+		return stop(now, reason, fmt.Sprintf("%d nodes have failed, and %d have their turn for too long: %s",
 			r.Failed, len(late), strings.Join(late[:min(3, len(late))], ", ")))
 	}
 
@@ -169,15 +200,15 @@ func mayBegin(p Policy, l Ledger, me Me, now time.Time) Decision {
 	opens := p.Opens(now)
 	switch {
 	case me.Pinned != "":
-		return stop(now, "the Node is pinned: "+me.Pinned)
+		return stop(now, stoppedByPin, "the Node is pinned: "+me.Pinned)
 	case l.State == Restoring:
 		return wait(now.Add(time.Second), "the ledger is being restored")
 	case l.State == Paused:
-		return stop(now, "the rollout is paused: "+l.Why)
+		return stop(now, stoppedByPause, "the rollout is paused: "+l.Why)
 	case l.isNewer(me):
 		return wait(now.Add(time.Second), "the pool has a newer configuration")
 	case l.stands(me):
-		return stop(now, "the rollout is halted: "+l.toward(me).Halted)
+		return stop(now, stoppedByHalt, "the rollout is halted: "+l.toward(me).Halted)
 	case opens.After(now):
 		return wait(opens, "the maintenance window opens "+opens.UTC().Format(time.RFC3339))
 	}
@@ -213,8 +244,13 @@ func pause(me Me, size int) time.Duration {
 	return min(max(time.Duration(size)*pollShare, time.Second), poll[me.Class])
 }
 
-func stop(now time.Time, why string) Decision {
-	return Decision{Verdict: Stop, Why: why, Until: now.Add(pollStopped)}
+func stop(now time.Time, reason, why string) Decision {
+	return Decision{
+		Verdict: Stop,
+		Why:     why,
+		Until:   now.Add(pollStopped),
+		Stopped: reason,
+	}
 }
 
 func wait(until time.Time, why string) Decision {

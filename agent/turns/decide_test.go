@@ -2,6 +2,7 @@ package turns
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -325,6 +326,10 @@ func TestDecide(t *testing.T) {
 			got := Decide(p, l, me, f, noon)
 			if got.Verdict != tt.want || got.Why != tt.why {
 				t.Errorf("%s %q, want %s %q", got.Verdict, got.Why, tt.want, tt.why)
+			}
+			if (got.Stopped != "") != (got.Verdict == Stop) ||
+				(got.Stopped != "" && !slices.Contains(StopReasons(), got.Stopped)) {
+				t.Errorf("stopped because it is %q", got.Stopped)
 			}
 			if got.Verdict != Take && !got.Until.After(noon) {
 				t.Errorf("until %s", got.Until)

@@ -390,7 +390,7 @@ func (t Turn) in(p Phase) Turn {
 func (v View) decide() (Step, bool) {
 	l := *v.Seen.Ledger
 	if h, ok := l.Holders[v.Me.Machine]; ok {
-		return v.await(stop(v.Now, twin(h))), false
+		return v.await(stop(v.Now, stoppedByTwin, twin(h))), false
 	}
 
 	p := v.Policy.hurried(l, v.Now)
@@ -407,10 +407,11 @@ func (v View) decide() (Step, bool) {
 
 	own := slices.IndexFunc(v.Seen.Fleet, func(n Node) bool { return n.Name == v.Me.Node })
 	if own < 0 {
-		return v.await(stop(v.Now, "the policy selects other Nodes than this one")), false
+		return v.await(stop(v.Now, stoppedBySelector,
+			"the policy selects other Nodes than this one")), false
 	}
 	if h, err := ParseHolder(v.Seen.Fleet[own].Mark); err == nil {
-		return v.await(stop(v.Now, twin(h))), false
+		return v.await(stop(v.Now, stoppedByTwin, twin(h))), false
 	}
 	d = Decide(p, l, v.Me, v.Seen.Fleet, v.Now)
 	if d.Verdict == Take && !HasRoom(l) {
