@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/loam-os/loam/agent/apply"
+	"github.com/loam-os/loam/agent/content"
 	"github.com/loam-os/loam/agent/decode"
 	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/agent/generation"
@@ -13,12 +14,13 @@ import (
 	"github.com/loam-os/loam/agent/turns"
 )
 
-// Classify returns what a configuration of the cluster would disturb, by the
-// exact plan. A configuration with errors disturbs nothing: it is refused before
+// Classify returns what a configuration of the cluster would disturb with the
+// values of these Secrets, by the exact plan. A configuration with errors disturbs nothing: it is refused before
 // anything is touched.
 func Classify(
-	ctx context.Context, d decode.Decoder, p apply.Planner, text []byte,
+	ctx context.Context, d decode.Decoder, p apply.Planner, text []byte, secrets content.Provider,
 ) (turns.Class, error) {
+	d.Contents = decode.Fallback{First: secrets, Second: d.Contents}
 	doc := source.Document{Name: "pending configuration", Text: text, FromCluster: true}
 	desired, err := d.Decode(ctx, doc)
 	switch {
@@ -42,12 +44,12 @@ var errContainerdDown = errors.New("containerd does not run")
 // replace another that is still looked at.
 func classifier(
 	d decode.Decoder, p apply.Planner,
-) func(ctx context.Context, text []byte) (turns.Class, error) {
+) func(ctx context.Context, text []byte, secrets content.Provider) (turns.Class, error) {
 	var one sync.Mutex
-	return func(ctx context.Context, text []byte) (turns.Class, error) {
+	return func(ctx context.Context, text []byte, secrets content.Provider) (turns.Class, error) {
 		one.Lock()
 		defer one.Unlock()
-		return Classify(ctx, d, p, text)
+		return Classify(ctx, d, p, text, secrets)
 	}
 }
 

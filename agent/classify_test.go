@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/loam-os/loam/agent/apply"
+	"github.com/loam-os/loam/agent/content"
 	"github.com/loam-os/loam/agent/decode"
 	"github.com/loam-os/loam/agent/turns"
 	"github.com/loam-os/loam/test/files"
@@ -24,7 +25,7 @@ func TestAConfigurationWithErrorsDisturbsNothing(t *testing.T) {
 	defer image.Close()
 
 	d := decode.Decoder{Hostname: "me", Image: image}
-	got, err := Classify(t.Context(), d, apply.Planner{}, []byte("spec: ["))
+	got, err := Classify(t.Context(), d, apply.Planner{}, []byte("spec: ["), content.Directory{})
 	if err != nil || got != turns.None {
 		t.Errorf("%s %v", got, err)
 	}
@@ -51,7 +52,7 @@ spec:
   files:
   - path: /opt/bin/tool
     content: {imageRef: {image: "registry.invalid/a@sha256:`+digest+`", filePathInImage: /tool}}
-`))
+`), content.Directory{})
 	if err == nil {
 		t.Error("there is no such image")
 	}

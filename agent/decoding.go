@@ -83,7 +83,7 @@ func (d decoding) pending(policy decode.ImagePolicy) decode.Decoder {
 		Hostname: d.hostname,
 		Image:    d.image,
 		Node:     d.root,
-		Contents: decode.Fallback{First: d.cluster, Second: pulled},
+		Contents: pulled,
 		Follow:   pulled.Follow,
 		Prepare:  pulled.Prepare,
 		Cache:    &decode.Cache{},

@@ -73,7 +73,7 @@ func (c *absenceController) step(_ context.Context, w *world) (outcome, error) {
 	if w.uptime >= a.due() {
 		a.restarts++
 		a.last = w.uptime
-		c.restarts.run([]string{kubeletUnit})
+		c.restarts.run([]string{kubeletUnit}, func() {})
 		c.link.setProblem("absent", reach.Problem{Text: a.problem()})
 	}
 

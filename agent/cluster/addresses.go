@@ -95,7 +95,7 @@ func (c *addressController) step(ctx context.Context, w *world) (outcome, error)
 	err = c.api.patchNode(ctx, w, "status", mergePatch, patch)
 	if isRefusal(err) && !apierrors.IsConflict(err) && !next.restarted {
 		c.addresses.restarted = true
-		c.restarts.run([]string{kubeletUnit})
+		c.restarts.run([]string{kubeletUnit}, func() {})
 	}
 	if err != nil {
 		return outcome{}, err

@@ -61,9 +61,9 @@ type Env struct {
 	Apply func(ctx context.Context) error
 	Again func(ctx context.Context, version string) error
 
-	// Classify returns what a configuration would disturb on this node; nil if
-	// that is not known.
-	Classify func(ctx context.Context, text []byte) (turns.Class, error)
+	// Classify returns what a configuration with the values of these Secrets would
+	// disturb on this node; nil if that is not known.
+	Classify func(ctx context.Context, text []byte, secrets content.Provider) (turns.Class, error)
 
 	// BootID is the kernel's boot ID.
 	BootID string
@@ -250,9 +250,19 @@ func (c *Cluster) Prepare(ctx context.Context, desired config.Desired) {
 
 // Secret implements [content.Provider]. It returns the value of key in the
 // Secret, which must be in namespace kube-system and in the references of the
-// last Follow.
+// last Follow. If new values wait for a turn, it returns the one that was
+// released, while the Secret is there.
 func (c *Cluster) Secret(ctx context.Context, name, key string) (config.Content, error) {
-	return c.secrets.get(ctx, name, key)
+	newest, err := c.secrets.get(ctx, name, key)
+	if err != nil {
+		return config.Content{}, err
+	}
+
+	released := c.released.get()
+	if released.refersTo(osc.Reference{Secret: name, Key: key}) {
+		return released.Secret(ctx, name, key)
+	}
+	return newest, nil
 }
 
 // Image implements [content.Provider]. A cluster has no images.

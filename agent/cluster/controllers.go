@@ -89,7 +89,14 @@ func (c *Cluster) controllers(m *memory, conn connection) []controller {
 			restarts:  restarts,
 			inbox:     c.inbox,
 		},
-		&restartController{remove: conn.api.removeRestart, restarts: restarts},
+		&restartController{
+			remove: conn.api.removeRestart,
+			restarts: restarter{
+				restart: restartHealthy(env),
+				jobs:    conn.lasting,
+				inbox:   c.inbox,
+			},
+		},
 		&absenceController{link: c.link, restarts: restarts},
 		rollout,
 		&renewalController{

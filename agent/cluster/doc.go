@@ -37,7 +37,8 @@
 //
 //	carried.go     read what the configuration carries for the node agent
 //	tokens.go      write tokens to their files
-//	secrets.go     watch the Secrets of tokens and references
+//	secrets.go     watch the Secrets of tokens and references: values.go has the
+//	               values of the pending configuration
 //	lease.go       renew the Lease that shows that the agent is alive
 //	endpoint.go    follow the address of the API server
 //	drain.go       evict the pods before a change, uncordon the Node after it
@@ -50,7 +51,7 @@
 //	report.go      write labels, annotations, conditions and Events of the Node
 //	baseline.go    record what later updates in place are compared with
 //	addresses.go   restore an address that the Node lost
-//	restart.go     restart the units that the Node's annotation names
+//	restart.go     restart the services that the Node's annotation names, in a turn
 //	rollout.go     keep the Lease of a serial rollout
 //	renewal.go     renew the certificate
 //
@@ -96,7 +97,13 @@
 // released at once. Any other waits for a turn, which the node gives once the
 // change is proven and its Node is Ready, or has failed. What is not known, such
 // as the class of a configuration whose content is missing, counts as the
-// heavier case.
+// heavier case. A turn is taken, too, to restart the services that the Node's
+// annotation names.
+//
+// With a policy, new values of the Secrets that a configuration refers to are
+// another configuration: they are released like another text, and the node
+// resolves references by the values that were released. Without one, they are
+// applied at once.
 //
 // Before a change that stops pods, and before the restart with another system,
 // the node drains itself (agent/drain), once it has its turn. It uses the

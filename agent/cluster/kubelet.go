@@ -31,7 +31,7 @@ func pollKubelet(ctx context.Context, healthy func(ctx context.Context) error) e
 
 		pause(ctx, kubeletPoll)
 		if ctx.Err() != nil {
-			return fmt.Errorf("kubelet is not healthy after the update: %w", err)
+			return fmt.Errorf("the kubelet is not healthy after its restart: %w", err)
 		}
 	}
 }

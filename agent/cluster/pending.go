@@ -22,10 +22,18 @@ type pendingConfig struct {
 	uid    types.UID
 	text   []byte
 
-	// sum is the SHA-256 of text. label is the checksum in the Secret's
-	// annotation, or sum if that is unset.
-	sum, label string
-	serial     bool
+	// sum tells it from others: the SHA-256 of text or, if it has references,
+	// textSum with their values. label is the checksum in the Secret's
+	// annotation, or the SHA-256 of text if that is unset.
+	sum, textSum, label string
+	serial              bool
+
+	// references are the keys of Secrets that text refers to, if new values wait
+	// for a turn; values are what they have. areKnown says that each Secret was
+	// looked for.
+	references []osc.Reference
+	values     values
+	areKnown   bool
 
 	// update is what it asks for that needs a drained node, nil for nothing.
 	// unclear is why that cannot be determined.
@@ -58,6 +66,9 @@ func pendingConfigOf(s *core.Secret, hostname string, now time.Time) pendingConf
 	p.label = cmp.Or(s.Annotations[checksumAnnotation], p.sum)
 	p.update, p.unclear = factsOf(text, hostname)
 	p.readPolicy(s)
+	if p.policy != nil {
+		p.references = secretReferences(text, hostname)
+	}
 	return p
 }
 

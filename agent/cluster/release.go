@@ -17,6 +17,7 @@ const (
 )
 
 // decideRelease decides whether the node may have the pending configuration:
+//   - With a policy, the Secrets that it refers to are read first.
 //   - A node that keeps its system waits with an update in place of it.
 //   - The delay spreads nodes without a serial rollout. A node without a
 //     configuration does not wait.
@@ -28,6 +29,10 @@ func decideRelease(w world, step inplace.Step, t turn) (releaseAction, outcome) 
 	p := w.pending
 	if p == nil || isReleased(w) {
 		return releaseWait, outcome{}
+	}
+
+	if w.awaitsValues() {
+		return releaseWait, outcome{wake: p.since.Add(secretTimeout)}
 	}
 
 	spreads := !p.serial && p.policy == nil
@@ -96,13 +101,17 @@ func keepsSystem(w world) bool {
 
 // needsTurn reports whether the pending configuration would disturb the node's
 // workload. A new node has none. Gardener's authorizer refuses the Lease while
-// there is no Node, so a new node does not wait until it has seen the Lease.
+// there is no Node, so a new node does not wait until it has seen the Lease. The
+// Node does not say with which values of Secrets it runs its configuration: with a
+// policy, the exact plan does.
 func needsTurn(w world) bool {
 	if w.node == nil {
 		return false
 	}
+	p := w.pending
 	runs := w.node.Annotations[appliedAnnotation]
-	return w.changes() || isRetried(w) || (runs != "" && runs != w.pending.label)
+	mayDiffer := runs != p.label || len(p.references) > 0
+	return w.changes() || isRetried(w) || (runs != "" && mayDiffer)
 }
 
 // releaseController releases the pending configuration to the node.

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/loam-os/loam/agent/inplace"
+	"github.com/loam-os/loam/agent/osc"
+	"github.com/loam-os/loam/agent/turns"
 )
 
 func TestDecideRelease(t *testing.T) {
@@ -76,6 +78,28 @@ func TestDecideRelease(t *testing.T) {
 			func(w *world) {
 				w.delay = time.Minute
 				w.released = &pendingConfig{}
+			},
+			inplace.Nothing,
+			turn{},
+			releaseNow,
+			outcome{},
+		},
+
+		{
+			"before the Secrets that it refers to are known",
+			func(w *world) {
+				w.pending.references = []osc.Reference{caReference}
+			},
+			inplace.Nothing,
+			turn{},
+			releaseWait,
+			outcome{wake: noon.Add(secretTimeout)},
+		},
+		{
+			"once the API server has not answered for a Secret",
+			func(w *world) {
+				w.pending.references = []osc.Reference{caReference}
+				w.now = noon.Add(secretTimeout)
 			},
 			inplace.Nothing,
 			turn{},
@@ -162,6 +186,20 @@ func TestDecideRelease(t *testing.T) {
 			inplace.Nothing,
 			turn{state: turnTaken},
 			releaseNow,
+			outcome{},
+		},
+		{
+			"a restarted agent, whose Node may have other values of Secrets, in a pool with a policy",
+			func(w *world) {
+				w.pending.policy = &turns.Policy{}
+				w.pending.references = []osc.Reference{caReference}
+				w.pending.areKnown = true
+				w.released = nil
+				w.setNode(annotated(appliedAnnotation, "new"))
+			},
+			inplace.Nothing,
+			turn{},
+			releaseWait,
 			outcome{},
 		},
 		{

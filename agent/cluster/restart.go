@@ -6,7 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/loam-os/loam/agent/plan"
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/agent/turns"
 )
 
 // ownUnit is the unit of the reference node agent, kubeletUnit the unit of the
@@ -59,6 +61,49 @@ func restarts(annotation string, configured []status.Unit) (units, refused []str
 	return units, refused
 }
 
+// restartsOf returns the services that the Node asks to restart.
+func restartsOf(w world) []string {
+	if w.node == nil || w.status.Phase == "" { // The configuration is not known yet.
+		return nil
+	}
+	units, _ := restarts(w.node.Annotations[restartAnnotation], w.status.Units)
+	return units
+}
+
+// classOfRestart returns what a restart of services disturbs.
+func classOfRestart(units []string) turns.Class {
+	var p plan.Plan
+	for _, name := range units {
+		p.Units = append(p.Units, plan.Action{Verb: plan.Restart, Unit: name})
+	}
+	return turns.ClassOf(p)
+}
+
+// mayRestartServices reports whether the services that the Node names may be restarted
+// now. With a policy, a node waits for its turn with that.
+func mayRestartServices(w world) bool {
+	switch {
+	case w.restarting:
+		return false
+	case takesNoTurns(w), len(restartsOf(w)) == 0:
+		return true
+	}
+	c := restartChange(w)
+	return w.turn.isForRestart() && !c.drains && c.need == turns.NeedNothing
+}
+
+// restartHealthy returns what restarts units. If the kubelet is one of them, it
+// waits until the kubelet is healthy.
+func restartHealthy(env Env) func(ctx context.Context, units []string) error {
+	return func(ctx context.Context, units []string) error {
+		err := env.Restart(ctx, units)
+		if err != nil || env.Kubelet == nil || !slices.Contains(units, kubeletUnit) {
+			return err
+		}
+		return pollKubelet(ctx, env.Kubelet)
+	}
+}
+
 // restartController removes the Node's annotation that asks to restart
 // services, and restarts them in the background. The annotation goes first: a
 // service that ends the agent, or the node, would be restarted again after each
@@ -70,7 +115,7 @@ type restartController struct {
 }
 
 func (c *restartController) step(ctx context.Context, w *world) (outcome, error) {
-	if w.node == nil || w.status.Phase == "" { // The configuration is not known yet.
+	if w.node == nil || w.status.Phase == "" || !mayRestartServices(*w) {
 		return outcome{}, nil
 	}
 
@@ -78,18 +123,21 @@ func (c *restartController) step(ctx context.Context, w *world) (outcome, error)
 	if annotation == "" {
 		return outcome{}, nil
 	}
+	units, refused := restarts(annotation, w.status.Units)
 	if err := c.remove(ctx, w); err != nil {
 		return outcome{}, err
 	}
 
-	units, refused := restarts(annotation, w.status.Units)
 	if len(refused) > 0 {
 		c.restarts.inbox.event(true, restartReason, fmt.Sprintf(
 			"not restarted: %s: only services of the configuration can be, and %s",
 			strings.Join(refused, ", "), strings.Join(restartable, ", ")))
 	}
 
-	c.restarts.run(units)
+	if len(units) > 0 {
+		w.restarting = true
+		c.restarts.run(units, func() { w.restarting = false })
+	}
 	return outcome{}, nil
 }
 
@@ -107,12 +155,8 @@ type restarter struct {
 	inbox   inbox
 }
 
-// run restarts units, if there are any.
-func (r restarter) run(units []string) {
-	if len(units) == 0 {
-		return
-	}
-
+// run restarts units. Then the goroutine of Run calls done.
+func (r restarter) run(units []string, done func()) {
 	r.jobs.run(func(ctx context.Context) error {
 		err := r.restart(ctx, units)
 		if err != nil {
@@ -121,5 +165,5 @@ func (r restarter) run(units []string) {
 			r.inbox.event(false, restartReason, "restarted "+strings.Join(units, ", "))
 		}
 		return err
-	}, func(error) {})
+	}, func(error) { done() })
 }

@@ -3,13 +3,16 @@ package cluster
 import (
 	"context"
 	"errors"
+	"os"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	core "k8s.io/api/core/v1"
 
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/agent/turns"
 )
 
 func TestUnitsToRestart(t *testing.T) {
@@ -136,6 +139,77 @@ func TestTheAnnotationGoesBeforeTheRestart(t *testing.T) {
 			}
 			if diff := cmp.Diff(test.events, events); diff != "" {
 				t.Errorf("Events (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// With a policy, a node takes a turn to restart services.
+func TestARestartTakesATurn(t *testing.T) {
+	ready := []core.NodeCondition{{Type: core.NodeReady, Status: core.ConditionTrue}}
+	const none = ""
+	for _, tt := range []struct {
+		name, asks string
+		edit       func(w *world)
+
+		need   turns.Need
+		class  turns.Class
+		may    bool
+		drains bool
+	}{
+		{"nothing", none, func(*world) {}, turns.NeedNothing, turns.None, true, false},
+		{"a kubelet", "kubelet", func(*world) {}, turns.NeedTurn, turns.Kubelet, false, false},
+		{"containerd", "containerd", func(*world) {}, turns.NeedTurn, turns.Pods, false, false},
+		{"what is refused", "sshd", func(*world) {}, turns.NeedNothing, turns.None, true, false},
+		{"without a policy", "kubelet", func(w *world) {
+			w.pending.policy = nil
+			w.turn.byPolicy = false
+		}, turns.NeedNothing, turns.Kubelet, true, false},
+		{"with a policy that cannot be read", "kubelet", func(w *world) {
+			w.pending.policyErr = os.ErrInvalid
+		}, turns.NeedNothing, turns.Kubelet, false, false},
+		{"with a turn for something else", "kubelet", func(w *world) {
+			w.turn.kept = turns.Turn{Phase: turns.Holding, Holder: turns.Holder{Target: "new"}}
+		}, turns.NeedTurn, turns.Kubelet, false, false},
+		{"with its turn", "kubelet", func(w *world) {
+			w.turn.kept = turns.Turn{Phase: turns.Holding}
+		}, turns.NeedNothing, turns.Kubelet, true, false},
+		{"with its turn, before its pods are gone", "containerd", func(w *world) {
+			w.turn.kept = turns.Turn{Phase: turns.Holding}
+		}, turns.NeedNothing, turns.Pods, false, true},
+		{"with its turn, when a budget keeps its pods", "containerd", func(w *world) {
+			w.turn.kept = turns.Turn{Phase: turns.Holding}
+			w.turn.drain.postponed = "budget"
+		}, turns.NeedPostpone, turns.Pods, false, true},
+		{"another one while it restarts", "kubelet", func(w *world) {
+			w.turn.kept = turns.Turn{Phase: turns.Holding}
+			w.restarting = true
+		}, turns.NeedNothing, turns.Kubelet, false, false},
+		{"while it restarts", none, func(w *world) {
+			w.turn.kept = turns.Turn{Phase: turns.Holding}
+			w.restarting = true
+		}, turns.NeedNothing, turns.None, false, false},
+		{"after it, and the Node is not Ready", none, func(w *world) {
+			w.turn.kept = turns.Turn{Phase: turns.Holding}
+			w.node.Status.Conditions = nil
+		}, turns.NeedNothing, turns.None, true, false},
+		{"after it", none, func(w *world) {
+			w.turn.kept = turns.Turn{Phase: turns.Holding}
+		}, turns.NeedGive, turns.None, true, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := withPolicy(newWorld())
+			w.turn.byPolicy = true
+			w.node.Annotations[restartAnnotation] = tt.asks
+			w.node.Status.Conditions = ready
+			tt.edit(&w)
+
+			c := restartChange(w)
+			if c.need != tt.need || c.class != tt.class || c.drains != tt.drains {
+				t.Errorf("%+v", c)
+			}
+			if may := mayRestartServices(w); may != tt.may {
+				t.Errorf("it may restart: %t", may)
 			}
 		})
 	}

@@ -30,15 +30,15 @@ type secretCache struct {
 
 // reference is a Secret that the configuration refers to or that has a token.
 type reference struct {
-	// data is the content of the Secret, nil if it does not exist. It is valid
-	// once ready is closed, which isKnown records.
-	data    map[string][]byte
+	// secret is the Secret, nil if it does not exist. It is valid once ready is
+	// closed, which isKnown records.
+	secret  *core.Secret
 	ready   chan struct{}
 	isKnown bool
 
-	// isNamed says that the configuration refers to the Secret, hasToken that
-	// it has a token to sync.
-	isNamed, hasToken bool
+	// isNamed says that the configuration refers to the Secret, isPending that
+	// the pending one does, hasToken that it has a token to sync.
+	isNamed, isPending, hasToken bool
 
 	// stop ends the watch. It is nil while there is no session.
 	stop context.CancelFunc
@@ -58,6 +58,16 @@ func (c *secretCache) follow(references []osc.Reference) {
 	}
 
 	c.mark(named, func(r *reference) *bool { return &r.isNamed })
+}
+
+// followPending takes in which Secrets the pending configuration refers to.
+func (c *secretCache) followPending(references []osc.Reference) {
+	named := map[string]bool{}
+	for _, r := range references {
+		named[r.Secret] = true
+	}
+
+	c.mark(named, func(r *reference) *bool { return &r.isPending })
 }
 
 // followTokens takes in which Secrets have tokens.
@@ -93,7 +103,7 @@ func (c *secretCache) mark(names map[string]bool, flag func(*reference) *bool) {
 // dropUnused forgets Secrets that are no longer needed. mu must be held.
 func (c *secretCache) dropUnused() {
 	for name, r := range c.secrets {
-		if r.isNamed || r.hasToken {
+		if r.isNamed || r.isPending || r.hasToken {
 			continue
 		}
 		if r.stop != nil {
@@ -103,7 +113,23 @@ func (c *secretCache) dropUnused() {
 	}
 }
 
-// get returns the value of key in a Secret that the configuration refers to.
+// newest returns the Secrets that references name, by name: nil for one that does
+// not exist, and none that is not known yet.
+func (c *secretCache) newest(references []osc.Reference) map[string]*core.Secret {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	newest := map[string]*core.Secret{}
+	for _, from := range references {
+		if r := c.secrets[from.Secret]; r != nil && r.isKnown {
+			newest[from.Secret] = r.secret
+		}
+	}
+	return newest
+}
+
+// get returns the newest value of key in a Secret that the configuration refers
+// to.
 func (c *secretCache) get(ctx context.Context, name, key string) (config.Content, error) {
 	c.mu.Lock()
 	r := c.secrets[name]
@@ -125,12 +151,15 @@ func (c *secretCache) get(ctx context.Context, name, key string) (config.Content
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	data, ok := r.data[key]
+	if r.secret == nil {
+		return config.Content{}, content.ErrAbsent
+	}
+	value, ok := r.secret.Data[key]
 	if !ok {
 		return config.Content{}, content.ErrAbsent
 	}
 
-	return config.Inline(data), nil
+	return config.Inline(value), nil
 }
 
 var (
@@ -147,21 +176,21 @@ func (c *secretCache) token(name string) (token []byte, isKnown bool, err error)
 	switch {
 	case r == nil || !r.hasToken || !r.isKnown:
 		return nil, false, nil
-	case r.data == nil:
+	case r.secret == nil:
 		return nil, true, errNoSecret
-	case len(r.data["token"]) == 0:
+	case len(r.secret.Data["token"]) == 0:
 		return nil, true, errNoKey
 	}
 
-	return r.data["token"], true, nil
+	return r.secret.Data["token"], true, nil
 }
 
-// see records the content of a Secret, nil if it does not exist.
-func (c *secretCache) see(r *reference, data map[string][]byte) {
+// see records a Secret, nil if it does not exist.
+func (c *secretCache) see(r *reference, secret *core.Secret) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	r.data = data
+	r.secret = secret
 	if !r.isKnown {
 		r.isKnown = true
 		close(r.ready)
@@ -192,8 +221,21 @@ type secretController struct {
 	watcher *watcher
 }
 
-// step starts the missing watches.
-func (c *secretController) step(context.Context, *world) (outcome, error) {
+// step starts the missing watches, and gives the pending configuration the values
+// of its Secrets.
+func (c *secretController) step(_ context.Context, w *world) (outcome, error) {
+	var references []osc.Reference
+	if w.pending != nil {
+		references = w.pending.references
+	}
+	c.secrets.followPending(references)
+	c.watch()
+	w.setValues(c.secrets.newest(references))
+	return outcome{}, nil
+}
+
+// watch starts the missing watches.
+func (c *secretController) watch() {
 	c.secrets.mu.Lock()
 	defer c.secrets.mu.Unlock()
 
@@ -207,11 +249,9 @@ func (c *secretController) step(context.Context, *world) (outcome, error) {
 		q := byName(c.api.core, "secrets", namespace, name)
 		watchOne(ctx, c.watcher, q, &core.Secret{}, func(secret *core.Secret, ok bool) {
 			if !ok {
-				secret = &core.Secret{}
+				secret = nil
 			}
-			c.secrets.see(r, secret.Data)
+			c.secrets.see(r, secret)
 		})
 	}
-
-	return outcome{}, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
+	core "k8s.io/api/core/v1"
 
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/test/files"
@@ -134,7 +135,13 @@ func TestTokenFileFollowsItsSecret(t *testing.T) {
 	w := newWorld()
 	token := Token{"token", path}
 	w.config.Tokens = []Token{token}
-	see := func(data map[string][]byte) { c.secrets.see(c.secrets.secrets["token"], data) }
+	see := func(data map[string][]byte) {
+		var secret *core.Secret
+		if data != nil {
+			secret = &core.Secret{Data: data}
+		}
+		c.secrets.see(c.secrets.secrets["token"], secret)
+	}
 
 	for _, tt := range []struct {
 		name    string

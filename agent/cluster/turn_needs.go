@@ -40,15 +40,45 @@ func changesOf(w world, update inplace.Step, wanted system, isKnown bool) []chan
 	kept := w.turn.kept
 	config := configurationChange(w, update)
 	system := systemChange(w, wanted, isKnown)
+	restart := restartChange(w)
 	switch {
-	case kept.Phase != turns.Over && kept.Holder.Version != "":
+	case kept.Phase == turns.Over:
+	case kept.Holder.Version != "":
 		return []change{system}
-	case kept.Phase != turns.Over, system.need != turns.NeedTurn:
+	case kept.Holder.Target == "":
+		return []change{restart}
+	default:
 		return []change{config}
-	case config.need != turns.NeedTurn:
-		return []change{system}
 	}
-	return []change{config, system}
+
+	all := []change{config, system, restart}
+	waiting := slices.DeleteFunc(all, func(c change) bool { return c.need != turns.NeedTurn })
+	if len(waiting) == 0 {
+		return []change{config}
+	}
+	return waiting
+}
+
+// restartChange returns the restart of the services that the Node's annotation
+// names. The node gives its turn once they have been restarted, or are not to be
+// any more, and its Node is Ready.
+func restartChange(w world) change {
+	p := w.pending
+	units := restartsOf(w)
+	c := change{class: classOfRestart(units)}
+	holds := w.turn.isForRestart()
+	c.drains = holds && len(units) > 0 && c.class >= turns.Pods && !w.turn.isDrained()
+	switch {
+	case holds && len(units) > 0 && w.turn.postponed() != "":
+		c.need = turns.NeedPostpone
+		c.why = w.turn.postponed()
+	case holds && len(units) == 0 && !w.restarting && isNodeReady(w.node):
+		c.need = turns.NeedGive
+	case holds:
+	case len(units) > 0 && p != nil && p.policy != nil && p.policyErr == nil:
+		c.need = turns.NeedTurn
+	}
+	return c
 }
 
 // configurationChange returns the change to the pending configuration.

@@ -82,7 +82,7 @@ func (a asked) next(c change, phase turns.Phase, now time.Time) asked {
 	switch {
 	case c.need != turns.NeedTurn || phase == turns.Holding:
 		return asked{}
-	case a.target == c.target:
+	case a.target == c.target && !a.since.IsZero():
 		return a
 	}
 	return asked{c.target, now}
@@ -107,7 +107,7 @@ func (t turnOfPool) status() status.Turn {
 	}
 	h := t.kept.Holder
 	return status.Turn{
-		For:     cmp.Or(h.Version, h.Target),
+		For:     cmp.Or(h.Version, h.Target, "a restart of services"),
 		Class:   h.Class.String(),
 		Since:   h.Since,
 		Overdue: t.overdue == h.ID,
@@ -117,7 +117,13 @@ func (t turnOfPool) status() status.Turn {
 
 // isForConfiguration reports whether the node has its turn for a configuration.
 func (t turnOfPool) isForConfiguration() bool {
-	return t.kept.Phase == turns.Holding && t.kept.Holder.Version == ""
+	return t.kept.Phase == turns.Holding && t.kept.Holder.Version == "" &&
+		t.kept.Holder.Target != ""
+}
+
+// isForRestart reports whether the node has its turn to restart services.
+func (t turnOfPool) isForRestart() bool {
+	return t.kept.Phase == turns.Holding && t.kept.Holder.Target == ""
 }
 
 // isForSystem reports whether the node has its turn for another system.
@@ -427,8 +433,11 @@ func (c *turnController) save(w *world, t turns.Turn) error {
 
 // describe says what a turn is for.
 func describe(h turns.Holder) string {
-	if h.Version != "" {
+	switch {
+	case h.Version != "":
 		return "system " + h.Version
+	case h.Target == "":
+		return "a restart of services"
 	}
 	return fmt.Sprintf("configuration %.12s", h.Target)
 }
@@ -549,7 +558,7 @@ func newlyHalted(before, after turns.Ledger) string {
 func (c *turnController) classify(w *world) {
 	p := w.pending
 	if p == nil || p.policy == nil || w.status.Phase == "" || w.status.Phase == status.Applying ||
-		w.status.Change != nil {
+		w.status.Change != nil || w.awaitsValues() {
 		return
 	}
 	if isReleased(*w) || !needsTurn(*w) {
@@ -578,7 +587,7 @@ func (c *turnController) classify(w *world) {
 
 	class := turns.None
 	c.jobs.run(func(ctx context.Context) (err error) {
-		class, err = c.env.Classify(ctx, p.text)
+		class, err = c.env.Classify(ctx, p.text, p)
 		return err
 	}, func(err error) { done(class, err) })
 }

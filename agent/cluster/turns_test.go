@@ -24,6 +24,7 @@ import (
 // the kubelet.
 func withPolicy(w world) world {
 	w.pending.policy = &turns.Policy{MaxUnavailable: turns.Amount{Number: 1}}
+	w.turn.kept.Holder.Target = w.pending.sum
 	w.turn.classified = classified{
 		sum:        w.pending.sum,
 		generation: w.status.Generation,
@@ -458,6 +459,12 @@ func TestTheChangesOfANode(t *testing.T) {
 		{"a turn for the configuration", newWorld(), func(w *world) {
 			w.turn.kept.Phase = turns.Holding
 		}, []string{"new"}},
+		{"services to restart, too", newWorld(), func(w *world) {
+			w.node.Annotations[restartAnnotation] = "kubelet"
+		}, []string{"new", "89ab", ""}},
+		{"a turn to restart services", newWorld(), func(w *world) {
+			w.turn.kept = turns.Turn{Phase: turns.Holding}
+		}, []string{""}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := withPolicy(tt.world)

@@ -268,7 +268,10 @@ func TestDecideUpdate(t *testing.T) {
 			edit: func(w *world, _ *updates) {
 				w.pending.update = &inplace.Facts{OS: "2.0.0", Kubelet: "1.35"}
 				w.pending.policy = &turns.Policy{}
-				w.turn.kept.Phase = turns.Holding
+				w.turn.kept = turns.Turn{
+					Phase:  turns.Holding,
+					Holder: turns.Holder{Target: "new"},
+				}
 			},
 			action: updateRun,
 			step:   inplace.OS,

@@ -47,8 +47,10 @@ type world struct {
 	pending  *pendingConfig
 	released *pendingConfig
 
-	// turn is the node's turn by the policy of its pool.
-	turn turnOfPool
+	// turn is the node's turn by the policy of its pool. restarting says that
+	// services that an annotation names are being restarted.
+	turn       turnOfPool
+	restarting bool
 
 	// carried is what the running configuration has for the node agent.
 	carried carried
@@ -107,8 +109,11 @@ func (w *world) setNode(n *core.Node) {
 // setPending records the configuration in the Secret. Its delay does not begin
 // again while the text is the same.
 func (w *world) setPending(p pendingConfig) {
-	if w.pending != nil && w.pending.sum == p.sum {
+	if w.pending != nil && w.pending.base() == p.base() {
 		p.since = w.pending.since
+		if len(p.references) > 0 {
+			p = p.with(w.pending.values, w.pending.areKnown)
+		}
 	}
 	w.pending = &p
 }

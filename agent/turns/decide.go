@@ -22,9 +22,9 @@ type Me struct {
 	ControlPlane bool
 
 	// Target is what it changes to: the digest of a configuration, or
-	// [SystemTarget]. Version is the version of a system, "" for a
-	// configuration. Revision orders targets of a kind, and Class is what the
-	// change disturbs.
+	// [SystemTarget]; "" if it only restarts something, which is no rollout.
+	// Version is the version of a system, "" for a configuration. Revision orders
+	// targets of a kind, and Class is what the change disturbs.
 	Target, Version string
 	Revision        uint64
 	Class           Class
@@ -44,6 +44,9 @@ type Me struct {
 
 // isSystem reports whether me changes to another system.
 func (me Me) isSystem() bool { return me.Version != "" }
+
+// isRestart reports whether me changes to nothing else.
+func (me Me) isRestart() bool { return me.Target == "" }
 
 // controlPlanes returns how many control planes may be away for me to begin. Of
 // those, one may be at a time, whatever the policy says: etcd has to keep its
@@ -179,6 +182,10 @@ func Decide(p Policy, l Ledger, me Me, fleet Fleet, now time.Time) Decision {
 			return wait(now.Add(pause(me, size)), fmt.Sprintf("%d of %d %s are away",
 				limit.used, limit.most, limit.what))
 		}
+	}
+
+	if me.isRestart() {
+		return Decision{Verdict: Take}
 	}
 
 	begun := 0

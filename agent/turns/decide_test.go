@@ -42,6 +42,20 @@ func TestDecide(t *testing.T) {
 		why  string
 	}{
 		{"room for one more", func(*Policy, *Ledger, *Me, Fleet) {}, Take, ""},
+		{"a restart, whatever the rollout waits for", func(_ *Policy, l *Ledger, me *Me, f Fleet) {
+			me.Target = ""
+			l.Halted = "node-3: no"
+			l.Done = 0
+			f[5].Canary = true
+		}, Take, ""},
+		{"a restart of one too many", func(p *Policy, _ *Ledger, me *Me, _ Fleet) {
+			me.Target = ""
+			p.MaxUnavailable.Number = 2
+		}, Wait, "2 of 2 nodes are away"},
+		{"a restart while the pool is paused", func(_ *Policy, l *Ledger, me *Me, _ Fleet) {
+			me.Target = ""
+			*l = l.Pause("lunch")
+		}, Stop, "the rollout is paused: lunch"},
 		{"as many away as may be", func(p *Policy, _ *Ledger, _ *Me, _ Fleet) {
 			p.MaxUnavailable.Number = 2
 		}, Wait, "2 of 2 nodes are away"},

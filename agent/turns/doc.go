@@ -37,6 +37,9 @@
 // turns count together; each rollout has its own counts and halt. A node keeps
 // its turn over the restart with another system.
 //
+// A node that only restarts something takes a turn without a rollout: it counts as
+// away, whether a rollout is halted or not, and is no step of one.
+//
 // A ledger that was deleted is made again from the marks of the Nodes, and from
 // what they remember of failures: a node notes its failure there before it gives
 // its turn, so a halt outlives the ledger. The node that finds no ledger creates

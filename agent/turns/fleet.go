@@ -91,7 +91,7 @@ func (t Tried) String() string {
 // A canary that is away or pinned, or keeps its system, is not waited for, unless
 // it has its turn. A turn that it has for too long counts as a failure.
 func (f Fleet) first(p Policy, turns []Holder, me Me, now time.Time) string {
-	if me.Canary {
+	if me.Canary || me.isRestart() {
 		return ""
 	}
 	for _, n := range f {

@@ -96,6 +96,7 @@ func TestMoves(t *testing.T) {
 	me := Me{Machine: "node-1", Target: "new", Revision: 7}
 	later := Me{Machine: "node-1", Target: "newer", Revision: 8}
 	system := Me{Machine: "node-1", Target: "5678", Version: "3.0.0"}
+	restart := Me{Machine: "node-1"}
 	halted := running()
 	halted.Halted = "node-3: no"
 	halted.Failed = 1
@@ -118,6 +119,8 @@ func TestMoves(t *testing.T) {
 		{"give the turn of another", running().Give(me, "2"), Running, "", 2, 2, 0, 0},
 		{"give after another target", running().Give(later, "1"), Running, "", 1, 1, 0, 0},
 		{"give after a system", running().Give(system, "1"), Running, "", 1, 2, 0, 0},
+		{"give after a restart", running().Give(restart, "1"), Running, "", 1, 2, 0, 0},
+		{"take for a restart", halted.Take(restart, holder("node-3", "3"), 10), Running, "node-3: no", 2, 2, 1, 0},
 		{"postpone", running().Postpone(me, "1"), Running, "", 1, 2, 0, 1},
 		{"drop", running().Drop("node-1", "1"), Running, "", 1, 2, 0, 0},
 		{"forget", running().Forget("node-2"), Running, "", 1, 2, 0, 0},

@@ -38,10 +38,13 @@ func (l Ledger) Restore(p Policy, fleet Fleet) Ledger {
 	return l
 }
 
-// toward returns the rollout to the target of me. A configuration takes the
-// place of an older one.
+// toward returns the rollout to the target of me, the zero Rollout if it has none.
+// A configuration takes the place of an older one.
 func (l Ledger) toward(me Me) Rollout {
-	if me.isSystem() {
+	switch {
+	case me.isRestart():
+		return Rollout{}
+	case me.isSystem():
 		r, ok := l.Systems[me.Target]
 		if !ok {
 			r.Revision = me.Revision
@@ -65,7 +68,10 @@ func (l Ledger) toward(me Me) Rollout {
 
 // set makes r the rollout of the kind of me. l must be a clone.
 func (l *Ledger) set(me Me, r Rollout) {
-	if !me.isSystem() {
+	switch {
+	case me.isRestart():
+		return
+	case !me.isSystem():
 		if l.Halted != "" && l.Target != r.Target {
 			l.Halts[haltKey(l.Target)] = fmt.Sprintf("%.*s", maxHalt, l.Halted)
 		}
@@ -100,7 +106,8 @@ func (l *Ledger) prune(keep string) {
 // isNewer reports whether the ledger is of a configuration that me does not know
 // yet.
 func (l Ledger) isNewer(me Me) bool {
-	return !me.isSystem() && l.Target != "" && l.Target != me.Target && l.Revision >= me.Revision
+	return !me.isSystem() && !me.isRestart() && l.Target != "" && l.Target != me.Target &&
+		l.Revision >= me.Revision
 }
 
 // stands reports whether no turn for the target of me may begin.

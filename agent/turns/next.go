@@ -328,7 +328,8 @@ func (v View) hold() Step {
 // if nothing is left to note. The other nodes wait until it has given its turn,
 // and the note is on its Node before that, so they never wait for it again.
 func (v View) tried() (Step, bool) {
-	if !v.Me.Canary || v.Me.Node == "" || slices.Contains(v.Tried.Targets, v.Me.Target) {
+	if !v.Me.Canary || v.Me.Node == "" || v.Me.isRestart() ||
+		slices.Contains(v.Tried.Targets, v.Me.Target) {
 		return Step{}, false
 	}
 	return Step{Kind: NoteTried, Tried: v.Tried.With(v.Me.Target)}, true
@@ -370,6 +371,7 @@ func (v View) over() Turn {
 		*t.postponed(v.Me.Version) = Postponed{}
 	}
 	switch {
+	case v.Me.isRestart():
 	case v.Me.isSystem(): // An upgrade keeps its own record of what has failed.
 	case v.Need == NeedFail:
 		t.Failed = v.Me.Target
@@ -427,7 +429,10 @@ func (v View) decide() (Step, bool) {
 func mayList(p Policy, l Ledger, me Me, now time.Time) Decision {
 	most := min(p.MaxUnavailable.Of(l.Size), p.HardMax.Of(l.Size))
 	free := most - len(l.Holders)
-	d := inOrder(l.toward(me), me, l.Size, len(l.Holders), max(1, free), now)
+	d := Decision{Verdict: Take}
+	if !me.isRestart() {
+		d = inOrder(l.toward(me), me, l.Size, len(l.Holders), max(1, free), now)
+	}
 	if d.Verdict == Take && free <= 0 && me.Listed > 0 && me.Listed < listPause {
 		return wait(now.Add(pause(me, l.Size)), fmt.Sprintf("%d of %d nodes are away",
 			len(l.Holders), most))

@@ -241,6 +241,23 @@ func TestAFailureOutlivesAnUpgrade(t *testing.T) {
 	}
 }
 
+func TestAFailureOutlivesARestart(t *testing.T) {
+	v := wants()
+	v.Turn.Failed = "new"
+	v.Me.Target = ""
+	v.Me.Canary = true
+	v.Turn = Next(v).Turn
+	if v.Turn.Failed != "new" || v.Turn.Holder.Target != "" {
+		t.Errorf("%+v", v.Turn)
+	}
+	if got := v.over(); got.Failed != "new" {
+		t.Errorf("%+v", got)
+	}
+	if s, notes := v.tried(); notes {
+		t.Errorf("%+v", s)
+	}
+}
+
 // TestOneChangeDoesNotWaitForAnother has a node that waits for a turn for its
 // configuration, because that is halted, upgrade its system.
 func TestOneChangeDoesNotWaitForAnother(t *testing.T) {

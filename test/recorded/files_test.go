@@ -91,7 +91,12 @@ func (w *fixture) writeIn(dir, name, text string) {
 
 // status is what the node says of itself.
 func (w *fixture) status() (status.Status, error) {
-	text, err := os.ReadFile(filepath.Join(w.node.Dir, status.Path))
+	return statusOf(w.node.Dir)
+}
+
+// statusOf is what the node with that directory says of itself.
+func statusOf(dir string) (status.Status, error) {
+	text, err := os.ReadFile(filepath.Join(dir, status.Path))
 	if err != nil {
 		return status.Status{}, err
 	}

@@ -99,7 +99,7 @@ func fleetDir(t testing.TB) string {
 func (f *fleet) allow() {
 	const path = "/apis/rbac.authorization.k8s.io/v1/"
 	f.must(http.MethodPost, path+"clusterroles", `{"metadata": {"name": "fleet"}, "rules": [
-		{"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["`+secretName+`"], "verbs": ["get", "list", "watch"]},
+		{"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["`+secretName+`", "ca"], "verbs": ["get", "list", "watch"]},
 		{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "list", "watch", "create", "update"]},
 		{"apiGroups": [""], "resources": ["nodes", "nodes/status"], "verbs": ["get", "list", "watch", "patch"]},
 		{"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]}]}`)

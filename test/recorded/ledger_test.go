@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -124,6 +125,20 @@ func (f *fleet) settled() turns.Ledger {
 	return ledger
 }
 
+// haveCA waits until all nodes have the value of the Secret that they refer to.
+func (f *fleet) haveCA(value string) {
+	f.Helper()
+	f.await("the new value", func() error {
+		for _, node := range f.nodes {
+			text, err := os.ReadFile(filepath.Join(node.Dir, "var/lib/loam/os/1.0.0/current/root/etc/ca"))
+			if err != nil || string(text) != value {
+				return fmt.Errorf("%s: %q, %v", node.Dir, text, err)
+			}
+		}
+		return nil
+	})
+}
+
 func TestNodesTakeTurnsByTheLedger(t *testing.T) {
 	t.Parallel()
 	var f *fleet
@@ -153,6 +168,68 @@ func TestNodesTakeTurnsByTheLedger(t *testing.T) {
 		of := " in pool pool for configuration " + sum(osc("two"))[:12]
 		f.tells("TurnTaken", "Normal the node has its turn"+of)
 		f.tells("TurnGiven", "Normal the node has given its turn"+of+": it is done")
+	})
+
+	t.Run("a new value of a Secret that restarts a unit waits for a turn", func(t *testing.T) {
+		text := strings.Replace(osc("two"), "[/etc/a]", "[/etc/a, /etc/ca]", 1) + referring
+		f.put("ca", map[string]string{"bundle.crt": "A"})
+		f.says(text)
+		f.reached(text, 3)
+		f.haveCA("A")
+		first := f.settled()
+
+		f.put("ca", map[string]string{"bundle.crt": "B"})
+		f.haveCA("B")
+		second := f.settled()
+		if second.Done != 3 || second.Target == first.Target {
+			t.Errorf("ledger %+v, before %+v", second, first)
+		}
+
+		f.must("DELETE", secrets+"/ca", "")
+		f.await("that the value is missing", func() error {
+			for _, node := range f.nodes {
+				s, err := statusOf(node.Dir)
+				if err != nil || s.Error == nil || !strings.Contains(s.Error.Problem, "bundle.crt of the Secret ca") {
+					return fmt.Errorf("%+v, %v", s.Error, err)
+				}
+			}
+			return nil
+		})
+		f.put("ca", map[string]string{"bundle.crt": "B"})
+		f.await("that it is back", func() error {
+			for _, node := range f.nodes {
+				if s, err := statusOf(node.Dir); err != nil || s.Error != nil {
+					return fmt.Errorf("%+v, %v", s.Error, err)
+				}
+			}
+			return nil
+		})
+		f.haveCA("B")
+		if third := f.settled(); third.Target != second.Target || third.Done != 3 {
+			t.Errorf("ledger %+v, before %+v", third, second)
+		}
+	})
+
+	t.Run("one node at a time restarts the services that its annotation names", func(t *testing.T) {
+		before := f.settled()
+		for i := range f.nodes {
+			f.must("PATCH", fmt.Sprintf("%s/node-%d", nodes, i),
+				`{"metadata": {"annotations": {"`+restarted+`": "a"}}}`)
+		}
+		f.await("that all have restarted", func() error {
+			all, err := f.get(nodes)
+			for _, n := range all.Items {
+				if n.Metadata.Annotations[restarted] != "" {
+					return fmt.Errorf("%s is still asked to", n.Metadata.Name)
+				}
+			}
+			return err
+		})
+		f.tells("TurnTaken", "Normal the node has its turn in pool pool for a restart of services")
+		f.tells("SystemDUnitRestart", "Normal restarted a.service")
+		if l := f.settled(); l.Done != before.Done || l.Target != before.Target {
+			t.Errorf("ledger %+v, before %+v", l, before)
+		}
 	})
 
 	t.Run("a Node that is not Ready counts", func(t *testing.T) {

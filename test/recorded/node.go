@@ -18,6 +18,7 @@ import (
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/cluster"
 	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/content"
 	"github.com/loam-os/loam/agent/control"
 	"github.com/loam-os/loam/agent/decode"
 	"github.com/loam-os/loam/agent/durable"
@@ -137,8 +138,10 @@ func NewIn(
 	classifier := decoder
 	classifier.Follow = nil
 	classifier.Cache = &decode.Cache{}
-	n.Cluster.Env.Classify = func(ctx context.Context, text []byte) (turns.Class, error) {
-		return agent.Classify(ctx, classifier, planner, text)
+	n.Cluster.Env.Classify = func(
+		ctx context.Context, text []byte, secrets content.Provider,
+	) (turns.Class, error) {
+		return agent.Classify(ctx, classifier, planner, text, secrets)
 	}
 
 	n.Agent = &loop.Loop{

@@ -1,0 +1,188 @@
+package cluster
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	core "k8s.io/api/core/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/agent/osc"
+	"github.com/loam-os/loam/test/files"
+)
+
+const referringText = `apiVersion: extensions.gardener.cloud/v1alpha1
+kind: OperatingSystemConfig
+spec:
+  files:
+  - path: /etc/ca
+    content: {secretRef: {name: ca, dataKey: bundle.crt}}
+  - path: /etc/program
+    content: {imageRef: {image: "a.b/c:v1", filePathInImage: /bin/program}}
+  - path: /etc/other
+    hostName: other
+    content: {secretRef: {name: other, dataKey: key}}
+`
+
+var caReference = osc.Reference{Secret: "ca", Key: "bundle.crt"}
+
+// secretCA is a version of Secret ca with that value.
+func secretCA(uid types.UID, version, value string) map[string]*core.Secret {
+	return map[string]*core.Secret{"ca": {
+		ObjectMeta: meta.ObjectMeta{UID: uid, ResourceVersion: version},
+		Data:       map[string][]byte{"bundle.crt": []byte(value), "more": []byte(version)},
+	}}
+}
+
+// referring is newWorld whose cluster has a configuration that refers to a Secret.
+func referring() world {
+	w := newWorld()
+	secret := &core.Secret{
+		ObjectMeta: meta.ObjectMeta{
+			Name:            "pool",
+			ResourceVersion: "10",
+			Annotations:     map[string]string{policyAnnotation: `{"maxUnavailable": 1}`},
+		},
+		Data: map[string][]byte{dataKey: []byte(referringText)},
+	}
+	w.setPending(pendingConfigOf(secret, "me", noon))
+	return w
+}
+
+func TestReferencesToSecrets(t *testing.T) {
+	want := []osc.Reference{caReference}
+	if diff := cmp.Diff(want, referring().pending.references); diff != "" {
+		t.Errorf("references (-want +got):\n%s", diff)
+	}
+	if got := secretReferences([]byte("secretRef: ["), "me"); got != nil {
+		t.Errorf("of what is no configuration: %v", got)
+	}
+
+	secret := &core.Secret{Data: map[string][]byte{dataKey: []byte(referringText)}}
+	if got := pendingConfigOf(secret, "me", noon); got.references != nil {
+		t.Errorf("without a policy: %v", got.references)
+	}
+}
+
+func TestNewValuesAreAnotherConfiguration(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		next map[string]*core.Secret
+
+		another  bool
+		revision uint64
+	}{
+		{"the same version", secretCA("1", "20", "A"), false, 20},
+		{"another value of another key", secretCA("1", "30", "A"), false, 30},
+		{"another value", secretCA("1", "30", "B"), true, 30},
+		{"another Secret with the same value", secretCA("2", "30", "A"), true, 30},
+		{"no Secret any more: the value stays", map[string]*core.Secret{"ca": nil}, false, 20},
+		{"no key any more: the value stays", map[string]*core.Secret{"ca": {}}, false, 20},
+		{"no answer any more: the value stays", nil, false, 20},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := referring()
+			w.setValues(secretCA("1", "20", "A"))
+			w.released = w.pending
+			before := *w.pending
+
+			w.setValues(tt.next)
+			p := w.pending
+			if another := p.sum != before.sum; another != tt.another || p.revision != tt.revision {
+				t.Errorf("another %t, revision %d", another, p.revision)
+			}
+			if p.label != before.label || p.base() != before.base() {
+				t.Errorf("label %s, digest of the text %s", p.label, p.base())
+			}
+		})
+	}
+}
+
+func TestTheSameTextKeepsItsValues(t *testing.T) {
+	w := referring()
+	w.setValues(secretCA("1", "20", "A"))
+	before := *w.pending
+
+	again := referring().pending
+	again.since = noon.Add(time.Hour)
+	w.setPending(*again)
+	if p := w.pending; p.sum != before.sum || !p.areKnown || !p.since.Equal(before.since) {
+		t.Errorf("%+v, before %+v", p, before)
+	}
+
+	unchanged := w.pending
+	w.setValues(secretCA("1", "20", "A"))
+	if w.pending != unchanged {
+		t.Error("the same values are another configuration")
+	}
+}
+
+// TestAwaitedValues has a node wait for a Secret that is not known yet, but not for
+// ever, and not once it knows that there is none.
+func TestAwaitedValues(t *testing.T) {
+	w := referring()
+	w.setValues(nil)
+	if !w.awaitsValues() {
+		t.Error("it does not wait for an answer")
+	}
+	w.now = noon.Add(secretTimeout)
+	if w.awaitsValues() {
+		t.Error("it waits for ever")
+	}
+
+	w = referring()
+	w.setValues(map[string]*core.Secret{"ca": nil})
+	if w.awaitsValues() {
+		t.Error("it waits for a Secret that does not exist")
+	}
+	if w := newWorld(); w.awaitsValues() {
+		t.Error("it waits without a reference")
+	}
+}
+
+// TestTheReleasedValueCounts has the node get the value that was released with its
+// configuration, whatever the Secret has now, while there is one.
+func TestTheReleasedValueCounts(t *testing.T) {
+	c := New(Config{}, Env{
+		Root: files.Root(t),
+		Log:  zap.NewNop(),
+		Now:  func() time.Time { return noon },
+	})
+	c.Follow([]osc.Reference{caReference})
+	see := func(secret *core.Secret) { c.secrets.see(c.secrets.secrets["ca"], secret) }
+	read := func() string {
+		found, err := c.Secret(t.Context(), "ca", "bundle.crt")
+		if err != nil {
+			return err.Error()
+		}
+		return found.Digest[:4]
+	}
+
+	see(secretCA("1", "20", "A")["ca"])
+	if got := read(); got != "559a" { // sha256 of "A"
+		t.Errorf("before a release: %s", got)
+	}
+
+	w := referring()
+	w.setValues(secretCA("1", "20", "A"))
+	c.released.set(w.pending)
+	see(secretCA("1", "30", "B")["ca"])
+	if got := read(); got != "559a" {
+		t.Errorf("a value that is not released: %s", got)
+	}
+
+	w.setValues(secretCA("1", "30", "B"))
+	c.released.set(w.pending)
+	if got := read(); got != "df7e" { // sha256 of "B"
+		t.Errorf("once it is released: %s", got)
+	}
+
+	see(nil)
+	if got := read(); got != "not found" {
+		t.Errorf("without its Secret: %s", got)
+	}
+}
