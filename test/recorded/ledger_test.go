@@ -405,10 +405,18 @@ func TestAChangeIsTriedOnceMore(t *testing.T) {
 		return nil
 	})
 
-	ledger := turns.Retried(*f.ledger(), sum(osc("two")), 0)
-	text, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"annotations": ledger.Annotations(map[string]string{"rollout.loam.dev/halted": ""}),
-	}})
+	lease, err := f.get(ledgerLease)
+	if err != nil {
+		t.Fatal(err)
+	}
+	annotated := map[string]any{}
+	for key := range lease.Metadata.Annotations {
+		annotated[key] = nil // A merge patch keeps the others.
+	}
+	for key, value := range turns.Retried(*f.ledger(), sum(osc("two")), 0).Annotations(nil) {
+		annotated[key] = value
+	}
+	text, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotated}})
 	if err != nil {
 		t.Fatal(err)
 	}
