@@ -29,7 +29,7 @@ func failedHere() world {
 	return w
 }
 
-func TestWhatIsTriedOnceMore(t *testing.T) {
+func TestANodeTriesOnceMoreWhatHasFailed(t *testing.T) {
 	for _, tt := range []struct {
 		name, target string
 		edit         func(w *world)

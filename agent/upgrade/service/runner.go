@@ -63,7 +63,7 @@ func (s *Service) Run(ctx context.Context) {
 	}
 
 	if s := r.observe(); s.isHeld() && s.Journal.Phase == upgrade.Staging {
-		_ = r.cancelHeld(*s.Journal) // Best effort: it need not be fetched first.
+		_ = r.end() // Best effort: it need not be fetched first.
 	}
 	r.report() // Filling a slot takes its time.
 	r.step(ctx, upgrade.Verdict{})
@@ -125,11 +125,17 @@ func (r *runner) move(ctx context.Context) <-chan time.Time {
 			s.Interrupted = r.steps.interrupted()
 			continue
 		case Drop:
-			r.drop(ctx, *s.Journal)
+			r.Log.Warn("the release was withdrawn", zap.String("version", s.Journal.Target.Version))
+			r.Machine.Event(true, "ReleaseWithdrawn", fmt.Sprintf(
+				"version %s is not in the repository any more, %s stays",
+				s.Journal.Target.Version, s.Journal.From.Version))
+			r.drop(ctx, errWithdrawn)
 			s = r.observe()
 			continue
 		case EndHeld:
-			r.endHeld(ctx, *s.Journal)
+			r.Log.Warn("the system is held", zap.String("version", s.Journal.Target.Version),
+				zap.String("reason", s.Hold))
+			r.drop(ctx, errHeld(s.Hold))
 			s = r.observe()
 			continue
 		case AwaitWindow:
@@ -335,42 +341,22 @@ func (s *Service) isWithdrawn(ctx context.Context, j upgrade.Journal) bool {
 	return withdrawn
 }
 
-// drop ends the upgrade to a release that was withdrawn, and lets other machines
-// restart.
-func (r *runner) drop(ctx context.Context, j upgrade.Journal) {
+// drop ends the upgrade for that reason, and lets other machines restart.
+func (r *runner) drop(ctx context.Context, why error) {
 	r.awaitTurn(upgrade.System{})
-	r.Log.Warn("the release was withdrawn", zap.String("version", j.Target.Version))
-	r.Machine.Event(true, "ReleaseWithdrawn", fmt.Sprintf(
-		"version %s is not in the repository any more, %s stays", j.Target.Version, j.From.Version))
-	_, err := r.Upgrader.Cancel()
-	if err != nil {
-		r.Log.Error("end the upgrade", zap.Error(err))
+	if err := r.end(); err != nil {
 		r.err = err
 		return
 	}
-	r.answer(errWithdrawn)
+	r.answer(why)
 	r.step(ctx, upgrade.Verdict{})
 }
 
-// endHeld ends the upgrade of a node that keeps its system now, and lets other
-// machines restart.
-func (r *runner) endHeld(ctx context.Context, j upgrade.Journal) {
-	r.awaitTurn(upgrade.System{})
-	if err := r.cancelHeld(j); err != nil {
-		r.err = err
-		return
-	}
-	r.answer(errHeld(r.Policy.Hold))
-	r.step(ctx, upgrade.Verdict{})
-}
-
-// cancelHeld records that the upgrade ends.
-func (r *runner) cancelHeld(j upgrade.Journal) error {
-	r.Log.Warn("the system is held: the upgrade ends", zap.String("version", j.Target.Version),
-		zap.String("reason", r.Policy.Hold))
-	_, err := r.Upgrader.Cancel()
+// end records that the upgrade ends.
+func (s *Service) end() error {
+	_, err := s.Upgrader.Cancel()
 	if err != nil {
-		r.Log.Error("end the upgrade", zap.Error(err))
+		s.Log.Error("end the upgrade", zap.Error(err))
 	}
 	return err
 }
