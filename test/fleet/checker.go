@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	coordination "k8s.io/api/coordination/v1"
 	core "k8s.io/api/core/v1"
@@ -14,33 +15,96 @@ import (
 )
 
 // Limits are how many nodes may be away at once: in all, of a zone and of a rack.
-// They are those of the policy, as numbers.
+// They are those of the policy, as numbers; 0 does not limit.
 type Limits struct{ Total, Zone, Rack int }
+
+// or returns limits that allow what l or other allows.
+func (l Limits) or(other Limits) Limits {
+	more := func(a, b int) int {
+		if a == 0 || b == 0 {
+			return 0
+		}
+		return max(a, b)
+	}
+	return Limits{more(l.Total, other.Total), more(l.Zone, other.Zone), more(l.Rack, other.Rack)}
+}
 
 // place is where a node is.
 type place struct{ zone, rack string }
 
-// checker checks what must hold at any time.
+// seenNode is a Node as the checker last saw it written.
+type seenNode struct {
+	// runs is the configuration that it says it runs, mark the ID of the turn that
+	// marks it, "" for none.
+	runs, mark string
+
+	// isAway says that it is not Ready or is cordoned.
+	isAway bool
+
+	// failed are the targets of which it remembers a failure.
+	failed []string
+}
+
+// checker checks what must hold at any time. Each check is at one write of the API
+// server, or when a node begins to be disturbed:
+//
+//   - A turn is taken only in a running ledger, for a target that is not halted,
+//     also if the ledger was deleted since the halt. With it, no more nodes are
+//     away than the policy allows: those with a turn, and those that are not Ready
+//     or are cordoned in the list that its node has read for it. An operator who
+//     cordons a Node after that list may make them more.
+//   - A node is disturbed only with a turn in the ledger and a mark on its Node, and
+//     gives its turn when it is not disturbed any more. No more nodes are disturbed
+//     at once than the policy allows.
+//   - A turn counts once: as done, failed or postponed.
+//   - No agent removes the cordon of an operator.
+//
+// Three things may take a node out of the counts, and no others:
+//
+//   - Its Node is deleted. It has no pods then, so its turn does not count, and its
+//     agent gives it its configuration at once; the Node may be back before that
+//     restarts anything. So the node is not counted until it takes another turn.
+//   - It has a clone. What the clone disturbs is not counted, see disturb. If it was
+//     made while its machine had a turn, nothing tells the two apart, so until another
+//     turn is taken under that name, the machine is not counted either.
+//   - The policy becomes stricter. What it allowed before is allowed for as long as
+//     a node may not have seen the new one, and until the turns of that time end.
 type checker struct {
-	limits Limits
 	places map[string]place
 
 	mu sync.Mutex
+
+	// limits are those of the policy. Until learned, those before are allowed, too.
+	limits, before Limits
+	learned        time.Time
 
 	// ledger is the last one, written says that there is one.
 	ledger  turns.Ledger
 	written bool
 
-	// nodes are the configurations that the Nodes say that they run, numbers how
-	// many Nodes say so. hasSecret says that there is a configuration.
-	nodes     map[string]string
+	// list is what the node that writes now has listed before, nil if that is not
+	// known.
+	list map[string]seenNode
+
+	// taken is when the turns in the ledger were taken, by ID.
+	taken map[string]time.Time
+
+	// halted are the targets that were halted, until an operator resumes.
+	halted map[string]bool
+
+	// nodes are the Nodes, numbers how many of them run each configuration.
+	// hasSecret says that there is a configuration.
+	nodes     map[string]seenNode
 	numbers   map[string]int
 	hasSecret bool
 
-	// marked are the Nodes with a mark, disturbed the nodes whose pods are
-	// disturbed now, and touched counts how often each was.
-	marked    map[string]bool
-	disturbed map[string]bool
+	// cordons are the Nodes that an operator has cordoned, excused those that are
+	// not counted.
+	cordons, excused map[string]bool
+
+	// disturbed counts what disturbs the pods of each node now, and touched how
+	// often that began.
+	disturbed map[string]int
 	touched   map[string]int
 
 	// most is the most nodes that were disturbed at once.
@@ -52,11 +116,15 @@ type checker struct {
 func newChecker(limits Limits) *checker {
 	return &checker{
 		limits:    limits,
+		before:    limits,
 		places:    map[string]place{},
-		nodes:     map[string]string{},
+		taken:     map[string]time.Time{},
+		halted:    map[string]bool{},
+		nodes:     map[string]seenNode{},
 		numbers:   map[string]int{},
-		marked:    map[string]bool{},
-		disturbed: map[string]bool{},
+		cordons:   map[string]bool{},
+		excused:   map[string]bool{},
+		disturbed: map[string]int{},
 		touched:   map[string]int{},
 	}
 }
@@ -73,25 +141,267 @@ func (c *checker) watched(w apiserver.Write) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	if before, ok := w.Before.(*core.Node); ok {
-		c.numbers[c.nodes[before.Name]]--
-		delete(c.nodes, before.Name)
-		delete(c.marked, before.Name)
+	before, wasNode := w.Before.(*core.Node)
+	after, isNode := w.After.(*core.Node)
+	if wasNode || isNode {
+		c.wroteNode(before, after)
+		return
 	}
+
 	switch after := w.After.(type) {
-	case *core.Node:
-		runs := after.Annotations[doneAnnotation]
-		c.nodes[after.Name] = runs
-		c.numbers[runs]++
-		if after.Annotations[markAnnotation] != "" {
-			c.marked[after.Name] = true
-		}
 	case *core.Secret:
 		c.hasSecret = true
 	case *coordination.Lease:
 		if after.Name == ledgerName {
 			c.wroteLedger(after)
 		}
+	case nil:
+		if lease, ok := w.Before.(*coordination.Lease); ok && lease.Name == ledgerName {
+			c.ledger = turns.Ledger{}
+			c.written = false
+		}
+	}
+}
+
+// wroteNode checks a write of a Node. mu must be held.
+func (c *checker) wroteNode(before, after *core.Node) {
+	if before != nil {
+		c.numbers[c.nodes[before.Name].runs]--
+	}
+	if after == nil {
+		c.deletedNode(before.Name)
+		return
+	}
+
+	name := after.Name
+	if c.cordons[name] && !after.Spec.Unschedulable {
+		c.fault("%s is uncordoned, but an operator has cordoned it", name)
+	}
+	n := seenNode{
+		runs:   after.Annotations[doneAnnotation],
+		isAway: after.Spec.Unschedulable || !isReady(after),
+	}
+	if h, err := turns.ParseHolder(after.Annotations[markAnnotation]); err == nil {
+		n.mark = h.ID
+	}
+	for _, key := range []string{"loam.dev/failed", "loam.dev/failed-system"} {
+		if f, err := turns.ParseFailure(after.Annotations[key]); err == nil {
+			n.failed = append(n.failed, f.Target)
+		}
+	}
+	c.nodes[name] = n
+	c.numbers[n.runs]++
+}
+
+// deletedNode takes a Node out of all that is known. What it remembered of a failure
+// is lost with it, so its halt does not outlive a ledger. mu must be held.
+func (c *checker) deletedNode(name string) {
+	for _, target := range c.nodes[name].failed {
+		delete(c.halted, target)
+	}
+	c.excused[name] = true
+	delete(c.nodes, name)
+	delete(c.cordons, name)
+}
+
+func isReady(n *core.Node) bool {
+	return slices.ContainsFunc(n.Status.Conditions, func(c core.NodeCondition) bool {
+		return c.Type == core.NodeReady && c.Status == core.ConditionTrue
+	})
+}
+
+// wroteLedger checks a ledger against the policy and the one before. mu must be
+// held.
+func (c *checker) wroteLedger(l *coordination.Lease) {
+	next, err := turns.ReadLedger(l.Annotations)
+	if err != nil {
+		c.fault("the ledger: %v", err)
+		return
+	}
+	had := idsOf(c.ledger)
+	has := idsOf(next)
+
+	for machine, h := range next.Holders {
+		if had[h.ID] == "" {
+			c.took(machine, h, next)
+		}
+	}
+	given := 0
+	for id, node := range had {
+		if has[id] != "" {
+			continue
+		}
+		given++
+		if c.disturbed[node] > 0 && c.counts(node) {
+			c.fault("%s gives its turn while it is disturbed", node)
+		}
+	}
+	if n := countedSince(c.ledger, next); n > given && c.ledger.State != turns.Restoring && c.written {
+		c.fault("%d turns are given and %d counted: %s, then %s",
+			given, n, c.ledger.Summary(), next.Summary())
+	}
+
+	if next.Halted != "" {
+		c.halted[next.Target] = true
+	}
+	for target, r := range next.Systems {
+		if r.Halted != "" {
+			c.halted[target] = true
+		}
+	}
+	maps.DeleteFunc(c.taken, func(id string, _ time.Time) bool { return has[id] == "" })
+	c.ledger = next
+	c.written = true
+}
+
+// idsOf returns the nodes that have a turn, by the ID of that.
+func idsOf(l turns.Ledger) map[string]string {
+	ids := make(map[string]string, len(l.Holders)+len(l.Restored))
+	for _, of := range []map[string]turns.Holder{l.Holders, l.Restored} {
+		for _, h := range of {
+			ids[h.ID] = h.Node
+		}
+	}
+	return ids
+}
+
+// countedSince returns how many turns next counts that before does not.
+func countedSince(before, next turns.Ledger) int {
+	all := func(r turns.Rollout) int { return r.Done + r.Failed + r.Postponed }
+	n := all(next.Rollout)
+	if before.Target == next.Target {
+		n -= all(before.Rollout)
+	}
+	for target, r := range next.Systems {
+		n += all(r) - all(before.Systems[target])
+	}
+	return n
+}
+
+// took checks that a machine takes a turn. mu must be held.
+func (c *checker) took(machine string, h turns.Holder, next turns.Ledger) {
+	switch {
+	case c.ledger.State != turns.Running:
+		c.fault("%s takes a turn, and the ledger is %q", machine, c.ledger.State)
+	case haltedFor(c.ledger, h), c.halted[h.Target]:
+		c.fault("%s takes a turn after the halt: %s", machine, c.ledger.Summary())
+	}
+	delete(c.excused, h.Node)
+	c.taken[h.ID] = time.Now()
+
+	list := c.list
+	if list == nil {
+		list = c.nodes
+	}
+	away := map[string]bool{h.Node: true}
+	for _, other := range next.Holders {
+		if _, there := list[other.Node]; there {
+			away[other.Node] = true
+		}
+	}
+	for _, other := range next.Restored {
+		if list[other.Node].mark == other.ID {
+			away[other.Node] = true
+		}
+	}
+	for name, n := range list {
+		if n.isAway {
+			away[name] = true
+		}
+	}
+	limits := c.limits
+	if time.Now().Before(c.learned) {
+		limits = limits.or(c.before)
+	}
+	c.count("have a turn or are away", away, c.places[h.Node], limits)
+}
+
+// haltedFor reports whether a ledger is halted for the target of a holder.
+func haltedFor(l turns.Ledger, h turns.Holder) bool {
+	if h.Version != "" {
+		return l.Systems[h.Target].Halted != ""
+	}
+	return l.Target == h.Target && l.Halted != ""
+}
+
+// count checks limits for a set of nodes: in all, and of the zone and the rack at
+// a place. mu must be held.
+func (c *checker) count(what string, set map[string]bool, at place, limits Limits) {
+	zone := 0
+	rack := 0
+	for name := range set {
+		other := c.places[name]
+		if other.zone == at.zone {
+			zone++
+		}
+		if other.rack == at.rack {
+			rack++
+		}
+	}
+
+	for _, of := range []struct {
+		where       string
+		number, max int
+	}{
+		{"all", len(set), limits.Total},
+		{at.zone, zone, limits.Zone},
+		{at.rack, rack, limits.Rack},
+	} {
+		if of.max > 0 && of.number > of.max {
+			c.fault("%d nodes of %s %s, allowed are %d: %v",
+				of.number, of.where, what, of.max, slices.Sorted(maps.Keys(set)))
+		}
+	}
+}
+
+// counts reports whether a node is counted. mu must be held.
+func (c *checker) counts(name string) bool {
+	_, there := c.nodes[name]
+	return there && !c.excused[name]
+}
+
+// begin says that the pods of a node are disturbed from now on.
+func (c *checker) begin(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.disturbed[name]++
+	c.touched[name]++
+
+	away := map[string]bool{}
+	for other := range c.disturbed {
+		if c.counts(other) {
+			away[other] = true
+		}
+	}
+	c.most = max(c.most, len(away))
+	if !c.counts(name) {
+		return
+	}
+
+	limits := c.limits
+	for _, at := range c.taken {
+		if at.Before(c.learned) {
+			limits = limits.or(c.before)
+		}
+	}
+	c.count("are disturbed", away, c.places[name], limits)
+
+	mark := c.nodes[name].mark
+	switch {
+	case mark == "":
+		c.fault("%s is disturbed without a mark", name)
+	case c.written && c.ledger.State != turns.Restoring && idsOf(c.ledger)[mark] == "":
+		c.fault("%s is disturbed without a turn: %s", name, c.ledger.Summary())
+	}
+}
+
+// end says that a node is well again.
+func (c *checker) end(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.disturbed[name]--
+	if c.disturbed[name] == 0 {
+		delete(c.disturbed, name)
 	}
 }
 
@@ -110,83 +420,53 @@ func (c *checker) running(digest string) int {
 	return c.numbers[digest]
 }
 
-// wroteLedger checks a ledger against the limits and the one before. mu must be
-// held.
-func (c *checker) wroteLedger(l *coordination.Lease) {
-	next, err := turns.ReadLedger(l.Annotations)
-	if err != nil {
-		c.fault("the ledger: %v", err)
-		return
-	}
-
-	holders := map[string]bool{}
-	for _, of := range []map[string]turns.Holder{next.Holders, next.Restored} {
-		for _, h := range of {
-			holders[h.Node] = true
-		}
-	}
-	c.count("have a turn", holders)
-
-	for machine, h := range next.Holders {
-		if _, had := c.ledger.Holders[machine]; !had && haltedFor(c.ledger, h) {
-			c.fault("%s takes a turn after the halt: %s", machine, c.ledger.Summary())
-		}
-	}
-	c.ledger = next
-	c.written = true
-}
-
-// haltedFor reports whether a ledger is halted for the target of a holder.
-func haltedFor(l turns.Ledger, h turns.Holder) bool {
-	if h.Version != "" {
-		return l.Systems[h.Target].Halted != ""
-	}
-	return l.Target == h.Target && l.Halted != ""
-}
-
-// count checks the limits for a set of nodes. mu must be held.
-func (c *checker) count(what string, set map[string]bool) {
-	zones := map[string]int{}
-	racks := map[string]int{}
-	for name := range set {
-		at := c.places[name]
-		zones[at.zone]++
-		racks[at.rack]++
-	}
-
-	if len(set) > c.limits.Total {
-		c.fault("%d nodes %s, allowed are %d", len(set), what, c.limits.Total)
-	}
-	for zone, n := range zones {
-		if c.limits.Zone > 0 && n > c.limits.Zone {
-			c.fault("%d nodes of zone %s %s, allowed are %d", n, zone, what, c.limits.Zone)
-		}
-	}
-	for rack, n := range racks {
-		if c.limits.Rack > 0 && n > c.limits.Rack {
-			c.fault("%d nodes of rack %s %s, allowed are %d", n, rack, what, c.limits.Rack)
-		}
-	}
-}
-
-// begin says that the pods of a node are disturbed from now on.
-func (c *checker) begin(name string) {
+// allow makes limits those of the policy. Nodes may not have seen that until then.
+func (c *checker) allow(limits Limits, until time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.disturbed[name] = true
-	c.touched[name]++
-	c.most = max(c.most, len(c.disturbed))
-	c.count("are disturbed", c.disturbed)
-	if !c.marked[name] {
-		c.fault("%s is disturbed without a mark", name)
-	}
+	c.before = c.before.or(c.limits)
+	c.limits = limits
+	c.learned = until
 }
 
-// end says that a node is well again.
-func (c *checker) end(name string) {
+// operator calls edit for what an operator does.
+func (c *checker) operator(edit func(c *checker)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.disturbed, name)
+	edit(c)
+}
+
+// listed returns the Nodes.
+func (c *checker) listed() map[string]seenNode {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.nodes)
+}
+
+// doing says what a node is doing about its turn.
+func (c *checker) doing(name string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	mark := c.nodes[name].mark
+	hasTurn := slices.Contains(slices.Collect(maps.Values(idsOf(c.ledger))), name)
+	switch {
+	case c.disturbed[name] > 0:
+		return "disturbed"
+	case hasTurn && mark != "":
+		return "marked"
+	case hasTurn:
+		return "in the ledger, not marked"
+	case mark != "":
+		return "marked, not in the ledger"
+	}
+	return "without a turn"
+}
+
+// writes says what the node that writes next has listed before.
+func (c *checker) writes(list map[string]seenNode) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.list = list
 }
 
 // state is what the checker has seen.
@@ -204,13 +484,19 @@ type state struct {
 func (c *checker) state() state {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return state{
+	s := state{
 		ledger:  c.ledger,
-		marked:  slices.Sorted(maps.Keys(c.marked)),
 		touched: len(c.touched),
 		most:    c.most,
 		faults:  slices.Clone(c.faults),
 	}
+	for name, n := range c.nodes {
+		if n.mark != "" {
+			s.marked = append(s.marked, name)
+		}
+	}
+	slices.Sort(s.marked)
+	return s
 }
 
 // forget forgets which nodes were disturbed so far.

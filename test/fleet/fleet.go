@@ -58,8 +58,16 @@ type Options struct {
 	// another system.
 	Restart, Reboot time.Duration
 
-	// Fails makes the restart of a unit on that node fail; nil for none.
-	Fails func(node string) bool
+	// Fails makes the restart of a unit on that node fail with the configuration text;
+	// nil for none.
+	Fails func(node, text string) bool
+
+	// Canary reports whether a node goes first; nil for none.
+	Canary func(node string) bool
+
+	// Seed is that of the networks of the agents, in which requests take their time
+	// and faults may happen. Without one, agents reach the server at once.
+	Seed uint64
 }
 
 // Fleet is nodes of one pool. It must be used within one bubble of
@@ -73,6 +81,12 @@ type Fleet struct {
 	checker *checker
 	members []*member
 	counts  *counts
+
+	// serving is held while a request of an agent with a network is served.
+	serving sync.Mutex
+
+	// happening are accidents that happen because an agent has sent a request.
+	happening chan func()
 
 	ctx   context.Context
 	group sync.WaitGroup
@@ -90,7 +104,9 @@ func New(t testing.TB, o Options, text string) *Fleet {
 		admin:   apiserver.Transport{Server: server},
 		checker: newChecker(o.Limits),
 		counts:  newCounts(),
-		ctx:     ctx,
+
+		happening: make(chan func(), 64),
+		ctx:       ctx,
 	}
 	server.Watched = f.checker.watched
 	t.Cleanup(func() {
@@ -105,7 +121,7 @@ func New(t testing.TB, o Options, text string) *Fleet {
 		f.add(i, filepath.Join(dir, fmt.Sprint(i)), who)
 	}
 	for _, m := range f.members {
-		m.start()
+		m.start() // Nothing else has its lock yet.
 	}
 	f.Await("the first configuration", 10*time.Minute, func() error { return f.runs(text) })
 	return f
@@ -152,19 +168,12 @@ func certificate(t testing.TB) credentials.Credentials {
 // add makes a node that has joined, and its Node.
 func (f *Fleet) add(i int, dir string, who credentials.Credentials) {
 	f.Helper()
+	name := fmt.Sprint("node-", i)
 	zone := i % f.Options.Zones
-	at := place{
+	f.checker.places[name] = place{
 		zone: fmt.Sprint("zone-", zone),
 		rack: fmt.Sprintf("rack-%d-%d", zone, i/f.Options.Zones%f.Options.Racks),
 	}
-	m := newMember(f, fmt.Sprint("node-", i), dir)
-	f.checker.places[m.name] = at
-	f.members = append(f.members, m)
-
-	f.Do(http.MethodPost, nodesPath, fmt.Sprintf(`{"metadata": {"name": %q, "labels": {
-		"kubernetes.io/hostname": %[1]q, "topology.kubernetes.io/zone": %q, %q: %q}}}`,
-		m.name, at.zone, rackLabel, at.rack))
-	f.Ready(m.name, true)
 
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		f.Fatal(err)
@@ -178,23 +187,56 @@ func (f *Fleet) add(i int, dir string, who credentials.Credentials) {
 	if err := credentials.Open(root).Save(target, who); err != nil {
 		f.Fatal(err)
 	}
-	m.config = cluster.Config{
+
+	m := newMember(f, name, dir, i, cluster.Config{
 		Server:     serverURL,
 		CA:         who.Certificate,
-		Transport:  &m.transport,
 		SecretName: secretName,
-		Machine:    m.name,
-		Hostname:   m.name,
+		Machine:    name,
+		Hostname:   name,
+	})
+	f.members = append(f.members, m)
+	m.register()
+}
+
+// labels returns more labels of a Node, as the rest of a JSON object.
+func (f *Fleet) labels(name string) string {
+	if f.Options.Canary != nil && f.Options.Canary(name) {
+		return `, "loam.dev/canary": ""`
 	}
+	return ""
 }
 
 // Do sends a request of an administrator that has to succeed; a PATCH is a merge
 // patch, or a strategic one of a status.
 func (f *Fleet) Do(method, path, body string) []byte {
 	f.Helper()
-	r, err := http.NewRequestWithContext(f.ctx, method, serverURL+path, strings.NewReader(body))
+	code, text := f.send(method, path, body)
+	if code/100 != 2 {
+		f.Fatalf("%s %s: %d %s", method, path, code, text)
+	}
+	return text
+}
+
+// asks is Do of a request that may be refused. It reports whether it was not.
+func (f *Fleet) asks(method, path, body string) bool {
+	code, _ := f.send(method, path, body)
+	return code/100 == 2
+}
+
+// send returns the answer to a request of an administrator.
+func (f *Fleet) send(method, path, body string) (code int, text []byte) {
+	f.serving.Lock()
+	defer f.serving.Unlock()
+	return f.sendAlone(method, path, body)
+}
+
+// sendAlone is send while serving is held: no agent writes in between.
+func (f *Fleet) sendAlone(method, path, body string) (code int, text []byte) {
+	r, err := http.NewRequest(method, serverURL+path, strings.NewReader(body))
 	if err != nil {
-		f.Fatal(err)
+		f.Error(err)
+		return 0, nil
 	}
 	r.Header.Set("Content-Type", "application/json")
 	if method == http.MethodPatch {
@@ -205,25 +247,16 @@ func (f *Fleet) Do(method, path, body string) []byte {
 	}
 	a, err := f.admin.RoundTrip(r)
 	if err != nil {
-		f.Fatal(err)
+		f.Error(err)
+		return 0, nil
 	}
 	defer a.Body.Close()
-	text, err := io.ReadAll(a.Body)
-	if err != nil || a.StatusCode/100 != 2 {
-		f.Fatalf("%s %s: %d %s: %v", method, path, a.StatusCode, text, err)
+	text, err = io.ReadAll(a.Body)
+	if err != nil {
+		f.Error(err)
+		return 0, nil
 	}
-	return text
-}
-
-// Ready makes a Node Ready or not.
-func (f *Fleet) Ready(name string, is bool) {
-	f.Helper()
-	status := core.ConditionFalse
-	if is {
-		status = core.ConditionTrue
-	}
-	f.Do(http.MethodPatch, nodesPath+"/"+name+"/status",
-		fmt.Sprintf(`{"status": {"conditions": [{"type": "Ready", "status": %q}]}}`, status))
+	return a.StatusCode, text
 }
 
 // Configure makes text the configuration of the pool.

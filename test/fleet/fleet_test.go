@@ -57,11 +57,8 @@ func TestAFleetTakesTurns(t *testing.T) {
 func TestABadConfigurationTouchesOneNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := fifty()
-		bad := false
-		o.Fails = func(string) bool { return bad }
+		o.Fails = func(_, text string) bool { return text == "bad" }
 		f := New(t, o, Configuration("one"))
-
-		bad = true
 		f.Configure(Configuration("bad"))
 		f.Await("the halt", time.Hour, func() error {
 			if s := f.checker.state(); s.ledger.Halted == "" {

@@ -2,14 +2,23 @@ package fleet
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/loam-os/loam/agent/cluster"
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/agent/turns"
 	"github.com/loam-os/loam/agent/unit"
 	"github.com/loam-os/loam/test/apiserver"
+	"github.com/loam-os/loam/test/files"
 	"github.com/loam-os/loam/test/recorded"
 	"github.com/loam-os/loam/test/units"
 )
@@ -17,18 +26,42 @@ import (
 // armed is the phase of an upgrade that only waits for the restart.
 const armed = "armed"
 
+// kubelet is the unit whose start registers the Node.
+const kubelet = "kubelet.service"
+
 // system is a version of the operating system.
 type system struct{ version, hash string }
 
-// member is a machine of the fleet.
+// member is a machine of the fleet. It has power while its fleet runs; its agent
+// may die and start again.
 type member struct {
-	fleet     *Fleet
-	name, dir string
-	config    cluster.Config
-	transport apiserver.Transport
-	systemd   *units.Fake
+	fleet   *Fleet
+	name    string
+	config  cluster.Config
+	systemd *units.Fake
+
+	// network is its way to the server, nil without faults. part returns the random
+	// numbers of the agent.
+	network *network
+	part    func() float64
+
+	// isClone says that the name is of another machine, too.
+	isClone bool
+
+	// power ends with the machine: what its systemd does ends then.
+	power context.Context
+
+	// busy is held while the agent starts or dies, or the machine restarts. life is
+	// the agent, nil while there is none.
+	busy token
+	life *life
+
+	clock clock
 
 	mu sync.Mutex
+
+	// dir is the disk.
+	dir string
 
 	// runs is its system, state what its upgrades are at. changed is signalled
 	// when state is another.
@@ -38,68 +71,202 @@ type member struct {
 
 	// armed is signalled when the machine is to restart with another system.
 	armed chan struct{}
-
-	// began is when the machine started, and asked how often that was asked, in
-	// nanoseconds. stop ends its agent.
-	began time.Time
-	asked time.Duration
-	stop  func()
 }
 
-func newMember(f *Fleet, name, dir string) *member {
+// life is an agent from its start to its end.
+type life struct {
+	cancel func()
+	over   chan struct{}
+}
+
+// newMember returns a machine without an agent. number tells it from all others.
+func newMember(f *Fleet, name, dir string, number int, config cluster.Config) *member {
 	m := &member{
 		fleet:   f,
 		name:    name,
 		dir:     dir,
+		config:  config,
 		systemd: &units.Fake{},
+		part:    rand.Float64,
+		power:   f.ctx,
+		busy:    make(token, 1),
 		runs:    system{"1.0.0", "1a"},
 		changed: make(chan struct{}, 1),
 		armed:   make(chan struct{}, 1),
-		began:   time.Now(),
+		clock:   clock{began: time.Now()},
 	}
-	m.transport.Server = f.counts.around(f.Server)
-	m.systemd.Around = m.job
+	m.config.Transport = &apiserver.Transport{Server: f.counts.around(f.Server)}
+	if f.Options.Seed != 0 {
+		m.network = newNetwork(f, rand.New(rand.NewPCG(f.Options.Seed, uint64(2*number))))
+		m.config.Transport = m.network
+		m.part = parts(rand.New(rand.NewPCG(f.Options.Seed, uint64(2*number+1))))
+	}
 	return m
 }
 
-// job has a job of systemd take its time. A restart disturbs the node.
-func (m *member) job(ctx context.Context, job units.Job, do func() error) error {
-	if job.Verb != "restart" {
-		return do()
+// parts returns random numbers to several goroutines.
+func parts(random *rand.Rand) func() float64 {
+	var mu sync.Mutex
+	return func() float64 {
+		mu.Lock()
+		defer mu.Unlock()
+		return random.Float64()
+	}
+}
+
+// hands is the systemd of a machine as one agent reaches it: not after its death.
+type hands struct {
+	*units.Fake
+	member *member
+	ctx    context.Context
+}
+
+// Reload implements apply.Units, as do the following methods.
+func (h hands) Reload(ctx context.Context) error { return h.do(ctx, "", h.reload) }
+
+func (h hands) reload(ctx context.Context, _ string) error { return h.Fake.Reload(ctx) }
+
+func (h hands) Start(ctx context.Context, name string) error { return h.do(ctx, name, h.Fake.Start) }
+
+func (h hands) Stop(ctx context.Context, name string) error { return h.do(ctx, name, h.Fake.Stop) }
+
+func (h hands) ReloadUnit(ctx context.Context, name string) error {
+	return h.do(ctx, name, h.Fake.ReloadUnit)
+}
+
+func (h hands) Restart(ctx context.Context, name string) error {
+	return h.do(ctx, name, h.member.restart)
+}
+
+// do has systemd do something, unless the agent is dead.
+func (h hands) do(ctx context.Context, name string, do func(context.Context, string) error) error {
+	if h.ctx.Err() != nil {
+		return h.ctx.Err()
+	}
+	return do(ctx, name)
+}
+
+// restart has a restart of a unit take its time. It disturbs the node, and goes on
+// if the agent dies meanwhile.
+func (m *member) restart(ctx context.Context, name string) error {
+	end := m.disturb()
+	before, _ := m.systemd.Show(ctx, []string{name})
+	if len(before) == 1 {
+		m.systemd.Set(name, unit.State{
+			Active:       "deactivating",
+			Sub:          "stop-sigterm",
+			InvocationID: before[0].InvocationID,
+			Job:          true,
+		})
 	}
 
-	m.fleet.checker.begin(m.name)
-	defer m.fleet.checker.end(m.name)
+	done := make(chan error, 1)
+	m.fleet.group.Go(func() {
+		defer end()
+		if sleep(m.power, m.fleet.Options.Restart) {
+			done <- m.restarted(name)
+		}
+	})
 	select {
-	case <-time.After(m.fleet.Options.Restart):
+	case err := <-done:
+		return err
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if fails := m.fleet.Options.Fails; fails != nil && fails(m.name) {
-		m.systemd.Set(job.Unit, unit.State{Active: "failed", Sub: "failed"})
-		return &unit.JobError{Verb: job.Verb, Unit: job.Unit, Result: "failed"}
-	}
-	return do()
 }
 
-// uptime is the time since the machine started. No two calls return the same: the
-// time of the bubble stands still while agents work, and a status is told from
-// another by its time.
-func (m *member) uptime() time.Duration {
+// disturb says that the node is disturbed until end is called. A clone is not counted:
+// an agent trusts the Node about which configuration it runs, so it restarts its units
+// without a turn if another machine with its name has been the first to.
+func (m *member) disturb() (end func()) {
+	if m.isClone {
+		return func() {}
+	}
+	m.fleet.checker.begin(m.name)
+	return func() { m.fleet.checker.end(m.name) }
+}
+
+// restarted ends the restart of a unit.
+func (m *member) restarted(name string) error {
+	if fails := m.fleet.Options.Fails; fails != nil && fails(m.name, m.text()) {
+		m.systemd.Set(name, unit.State{Active: "failed", Sub: "failed"})
+		return &unit.JobError{Verb: "restart", Unit: name, Result: "failed"}
+	}
+	if err := m.systemd.Restart(m.power, name); err != nil {
+		return err
+	}
+	if name == kubelet {
+		m.register()
+	}
+	return nil
+}
+
+// text returns what the configuration on the disk says, "" for none.
+func (m *member) text() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.asked++
-	return time.Since(m.began) + m.asked
+	name, err := files.Follow(m.dir, "etc/a")
+	if err != nil {
+		return ""
+	}
+	text, _ := os.ReadFile(filepath.Join(m.dir, name))
+	return string(text)
 }
 
-// start starts the agent with what its disk has.
+// turn returns the turn on the disk.
+func (m *member) turn() turns.Turn {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var t turns.Turn
+	text, err := os.ReadFile(filepath.Join(m.dir, "var/lib/loam/turn.json"))
+	if err == nil {
+		err = json.Unmarshal(text, &t)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		m.fleet.Error(err)
+	}
+	return t
+}
+
+// register makes the Node Ready, as a kubelet does that starts. One that is gone is
+// created again.
+func (m *member) register() {
+	f := m.fleet
+	if !f.asks(http.MethodGet, nodesPath+"/"+m.name, "") {
+		at := f.checker.places[m.name]
+		f.asks(http.MethodPost, nodesPath, fmt.Sprintf(`{"metadata": {"name": %q, "labels": {
+			"kubernetes.io/hostname": %[1]q, "topology.kubernetes.io/zone": %q, %q: %q%s}}}`,
+			m.name, at.zone, rackLabel, at.rack, f.labels(m.name)))
+	}
+	m.ready(true)
+}
+
+// ready makes the Node Ready or not, if it is there.
+func (m *member) ready(is bool) {
+	value := "False"
+	if is {
+		value = "True"
+	}
+	m.fleet.asks(http.MethodPatch, nodesPath+"/"+m.name+"/status",
+		fmt.Sprintf(`{"status": {"conditions": [{"type": "Ready", "status": %q}]}}`, value))
+}
+
+// start starts the agent with what its disk has. busy must be held.
 func (m *member) start() {
 	f := m.fleet
-	// One agent of thousands frees no memory: it would stop all for a collection.
-	process := recorded.Process{Uptime: m.uptime, FreeMemory: func() {}}
-	n, err := recorded.NewIn(process, m.dir, m.config, "", m.systemd, 0, logger())
+	ctx, cancel := context.WithCancel(f.ctx)
+	l := &life{cancel: cancel, over: make(chan struct{})}
+	process := recorded.Process{
+		Now:        m.clock.now,
+		Uptime:     m.clock.uptime,
+		Part:       m.part,
+		FreeMemory: func() {}, // One agent of thousands would stop all for a collection.
+	}
+	systemd := hands{Fake: m.systemd, member: m, ctx: ctx}
+	n, err := recorded.NewIn(process, m.dir, m.config, "", systemd, 0, logger().Named(m.name))
 	if err != nil {
 		f.Error(err)
+		cancel()
 		return
 	}
 	m.mu.Lock()
@@ -108,19 +275,50 @@ func (m *member) start() {
 	m.mu.Unlock()
 	n.Agent.Upgrades = m
 
-	ctx, cancel := context.WithCancel(f.ctx)
-	over := make(chan struct{})
+	m.life = l
 	f.group.Go(func() {
-		defer close(over)
+		defer close(l.over)
 		if err := errors.Join(n.Run(ctx), n.Close()); err != nil {
 			f.Errorf("%s: %v", m.name, err)
 		}
 	})
-	m.stop = func() {
-		cancel()
-		<-over
+	f.group.Go(func() { m.upgrade(ctx, l, n) })
+}
+
+// stop ends the agent. busy must be held.
+func (m *member) stop() {
+	m.life.cancel()
+	<-m.life.over
+	m.life = nil
+}
+
+// kill ends the agent as SIGKILL does: the next one starts with the disk as it is
+// now. That is exact, because all goroutines wait for an answer, a job or a time
+// when the caller runs: of two writes to the disk without any of these in between,
+// both are done. A request that is on its way reaches the server, or does not. lock
+// must be held.
+func (m *member) kill() {
+	before := m.dir
+	after := m.copy()
+	m.mu.Lock()
+	m.dir = after
+	m.mu.Unlock()
+	m.stop()
+	if err := os.RemoveAll(before); err != nil {
+		m.fleet.Fatal(err)
 	}
-	f.group.Go(func() { m.upgrade(ctx, n) })
+}
+
+// copy copies the disk to a directory beside it, and returns that. busy must be held.
+func (m *member) copy() string {
+	dir, err := os.MkdirTemp(filepath.Dir(m.dir), m.name+"-")
+	if err == nil {
+		err = os.CopyFS(dir, os.DirFS(m.dir))
+	}
+	if err != nil {
+		m.fleet.Fatal(err)
+	}
+	return dir
 }
 
 // arm says that the machine is to restart with another system.
@@ -145,7 +343,7 @@ func signal(to chan struct{}) {
 
 // upgrade restarts the machine once it is armed and its agent has a turn for that,
 // unless ctx ends before: the agent does.
-func (m *member) upgrade(ctx context.Context, n *recorded.Node) {
+func (m *member) upgrade(ctx context.Context, l *life, n *recorded.Node) {
 	for {
 		state := m.State()
 		if state.Phase != armed {
@@ -159,7 +357,7 @@ func (m *member) upgrade(ctx context.Context, n *recorded.Node) {
 
 		next := system{version: state.To, hash: state.Target}
 		if n.Cluster.AwaitTurn(next.version, next.hash) == "" {
-			m.fleet.group.Go(func() { m.reboot(next) })
+			m.fleet.group.Go(func() { m.reboot(l, next) })
 			return
 		}
 		select {
@@ -171,27 +369,29 @@ func (m *member) upgrade(ctx context.Context, n *recorded.Node) {
 }
 
 // reboot starts the machine with another system, which is proven as soon as the
-// agent runs.
-func (m *member) reboot(next system) {
+// agent runs, unless the agent has died before.
+func (m *member) reboot(l *life, next system) {
 	f := m.fleet
-	f.checker.begin(m.name)
-	f.Ready(m.name, false)
+	m.busy.lock()
+	defer m.busy.unlock()
+	if m.life != l || m.State().Phase != armed {
+		return
+	}
+	defer m.disturb()()
+	m.ready(false)
 	m.stop()
 
-	select {
-	case <-time.After(f.Options.Reboot):
-	case <-f.ctx.Done():
+	if !sleep(f.ctx, f.Options.Reboot) {
 		return
 	}
 	m.mu.Lock()
 	m.runs = next
-	m.began = time.Now()
 	m.mu.Unlock()
+	m.clock.start()
 	m.set(status.Upgrade{Phase: "trial", To: next.version, Target: next.hash})
 	m.start()
-	f.Ready(m.name, true)
+	m.register()
 	m.set(status.Upgrade{})
-	f.checker.end(m.name)
 }
 
 // State implements loop.Watched.

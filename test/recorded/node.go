@@ -57,14 +57,25 @@ func New(
 	steady time.Duration,
 	log *zap.Logger,
 ) (*Node, error) {
-	p := Process{Uptime: agent.Uptime, FreeMemory: agent.FreeMemory}
+	p := Process{
+		Now:        time.Now,
+		Uptime:     agent.Uptime,
+		Part:       rand.Float64,
+		FreeMemory: agent.FreeMemory,
+	}
 	return NewIn(p, dir, c, token, systemd, steady, log)
 }
 
 // Process is the program that an agent runs in.
 type Process struct {
+	// Now is the wall clock of the machine.
+	Now func() time.Time
+
 	// Uptime returns the time since the start of the machine.
 	Uptime func() time.Duration
+
+	// Part returns a random number in [0, 1), to spread the nodes.
+	Part func() float64
 
 	// FreeMemory gives memory back to the kernel.
 	FreeMemory func()
@@ -112,9 +123,9 @@ func NewIn(
 			_, err := requests.Apply(ctx, control.ApplyRequest{})
 			return err
 		},
-		Now:    time.Now,
+		Now:    process.Now,
 		Uptime: process.Uptime,
-		Part:   rand.Float64,
+		Part:   process.Part,
 		Log:    log,
 	})
 
@@ -155,7 +166,7 @@ func NewIn(
 			JobWait:   time.Minute,
 			Steady:    steady,
 			Limit:     time.Minute,
-			Now:       time.Now,
+			Now:       process.Now,
 			Uptime:    process.Uptime,
 		}),
 		Units:    systemd,

@@ -1,0 +1,87 @@
+package fleet
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// seeded are mistakes, made by the rig, and what the checker has to say of each.
+var seeded = map[string]struct {
+	want string
+	make func(f *Fleet)
+}{
+	"one node more than the checker allows": {
+		"have a turn or are away, allowed are 5",
+		func(f *Fleet) { f.checker.limits.Total-- },
+	},
+	"a mark that is gone at once": {
+		"is disturbed without a mark",
+		func(f *Fleet) {
+			for _, m := range f.members {
+				m.network.tamper = func(r *http.Request, _ *http.Response) {
+					if kindOf(r) == Patches && f.checker.listed()[m.name].mark != "" {
+						f.sendAlone(http.MethodPatch, nodesPath+"/"+m.name,
+							`{"metadata": {"annotations": {"`+markAnnotation+`": null}}}`)
+					}
+				}
+			}
+		},
+	},
+	"a list in which all Nodes are Ready": {
+		"have a turn or are away, allowed are 6",
+		func(f *Fleet) {
+			for _, m := range f.members {
+				m.network.tamper = func(r *http.Request, a *http.Response) {
+					if kindOf(r) != Lists {
+						return
+					}
+					text, err := io.ReadAll(a.Body)
+					if err != nil {
+						f.Error(err)
+					}
+					text = bytes.ReplaceAll(text, []byte(`"NotReady"`), []byte(`"Ready"`))
+					a.Body = io.NopCloser(bytes.NewReader(text))
+				}
+			}
+			for _, m := range f.members[:6] {
+				m.ready(false)
+			}
+		},
+	},
+	"a node that restarts its kubelet without a turn": {
+		"is disturbed without a mark",
+		func(f *Fleet) {
+			if err := f.members[7].restart(f.ctx, kubelet); err != nil {
+				f.Error(err)
+			}
+		},
+	},
+}
+
+func TestTheCheckerFindsBugs(t *testing.T) {
+	for name, bug := range seeded {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := fifty()
+				o.Nodes = 20
+				o.Seed = 1
+				o.Policy = `{"maxUnavailable": 6, "chunks": ["100%"]}`
+				o.Limits = Limits{Total: 6}
+				f := New(t, o, Configuration("one"))
+				bug.make(f)
+				f.Configure(Configuration("two"))
+				time.Sleep(time.Hour) // Of the bubble.
+
+				faults := strings.Join(f.checker.state().faults, "\n")
+				if !strings.Contains(faults, bug.want) {
+					t.Errorf("faults %q, want one with %q", faults, bug.want)
+				}
+			})
+		})
+	}
+}
