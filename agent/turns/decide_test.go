@@ -96,10 +96,8 @@ func TestDecide(t *testing.T) {
 				f[i].Zone = ""
 			}
 		}, Take, ""},
-		{"its rack is full", func(p *Policy, l *Ledger, me *Me, _ Fleet) {
-			h := l.Holders["node-1"]
-			h.Rack = "rack-4"
-			l.Holders["node-1"] = h
+		{"its rack is full, also if the turn there does not say so", func(p *Policy, l *Ledger, _ *Me, _ Fleet) {
+			l.Holders = map[string]Holder{"node-9": holder("node-9", "1")}
 			p.PerRack = Amount{Number: 1}
 		}, Wait, "1 of 1 nodes of rack rack-4 are away"},
 		{"a control plane, and another one is not Ready", func(_ *Policy, l *Ledger, me *Me, f Fleet) {

@@ -176,16 +176,15 @@ func (f Failure) String() string {
 // rack, and of control planes.
 type away struct{ total, zone, rack, controlPlanes int }
 
-// add counts a node in that zone and rack.
-func (a *away) add(zone, rack string, isControlPlane bool, me Me) {
+func (a *away) add(n Node, me Me) {
 	a.total++
-	if zone == me.Zone {
+	if n.Zone == me.Zone {
 		a.zone++
 	}
-	if rack == me.Rack {
+	if n.Rack == me.Rack {
 		a.rack++
 	}
-	if isControlPlane {
+	if n.ControlPlane {
 		a.controlPlanes++
 	}
 }
@@ -212,24 +211,18 @@ func (f Fleet) turns(l Ledger) []Holder {
 	return turns
 }
 
-// away counts the nodes that are away, without my own.
+// away counts the nodes that are away, without my own. A turn counts where its
+// Node is: it may be from before the policy named racks.
 func (f Fleet) away(turns []Holder, me Me) away {
-	var a away
-	controlPlanes := map[string]bool{}
-	for _, n := range f {
-		controlPlanes[n.Name] = n.ControlPlane
+	holds := map[string]bool{}
+	for _, h := range turns {
+		holds[h.Node] = true
 	}
 
-	counted := map[string]bool{me.Node: true}
-	for _, h := range turns {
-		if !counted[h.Node] {
-			counted[h.Node] = true
-			a.add(h.Zone, h.Rack, controlPlanes[h.Node], me)
-		}
-	}
+	var a away
 	for _, n := range f {
-		if n.Away && !counted[n.Name] {
-			a.add(n.Zone, n.Rack, n.ControlPlane, me)
+		if n.Name != me.Node && (n.Away || holds[n.Name]) {
+			a.add(n, me)
 		}
 	}
 	return a
