@@ -45,9 +45,13 @@ func seeds(t *testing.T) []uint64 {
 // TestFleetsWithFaults has small fleets go through rollouts while accidents happen,
 // which a seed draws. LOAM_SEED repeats one: the same accidents at the same times,
 // but goroutines that run at the same virtual time have no order.
+//
+// TODO: run them in make test once all seeds pass. Seed 10 has a node that gives its
+// turn, and uses it for the next configuration as the answer was lost; seeds 6 and 22
+// have clones.
 func TestFleetsWithFaults(t *testing.T) {
 	if len(seeds(t)) == 0 {
-		t.Skip("LOAM_SEEDS says how many fleets there are: make rollout-proof has 1,000")
+		t.Skip("LOAM_SEEDS says how many fleets there are")
 	}
 	seen := sightings{}
 	longest := time.Duration(0)

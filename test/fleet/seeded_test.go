@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/loam-os/loam/test/judge"
 )
 
 // seeded are mistakes, made by the rig, and what the checker has to say of each.
@@ -64,6 +66,7 @@ var seeded = map[string]struct {
 }
 
 func TestTheCheckerFindsBugs(t *testing.T) {
+	judge.Long(t, "nothing: it tests the judges of fleets, not the product")
 	for name, bug := range seeded {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
