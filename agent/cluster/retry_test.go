@@ -129,6 +129,7 @@ func TestTheAnnotationGoesBeforeTheRetry(t *testing.T) {
 			}
 
 			w := failedHere()
+			w.turn.kept.Holder = turns.Holder{}
 			n := annotated(retryAnnotation, "new, 89ab")
 			n.Annotations[failedAnnotation] = turns.Failure{Target: "new"}.String()
 			n.Annotations[failedSystemAnnotation] = turns.Failure{Target: "89ab", Version: "2.0.0"}.String()
