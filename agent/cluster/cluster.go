@@ -189,7 +189,7 @@ func (c *Cluster) Run(ctx context.Context) {
 func (c *Cluster) Read(context.Context) (source.Document, error) {
 	link := c.link.get()
 	released := c.released.get()
-	name := fmt.Sprintf("Secret %s/%s", namespace, link.Secret)
+	name := secretSource(link.Secret)
 
 	switch {
 	case released == nil:

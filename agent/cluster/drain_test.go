@@ -195,12 +195,12 @@ func TestTheRestartWaitsForTheDrain(t *testing.T) {
 	w, wanted := restarting()
 	s := newSystemTurn(false)
 	s.await(wanted)
-	s.grant(false, w.turn)
+	s.grant(false, grantedSystem(w))
 	if may, _ := s.await(wanted); may {
 		t.Error("it may restart with its pods")
 	}
 
-	s.grant(false, drained(w).turn)
+	s.grant(false, grantedSystem(drained(w)))
 	<-s.changed
 	if may, _ := s.await(wanted); !may {
 		t.Error("it may not restart although its pods are gone")
@@ -250,7 +250,7 @@ func TestAReleasedNodeIsDrainedAgain(t *testing.T) {
 	group.Wait()
 
 	c.system.await(wanted)
-	c.system.grant(false, w.turn)
+	c.system.grant(false, grantedSystem(w))
 	if may, _ := c.system.await(wanted); may {
 		t.Error("it may restart although its Node is uncordoned")
 	}

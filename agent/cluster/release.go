@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
 	"github.com/loam-os/loam/agent/inplace"
 	"github.com/loam-os/loam/agent/turns"
@@ -78,7 +80,8 @@ func releaseByPolicy(w world, step inplace.Step) releaseAction {
 	switch {
 	case kept.Failed == w.pending.sum, known && class == turns.None:
 		return releaseNow
-	case !w.turn.isForConfiguration(), mustDrain(w, step), w.turn.postponed() != "":
+	case !w.turn.isForConfiguration(), w.turn.isVoid(w.node), mustDrain(w, step),
+		w.turn.postponed() != "":
 		return releaseWait
 	case !known && kept.Holder.Target != w.pending.sum && w.status.Change == nil:
 		return releaseWait // It may stop pods, unlike the one of the turn.
@@ -101,18 +104,29 @@ func keepsSystem(w world) bool {
 
 // needsTurn reports whether the pending configuration would disturb the node's
 // workload. A new node has none. Gardener's authorizer refuses the Lease while
-// there is no Node, so a new node does not wait until it has seen the Lease. The
-// Node does not say with which values of Secrets it runs its configuration: with a
-// policy, the exact plan does.
+// there is no Node, so a new node does not wait until it has seen the Lease.
+//
+// With a policy, the exact plan says whether an agent that has just started would
+// disturb anything. Its Node does not: it does not name the values of Secrets, and
+// what it says may be of another machine, or of a later disk than the one that a
+// machine was restored from. A Node that was deleted says nothing when it is back.
 func needsTurn(w world) bool {
-	if w.node == nil {
+	switch {
+	case w.node == nil:
 		return false
+	case w.changes(), isRetried(w):
+		return true
 	}
-	p := w.pending
 	runs := w.node.Annotations[appliedAnnotation]
-	mayDiffer := runs != p.label || len(p.references) > 0
-	return w.changes() || isRetried(w) || (runs != "" && mayDiffer)
+	if w.pending.policy == nil {
+		return runs != "" && runs != w.pending.label
+	}
+	isKnown := w.status.Phase != ""
+	return runs != "" || !isKnown || strings.HasPrefix(w.status.Source, secretSource(""))
 }
+
+// secretSource is the name of a Secret as a source of configurations.
+func secretSource(name string) string { return fmt.Sprintf("Secret %s/%s", namespace, name) }
 
 // releaseController releases the pending configuration to the node.
 type releaseController struct {

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	core "k8s.io/api/core/v1"
+
 	"github.com/loam-os/loam/agent/inplace"
 	"github.com/loam-os/loam/agent/osc"
 	"github.com/loam-os/loam/agent/turns"
@@ -189,13 +191,49 @@ func TestDecideRelease(t *testing.T) {
 			outcome{},
 		},
 		{
-			"a restarted agent, whose Node may have other values of Secrets, in a pool with a policy",
+			"a restarted agent in a pool with a policy, whatever its Node says",
 			func(w *world) {
 				w.pending.policy = &turns.Policy{}
-				w.pending.references = []osc.Reference{caReference}
-				w.pending.areKnown = true
 				w.released = nil
 				w.setNode(annotated(appliedAnnotation, "new"))
+			},
+			inplace.Nothing,
+			turn{},
+			releaseWait,
+			outcome{},
+		},
+		{
+			"a restarted agent in a pool with a policy, whose Node was deleted and is back",
+			func(w *world) {
+				w.pending.policy = &turns.Policy{}
+				w.released = nil
+				w.status.Source = secretSource("pool")
+				w.setNode(&core.Node{})
+			},
+			inplace.Nothing,
+			turn{},
+			releaseWait,
+			outcome{},
+		},
+		{
+			"a new node in a pool with a policy, whose agent was restarted",
+			func(w *world) {
+				w.pending.policy = &turns.Policy{}
+				w.released = nil
+				w.setNode(&core.Node{})
+			},
+			inplace.Nothing,
+			turn{},
+			releaseNow,
+			outcome{},
+		},
+		{
+			"a restarted agent, before it knows what it runs",
+			func(w *world) {
+				w.pending.policy = &turns.Policy{}
+				w.released = nil
+				w.status.Phase = ""
+				w.setNode(&core.Node{})
 			},
 			inplace.Nothing,
 			turn{},

@@ -72,6 +72,8 @@ func restartChange(w world) change {
 	case holds && len(units) > 0 && w.turn.postponed() != "":
 		c.need = turns.NeedPostpone
 		c.why = w.turn.postponed()
+	case holds && len(units) > 0 && w.turn.isVoid(w.node):
+		c.need = turns.NeedReturn
 	case holds && len(units) == 0 && !w.restarting && isNodeReady(w.node):
 		c.need = turns.NeedGive
 	case holds:
@@ -105,6 +107,8 @@ func configurationChange(w world, update inplace.Step) change {
 	case holds && w.turn.postponed() != "":
 		c.need = turns.NeedPostpone
 		c.why = w.turn.postponed()
+	case holds && !released && w.turn.isVoid(w.node):
+		c.need = turns.NeedReturn
 	case released && update == inplace.GaveUp:
 		c.need = turns.NeedFail
 		c.why = fmt.Sprintf("the node came back with version %s, not %s",
@@ -200,6 +204,8 @@ func systemChange(w world, wanted system, isKnown bool) change {
 	case isArmed && w.turn.postponed() != "":
 		c.need = turns.NeedPostpone
 		c.why = w.turn.postponed()
+	case isArmed && w.turn.isVoid(w.node):
+		c.need = turns.NeedReturn
 	case underWay && (isWanted || u.Phase == "trial"):
 	case underWay:
 		c.need = turns.NeedReturn

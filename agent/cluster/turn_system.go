@@ -54,15 +54,15 @@ func (s *systemTurn) want() (system, bool) {
 	return s.wanted, s.isKnown
 }
 
-// grant says whether nodes take turns, and for which system the node has its turn
-// and is drained. Only the wanted one is granted.
-func (s *systemTurn) grant(free bool, turn turnOfPool) {
+// grant says whether nodes take turns, and for which system the node may restart in
+// its turn, "" for none. Only the wanted one is granted.
+func (s *systemTurn) grant(free bool, target string) {
 	s.mu.Lock()
 	before := s.free || s.granted != ""
 	s.free = free
 	s.granted = ""
-	if turn.isForSystem() && turn.isDrained() && turn.kept.Holder.Target == s.wanted.target {
-		s.granted = s.wanted.target
+	if target == s.wanted.target {
+		s.granted = target
 	}
 	may := s.free || s.granted != ""
 	s.mu.Unlock()
@@ -70,6 +70,15 @@ func (s *systemTurn) grant(free bool, turn turnOfPool) {
 	if may && !before {
 		signal(s.changed)
 	}
+}
+
+// grantedSystem returns the system that the node may restart with in its turn: it is
+// drained for that. It returns "" for none.
+func grantedSystem(w world) string {
+	if !w.turn.isForSystem() || w.turn.isVoid(w.node) || !w.turn.isDrained() {
+		return ""
+	}
+	return w.turn.kept.Holder.Target
 }
 
 // AwaitTurn returns why the node may not restart yet with the system of that

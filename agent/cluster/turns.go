@@ -97,7 +97,7 @@ func (t turnOfPool) class(w world) (turns.Class, bool) {
 
 // status returns the turn for the status.
 func (t turnOfPool) status() status.Turn {
-	if t.kept.Phase != turns.Holding {
+	if t.kept.Phase != turns.Holding && t.kept.Phase != turns.Returning {
 		return status.Turn{
 			Waits:      t.waits,
 			WaitsSince: t.asked.since,
@@ -113,6 +113,13 @@ func (t turnOfPool) status() status.Turn {
 		Overdue: t.overdue == h.ID,
 		Problem: t.problem,
 	}
+}
+
+// isVoid reports whether the turn that the node has counts no more: its Node was
+// deleted, and is another one now. A change that has begun is completed; another
+// turn is taken for one that has not.
+func (t turnOfPool) isVoid(n *core.Node) bool {
+	return t.kept.Phase == turns.Holding && n != nil && string(n.UID) != t.kept.Holder.UID
 }
 
 // isForConfiguration reports whether the node has its turn for a configuration.
@@ -202,7 +209,10 @@ func (c *turnController) takeTurn(ctx context.Context, w *world) (outcome, error
 	if err := c.learnPolicy(w); err != nil {
 		return outcome{}, err
 	}
-	defer func() { c.system.grant(takesNoTurns(*w), w.turn) }()
+	defer func() { c.system.grant(takesNoTurns(*w), grantedSystem(*w)) }()
+	if !w.nodeKnown || w.pending == nil {
+		return outcome{}, nil // It may have a mark and a policy.
+	}
 
 	wanted, isKnown := c.system.want()
 	changes := changesOf(*w, c.updates.next(*w), wanted, isKnown)
@@ -609,23 +619,22 @@ func (c *turnController) reportPolicy(w world) {
 func (c *turnController) reportGiven(w world, v turns.View, step turns.Step) {
 	_, holds := step.Ledger.Holders[v.Me.Machine]
 	_, isRestored := step.Ledger.Restored[v.Me.Machine]
-	how := ""
-	switch {
-	case holds || isRestored:
+	if holds || isRestored || v.Turn.Phase != turns.Returning {
 		return
-	case v.Turn.Phase == turns.Returning:
-		how = "it could not begin"
-		c.count.postponed.Add(1)
-	case v.Turn.Phase != turns.Holding:
-		return
-	case v.Need == turns.NeedGive:
+	}
+
+	how := "it could not begin"
+	switch v.Turn.Outcome.How {
+	case turns.NeedGive:
 		how = "it is done"
 		c.count.done.Add(1)
-	case v.Need == turns.NeedFail:
+	case turns.NeedFail:
 		how = "it has failed"
 		c.count.failed.Add(1)
+	default:
+		c.count.postponed.Add(1)
 	}
-	c.inbox.event(v.Need == turns.NeedFail, "TurnGiven", fmt.Sprintf(
+	c.inbox.event(v.Turn.Outcome.How == turns.NeedFail, "TurnGiven", fmt.Sprintf(
 		"the node has given its turn in pool %s for %s: %s", poolOf(w), describe(v.Turn.Holder), how))
 }
 

@@ -485,21 +485,13 @@ func TestTheChangesOfANode(t *testing.T) {
 // that.
 func TestAGrantEndsWithTheWish(t *testing.T) {
 	two := system{"89ab", "2.0.0"}
-	held := turnOfPool{
-		kept: turns.Turn{
-			Phase:  turns.Holding,
-			Holder: turns.Holder{ID: "1", Target: two.target, Version: two.version},
-		},
-		drain: drainState{turn: "1", done: true},
-	}
-
 	s := newSystemTurn(false)
-	s.grant(false, held)
+	s.grant(false, two.target)
 	if may, isNew := s.await(two); may || !isNew {
 		t.Errorf("may %v before it is known what is wanted, new %v", may, isNew)
 	}
 
-	s.grant(false, held)
+	s.grant(false, two.target)
 	<-s.changed
 	if may, isNew := s.await(two); !may || isNew {
 		t.Errorf("may %v with a turn, new %v", may, isNew)
@@ -513,8 +505,69 @@ func TestAGrantEndsWithTheWish(t *testing.T) {
 		t.Error("it may restart with a turn that the node gives back")
 	}
 
-	s.grant(true, turnOfPool{})
+	s.grant(true, "")
 	if may, _ := s.await(two); !may {
 		t.Error("it waits although nodes take no turns")
+	}
+}
+
+// TestATurnOfADeletedNodeIsNotUsed has a Node that was deleted, and is another one
+// now, before the change of its turn begins.
+func TestATurnOfADeletedNodeIsNotUsed(t *testing.T) {
+	system, wanted := restarting()
+	restart := newWorld()
+	restart.setNode(annotated(restartAnnotation, "kubelet"))
+	restart.pending.policy = &turns.Policy{}
+	restart.turn.byPolicy = true
+	restart.turn.kept = turns.Turn{Phase: turns.Holding, Holder: turns.Holder{ID: "1"}}
+
+	for name, of := range map[string]struct {
+		w   world
+		may func(w world) bool
+	}{
+		"a configuration": {drained(holding(newWorld())), func(w world) bool {
+			action, _ := decideRelease(w, inplace.Nothing, turn{})
+			return action == releaseNow
+		}},
+		"a system":  {drained(system), func(w world) bool { return grantedSystem(w) != "" }},
+		"a restart": {restart, mayRestartServices},
+	} {
+		w := of.w
+		change := changesOf(w, inplace.Nothing, wanted, true)[0]
+		if change.isOver() || !of.may(w) {
+			t.Errorf("%s: need %q, may %v", name, change.need, of.may(w))
+		}
+
+		another := *w.node
+		another.UID = "2"
+		w.setNode(&another)
+		change = changesOf(w, inplace.Nothing, wanted, true)[0]
+		if change.need != turns.NeedReturn || of.may(w) {
+			t.Errorf("%s of another Node: need %q, may %v", name, change.need, of.may(w))
+		}
+	}
+
+	begun := holding(newWorld())
+	begun.released = begun.pending
+	begun.node.UID = "2"
+	if got := changesOf(begun, inplace.Nothing, wanted, true)[0]; got.isOver() {
+		t.Errorf("a configuration that is being applied: %+v", got)
+	}
+}
+
+// TestATurnWaitsForTheNode has an agent that has just started. Without its Node and
+// its policy, it would give its turn without its mark, and a failure would halt.
+func TestATurnWaitsForTheNode(t *testing.T) {
+	for name, edit := range map[string]func(w *world){
+		"the Node":   func(w *world) { w.node = nil; w.nodeKnown = false },
+		"the Secret": func(w *world) { w.pending = nil },
+	} {
+		w := newWorld()
+		w.turn.kept = turns.Turn{Phase: turns.Returning, Outcome: turns.Outcome{How: turns.NeedFail}}
+		edit(&w)
+		c := &turnController{system: newSystemTurn(false), updates: &updates{}} // It asks nobody.
+		if out, err := c.takeTurn(t.Context(), &w); err != nil || out != (outcome{}) {
+			t.Errorf("%s is not known: %+v, %v", name, out, err)
+		}
 	}
 }

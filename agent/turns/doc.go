@@ -15,7 +15,12 @@
 // node; a caller does one [Step] and asks again:
 //
 //	save the turn (durable) -> take -> mark the own Node -> read the ledger
-//	    -> save -> change the node -> give -> remove the mark -> save
+//	    -> save -> change the node -> save how it went -> give
+//	    -> remove the mark -> save
+//
+// A node may change from the second save to the third only. A turn that is given is
+// good for nothing else, also if the answer to the write is lost and the next
+// configuration comes before the node knows.
 //
 // A turn does not expire: a node that died while it changed is away, and counts
 // as long as its Node is there. It ends when its node gives it or when a person

@@ -16,6 +16,8 @@ const (
 	Taking Phase = "taking"
 	// Holding means that the node has its turn and may be changing.
 	Holding Phase = "holding"
+	// Returning means that the change is over. The turn may be in the ledger yet.
+	Returning Phase = "returning"
 )
 
 // Turn is what a node keeps of its turn on its disk. It keeps the ID of its
@@ -24,8 +26,11 @@ type Turn struct {
 	Holder Holder `json:"holder"`
 	Phase  Phase  `json:"phase,omitempty"`
 
+	// Outcome is how the change went, for Returning.
+	Outcome Outcome `json:"outcome,omitzero"`
+
 	// Failed is the configuration that has failed, "" for none. It outlives turns
-	// for systems.
+	// for other changes.
 	Failed string `json:"failed,omitempty"`
 
 	// Retry is the configuration that has failed and that an operator lets the
@@ -52,6 +57,8 @@ const (
 	NeedFail Need = "fail"
 	// NeedReturn: the change was given up, and the turn not used.
 	NeedReturn Need = "return"
+	// NeedPostpone: the change cannot begin, and has changed nothing.
+	NeedPostpone Need = "postpone"
 )
 
 // View is what a node knows when it decides on its next step.
@@ -144,8 +151,6 @@ func Next(v View) Step {
 	switch {
 	case v.Turn.Phase == Returning:
 		return v.giveBack()
-	case v.Turn.Phase == Holding && v.Need == NeedPostpone:
-		return v.postpone()
 	case v.Turn.Phase == Holding:
 		return v.hold()
 	case v.Me.Node == "":
@@ -285,74 +290,27 @@ func (v View) abandon() Step {
 	return Step{
 		Kind:   Write,
 		Ledger: v.Seen.Ledger.Drop(v.Me.Machine, v.Turn.Holder.ID),
-		Turn:   v.over(),
+		Turn:   v.Turn.in(Over),
 		Save:   true,
 	}
 }
 
-// hold lets the node change, and gives the turn once the change is over. What
-// failed is on the Node before it is in the ledger, so a ledger that is deleted
-// at any time halts again.
+// hold lets the node change until the change is over. That is on the disk before
+// anything else is done about it: from there on, the turn is good for no change,
+// whether the ledger has it or not.
 func (v View) hold() Step {
-	if v.Need == NeedNothing || v.Need == NeedTurn {
-		if v.Me.Node != "" && !v.isMarked() {
-			return Step{Kind: Mark, Turn: v.Turn}
-		}
-		return Step{Kind: Proceed}
-	}
-
-	if v.Need == NeedReturn {
-		// From here on, it may not change before it has seen its turn again.
+	switch v.Need {
+	case NeedGive, NeedFail, NeedPostpone:
+		return Step{Kind: Save, Turn: v.returning()}
+	case NeedReturn:
+		// It may not change before it has seen its turn again.
 		return Step{Kind: Save, Turn: v.Turn.in(Taking)}
 	}
-	if f := v.failure(); v.Need == NeedFail && v.Me.Node != "" && v.Failure != f.String() {
-		return Step{Kind: Note, Failure: f}
-	}
-	if s, ok := v.tried(); ok {
-		return s
-	}
-	if s, ok := v.ledger(); ok {
-		return s
-	}
 
-	switch {
-	case v.Seen.Ledger.has(v.Me.Machine, v.Turn.Holder.ID):
-		return Step{Kind: Write, Ledger: v.given()}
-	case v.isMarked():
-		return Step{Kind: Unmark, Clears: v.Need == NeedGive}
+	if v.Me.Node != "" && !v.isMarked() {
+		return Step{Kind: Mark, Turn: v.Turn}
 	}
-	return Step{Kind: Save, Turn: v.over()}
-}
-
-// tried returns the step by which a canary notes that it has had its turn, false
-// if nothing is left to note. The other nodes wait until it has given its turn,
-// and the note is on its Node before that, so they never wait for it again.
-func (v View) tried() (Step, bool) {
-	if !v.Me.Canary || v.Me.Node == "" || v.Me.isRestart() ||
-		slices.Contains(v.Tried.Targets, v.Me.Target) {
-		return Step{}, false
-	}
-	return Step{Kind: NoteTried, Tried: v.Tried.With(v.Me.Target)}, true
-}
-
-// given returns the ledger without the turn, by how the change went.
-func (v View) given() Ledger {
-	l := *v.Seen.Ledger
-	id := v.Turn.Holder.ID
-	if v.Need == NeedFail {
-		return l.Fail(v.Policy, v.Me, id, v.Why)
-	}
-	return l.Give(v.Me, id)
-}
-
-// failure is what the Node remembers of the change.
-func (v View) failure() Failure {
-	return Failure{
-		Target:   v.Me.Target,
-		Version:  v.Me.Version,
-		Revision: v.Me.Revision,
-		Why:      v.Why,
-	}
+	return Step{Kind: Proceed}
 }
 
 // Again returns the turn of a node that is to try once more the configuration
@@ -360,24 +318,6 @@ func (v View) failure() Failure {
 func (t Turn) Again() Turn {
 	t.Retry = t.Failed
 	t.Failed = ""
-	return t
-}
-
-// over returns the turn after it was given. With the change, its postponement is
-// over.
-func (v View) over() Turn {
-	t := v.Turn.in(Over)
-	if v.Turn.Phase == Holding {
-		*t.postponed(v.Me.Version) = Postponed{}
-	}
-	switch {
-	case v.Me.isRestart():
-	case v.Me.isSystem(): // An upgrade keeps its own record of what has failed.
-	case v.Need == NeedFail:
-		t.Failed = v.Me.Target
-	default:
-		t.Failed = ""
-	}
 	return t
 }
 

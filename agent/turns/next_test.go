@@ -47,6 +47,17 @@ func taken() View {
 	return v
 }
 
+// ended is taken once its change is over, which is on the disk.
+func ended(how Need) View {
+	v := taken()
+	v.Turn.Phase = Holding
+	v.Need = how
+	v.Why = "it fails"
+	v.Turn = Next(v).Turn
+	v.Need = NeedNothing
+	return v
+}
+
 // full is [wants] with as many turns taken as there may be.
 func full() View {
 	v := wants()
@@ -135,31 +146,23 @@ func TestNext(t *testing.T) {
 		{"it is proven", taken(), func(v *View) {
 			v.Turn.Phase = Holding
 			v.Need = NeedGive
-		}, Write},
-		{"its turn is given", taken(), func(v *View) {
-			v.Turn.Phase = Holding
-			v.Need = NeedGive
-			*v.Seen.Ledger = running()
-		}, Unmark},
+		}, Save},
 		{"it was given up", taken(), func(v *View) {
 			v.Turn.Phase = Holding
 			v.Need = NeedReturn
 		}, Save},
-		{"it has failed", taken(), func(v *View) {
-			v.Turn.Phase = Holding
-			v.Need = NeedFail
-		}, Note},
-		{"it has failed, and its Node is gone", taken(), func(v *View) {
-			v.Turn.Phase = Holding
-			v.Need = NeedFail
-			v.Me.Node = ""
-		}, Write},
-		{"its mark is removed", taken(), func(v *View) {
-			v.Turn.Phase = Holding
-			v.Need = NeedGive
+		{"that it is proven is on the disk", ended(NeedGive), func(*View) {}, Write},
+		{"its turn is given", ended(NeedGive), func(v *View) {
+			*v.Seen.Ledger = running()
+		}, Unmark},
+		{"its mark is removed", ended(NeedGive), func(v *View) {
 			v.Mark = ""
 			*v.Seen.Ledger = running()
 		}, Save},
+		{"that it has failed is on the disk", ended(NeedFail), func(*View) {}, Note},
+		{"it has failed, and its Node is gone", ended(NeedFail), func(v *View) {
+			v.Me.Node = ""
+		}, Write},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			v := tt.view
@@ -183,10 +186,7 @@ func TestATurnThatIsDroppedIsNotCounted(t *testing.T) {
 }
 
 func TestAFailureIsRemembered(t *testing.T) {
-	v := taken()
-	v.Turn.Phase = Holding
-	v.Need = NeedFail
-	v.Why = "it fails"
+	v := ended(NeedFail)
 	note := Next(v)
 	if note.Kind != Note || note.Failure.Target != "new" || note.Failure.Why != "it fails" {
 		t.Errorf("%+v", note)
@@ -200,8 +200,51 @@ func TestAFailureIsRemembered(t *testing.T) {
 
 	v.Seen.Ledger = &l
 	v.Mark = ""
-	if got := Next(v).Turn; got.Failed != "new" || got.Phase != Over {
+	if got := Next(v).Turn; got.Failed != "new" || got.Phase != Over || got.Outcome != (Outcome{}) {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestATurnThatIsOverIsGoodForNoOtherChange has the answer to the write that gives
+// the turn be lost, and the next configuration arrive before the node looks again.
+func TestATurnThatIsOverIsGoodForNoOtherChange(t *testing.T) {
+	for how, count := range map[Need]func(Ledger) int{
+		NeedGive:     func(l Ledger) int { return l.Done },
+		NeedFail:     func(l Ledger) int { return l.Failed },
+		NeedPostpone: func(l Ledger) int { return l.Postponed },
+	} {
+		v := ended(how)
+		v.Failure = v.Turn.Outcome.String()
+		v.Need = NeedTurn
+		v.Me.Target = "newer"
+		v.Me.Revision++
+
+		before := *v.Seen.Ledger
+		step := Next(v)
+		if step.Kind != Write || step.Ledger.Target != "new" || count(step.Ledger) != count(before)+1 {
+			t.Errorf("%s: %s, ledger %+v", how, step.Kind, step.Ledger)
+		}
+		v.Seen.Ledger = &step.Ledger
+		v.Mark = ""
+		v.Turn = Next(v).Turn
+		if v.Turn.Phase != Over {
+			t.Errorf("%s: %+v", how, v.Turn)
+		}
+		if step = Next(v); step.Kind != Save || step.Turn.Phase != Taking ||
+			step.Turn.Holder.Target != "newer" {
+			t.Errorf("%s: %s, turn %+v", how, step.Kind, step.Turn)
+		}
+	}
+}
+
+// TestATurnIsNotGivenTwice has a ledger without the turn, which may have counted it.
+func TestATurnIsNotGivenTwice(t *testing.T) {
+	for _, how := range []Need{NeedGive, NeedPostpone} {
+		v := ended(how)
+		*v.Seen.Ledger = running()
+		if got := Next(v); got.Kind != Unmark {
+			t.Errorf("%s: %s, ledger %+v", how, got.Kind, got.Ledger)
+		}
 	}
 }
 
@@ -236,8 +279,11 @@ func TestAFailureOutlivesAnUpgrade(t *testing.T) {
 	if v.Turn.Failed != "new" || v.Turn.Holder.Version != "3.0.0" {
 		t.Errorf("%+v", v.Turn)
 	}
-	if got := v.over(); got.Failed != "new" {
-		t.Errorf("%+v", got)
+	for _, how := range []Need{NeedGive, NeedFail, NeedPostpone} {
+		v.Need = how
+		if got := v.returning().over(); got.Failed != "new" {
+			t.Errorf("%s: %+v", how, got)
+		}
 	}
 }
 
@@ -250,7 +296,8 @@ func TestAFailureOutlivesARestart(t *testing.T) {
 	if v.Turn.Failed != "new" || v.Turn.Holder.Target != "" {
 		t.Errorf("%+v", v.Turn)
 	}
-	if got := v.over(); got.Failed != "new" {
+	v.Need = NeedGive
+	if got := v.returning().over(); got.Failed != "new" {
 		t.Errorf("%+v", got)
 	}
 	if s, notes := v.tried(); notes {

@@ -2,12 +2,6 @@ package turns
 
 import "time"
 
-// Returning means that the node gives its turn back unused.
-const Returning Phase = "returning"
-
-// NeedPostpone says that the change cannot begin, and has changed nothing.
-const NeedPostpone Need = "postpone"
-
 const (
 	// postponePause is how long a node waits after its first postponement. That
 	// doubles with each, up to maxPostponePause.
@@ -69,31 +63,4 @@ func (t *Turn) postponed(version string) *Postponed {
 		return &t.PostponedSystem
 	}
 	return &t.Postponed
-}
-
-// postpone records that the turn is not used any more. Without that, a node that
-// starts again after it has given its turn would change.
-func (v View) postpone() Step {
-	turn := v.Turn.in(Returning)
-	p := turn.postponed(turn.Holder.Version)
-	*p = p.next(turn.Holder.Target, v.Why, v.Now)
-	return Step{Kind: Save, Turn: turn}
-}
-
-// giveBack gives the turn back.
-func (v View) giveBack() Step {
-	if s, ok := v.tried(); ok {
-		return s
-	}
-	if s, ok := v.ledger(); ok {
-		return s
-	}
-	id := v.Turn.Holder.ID
-	switch {
-	case v.Seen.Ledger.has(v.Me.Machine, id):
-		return Step{Kind: Write, Ledger: v.Seen.Ledger.Postpone(v.Me, id)}
-	case v.isMarked():
-		return Step{Kind: Unmark}
-	}
-	return Step{Kind: Save, Turn: v.over()}
 }

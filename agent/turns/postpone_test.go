@@ -7,7 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// postponed is taken once its change is postponed, which is on the disk.
+// postponed is taken once its change is postponed, which is on the disk, and still
+// wanted.
 func postponed() View {
 	v := taken()
 	v.Turn.Phase = Holding
@@ -94,9 +95,12 @@ func TestAPostponementIsCountedAndRemembered(t *testing.T) {
 	if v.Turn.Phase != Taking || v.Turn.Postponed.Times != 1 {
 		t.Errorf("%+v", v.Turn)
 	}
-	v.Turn.Phase = Holding
 	v.Need = NeedGive
-	if got := Next(v); got.Kind != Save || got.Turn.Postponed != (Postponed{}) {
+	if got := v.returning().over(); got.Postponed != (Postponed{}) {
+		t.Errorf("%+v", got)
+	}
+	v.Me.Target = "newer"
+	if got := v.returning().over(); got.Postponed != want {
 		t.Errorf("%+v", got)
 	}
 }
@@ -141,10 +145,7 @@ func TestAPostponedNodeDoesNotWaitForEver(t *testing.T) {
 
 // TestACanaryNotesItsTurn has one give its turn, or postpone its change.
 func TestACanaryNotesItsTurn(t *testing.T) {
-	gives := taken()
-	gives.Turn.Phase = Holding
-	gives.Need = NeedGive
-	for _, v := range []View{gives, postponed()} {
+	for _, v := range []View{ended(NeedGive), postponed()} {
 		v.Me.Canary = true
 		v.Tried = Tried{Version: "1.0.0"}.With("old")
 		got := Next(v)

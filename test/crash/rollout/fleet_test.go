@@ -24,7 +24,7 @@ const (
 	changing
 	proven
 	failed
-	done // and its turn is given
+	done // which is on the disk
 	lost // done, after a failure
 )
 
@@ -81,8 +81,9 @@ type world struct {
 	left faults
 }
 
-// faults are how often each fault may happen.
-type faults struct{ kill, delete, rebirth, loss, clock, postpone, giveUp, off int8 }
+// faults are how often each fault may happen; again is another change for a machine
+// whose change is proven.
+type faults struct{ kill, delete, rebirth, loss, clock, postpone, giveUp, off, again int8 }
 
 // scenario is a fleet and what may happen to it.
 type scenario struct {
@@ -311,6 +312,12 @@ func (s scenario) accidents(w world, i int) []edge {
 		})
 	}
 
+	if w.left.again > 0 && (m.stage == proven || m.stage == done) && !s.upgrades[n] {
+		add("is to change again", true, func(to *world) {
+			to.left.again--
+			to.machines[i].stage = waiting
+		})
+	}
 	if m.stage == unwanted {
 		add("wants its change again", false, func(to *world) { to.machines[i].stage = waiting })
 	}
@@ -418,7 +425,7 @@ func (s scenario) write(w world, i int, step turns.Step) []edge {
 	}
 
 	if s.has(w.ledger, i, m.turn) && !s.has(&step.Ledger, i, m.turn) {
-		m.gave = m.gave || m.turn.Phase == turns.Holding || m.turn.Phase == turns.Returning
+		m.gave = m.gave || m.turn.Phase == turns.Returning
 	}
 	to.put(&step.Ledger)
 	m.seen = nil
@@ -497,20 +504,22 @@ func (s scenario) halted(w world, i int) bool {
 	return w.ledger.Halted != ""
 }
 
-// save makes t the turn on the disk, with which the change ends.
+// save makes t the turn on the disk. With its outcome, the change ends.
 func (m *machine) save(t turns.Turn) {
 	if m.turn.Phase == turns.Holding {
 		m.seen = nil
 	}
 	m.turn = t
-	switch {
-	case t.Phase == turns.Returning:
-		m.stage = waiting
-	case t.Phase != turns.Over:
-	case m.stage == proven:
+	if t.Phase != turns.Returning {
+		return
+	}
+	switch t.Outcome.How {
+	case turns.NeedGive:
 		m.stage = done
-	case m.stage == failed:
+	case turns.NeedFail:
 		m.stage = lost
+	default:
+		m.stage = waiting
 	}
 }
 
@@ -564,7 +573,8 @@ func (s scenario) problem(w world) string {
 		system := w.ledger.Systems["system"]
 		given := w.ledger.Done + w.ledger.Failed + system.Done + system.Failed
 		failed := int(w.failures[0] + w.failures[1])
-		if given > s.size || w.ledger.Failed+system.Failed > failed {
+		most := s.size + int(s.left.again-w.left.again)
+		if given > most || w.ledger.Failed+system.Failed > failed {
 			return "a turn was given twice"
 		}
 	}
@@ -617,14 +627,14 @@ func (w world) hash(seed maphash.Seed, size int) uint64 {
 	f := w.left
 	b = append(b, byte(f.kill), byte(f.delete), byte(f.rebirth), byte(f.loss), byte(f.clock),
 		byte(f.off))
-	b = append(b, byte(f.postpone), byte(f.giveUp), byte(w.failures[0]), byte(w.failures[1]))
+	b = append(b, byte(f.postpone), byte(f.giveUp), byte(f.again), byte(w.failures[0]), byte(w.failures[1]))
 	b = appendLedger(b, w.ledger)
 	for i := range size {
 		m := w.machines[i]
 		b = append(b, flag(m.up), flag(m.ahead), flag(m.seen != nil), flag(m.seen != nil && m.old))
 		b = append(b, byte(m.stage), byte(m.node.uid), byte(m.taken), flag(m.node.there),
 			flag(m.turn.Holder.Since.Equal(start)), flag(m.rebooted), flag(m.gave), flag(m.off))
-		b = appendText(b, string(m.turn.Phase), m.turn.Holder.ID, m.turn.Holder.UID, m.node.mark,
+		b = appendText(b, string(m.turn.Phase), string(m.turn.Outcome.How), m.turn.Holder.ID, m.turn.Holder.UID, m.node.mark,
 			m.node.failure, m.node.tried)
 		if m.seen != nil {
 			b = appendLedger(b, m.seen.Ledger)

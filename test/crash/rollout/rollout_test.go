@@ -96,6 +96,8 @@ func quick() []scenario {
 		fleetOf(3, 1, faults{loss: 1}),
 		fleetOf(3, 2, faults{kill: 1}),
 		fleetOf(2, 1, faults{clock: 1, kill: 1}),
+		fleetOf(2, 1, faults{loss: 1, again: 1}),
+		fleetOf(2, 1, faults{kill: 1, delete: 1, again: 1}),
 		fleetOf(3, 1, faults{postpone: 1}).withUpgrades(),
 		fleetOf(2, 1, faults{postpone: 2, kill: 1, loss: 1}).withUpgrades(),
 		fleetOf(2, 2, faults{postpone: 1, kill: 1, delete: 1}).withFailures().withUpgrades(),
@@ -143,6 +145,9 @@ func thorough() []scenario {
 		)
 	}
 	return append(all,
+		fleetOf(3, 1, faults{again: 1}),
+		fleetOf(2, 1, faults{loss: 1, delete: 1, rebirth: 1, again: 1}),
+		fleetOf(2, 1, faults{kill: 1, loss: 1, again: 2}).withUpgrades(),
 		fleetOf(3, 1, faults{postpone: 2}),
 		fleetOf(3, 1, faults{postpone: 1, giveUp: 1}).withUpgrades(),
 		fleetOf(2, 1, faults{giveUp: 1, delete: 1, rebirth: 1}).withUpgrades(),

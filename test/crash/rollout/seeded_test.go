@@ -159,14 +159,22 @@ var seeded = map[string]bug{
 		fleetOf(2, 1, faults{kill: 1}),
 		func(s *scenario) { s.forgetful = true },
 	},
+	"a turn that may be given is used for the next change": {
+		fleetOf(2, 1, faults{loss: 1, again: 1}),
+		instead(func(v turns.View, step turns.Step) (turns.Step, bool) {
+			isUsed := v.Turn.Phase == turns.Returning && v.Need == turns.NeedTurn
+			return turns.Step{Kind: turns.Proceed}, isUsed
+		}),
+	},
 	"a lost answer counts a turn twice": {
 		fleetOf(2, 1, faults{loss: 1}),
 		instead(func(v turns.View, step turns.Step) (turns.Step, bool) {
-			gives := step.Kind == turns.Write && v.Need == turns.NeedGive
+			isOver := v.Turn.Outcome.How == turns.NeedGive
+			gives := step.Kind == turns.Write && isOver
 			if gives && step.Ledger.State == turns.Running {
 				step.Ledger.Done = v.Seen.Ledger.Done + 1
 			}
-			if v.Need == turns.NeedGive && step.Kind == turns.Unmark {
+			if isOver && step.Kind == turns.Unmark {
 				ledger := *v.Seen.Ledger
 				ledger.Done++
 				return turns.Step{Kind: turns.Write, Ledger: ledger}, ledger.Done <= 3
@@ -246,8 +254,8 @@ var seeded = map[string]bug{
 	"a failure is not on its Node": {
 		fleetOf(2, 1, faults{delete: 1}).withFailures(),
 		seeing(func(v *turns.View) {
-			if v.Need == turns.NeedFail {
-				v.Failure = turns.Failure{Target: "new", Revision: 7, Why: v.Why}.String()
+			if v.Turn.Outcome.How == turns.NeedFail {
+				v.Failure = v.Turn.Outcome.String()
 			}
 		}),
 	},
