@@ -62,11 +62,11 @@ type seenNode struct {
 // Three things may take a node out of the counts, and no others:
 //
 //   - Its Node is deleted. It has no pods then, so its turn does not count, and its
-//     agent gives it its configuration at once; the Node may be back before that
-//     restarts anything. So the node is not counted until it takes another turn.
-//   - It has a clone. What the clone disturbs is not counted, see disturb. If it was
-//     made while its machine had a turn, nothing tells the two apart, so until another
-//     turn is taken under that name, the machine is not counted either.
+//     agent gives it its configuration at once. The Node may be back before that
+//     restarts anything, so the node counts from a minute after that, or from its next
+//     turn.
+//   - It has a clone that was made while its machine had a turn. Nothing tells the two
+//     apart, so neither is counted until another turn is taken under that name.
 //   - The policy becomes stricter. What it allowed before is allowed for as long as
 //     a node may not have seen the new one, and until the turns of that time end.
 type checker struct {
@@ -98,9 +98,12 @@ type checker struct {
 	numbers   map[string]int
 	hasSecret bool
 
-	// cordons are the Nodes that an operator has cordoned, excused those that are
-	// not counted.
-	cordons, excused map[string]bool
+	// cordons are the Nodes that an operator has cordoned, shared those whose turn a
+	// clone has, too.
+	cordons, shared map[string]bool
+
+	// reborn are Nodes that were deleted, and from when on they count again.
+	reborn map[string]time.Time
 
 	// disturbed counts what disturbs the pods of each node now, and touched how
 	// often that began.
@@ -123,7 +126,8 @@ func newChecker(limits Limits) *checker {
 		nodes:     map[string]seenNode{},
 		numbers:   map[string]int{},
 		cordons:   map[string]bool{},
-		excused:   map[string]bool{},
+		shared:    map[string]bool{},
+		reborn:    map[string]time.Time{},
 		disturbed: map[string]int{},
 		touched:   map[string]int{},
 	}
@@ -189,6 +193,9 @@ func (c *checker) wroteNode(before, after *core.Node) {
 			n.failed = append(n.failed, f.Target)
 		}
 	}
+	if _, isBack := c.reborn[name]; isBack && before == nil {
+		c.reborn[name] = time.Now().Add(time.Minute)
+	}
 	c.nodes[name] = n
 	c.numbers[n.runs]++
 }
@@ -199,7 +206,7 @@ func (c *checker) deletedNode(name string) {
 	for _, target := range c.nodes[name].failed {
 		delete(c.halted, target)
 	}
-	c.excused[name] = true
+	c.reborn[name] = time.Time{}
 	delete(c.nodes, name)
 	delete(c.cordons, name)
 }
@@ -286,7 +293,8 @@ func (c *checker) took(machine string, h turns.Holder, next turns.Ledger) {
 	case haltedFor(c.ledger, h), c.halted[h.Target]:
 		c.fault("%s takes a turn after the halt: %s", machine, c.ledger.Summary())
 	}
-	delete(c.excused, h.Node)
+	delete(c.shared, h.Node)
+	delete(c.reborn, h.Node)
 	c.taken[h.ID] = time.Now()
 
 	list := c.list
@@ -356,8 +364,8 @@ func (c *checker) count(what string, set map[string]bool, at place, limits Limit
 
 // counts reports whether a node is counted. mu must be held.
 func (c *checker) counts(name string) bool {
-	_, there := c.nodes[name]
-	return there && !c.excused[name]
+	_, isThere := c.nodes[name]
+	return isThere && !c.shared[name] && !time.Now().Before(c.reborn[name])
 }
 
 // begin says that the pods of a node are disturbed from now on.

@@ -406,8 +406,7 @@ func (c *course) deleteNode(m *member) {
 	})
 }
 
-// clone starts another machine with a copy of the disk. Nothing tells a turn that is
-// on both from one: it is not counted.
+// clone starts another machine with a copy of the disk.
 func (c *course) clone(m *member) {
 	if !m.busy.tryLock() {
 		return
@@ -418,14 +417,13 @@ func (c *course) clone(m *member) {
 		return
 	}
 	if shares {
-		c.checker.operator(func(k *checker) { k.excused[m.name] = true })
+		c.checker.operator(func(k *checker) { k.shared[m.name] = true })
 	}
 
 	number := len(c.members) + len(c.clones)
 	clone := newMember(c.Fleet, m.name, m.copy(), number, m.config)
 	clone.systemd.Restore(m.systemd.Memory())
 	clone.runs = m.runs
-	clone.isClone = true
 	power, off := context.WithCancel(c.ctx)
 	clone.power = power
 	clone.start()

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	core "k8s.io/api/core/v1"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"go.uber.org/zap"
 
@@ -91,6 +92,10 @@ type Fleet struct {
 	ctx   context.Context
 	group sync.WaitGroup
 }
+
+// client-go lets the goroutine of an error sleep until a millisecond after the last
+// error in this process, which may be one of another bubble: years later.
+func init() { utilruntime.ErrorHandlers = nil }
 
 // New starts a fleet whose nodes run the configuration text when it returns.
 func New(t testing.TB, o Options, text string) *Fleet {

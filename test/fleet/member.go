@@ -45,9 +45,6 @@ type member struct {
 	network *network
 	part    func() float64
 
-	// isClone says that the name is of another machine, too.
-	isClone bool
-
 	// power ends with the machine: what its systemd does ends then.
 	power context.Context
 
@@ -175,13 +172,8 @@ func (m *member) restart(ctx context.Context, name string) error {
 	}
 }
 
-// disturb says that the node is disturbed until end is called. A clone is not counted:
-// an agent trusts the Node about which configuration it runs, so it restarts its units
-// without a turn if another machine with its name has been the first to.
+// disturb says that the node is disturbed until end is called.
 func (m *member) disturb() (end func()) {
-	if m.isClone {
-		return func() {}
-	}
 	m.fleet.checker.begin(m.name)
 	return func() { m.fleet.checker.end(m.name) }
 }
