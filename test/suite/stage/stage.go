@@ -87,17 +87,21 @@ func Suite() []Group {
 			Full:    true,
 			Command: []string{"go", "run", "./test/shoot/build"},
 		}},
-		// Packages wait, too, for systemd and for QEMU: four at a time keep two
-		// processors busy. Tests are parallel where they wait, for their own control
-		// plane or systemd.
+		// Packages wait, too, for systemd and for QEMU: in the short suite, four at a
+		// time keep two processors busy. Tests are parallel where they wait, for their
+		// own control plane or systemd. What only the full suite has computes: with
+		// four at a time, units of real systemd did not start in a minute.
 		{
 			{
 				Name:     "packages",
 				Packages: "./...",
 				Except:   "/test/node",
 				Waiting:  []string{"/agent", "/agent/networkd", "/agent/volume", "/test/crash/rollout"},
-				Flags:    []string{"-vet=off", "-p", "4", "-parallel", "4", "-timeout", "40m"},
-				Format:   perPackage,
+				Flags:    []string{"-vet=off", "-p", "2", "-parallel", "4", "-timeout", "2h"},
+
+				ShortFlags: []string{"-p", "4", "-timeout", "40m"},
+
+				Format: perPackage,
 				Needs: []string{
 					"images", "build-cluster", "build-bundle", "build-earlier", "build-conformance",
 					"build-shoot",
