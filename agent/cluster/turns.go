@@ -623,7 +623,7 @@ func (c *turnController) reportGiven(w world, v turns.View, step turns.Step) {
 		return
 	}
 
-	how := "it could not begin"
+	how := ""
 	switch v.Turn.Outcome.How {
 	case turns.NeedGive:
 		how = "it is done"
@@ -632,6 +632,7 @@ func (c *turnController) reportGiven(w world, v turns.View, step turns.Step) {
 		how = "it has failed"
 		c.count.failed.Add(1)
 	default:
+		how = "it could not begin"
 		c.count.postponed.Add(1)
 	}
 	c.inbox.event(v.Turn.Outcome.How == turns.NeedFail, "TurnGiven", fmt.Sprintf(

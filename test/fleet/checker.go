@@ -63,8 +63,8 @@ type seenNode struct {
 //
 //   - Its Node is deleted. It has no pods then, so its turn does not count, and its
 //     agent gives it its configuration at once. The Node may be back before that
-//     restarts anything, so the node counts from a minute after that, or from its next
-//     turn.
+//     restarts anything, so the node counts from a minute after that, or from a turn
+//     that it takes then.
 //   - It has a clone that was made while its machine had a turn. Nothing tells the two
 //     apart, so neither is counted until another turn is taken under that name.
 //   - The policy becomes stricter. What it allowed before is allowed for as long as
@@ -294,7 +294,9 @@ func (c *checker) took(machine string, h turns.Holder, next turns.Ledger) {
 		c.fault("%s takes a turn after the halt: %s", machine, c.ledger.Summary())
 	}
 	delete(c.shared, h.Node)
-	delete(c.reborn, h.Node)
+	if _, isThere := c.nodes[h.Node]; isThere {
+		delete(c.reborn, h.Node)
+	}
 	c.taken[h.ID] = time.Now()
 
 	list := c.list

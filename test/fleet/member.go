@@ -159,10 +159,13 @@ func (m *member) restart(ctx context.Context, name string) error {
 
 	done := make(chan error, 1)
 	m.fleet.group.Go(func() {
-		defer end()
-		if sleep(m.power, m.fleet.Options.Restart) {
-			done <- m.restarted(name)
+		if !sleep(m.power, m.fleet.Options.Restart) {
+			end()
+			return
 		}
+		err := m.restarted(name)
+		end() // The agent that hears of it may give its turn at once.
+		done <- err
 	})
 	select {
 	case err := <-done:
@@ -369,11 +372,12 @@ func (m *member) reboot(l *life, next system) {
 	if m.life != l || m.State().Phase != armed {
 		return
 	}
-	defer m.disturb()()
+	end := m.disturb()
 	m.ready(false)
 	m.stop()
 
 	if !sleep(f.ctx, f.Options.Reboot) {
+		end()
 		return
 	}
 	m.mu.Lock()
@@ -383,6 +387,7 @@ func (m *member) reboot(l *life, next system) {
 	m.set(status.Upgrade{Phase: "trial", To: next.version, Target: next.hash})
 	m.start()
 	m.register()
+	end() // The agent that hears that its system is proven may give its turn at once.
 	m.set(status.Upgrade{})
 }
 
