@@ -1,6 +1,9 @@
 package turns
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // Outcome is how the change of a turn went. The zero Outcome is of a turn that is
 // not counted.
@@ -31,7 +34,8 @@ func (v View) returning() Turn {
 
 // giveBack gives the turn with the outcome of its change, whatever the node is to
 // change to by now. What failed is on the Node before it is in the ledger, so a
-// ledger that is deleted at any time halts again.
+// ledger that is deleted at any time halts again. If there is no Node, its turn
+// does not wait for one, but what failed does.
 func (v View) giveBack() Step {
 	o := v.Turn.Outcome
 	v.Me.Target = o.Target
@@ -53,6 +57,8 @@ func (v View) giveBack() Step {
 		return Step{Kind: Write, Ledger: v.given()}
 	case v.isMarked():
 		return Step{Kind: Unmark, Clears: o.How == NeedGive && !v.Me.isRestart()}
+	case o.How == NeedFail && v.Me.Node == "":
+		return v.await(wait(v.Now.Add(time.Minute), "its Node is to remember what failed"))
 	}
 	return Step{Kind: Save, Turn: v.Turn.over()}
 }

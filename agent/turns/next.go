@@ -243,7 +243,8 @@ func (v View) begin() Step {
 // take takes the turn. The node may change once its Node is marked and the
 // ledger that is read after that still has the turn. A Node that was deleted
 // takes another turn once it is back: its turn did not count meanwhile. So does
-// a node whose target or class has changed since.
+// a node whose target or class has changed since. A node may wait for long before
+// it can write its turn, which begins with that.
 func (v View) take() Step {
 	h := v.Turn.Holder
 	if h.UID != v.Me.UID || h.Target != v.Me.Target || h.Class != v.Me.Class {
@@ -256,14 +257,19 @@ func (v View) take() Step {
 		return s
 	}
 
-	has := v.Seen.Ledger.Holders[v.Me.Machine].ID == h.ID
+	written := v.Seen.Ledger.Holders[v.Me.Machine]
+	has := written.ID == h.ID
+	turn := v.Turn
+	if has {
+		turn.Holder.Since = written.Since
+	}
 	switch {
 	case v.Seen.Ledger.stands(v.Me):
 		return v.abandon()
 	case has && v.isMarked():
-		return Step{Kind: Save, Turn: v.Turn.in(Holding)}
+		return Step{Kind: Save, Turn: turn.in(Holding)}
 	case has:
-		return Step{Kind: Mark, Turn: v.Turn}
+		return Step{Kind: Mark, Turn: turn}
 	case v.isMarked():
 		return Step{Kind: Unmark} // Another ledger took the place of the one with the turn.
 	}
@@ -272,9 +278,10 @@ func (v View) take() Step {
 	if !ok {
 		return s
 	}
+	h.Since = v.Now
 	return Step{
 		Kind:   Write,
-		Ledger: v.Seen.Ledger.Take(v.Me, v.Turn.Holder, v.Seen.Fleet.Size()),
+		Ledger: v.Seen.Ledger.Take(v.Me, h, v.Seen.Fleet.Size()),
 	}
 }
 

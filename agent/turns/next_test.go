@@ -163,6 +163,16 @@ func TestNext(t *testing.T) {
 		{"it has failed, and its Node is gone", ended(NeedFail), func(v *View) {
 			v.Me.Node = ""
 		}, Write},
+		{"it has failed, its Node is gone, and its turn is given", ended(NeedFail), func(v *View) {
+			v.Me.Node = ""
+			v.Mark = ""
+			*v.Seen.Ledger = running()
+		}, Await},
+		{"it is proven, its Node is gone, and its turn is given", ended(NeedGive), func(v *View) {
+			v.Me.Node = ""
+			v.Mark = ""
+			*v.Seen.Ledger = running()
+		}, Save},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			v := tt.view
@@ -326,5 +336,27 @@ func TestOneChangeDoesNotWaitForAnother(t *testing.T) {
 	v, step := First([]View{halted, soon})
 	if v.Me.Version != "3.0.0" || step.Kind != Await {
 		t.Errorf("%s for %q", step.Kind, v.Me.Version)
+	}
+}
+
+// TestATurnBeginsWhenItIsWritten has a node wait for long between the record on its
+// disk and the ledger: others were faster. Its turn is not overdue from the start.
+func TestATurnBeginsWhenItIsWritten(t *testing.T) {
+	v := takes()
+	v.Now = v.Now.Add(5 * time.Minute)
+	l := Next(v).Ledger
+	if got := l.Holders["node-10"].Since; !got.Equal(v.Now) {
+		t.Errorf("in the ledger since %s, written at %s", got, v.Now)
+	}
+
+	v.Seen.Ledger = &l
+	v.Mark = ""
+	if got := Next(v); got.Kind != Mark || !got.Turn.Holder.Since.Equal(v.Now) {
+		t.Errorf("%s since %s", got.Kind, got.Turn.Holder.Since)
+	}
+	v.Mark = v.Turn.Holder.String()
+	v.Now = v.Now.Add(time.Minute)
+	if got := Next(v); got.Turn.Phase != Holding || !got.Turn.Holder.Since.Equal(noon.Add(5*time.Minute)) {
+		t.Errorf("%s since %s", got.Turn.Phase, got.Turn.Holder.Since)
 	}
 }

@@ -89,8 +89,11 @@ type checker struct {
 	// taken is when the turns in the ledger were taken, by ID.
 	taken map[string]time.Time
 
-	// halted are the targets that were halted, until an operator resumes.
-	halted map[string]bool
+	// halted are the targets that were halted, until an operator resumes. unnoted
+	// are the nodes whose change to a target has failed while they had no Node, by
+	// target: they note that when they have one again.
+	halted  map[string]bool
+	unnoted map[string]map[string]bool
 
 	// nodes are the Nodes, numbers how many of them run each configuration.
 	// hasSecret says that there is a configuration.
@@ -123,6 +126,7 @@ func newChecker(limits Limits) *checker {
 		places:    map[string]place{},
 		taken:     map[string]time.Time{},
 		halted:    map[string]bool{},
+		unnoted:   map[string]map[string]bool{},
 		nodes:     map[string]seenNode{},
 		numbers:   map[string]int{},
 		cordons:   map[string]bool{},
@@ -161,8 +165,7 @@ func (c *checker) watched(w apiserver.Write) {
 		}
 	case nil:
 		if lease, ok := w.Before.(*coordination.Lease); ok && lease.Name == ledgerName {
-			c.ledger = turns.Ledger{}
-			c.written = false
+			c.deletedLedger()
 		}
 	}
 }
@@ -191,6 +194,7 @@ func (c *checker) wroteNode(before, after *core.Node) {
 	for _, key := range []string{"loam.dev/failed", "loam.dev/failed-system"} {
 		if f, err := turns.ParseFailure(after.Annotations[key]); err == nil {
 			n.failed = append(n.failed, f.Target)
+			delete(c.unnoted[f.Target], name)
 		}
 	}
 	if _, isBack := c.reborn[name]; isBack && before == nil {
@@ -198,6 +202,18 @@ func (c *checker) wroteNode(before, after *core.Node) {
 	}
 	c.nodes[name] = n
 	c.numbers[n.runs]++
+}
+
+// deletedLedger forgets the ledger. The next one knows of a failure only what is on
+// the Nodes. mu must be held.
+func (c *checker) deletedLedger() {
+	c.ledger = turns.Ledger{}
+	c.written = false
+	for target, nodes := range c.unnoted {
+		if len(nodes) > 0 {
+			delete(c.halted, target)
+		}
+	}
 }
 
 // deletedNode takes a Node out of all that is known. What it remembered of a failure
@@ -225,22 +241,19 @@ func (c *checker) wroteLedger(l *coordination.Lease) {
 		c.fault("the ledger: %v", err)
 		return
 	}
-	had := idsOf(c.ledger)
-	has := idsOf(next)
+	had := holdersOf(c.ledger)
+	has := holdersOf(next)
 
 	for machine, h := range next.Holders {
-		if had[h.ID] == "" {
+		if had[h.ID].ID == "" {
 			c.took(machine, h, next)
 		}
 	}
 	given := 0
-	for id, node := range had {
-		if has[id] != "" {
-			continue
-		}
-		given++
-		if c.disturbed[node] > 0 && c.counts(node) {
-			c.fault("%s gives its turn while it is disturbed", node)
+	for id, h := range had {
+		if has[id].ID == "" {
+			given++
+			c.gave(h, next)
 		}
 	}
 	if n := countedSince(c.ledger, next); n > given && c.ledger.State != turns.Restoring && c.written {
@@ -256,20 +269,51 @@ func (c *checker) wroteLedger(l *coordination.Lease) {
 			c.halted[target] = true
 		}
 	}
-	maps.DeleteFunc(c.taken, func(id string, _ time.Time) bool { return has[id] == "" })
+	maps.DeleteFunc(c.taken, func(id string, _ time.Time) bool { return has[id].ID == "" })
 	c.ledger = next
 	c.written = true
 }
 
-// idsOf returns the nodes that have a turn, by the ID of that.
-func idsOf(l turns.Ledger) map[string]string {
-	ids := make(map[string]string, len(l.Holders)+len(l.Restored))
+// gave checks a node that gives its turn: it is well again, and its Node says so if its
+// change has failed. mu must be held.
+func (c *checker) gave(h turns.Holder, next turns.Ledger) {
+	if c.disturbed[h.Node] > 0 && c.counts(h.Node) {
+		c.fault("%s gives its turn while it is disturbed", h.Node)
+	}
+
+	hasFailed := failuresOf(next, h) > failuresOf(c.ledger, h)
+	if !hasFailed || slices.Contains(c.nodes[h.Node].failed, h.Target) {
+		return
+	}
+	if c.counts(h.Node) {
+		c.fault("%s has failed, and its Node does not say so: %s", h.Node, next.Summary())
+	}
+	if c.unnoted[h.Target] == nil {
+		c.unnoted[h.Target] = map[string]bool{}
+	}
+	c.unnoted[h.Target][h.Node] = true
+}
+
+// failuresOf returns how many failures a ledger counts of what a holder changes to.
+func failuresOf(l turns.Ledger, h turns.Holder) int {
+	switch {
+	case h.Version != "":
+		return l.Systems[h.Target].Failed
+	case h.Target == l.Target:
+		return l.Failed
+	}
+	return 0
+}
+
+// holdersOf returns the holders of all turns, by the ID of the turn.
+func holdersOf(l turns.Ledger) map[string]turns.Holder {
+	all := make(map[string]turns.Holder, len(l.Holders)+len(l.Restored))
 	for _, of := range []map[string]turns.Holder{l.Holders, l.Restored} {
 		for _, h := range of {
-			ids[h.ID] = h.Node
+			all[h.ID] = h
 		}
 	}
-	return ids
+	return all
 }
 
 // countedSince returns how many turns next counts that before does not.
@@ -400,7 +444,7 @@ func (c *checker) begin(name string) {
 	switch {
 	case mark == "":
 		c.fault("%s is disturbed without a mark", name)
-	case c.written && c.ledger.State != turns.Restoring && idsOf(c.ledger)[mark] == "":
+	case c.written && c.ledger.State != turns.Restoring && holdersOf(c.ledger)[mark].ID == "":
 		c.fault("%s is disturbed without a turn: %s", name, c.ledger.Summary())
 	}
 }
@@ -428,6 +472,13 @@ func (c *checker) running(digest string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.numbers[digest]
+}
+
+// away returns how many nodes are disturbed now.
+func (c *checker) away() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.disturbed)
 }
 
 // allow makes limits those of the policy. Nodes may not have seen that until then.
@@ -458,7 +509,8 @@ func (c *checker) doing(name string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	mark := c.nodes[name].mark
-	hasTurn := slices.Contains(slices.Collect(maps.Values(idsOf(c.ledger))), name)
+	hasTurn := slices.ContainsFunc(slices.Collect(maps.Values(holdersOf(c.ledger))),
+		func(h turns.Holder) bool { return h.Node == name })
 	switch {
 	case c.disturbed[name] > 0:
 		return "disturbed"

@@ -50,8 +50,9 @@ type machine struct {
 	// taken counts the turns that were begun.
 	taken int8
 
-	// gave says that it has given a turn, and off that it never starts again.
-	gave, off bool
+	// gave says that it has given a turn, and off that it never starts again. forgot
+	// says that its Node was deleted with what it remembered of a failure.
+	gave, off, forgot bool
 }
 
 // node is a Node of the API server.
@@ -343,6 +344,7 @@ func (s scenario) accidents(w world, i int) []edge {
 	case w.left.rebirth > 0:
 		add("Node deleted", true, func(to *world) {
 			to.left.rebirth--
+			to.machines[i].forgot = m.forgot || w.nodes[i].failure != ""
 			to.nodes[i].there = false
 			to.nodes[i].mark = ""
 			to.nodes[i].failure = ""
@@ -556,6 +558,9 @@ func (s scenario) problem(w world) string {
 			}
 			zones[s.zones[s.of(i)]]++
 		}
+		if m.stage == lost && m.turn.Phase == turns.Over && n.failure == "" && !m.forgot {
+			return "a Node does not remember the failure of its machine"
+		}
 	}
 
 	if limit := s.policy.MaxUnavailable.Of(s.size); all > limit {
@@ -633,7 +638,7 @@ func (w world) hash(seed maphash.Seed, size int) uint64 {
 		m := w.machines[i]
 		b = append(b, flag(m.up), flag(m.ahead), flag(m.seen != nil), flag(m.seen != nil && m.old))
 		b = append(b, byte(m.stage), byte(m.node.uid), byte(m.taken), flag(m.node.there),
-			flag(m.turn.Holder.Since.Equal(start)), flag(m.rebooted), flag(m.gave), flag(m.off))
+			flag(m.turn.Holder.Since.Equal(start)), flag(m.rebooted), flag(m.gave), flag(m.off), flag(m.forgot))
 		b = appendText(b, string(m.turn.Phase), string(m.turn.Outcome.How), m.turn.Holder.ID, m.turn.Holder.UID, m.node.mark,
 			m.node.failure, m.node.tried)
 		if m.seen != nil {

@@ -269,6 +269,15 @@ var seeded = map[string]bug{
 			return turns.Next(v), true
 		}),
 	},
+	"a failure is forgotten if there is no Node": {
+		fleetOf(2, 1, faults{rebirth: 1}).withFailures(),
+		instead(func(v turns.View, step turns.Step) (turns.Step, bool) {
+			isForgotten := step.Kind == turns.Await && v.Turn.Phase == turns.Returning
+			over := v.Turn
+			over.Phase = turns.Over
+			return turns.Step{Kind: turns.Save, Turn: over}, isForgotten
+		}),
+	},
 	"a failure is counted again after it was restored": {
 		fleetOf(2, 1, faults{delete: 1}).withFailures(),
 		withLedger(func(_ *turns.View, l *turns.Ledger) {
