@@ -4,43 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"strings"
 	"testing"
 	"time"
-
-	"sigs.k8s.io/yaml"
 )
-
-// create makes the objects of an example.
-func (c *Cluster) create(t *testing.T, example string) {
-	t.Helper()
-	text, err := os.ReadFile("../../examples/cluster/" + example)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	for object := range strings.SplitSeq(string(text), "\n---\n") {
-		body, err := yaml.YAMLToJSON([]byte(object))
-		if err != nil {
-			t.Fatal(err)
-		}
-
-		var head struct{ APIVersion, Kind string }
-		if err := yaml.Unmarshal([]byte(object), &head); err != nil {
-			t.Fatal(err)
-		}
-		if strings.HasPrefix(head.APIVersion, "rbac") {
-			err = c.createRBAC(body)
-		} else {
-			plural := strings.Replace(strings.ToLower(head.Kind)+"s", "policys", "policies", 1)
-			_, err = c.Do(http.MethodPost, "/apis/"+head.APIVersion+"/"+plural, string(body))
-		}
-		if err != nil {
-			t.Fatalf("%s: %v", example, err)
-		}
-	}
-}
 
 // Paths of the objects that the examples are about.
 const (
@@ -64,7 +31,9 @@ var (
 func policed(t *testing.T) *Cluster {
 	t.Helper()
 	c := Start(t, Options{})
-	c.create(t, "rbac.yaml")
+	if err := c.createExample(t.Context(), "rbac.yaml", strings.Clone); err != nil {
+		t.Fatal(err)
+	}
 	for _, name := range []string{"node-1", "node-2"} {
 		c.mustDo(t, http.MethodPost, nodes, `{"metadata": {"name": "`+name+`"}}`)
 		c.mustDo(t, http.MethodPost, leases,
@@ -98,7 +67,9 @@ func policed(t *testing.T) *Cluster {
 		t.Error("refused without a policy")
 	}
 
-	c.create(t, "admission.yaml")
+	if err := c.RestrictAgents(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	c.mustAwait(t, tries) // The API server learns of a policy by a watch.
 	return c
 }

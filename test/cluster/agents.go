@@ -16,57 +16,91 @@ import (
 	"github.com/loam-os/loam/test/program"
 )
 
-const (
-	rbacPath = "/apis/rbac.authorization.k8s.io/v1"
-	csrPath  = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
-)
+const csrPath = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 
 // machine is the name of a machine whose Node has another name.
 const machine = "machine-1"
 
-// AllowAgent lets the agent of a Node, whose machine has its name or is
-// machine, do what examples/cluster/rbac.yaml does, and no more.
-func (e *endpoint) AllowAgent(ctx context.Context, node string) error {
+// AllowAgent lets the agents of Nodes do what examples/cluster/rbac.yaml does, and no
+// more. Each machine has the name of its Node, or is machine.
+func (e *endpoint) AllowAgent(ctx context.Context, nodes ...string) error {
+	return e.createExample(ctx, "rbac.yaml", func(text string) string {
+		return rightsOf(text, nodes)
+	})
+}
+
+// rightsOf returns rbac.yaml for other Nodes than node-1 and node-2.
+func rightsOf(text string, nodes []string) string {
+	text = strings.ReplaceAll(text, "[node-1, node-2]", "["+strings.Join(nodes, ", ")+"]")
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		switch {
+		case strings.Contains(line, "machine:node-2"):
+			b.WriteString(strings.ReplaceAll(line, "node-2", machine))
+		case strings.Contains(line, "node-2"):
+		case strings.Contains(line, "node-1"):
+			for _, node := range nodes {
+				b.WriteString(strings.ReplaceAll(line, "node-1", node))
+			}
+		default:
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
+// RestrictAgents creates the policies of examples/cluster/admission.yaml: each agent
+// changes its own Node and takes its own turn only.
+func (e *endpoint) RestrictAgents(ctx context.Context) error {
+	return e.createExample(ctx, "admission.yaml", strings.Clone)
+}
+
+// createExample creates the objects of a file of examples/cluster, which edit returns
+// with other names.
+func (e *endpoint) createExample(
+	ctx context.Context, name string, edit func(text string) string,
+) error {
 	root, err := program.Root(ctx)
 	if err != nil {
 		return err
 	}
-
-	text, err := os.ReadFile(filepath.Join(root, "examples/cluster/rbac.yaml"))
+	text, err := os.ReadFile(filepath.Join(root, "examples/cluster", name))
 	if err != nil {
 		return err
 	}
 
-	names := strings.NewReplacer("machine:node-2", "machine:"+machine, "node-1", node)
-	for object := range strings.SplitSeq(names.Replace(string(text)), "\n---\n") {
-		body, err := yaml.YAMLToJSON([]byte(object))
-		if err != nil {
-			return fmt.Errorf("rbac.yaml: %w", err)
-		}
-		if err := e.createRBAC(body); err != nil {
-			return err
+	for document := range strings.SplitSeq(edit(string(text)), "\n---\n") {
+		if err := e.create([]byte(document)); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
-
 	return nil
 }
 
-// createRBAC creates an object of the group rbac.authorization.k8s.io.
-func (e *endpoint) createRBAC(body []byte) error {
-	var object struct {
-		Kind     string
-		Metadata struct{ Namespace string }
+// create creates an object of a named group, from YAML.
+func (e *endpoint) create(text []byte) error {
+	var o struct {
+		APIVersion string
+		Kind       string
+		Metadata   struct{ Namespace string }
 	}
-	if err := json.Unmarshal(body, &object); err != nil {
-		return fmt.Errorf("RBAC object: %w", err)
+	if err := yaml.Unmarshal(text, &o); err != nil {
+		return err
+	}
+	body, err := yaml.YAMLToJSON(text)
+	if err != nil {
+		return err
 	}
 
-	at := rbacPath
-	if object.Metadata.Namespace != "" {
-		at += "/namespaces/" + object.Metadata.Namespace
+	at := "/apis/" + o.APIVersion
+	if o.Metadata.Namespace != "" {
+		at += "/namespaces/" + o.Metadata.Namespace
 	}
-
-	_, err := e.Do(http.MethodPost, at+"/"+strings.ToLower(object.Kind)+"s", string(body))
+	plural := strings.ToLower(o.Kind) + "s"
+	if stem, ok := strings.CutSuffix(plural, "ys"); ok {
+		plural = stem + "ies"
+	}
+	_, err = e.Do(http.MethodPost, at+"/"+plural, string(body))
 	return err
 }
 

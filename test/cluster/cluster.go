@@ -22,6 +22,9 @@ type Options struct {
 	// Scheduler runs kube-scheduler.
 	Scheduler bool
 
+	// Audit has the API server record its requests, for [Cluster.Requests].
+	Audit bool
+
 	// Authorizers are asked, in this order, about requests that neither the
 	// Node nor the RBAC authorizer allows.
 	Authorizers []Authorizer
@@ -34,6 +37,7 @@ type Cluster struct {
 	etcd   string
 	api    *process
 	egress *egress
+	audits bool
 
 	authorizers []runningAuthorizer
 }
@@ -74,6 +78,7 @@ func (c *Cluster) run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 
+	c.audits = o.Audit
 	for _, a := range o.Authorizers {
 		if err := c.addAuthorizer(a); err != nil {
 			return err
@@ -105,6 +110,9 @@ func (c *Cluster) writeFiles(context.Context) error {
 		return err
 	}
 	if err := c.writeAuthorization(); err != nil {
+		return err
+	}
+	if err := c.write(auditPolicyFile, auditPolicy); err != nil {
 		return err
 	}
 	return c.write(egressFile, egressConfig(c.port))

@@ -28,7 +28,7 @@ func etcdFlags(url, data string) []string {
 }
 
 func (c *Cluster) apiFlags() []string {
-	return []string{
+	flags := []string{
 		"--etcd-servers=" + c.etcd,
 		"--bind-address=" + c.network.loopback,
 		"--advertise-address=" + c.network.fromGuest,
@@ -49,6 +49,10 @@ func (c *Cluster) apiFlags() []string {
 		"--kubelet-preferred-address-types=InternalIP",
 		"--egress-selector-config-file=" + egressFile,
 	}
+	if c.audits {
+		flags = append(flags, "--audit-policy-file="+auditPolicyFile, "--audit-log-path="+auditLogFile)
+	}
+	return flags
 }
 
 // controllerFlags: one instance needs no leader, and would wait for its lease

@@ -175,12 +175,13 @@ var joining = []struct{ role, group string }{
 func (c *Cluster) allowJoining(context.Context) error {
 	for _, j := range joining {
 		body := fmt.Sprintf(`{
+			"apiVersion": "rbac.authorization.k8s.io/v1",
 			"kind": "ClusterRoleBinding",
 			"metadata": {"name": "loam:%s"},
 			"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": %[1]q},
 			"subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": %[2]q}]
 		}`, j.role, j.group)
-		if err := c.createRBAC([]byte(body)); err != nil {
+		if err := c.create([]byte(body)); err != nil {
 			return err
 		}
 	}

@@ -126,9 +126,9 @@ func (c *Cluster) BootstrapToken(t testing.TB) string {
 }
 
 // AllowNodeAgents is AllowAgent.
-func (c *Cluster) AllowNodeAgents(t testing.TB, node string) {
+func (c *Cluster) AllowNodeAgents(t testing.TB, nodes ...string) {
 	t.Helper()
-	if err := c.AllowAgent(t.Context(), node); err != nil {
+	if err := c.AllowAgent(t.Context(), nodes...); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -24,13 +24,16 @@ type clusterTest struct {
 	testcluster.Fixture
 }
 
-func newClusterTest(t *testing.T, arch string) *clusterTest {
+// newClusterTest starts a cluster for nodes of these names, or for the one that is
+// testcluster.Node.
+func newClusterTest(t *testing.T, arch string, nodes ...string) *clusterTest {
 	w := &clusterTest{
 		T: t,
 		Fixture: testcluster.Fixture{
 			Cluster:  cluster.Start(t, cluster.Options{Controllers: true, Scheduler: true}),
 			Registry: cluster.StartRegistry(t, cluster.RegistryOptions{}),
 			Arch:     arch,
+			Nodes:    nodes,
 		},
 	}
 	if err := w.Prepare(t.Context(), cluster.Program(t, "kubelet")); err != nil {

@@ -70,7 +70,7 @@ func (f *fleet) reached(text string, all int) (half, last time.Time) {
 		}
 	}
 
-	limit := time.After(2 * time.Minute)
+	limit := time.After(f.patience)
 	for have < all {
 		select {
 		case a := <-f.seen:

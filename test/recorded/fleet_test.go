@@ -30,6 +30,9 @@ type fleet struct {
 	// upgrades are those of each node.
 	upgrades []*upgrades
 
+	// patience is how long a change may take to reach all nodes.
+	patience time.Duration
+
 	// obstacle is what stands in the way of jobs on a node, nil for nothing.
 	obstacle func(ctx context.Context, node, verb, unit string) error
 }
@@ -44,12 +47,12 @@ type sighting struct {
 // returns. steady is as of New.
 func newFleet(t testing.TB, size int, steady time.Duration, text string) *fleet {
 	t.Helper()
-	return newFleetWith(t, size, steady, text, nil)
+	return newFleetIn(t, cluster.Start(t, cluster.Options{}), size, steady, text, nil)
 }
 
-// newFleetWith is newFleet with an obstacle for jobs.
-func newFleetWith(
-	t testing.TB, size int, steady time.Duration, text string,
+// newFleetIn is newFleet in a cluster, with an obstacle for jobs.
+func newFleetIn(
+	t testing.TB, c *cluster.Cluster, size int, steady time.Duration, text string,
 	obstacle func(ctx context.Context, node, verb, unit string) error,
 ) *fleet {
 	t.Helper()
@@ -62,11 +65,12 @@ func newFleetWith(
 	}
 
 	f := &fleet{
-		fixture: &fixture{TB: t, token: "token", Cluster: cluster.Start(t, cluster.Options{})},
+		fixture: &fixture{TB: t, token: "token", Cluster: c},
 		seen:    make(chan sighting, 16*size),
 		shown:   map[string]string{},
 
 		obstacle: obstacle,
+		patience: 2 * time.Minute,
 	}
 
 	f.allow()

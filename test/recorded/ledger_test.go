@@ -15,8 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/loam-os/loam/agent/turns"
 	"github.com/loam-os/loam/agent/unit"
 	"github.com/loam-os/loam/test/cluster"
@@ -46,7 +44,16 @@ func newPool(
 	t *testing.T, size int, policy string, obstacle func(ctx context.Context, node string) error,
 ) *fleet {
 	t.Helper()
-	f := newFleetWith(t, size, 0, osc("one"),
+	return newPoolIn(t, cluster.Start(t, cluster.Options{}), size, policy, obstacle)
+}
+
+// newPoolIn is newPool in a cluster.
+func newPoolIn(
+	t testing.TB, c *cluster.Cluster, size int, policy string,
+	obstacle func(ctx context.Context, node string) error,
+) *fleet {
+	t.Helper()
+	f := newFleetIn(t, c, size, 0, osc("one"),
 		func(ctx context.Context, node, verb, _ string) error {
 			if verb != "restart" {
 				return nil
@@ -63,24 +70,11 @@ func newPool(
 	return f
 }
 
-// admission creates examples/cluster/admission.yaml: each agent changes its own
-// Node and takes its own turn only.
+// admission is RestrictAgents.
 func (f *fleet) admission() {
 	f.Helper()
-	text, err := os.ReadFile("../../examples/cluster/admission.yaml")
-	if err != nil {
+	if err := f.RestrictAgents(f.Context()); err != nil {
 		f.Fatal(err)
-	}
-	for object := range strings.SplitSeq(string(text), "\n---\n") {
-		body, err := yaml.YAMLToJSON([]byte(object))
-		if err != nil {
-			f.Fatal(err)
-		}
-		plural := "validatingadmissionpolicies"
-		if strings.Contains(object, "kind: ValidatingAdmissionPolicyBinding") {
-			plural = "validatingadmissionpolicybindings"
-		}
-		f.must(http.MethodPost, "/apis/admissionregistration.k8s.io/v1/"+plural, string(body))
 	}
 }
 

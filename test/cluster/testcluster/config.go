@@ -10,12 +10,17 @@ import (
 // Machine is the machine.yaml of a node that joins with a bootstrap token.
 func (f *Fixture) Machine(token string) string { return f.MachineAt(f.GuestURL(), token) }
 
-// MachineAt is Machine for an API server that is reached at another URL.
-func (f *Fixture) MachineAt(server, token string) string {
-	return machineText(f.Arch, server, f.CA(), token)
+// MachineNamed is Machine of a node with that name.
+func (f *Fixture) MachineNamed(name, token string) string {
+	return machineText(f.Arch, name, f.GuestURL(), f.CA(), token)
 }
 
-func machineText(arch, server, ca, token string) string {
+// MachineAt is Machine for an API server that is reached at another URL.
+func (f *Fixture) MachineAt(server, token string) string {
+	return machineText(f.Arch, Node, server, f.CA(), token)
+}
+
+func machineText(arch, name, server, ca, token string) string {
 	return fmt.Sprintf(`apiVersion: loam.dev/v1alpha1
 kind: Machine
 hostname: %s
@@ -30,7 +35,7 @@ source:
     tokens: [{secret: %s, path: %s}]
     ca: |
 %s
-`, Node, vm.ShellTTY(arch), server, Secret, token, Token, TokenPath, indent(ca, "      "))
+`, name, vm.ShellTTY(arch), server, Secret, token, Token, TokenPath, indent(ca, "      "))
 }
 
 // OSC is the configuration of a node with a kubelet. flags are more of the

@@ -40,12 +40,22 @@ type Fixture struct {
 	*cluster.Cluster
 	Registry *cluster.Registry
 	Arch     string // of the node
+
+	// Nodes are the names of the nodes, nil for the one that is Node.
+	Nodes []string
+
+	// Policy is how the nodes take turns, "" for no turns.
+	Policy string
 }
 
 // Prepare brings what a node needs: images, a token, and leave for its agent.
 // kubelet is the file of that program.
 func (f *Fixture) Prepare(ctx context.Context, kubelet string) error {
-	if err := f.AllowAgent(ctx, Node); err != nil {
+	nodes := f.Nodes
+	if nodes == nil {
+		nodes = []string{Node}
+	}
+	if err := f.AllowAgent(ctx, nodes...); err != nil {
 		return err
 	}
 	if err := f.pushImages(ctx, kubelet); err != nil {
@@ -54,10 +64,15 @@ func (f *Fixture) Prepare(ctx context.Context, kubelet string) error {
 	return f.Put(Token, Token, "first")
 }
 
-// Put creates or updates a Secret of kube-system.
+// Put creates or updates a Secret of kube-system, which has the policy if it is the
+// nodes' configuration.
 func (f *Fixture) Put(name, key, value string) error {
+	metadata := map[string]any{"name": name}
+	if name == Secret && f.Policy != "" {
+		metadata["annotations"] = map[string]string{"rollout.loam.dev/policy": f.Policy}
+	}
 	body, err := json.Marshal(map[string]any{
-		"metadata":   map[string]any{"name": name},
+		"metadata":   metadata,
 		"stringData": map[string]string{key: value},
 	})
 	if err != nil {

@@ -31,7 +31,7 @@ func TestDocumentsForANodeAreValid(t *testing.T) {
 
 	t.Run("its machine.yaml", func(t *testing.T) {
 		m, err := machine.Decode("machine.yaml",
-			[]byte(machineText("amd64", "https://10.0.2.2:6443", ca, "abcdef.0123456789abcdef")))
+			[]byte(machineText("amd64", Node, "https://10.0.2.2:6443", ca, "abcdef.0123456789abcdef")))
 		if err != nil || m.Hostname != Node {
 			t.Errorf("%+v, %v", m, err)
 		}
