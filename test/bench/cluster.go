@@ -200,6 +200,11 @@ func (b benchmark) measure(ctx context.Context, r *report) error {
 		return fmt.Errorf("%w\n%s", err, text)
 	}
 
+	return b.take(text, r)
+}
+
+// take reports the figures that are in the output of the benchmark.
+func (b benchmark) take(text []byte, r *report) error {
 	found := b.parse(text)
 	for _, f := range b.figures {
 		values := found[f.part]

@@ -32,7 +32,7 @@ func main() {
 	cold := flag.Bool("cold", true, "build with an empty cache, too")
 	only := flag.String("only", "",
 		"\"engine\", \"gardener\", \"cluster\", \"control-plane\", \"reference\", "+
-			"\"upgrade\", \"flash\", \"places\", \"live\" or \"encrypt\": only that")
+			"\"upgrade\", \"flash\", \"rollout\", \"places\", \"live\" or \"encrypt\": only that")
 
 	draw := flag.Bool("plot", false, "measure nothing, and draw the plots of the results there are")
 	flag.Parse()
@@ -51,6 +51,9 @@ func main() {
 	}
 	if err == nil {
 		err = drawPlots(plotDirectory, filepath.Join(dir, "results.jsonl"))
+	}
+	if err == nil {
+		err = drawRollouts(plotDirectory, filepath.Join(dir, curvesFile))
 	}
 
 	if err != nil {
@@ -89,6 +92,8 @@ func run(ctx context.Context, boots int, cold bool, only string) (err error) {
 		return measureUpgrade(ctx, r)
 	case "flash":
 		return flashDisk.measure(ctx, r)
+	case "rollout":
+		return measureRollouts(ctx, r)
 	case "places":
 		return measurePlaces(ctx, r, cold)
 	case "live":
@@ -118,6 +123,9 @@ func run(ctx context.Context, boots int, cold bool, only string) (err error) {
 		return err
 	}
 	if err := measureAll(ctx, r, controlPlaneBenchmarks...); err != nil {
+		return err
+	}
+	if err := measureRollouts(ctx, r); err != nil {
 		return err
 	}
 	if err := measureBuild(ctx, r, cold); err != nil {

@@ -29,7 +29,11 @@ var plots = []struct {
 		"Image and machine",
 		[]string{"image", "build", "size", "boot", "agent", "live", "encrypt"},
 	},
-	{"change.svg", "One change", []string{"config", "gardener", "cluster", "change", "start"}},
+	{
+		"change.svg",
+		"One change",
+		[]string{"config", "gardener", "cluster", "change", "start", "rollout"},
+	},
 	{"upgrade.svg", "Upgrade and installation", []string{"upgrade", "flash"}},
 	{
 		"own-cluster.svg",

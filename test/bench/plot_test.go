@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"encoding/xml"
 	"errors"
 	"io"
@@ -142,5 +143,54 @@ func TestEveryResultHasAPlot(t *testing.T) {
 				t.Errorf("%s: results %s/ have no plot", file, match[1])
 			}
 		}
+	}
+}
+
+func TestCurvesShowDoneAndAway(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "run.json")
+	if err := drawRollouts(dir, file); err != nil {
+		t.Fatalf("without curves: %v", err)
+	}
+	if err := os.WriteFile(file, []byte(`[{"name": "system", "nodes": 100, "most": 5,
+		"seconds": 30, "done": [0, 50, 100], "away": [5, 5, 0]}]`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := drawRollouts(dir, file); err != nil {
+		t.Fatal(err)
+	}
+
+	drawn, err := os.ReadFile(filepath.Join(dir, "rollout.svg"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts, _ := read(t, drawn)
+	want := []string{"Another system", "100", "done", "5", "away", "0", "1 min"}
+	if diff := cmp.Diff(want, texts); diff != "" {
+		t.Errorf("texts (-want +have)\n%s", diff)
+	}
+	// All are done at the right side, and 5 of 5 away until the middle.
+	for _, part := range []string{"L472.0 85.0 L884.0 40.0 V130", "L60.0 138.0 L472.0 138.0 L884.0 188.0 V188"} {
+		if !strings.Contains(string(drawn), part) {
+			t.Errorf("no %q in\n%s", part, drawn)
+		}
+	}
+}
+
+func TestTheCurvesOfTheDocumentsAreDrawn(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("../..", plotDirectory, curvesFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var curves []curve
+	if err := json.Unmarshal(text, &curves); err != nil {
+		t.Fatal(err)
+	}
+	have, err := os.ReadFile(filepath.Join("../..", plotDirectory, "rollout.svg"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(plotCurves(curves)) != string(have) {
+		t.Error("rollout.svg is stale\nhint: go run ./test/bench -plot")
 	}
 }

@@ -345,17 +345,22 @@ func (f *Fleet) Upgrade(version, hash string, most time.Duration) time.Duration 
 		m.arm(system{version: version, hash: hash})
 	}
 	return f.Await("the rollout of a system", most, func() error {
-		n := 0
-		for _, m := range f.members {
-			if m.runsSystem(hash) {
-				n++
-			}
-		}
-		if n != len(f.members) {
+		if n := f.running(hash); n != len(f.members) {
 			return fmt.Errorf("%d of %d nodes run it", n, len(f.members))
 		}
 		return f.settled()
 	})
+}
+
+// running returns how many machines run a system.
+func (f *Fleet) running(hash string) int {
+	n := 0
+	for _, m := range f.members {
+		if m.runsSystem(hash) {
+			n++
+		}
+	}
+	return n
 }
 
 // Configuration is a configuration with one unit, which restarts when the text is

@@ -1,6 +1,9 @@
 package fleet
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"runtime"
@@ -16,7 +19,9 @@ import (
 )
 
 // TestALargeFleet measures a rollout of which 5 % of the nodes may be away. LOAM_FLEET
-// is how many nodes it has; with it, another system follows the configuration.
+// is how many nodes it has; with it, another system follows the configuration, and
+// then a configuration that fails on every node. make bench sets it, and
+// LOAM_FLEET_CURVES to a file for the curves.
 func TestALargeFleet(t *testing.T) {
 	size := judge.Pick(200, 500)
 	text := os.Getenv("LOAM_FLEET")
@@ -39,19 +44,109 @@ func TestALargeFleet(t *testing.T) {
 			Limits:  Limits{Total: most},
 			Restart: 15 * time.Second,
 			Reboot:  100 * time.Second,
+			Fails:   func(_, text string) bool { return text == "bad" },
 		}, Configuration("one"))
 
 		m := meter{fleet: f, used: used}
 		m.report(t, "start", 0)
+
+		var curves []curve
+		stop := f.record("configuration", func() int { return f.checker.running(sum(Configuration("two"))) })
 		took := f.Rollout(Configuration("two"), 3*time.Hour)
+		curves = append(curves, stop())
 		number := m.report(t, "configuration", took)
 		if polls := number[Polls] / size; took > 10*time.Minute || polls > 20 {
 			t.Errorf("%d nodes took %s and %d polls each, want at most 10m and 20", size, took, polls)
 		}
-		if text != "" {
-			m.report(t, "system", f.Upgrade("2.0.0", "2b2b", 12*time.Hour))
+		if text == "" {
+			return
+		}
+
+		stop = f.record("system", func() int { return f.running("2b2b") })
+		took = f.Upgrade("2.0.0", "2b2b", 12*time.Hour)
+		curves = append(curves, stop())
+		m.report(t, "system", took)
+		if took > 45*time.Minute {
+			t.Errorf("another system took %s, want at most 45m", took)
+		}
+
+		stop = f.record("bad", func() int { return f.checker.running(sum(Configuration("bad"))) })
+		f.Configure(Configuration("bad"))
+		took = f.Await("the halt", time.Hour, func() error {
+			if s := f.checker.state(); s.ledger.Halted == "" {
+				return errors.New("it goes on")
+			}
+			return f.settled()
+		})
+		time.Sleep(30 * time.Minute) // Of the bubble. No node may begin in it.
+		curves = append(curves, stop())
+		m.report(t, "bad", took)
+		write(t, curves)
+	})
+}
+
+// curve is how a rollout goes on.
+type curve struct {
+	Name  string `json:"name"`
+	Nodes int    `json:"nodes"`
+	// Most is how many nodes may be away.
+	Most int `json:"most"`
+	// Seconds are between two samples. Done are the nodes that have changed, Away
+	// those that are disturbed.
+	Seconds int   `json:"seconds"`
+	Done    []int `json:"done"`
+	Away    []int `json:"away"`
+}
+
+// record records a rollout of which done is how many nodes have changed, until stop
+// is called.
+func (f *Fleet) record(name string, done func() int) (stop func() curve) {
+	const pause = 15 * time.Second
+	c := curve{
+		Name:    name,
+		Nodes:   f.Options.Nodes,
+		Most:    f.Options.Limits.Total,
+		Seconds: int(pause / time.Second),
+	}
+	sample := func() {
+		c.Done = append(c.Done, done())
+		c.Away = append(c.Away, f.checker.away())
+	}
+
+	over := make(chan struct{})
+	f.group.Go(func() {
+		tick := time.NewTicker(pause)
+		defer tick.Stop()
+		for {
+			sample()
+			select {
+			case <-tick.C:
+			case <-over:
+				return
+			}
 		}
 	})
+	return func() curve {
+		close(over)
+		synctest.Wait()
+		sample()
+		return c
+	}
+}
+
+func write(t *testing.T, curves []curve) {
+	t.Helper()
+	file := os.Getenv("LOAM_FLEET_CURVES")
+	if file == "" {
+		return
+	}
+	text, err := json.Marshal(curves)
+	if err == nil {
+		err = os.WriteFile(file, text, 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // meter says what a rollout costs.
@@ -60,7 +155,8 @@ type meter struct {
 	used  time.Duration
 }
 
-// report logs the costs since the last report, and returns the requests.
+// report logs the costs since the last report, and returns the requests. With
+// LOAM_FLEET, it prints them as a benchmark does.
 func (m *meter) report(t *testing.T, what string, took time.Duration) map[string]int {
 	t.Helper()
 	var memory runtime.MemStats
@@ -77,6 +173,17 @@ func (m *meter) report(t *testing.T, what string, took time.Duration) map[string
 	for _, kind := range slices.Sorted(maps.Keys(number)) {
 		t.Logf("%6.2f %s a node, with %.1f kB each", float64(number[kind])/size, kind,
 			float64(bytes[kind])/1000/float64(number[kind]))
+	}
+
+	if os.Getenv("LOAM_FLEET") != "" {
+		rest := 0
+		for kind, n := range number {
+			if kind != Polls && kind != Renewals && kind != Watches {
+				rest += n
+			}
+		}
+		fmt.Printf("BenchmarkLargeFleet/%s 1 %.2f min %.2f polls %.2f requests %d touched\n",
+			what, took.Minutes(), float64(number[Polls])/size, float64(rest)/size, s.touched)
 	}
 	return number
 }

@@ -1,0 +1,113 @@
+package recorded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/loam-os/loam/test/cluster"
+)
+
+// restartTime is how long a kubelet restarts.
+const restartTime = 15 * time.Second
+
+// BenchmarkRollout is from the answer to the PUT of the Secret until all of a thousand
+// nodes have changed and given their turns. 5 % may be away, and the admission policies
+// of examples/cluster look at each write. The requests are those of the audit log.
+func BenchmarkRollout(b *testing.B) {
+	f := newPoolIn(b, cluster.Start(b, cluster.Options{Audit: true}), 1000,
+		`{"maxUnavailable": "5%"}`, func(ctx context.Context, _ string) error {
+			select {
+			case <-time.After(restartTime):
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+	f.patience = 30 * time.Minute
+
+	b.Run("1000", func(b *testing.B) {
+		var times []time.Duration
+		var asked traffic
+		for i := range b.N {
+			text := osc(fmt.Sprintf("%d of %d", i, b.N))
+			start := time.Now()
+			f.says(text)
+			f.reached(text, len(f.nodes))
+			ledger := f.settled()
+			times = append(times, time.Since(start))
+			if ledger.Done != len(f.nodes) || ledger.Failed > 0 {
+				b.Errorf("ledger %s", ledger.Summary())
+			}
+			asked.add(b, f, start)
+		}
+		asked.report(b, len(f.nodes))
+		slices.Sort(times)
+		b.ReportMetric(times[len(times)/2].Minutes(), "min")
+	})
+}
+
+// traffic is what node agents have asked of the API server.
+type traffic struct {
+	polls, conflicts, renewals, rest int
+
+	// took is how long each request took that is no watch.
+	took []time.Duration
+
+	// verbs counts the requests by verb and resource.
+	verbs map[string]int
+}
+
+// add adds the requests since start.
+func (a *traffic) add(b *testing.B, f *fleet, start time.Time) {
+	b.Helper()
+	all, err := f.Requests()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if a.verbs == nil {
+		a.verbs = map[string]int{}
+	}
+	for _, r := range all {
+		isAgent := strings.HasPrefix(r.User, "gardener.cloud:node-agent:")
+		if !isAgent || r.Begun.Before(start) || r.Verb == "watch" {
+			continue
+		}
+		a.took = append(a.took, r.Took)
+		a.verbs[r.Verb+"-"+r.Resource]++
+		isLedger := r.Name == "loam-rollout-pool"
+		switch {
+		case isLedger && r.Verb == "get":
+			a.polls++
+		case isLedger && r.Code == 409:
+			a.conflicts++
+		case r.Resource == "leases" && !isLedger:
+			a.renewals++
+		default:
+			a.rest++
+		}
+	}
+	if len(a.took) == 0 {
+		b.Fatal(errors.New("the audit log has no request of an agent"))
+	}
+}
+
+// report reports the requests of a node and change.
+func (a *traffic) report(b *testing.B, nodes int) {
+	each := func(n int) float64 { return float64(n) / float64(nodes*b.N) }
+	b.ReportMetric(each(a.polls), "polls")
+	b.ReportMetric(each(a.rest), "requests")
+	b.ReportMetric(each(a.conflicts), "conflicts")
+	b.ReportMetric(each(a.renewals), "renewals")
+	for verb, n := range a.verbs {
+		b.ReportMetric(each(n), verb)
+	}
+
+	slices.Sort(a.took)
+	b.ReportMetric(float64(a.took[len(a.took)*99/100].Microseconds())/1000, "p99-ms")
+	b.ReportMetric(float64(a.took[len(a.took)/2].Microseconds())/1000, "median-ms")
+}
