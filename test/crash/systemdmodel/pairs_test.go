@@ -33,7 +33,7 @@ const (
 func TestPairs(t *testing.T) {
 	t.Parallel()
 	onMachine(t, func(t *testing.T, m machine) {
-		pairs, seed := number(t, pairsVariable, judge.Pick[uint64](20, 200)), number(
+		pairs, seed := number(t, pairsVariable, judge.Pick[uint64](20, 60)), number(
 			t,
 			seedVariable,
 			uint64(time.Now().UnixNano()),
