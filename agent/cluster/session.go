@@ -203,6 +203,7 @@ func (s *session) handleEvent(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	case f := <-s.inbox.posted:
+		w.tick(s.env.Now(), s.env.Uptime()) // The last step may be stepInterval ago.
 		f()
 	case w.status = <-s.inbox.reports:
 	case e := <-events:

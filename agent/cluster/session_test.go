@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -40,6 +41,28 @@ func (c scripted) step(_ context.Context, w *world) (outcome, error) {
 		c.do(w)
 	}
 	return c.outcome, c.err
+}
+
+// What a session hears of has the time at which it hears of it, not that of its last
+// step: the kubelet of a deleted Node is restarted after a pause.
+func TestADeletedNodeIsGoneSinceNow(t *testing.T) {
+	uptime := time.Duration(0)
+	s := newTestSession(t, &uptime)
+	s.step(t.Context())
+	uptime = stepInterval - time.Second
+
+	var group sync.WaitGroup
+	group.Go(func() {
+		s.inbox.post(t.Context(), func() { s.memory.world.setNode(nil) })
+	})
+	s.handleEvent(t.Context())
+	group.Wait()
+
+	a := s.memory.world.absent
+	if !a.since.Equal(noon.Add(uptime)) || a.due() != uptime+absenceGrace {
+		t.Errorf("gone since %s, the kubelet is restarted at %s, want %s and %s",
+			a.since, a.due(), noon.Add(uptime), uptime+absenceGrace)
+	}
 }
 
 func TestStepRunsEachController(t *testing.T) {

@@ -119,6 +119,9 @@ type checker struct {
 	faults []string
 }
 
+// rebirth is within what time a node marks a Node that was deleted and is back.
+const rebirth = time.Minute
+
 func newChecker(limits Limits) *checker {
 	return &checker{
 		limits:    limits,
@@ -198,7 +201,7 @@ func (c *checker) wroteNode(before, after *core.Node) {
 		}
 	}
 	if _, isBack := c.reborn[name]; isBack && before == nil {
-		c.reborn[name] = time.Now().Add(time.Minute)
+		c.reborn[name] = time.Now().Add(rebirth)
 	}
 	c.nodes[name] = n
 	c.numbers[n.runs]++
@@ -225,6 +228,16 @@ func (c *checker) deletedNode(name string) {
 	c.reborn[name] = time.Time{}
 	delete(c.nodes, name)
 	delete(c.cordons, name)
+}
+
+// started says that the agent of a node runs again, which ended at the time. It has to
+// see first whether its Node is another one.
+func (c *checker) started(name string, ended time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if at := c.reborn[name]; ended.Before(at) {
+		c.reborn[name] = time.Now().Add(rebirth)
+	}
 }
 
 func isReady(n *core.Node) bool {
@@ -269,7 +282,9 @@ func (c *checker) wroteLedger(l *coordination.Lease) {
 			c.halted[target] = true
 		}
 	}
-	maps.DeleteFunc(c.taken, func(id string, _ time.Time) bool { return has[id].ID == "" })
+	if next.State != turns.Restoring { // Until then, it lacks the turns of one that was deleted.
+		maps.DeleteFunc(c.taken, func(id string, _ time.Time) bool { return has[id].ID == "" })
+	}
 	c.ledger = next
 	c.written = true
 }

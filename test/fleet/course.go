@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -424,15 +423,13 @@ func (c *course) clone(m *member) {
 	clone := newMember(c.Fleet, m.name, m.copy(), number, m.config)
 	clone.systemd.Restore(m.systemd.Memory())
 	clone.runs = m.runs
-	power, off := context.WithCancel(c.ctx)
-	clone.power = power
 	clone.start()
 	c.clones = append(c.clones, clone)
 
 	c.undo(10*time.Second+c.upTo(6*time.Minute), func() {
 		clone.busy.lock()
 		defer clone.busy.unlock()
-		off()
+		clone.off()
 		clone.stop()
 		id := clone.turn().Holder.ID
 		c.undo(c.upTo(time.Minute), func() { c.forgetTurn(m, id) })

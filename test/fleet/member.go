@@ -45,13 +45,16 @@ type member struct {
 	network *network
 	part    func() float64
 
-	// power ends with the machine: what its systemd does ends then.
+	// power ends when the machine is off: what its systemd does ends then. off turns
+	// it off.
 	power context.Context
+	off   func()
 
 	// busy is held while the agent starts or dies, or the machine restarts. life is
-	// the agent, nil while there is none.
-	busy token
-	life *life
+	// the agent, nil while there is none, and ended when the last one died.
+	busy  token
+	life  *life
+	ended time.Time
 
 	clock clock
 
@@ -85,13 +88,13 @@ func newMember(f *Fleet, name, dir string, number int, config cluster.Config) *m
 		config:  config,
 		systemd: &units.Fake{},
 		part:    rand.Float64,
-		power:   f.ctx,
 		busy:    make(token, 1),
 		runs:    system{"1.0.0", "1a"},
 		changed: make(chan struct{}, 1),
 		armed:   make(chan struct{}, 1),
 		clock:   clock{began: time.Now()},
 	}
+	m.power, m.off = context.WithCancel(f.ctx)
 	m.config.Transport = &apiserver.Transport{Server: f.counts.around(f.Server)}
 	if f.Options.Seed != 0 {
 		m.network = newNetwork(f, rand.New(rand.NewPCG(f.Options.Seed, uint64(2*number))))
@@ -158,12 +161,13 @@ func (m *member) restart(ctx context.Context, name string) error {
 	}
 
 	done := make(chan error, 1)
+	power := m.power
 	m.fleet.group.Go(func() {
-		if !sleep(m.power, m.fleet.Options.Restart) {
+		if !sleep(power, m.fleet.Options.Restart) {
 			end()
 			return
 		}
-		err := m.restarted(name)
+		err := m.restarted(power, name)
 		end() // The agent that hears of it may give its turn at once.
 		done <- err
 	})
@@ -182,12 +186,12 @@ func (m *member) disturb() (end func()) {
 }
 
 // restarted ends the restart of a unit.
-func (m *member) restarted(name string) error {
+func (m *member) restarted(power context.Context, name string) error {
 	if fails := m.fleet.Options.Fails; fails != nil && fails(m.name, m.text()) {
 		m.systemd.Set(name, unit.State{Active: "failed", Sub: "failed"})
 		return &unit.JobError{Verb: "restart", Unit: name, Result: "failed"}
 	}
-	if err := m.systemd.Restart(m.power, name); err != nil {
+	if err := m.systemd.Restart(power, name); err != nil {
 		return err
 	}
 	if name == kubelet {
@@ -271,6 +275,7 @@ func (m *member) start() {
 	n.Agent.Upgrades = m
 
 	m.life = l
+	f.checker.started(m.name, m.ended)
 	f.group.Go(func() {
 		defer close(l.over)
 		if err := errors.Join(n.Run(ctx), n.Close()); err != nil {
@@ -285,6 +290,7 @@ func (m *member) stop() {
 	m.life.cancel()
 	<-m.life.over
 	m.life = nil
+	m.ended = time.Now()
 }
 
 // kill ends the agent as SIGKILL does: the next one starts with the disk as it is
@@ -375,10 +381,15 @@ func (m *member) reboot(l *life, next system) {
 	end := m.disturb()
 	m.ready(false)
 	m.stop()
+	m.off()
 
 	if !sleep(f.ctx, f.Options.Reboot) {
 		end()
 		return
+	}
+	m.power, m.off = context.WithCancel(f.ctx)
+	if err := m.systemd.Boot(kubelet); err != nil {
+		f.Error(err)
 	}
 	m.mu.Lock()
 	m.runs = next
