@@ -51,24 +51,27 @@ func (a *api) readLedger(ctx context.Context, name string) (*coordination.Lease,
 }
 
 // createLedger makes a Lease a new ledger, which is nil if it does not exist. It
-// changes nothing if another node was faster.
+// returns the new one, nil if another node was faster: then it changes nothing.
 func (a *api) createLedger(
 	ctx context.Context, lease *coordination.Lease, name string, now time.Time,
-) error {
+) (*coordination.Lease, error) {
 	if lease != nil {
-		_, err := a.writeLedger(ctx, lease, turns.New(), now)
-		return err
+		return a.writeLedger(ctx, lease, turns.New(), now)
 	}
 
 	l := leaseOf(&coordination.Lease{}, turns.New(), now)
 	l.Name = name
 	l.Namespace = namespace
 
-	err := a.coordination.Post().Namespace(namespace).Resource("leases").Body(l).Do(ctx).Error()
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("create Lease %s: %w", name, err)
+	done := &coordination.Lease{}
+	err := a.coordination.Post().Namespace(namespace).Resource("leases").Body(l).Do(ctx).Into(done)
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("create Lease %s: %w", name, err)
 	}
-	return nil
+	return done, nil
 }
 
 // writeLedger writes a ledger to its Lease, unless that has changed since it was

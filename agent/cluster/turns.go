@@ -176,12 +176,16 @@ type turnController struct {
 	classifies classified
 
 	// seen is what was read since the last write. lease is the Lease of the
-	// ledger, changed the uptime at which its version was first seen, and listed
-	// that of the last list of the Nodes, 0 before the first.
+	// ledger, created the version of the one that this node has created, changed the
+	// uptime at which its version was first seen, and listed that of the last list of
+	// the Nodes, or at which the node began to ask for a turn. outside is how many
+	// Nodes were away without a turn in that list.
 	seen    *turns.Seen
 	lease   *coordination.Lease
+	created string
 	changed time.Duration
 	listed  time.Duration
+	outside int
 
 	// until is when to look again, unless what it waits for has changed.
 	until    time.Time
@@ -216,7 +220,11 @@ func (c *turnController) takeTurn(ctx context.Context, w *world) (outcome, error
 
 	wanted, isKnown := c.system.want()
 	changes := changesOf(*w, c.updates.next(*w), wanted, isKnown)
-	w.turn.asked = w.turn.asked.next(changes[0], w.turn.kept.Phase, w.now)
+	if asked := w.turn.asked.next(changes[0], w.turn.kept.Phase, w.now); asked != w.turn.asked {
+		w.turn.asked = asked
+		c.listed = w.uptime
+		c.outside = 0
+	}
 	if changes[0].isOver() && w.node != nil && drain.IsUnderWay(w.node) {
 		return outcome{}, nil // The Node is uncordoned before its turn is given.
 	}
@@ -330,12 +338,12 @@ func (c *turnController) view(w world, change change) turns.View {
 			Revision:  change.revision,
 			Class:     change.class,
 			Unchanged: w.uptime - c.changed,
+			Listed:    w.uptime - c.listed,
+			Outside:   c.outside,
+			Created:   c.lease != nil && c.lease.ResourceVersion == c.created,
 		},
 	}
 
-	if c.listed > 0 {
-		v.Me.Listed = max(w.uptime-c.listed, 1)
-	}
 	if p := w.pending; p != nil && p.policy != nil {
 		v.Policy = *p.policy
 	}
@@ -391,7 +399,11 @@ func (c *turnController) do(
 		return c.list(ctx, *w)
 	case turns.Create:
 		c.seen = nil
-		return c.api.createLedger(ctx, c.lease, ledgerName(*w), w.now)
+		lease, err := c.api.createLedger(ctx, c.lease, ledgerName(*w), w.now)
+		if lease != nil {
+			c.created = lease.ResourceVersion
+		}
+		return err
 	case turns.Write:
 		return c.write(ctx, w, v, step)
 	case turns.Save:
@@ -517,6 +529,7 @@ func (c *turnController) list(ctx context.Context, w world) error {
 		}
 	}
 	c.listed = w.uptime
+	c.outside = fleet.Outside(*l, name)
 	c.seen = &turns.Seen{Ledger: l, Fleet: fleet, Listed: true}
 	return nil
 }

@@ -38,8 +38,13 @@ type Me struct {
 
 	// Unchanged is for how long the node has seen the ledger as it is.
 	Unchanged time.Duration
-	// Listed is how long ago the node listed the Nodes of the pool, 0 if it has not.
+	// Listed is how long ago the node listed the Nodes of the pool or, if it has not
+	// since, began to ask for its turn.
 	Listed time.Duration
+	// Outside is how many Nodes were away without a turn in that list.
+	Outside int
+	// Created says that the node has created the ledger that it sees.
+	Created bool
 }
 
 // isSystem reports whether me changes to another system.
@@ -83,6 +88,9 @@ type Decision struct {
 	Stopped string
 }
 
+// restoring is what nodes wait for that do not restore the ledger themselves.
+const restoring = "the ledger is being restored"
+
 // Reasons for a verdict of Stop.
 const (
 	stoppedByPause    = "paused"
@@ -120,9 +128,8 @@ const (
 	// postponed node that sees no write for so long is behind no other node.
 	longestRest = 10 * time.Minute
 
-	// listPause is how long a node does not list the Nodes again if all turns are
-	// taken.
-	listPause = time.Minute
+	// restorePause is between two looks at a ledger that another node restores.
+	restorePause = 2 * time.Second
 
 	// pollShare is the pause that each node adds between two looks at the
 	// ledger.
@@ -188,18 +195,31 @@ func Decide(p Policy, l Ledger, me Me, fleet Fleet, now time.Time) Decision {
 		return Decision{Verdict: Take}
 	}
 
-	begun := 0
-	for _, h := range turns {
-		if h.Target == me.Target {
-			begun++
-		}
+	if d := inChunk(p, l, turns, me, size, now); d.Verdict != Take {
+		return d
 	}
-	if most := p.chunk(r.Done, size); r.Done+begun >= most {
+	free := min(p.MaxUnavailable.Of(size), p.HardMax.Of(size)) - used.total
+	return inOrder(r, me, size, begunBy(turns, me), free, now)
+}
+
+// inChunk returns Take unless as many nodes as the policy allows so far have begun.
+func inChunk(p Policy, l Ledger, turns []Holder, me Me, size int, now time.Time) Decision {
+	done := l.toward(me).Done
+	if most := p.chunk(done, size); done+begunBy(turns, me) >= most {
 		return wait(now.Add(pause(me, size)), fmt.Sprintf("the first %d nodes are not done", most))
 	}
+	return Decision{Verdict: Take}
+}
 
-	free := min(p.MaxUnavailable.Of(size), p.HardMax.Of(size)) - used.total
-	return inOrder(r, me, size, begun, free, now)
+// begunBy returns how many turns are for the target of me.
+func begunBy(turns []Holder, me Me) int {
+	n := 0
+	for _, h := range turns {
+		if h.Target == me.Target {
+			n++
+		}
+	}
+	return n
 }
 
 // mayBegin returns Take unless the rollout stands still for this node.
@@ -209,7 +229,7 @@ func mayBegin(p Policy, l Ledger, me Me, now time.Time) Decision {
 	case me.Pinned != "":
 		return stop(now, stoppedByPin, "the Node is pinned: "+me.Pinned)
 	case l.State == Restoring:
-		return wait(now.Add(time.Second), "the ledger is being restored")
+		return wait(now.Add(restorePause), restoring)
 	case l.State == Paused:
 		return stop(now, stoppedByPause, "the rollout is paused: "+l.Why)
 	case l.isNewer(me):
@@ -249,6 +269,12 @@ func inOrder(r Rollout, me Me, size, begun, free int, now time.Time) Decision {
 // the ledger again.
 func pause(me Me, size int) time.Duration {
 	return min(max(time.Duration(size)*pollShare, time.Second), poll[me.Class])
+}
+
+// listPause returns how long a node of a pool of that size does not list the Nodes
+// again while all turns are taken. The larger the pool, the more others do.
+func listPause(size int) time.Duration {
+	return min(max(10*time.Second, time.Duration(size)*time.Second), 5*time.Minute)
 }
 
 func stop(now time.Time, reason, why string) Decision {

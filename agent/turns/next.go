@@ -2,6 +2,8 @@ package turns
 
 import (
 	"fmt"
+	"maps"
+	"math"
 	"slices"
 	"time"
 )
@@ -201,6 +203,8 @@ func (v View) ledger() (Step, bool) {
 		return Step{Kind: Create}, true
 	case v.Seen.Ledger.State != Restoring:
 		return Step{}, false
+	case !v.Seen.Listed && !v.Me.mayRestore():
+		return v.await(wait(v.Now.Add(restorePause), restoring)), true
 	case !v.Seen.Listed:
 		return Step{Kind: List}, true
 	}
@@ -370,21 +374,41 @@ func (v View) decide() (Step, bool) {
 	return v.await(d), d.Verdict == Take
 }
 
-// mayList returns Take if the Nodes may be listed. While the turns of the ledger are
-// all that there may be, a list could only show that one of their Nodes is gone: each
-// node then looks once a minute.
+// mayList returns Take if the Nodes may be listed. While there are as many turns as
+// there may be, beside the Nodes that were away without one, a list could only show
+// that one of those is well or gone: each node then looks once in a while.
 func mayList(p Policy, l Ledger, me Me, now time.Time) Decision {
 	most := min(p.MaxUnavailable.Of(l.Size), p.HardMax.Of(l.Size))
-	free := most - len(l.Holders)
-	d := Decision{Verdict: Take}
+	away := len(l.Holders) + me.Outside
+	free := most - away
 	if !me.isRestart() {
-		d = inOrder(l.toward(me), me, l.Size, len(l.Holders), max(1, free), now)
+		d := inOrder(l.toward(me), me, l.Size, len(l.Holders), max(1, free), now)
+		if d.Verdict != Take {
+			return d
+		}
 	}
-	if d.Verdict == Take && free <= 0 && me.Listed > 0 && me.Listed < listPause {
-		return wait(now.Add(pause(me, l.Size)), fmt.Sprintf("%d of %d nodes are away",
-			len(l.Holders), most))
+
+	d := Decision{Verdict: Take}
+	if free <= 0 {
+		d = wait(now.Add(pause(me, l.Size)), fmt.Sprintf("%d of %d nodes are away", away, most))
+	} else if !me.isRestart() {
+		d = inChunk(p, l, slices.Collect(maps.Values(l.Holders)), me, l.Size, now)
+	}
+	if me.Listed >= listPause(l.Size) {
+		return Decision{Verdict: Take}
 	}
 	return d
+}
+
+// mayRestore reports whether me may list the Nodes to restore a ledger: the node that
+// has created it, or, if that has died, ever more of the others. All Nodes with their
+// metadata are much to send to each node of a large pool.
+func (me Me) mayRestore() bool {
+	if me.Created {
+		return true
+	}
+	waited := int(me.Unchanged / patience)
+	return waited > 0 && position(me) <= math.Ldexp(1, min(waited, 10)-7)
 }
 
 // twin says that this machine has a turn that it does not know: of a clone, or

@@ -78,26 +78,50 @@ func TestNext(t *testing.T) {
 		{"nothing to do", wants(), func(v *View) { v.Need = NeedNothing }, Nothing},
 		{"nothing was read", wants(), func(v *View) { v.Seen = nil }, Read},
 		{"no ledger", wants(), func(v *View) { v.Seen = &Seen{} }, Create},
-		{"a new ledger", wants(), func(v *View) {
+		{"a new ledger of its own", wants(), func(v *View) {
 			v.Seen.Ledger.State = Restoring
 			v.Seen.Listed = false
+			v.Me.Created = true
+			v.Me.Unchanged = 0
+		}, List},
+		{"a new ledger of another node", wants(), func(v *View) {
+			v.Seen.Ledger.State = Restoring
+			v.Seen.Listed = false
+			v.Me.Unchanged = patience - 1
+		}, Await},
+		{"a new ledger of another node that has died", wants(), func(v *View) {
+			v.Seen.Ledger.State = Restoring
+			v.Seen.Listed = false
+			v.Me.Unchanged = 7 * patience
 		}, List},
 		{"a new ledger, and the fleet", wants(), func(v *View) {
 			v.Seen.Ledger.State = Restoring
 		}, Write},
 		{"a turn is free", wants(), func(*View) {}, Save},
 		{"the fleet is not known", wants(), func(v *View) { v.Seen.Listed = false }, List},
-		{"all turns are taken, and the fleet was never listed", full(), func(*View) {}, List},
+		{"all turns are taken, and the node asks since now", full(), func(*View) {}, Await},
 		{"all turns are taken, and the fleet was listed just now", full(), func(v *View) {
-			v.Me.Listed = 10 * time.Second
+			v.Me.Listed = listPause(10) - 1
 		}, Await},
-		{"all turns are taken, and the fleet was listed a minute ago", full(), func(v *View) {
-			v.Me.Listed = time.Minute
+		{"all turns are taken, and the fleet was listed a while ago", full(), func(v *View) {
+			v.Me.Listed = listPause(10)
 		}, List},
-		{"a turn is free again, and the fleet was listed just now", full(), func(v *View) {
-			v.Me.Listed = 10 * time.Second
+		{"a turn is free again", full(), func(v *View) {
 			delete(v.Seen.Ledger.Holders, "node-3")
 		}, List},
+		{"a turn is free, and a Node was away just now", full(), func(v *View) {
+			delete(v.Seen.Ledger.Holders, "node-3")
+			v.Me.Outside = 1
+		}, Await},
+		{"a turn is free, and a Node was away a while ago", full(), func(v *View) {
+			delete(v.Seen.Ledger.Holders, "node-3")
+			v.Me.Outside = 1
+			v.Me.Listed = listPause(10)
+		}, List},
+		{"the first nodes are not done", full(), func(v *View) {
+			v.Policy.MaxUnavailable = Amount{Number: 5}
+			v.Policy.Chunks = []Amount{{Number: 5}, {Percent: 100}}
+		}, Await},
 		{"the rollout is paused, and the fleet not known", wants(), func(v *View) {
 			*v.Seen.Ledger = v.Seen.Ledger.Pause("lunch")
 			v.Seen.Listed = false
