@@ -101,9 +101,10 @@ type checker struct {
 	numbers   map[string]int
 	hasSecret bool
 
-	// cordons are the Nodes that an operator has cordoned, shared those whose turn a
-	// clone has, too.
-	cordons, shared map[string]bool
+	// cordons are the Nodes that an operator has cordoned, shared the turns that a
+	// clone has, too, by the name of the Node.
+	cordons map[string]bool
+	shared  map[string]string
 
 	// reborn are Nodes that were deleted, and from when on they count again.
 	reborn map[string]time.Time
@@ -133,7 +134,7 @@ func newChecker(limits Limits) *checker {
 		nodes:     map[string]seenNode{},
 		numbers:   map[string]int{},
 		cordons:   map[string]bool{},
-		shared:    map[string]bool{},
+		shared:    map[string]string{},
 		reborn:    map[string]time.Time{},
 		disturbed: map[string]int{},
 		touched:   map[string]int{},
@@ -352,7 +353,9 @@ func (c *checker) took(machine string, h turns.Holder, next turns.Ledger) {
 	case haltedFor(c.ledger, h), c.halted[h.Target]:
 		c.fault("%s takes a turn after the halt: %s", machine, c.ledger.Summary())
 	}
-	delete(c.shared, h.Node)
+	if c.shared[h.Node] != h.ID {
+		delete(c.shared, h.Node)
+	}
 	if _, isThere := c.nodes[h.Node]; isThere {
 		delete(c.reborn, h.Node)
 	}
@@ -426,7 +429,7 @@ func (c *checker) count(what string, set map[string]bool, at place, limits Limit
 // counts reports whether a node is counted. mu must be held.
 func (c *checker) counts(name string) bool {
 	_, isThere := c.nodes[name]
-	return isThere && !c.shared[name] && !time.Now().Before(c.reborn[name])
+	return isThere && c.shared[name] == "" && !time.Now().Before(c.reborn[name])
 }
 
 // begin says that the pods of a node are disturbed from now on.

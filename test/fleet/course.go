@@ -411,12 +411,13 @@ func (c *course) clone(m *member) {
 		return
 	}
 	defer m.busy.unlock()
-	shares := m.turn().Phase != turns.Over
+	turn := m.turn()
+	shares := turn.Phase != turns.Over
 	if shares && c.random.IntN(4) > 0 {
 		return
 	}
 	if shares {
-		c.checker.operator(func(k *checker) { k.shared[m.name] = true })
+		c.checker.operator(func(k *checker) { k.shared[m.name] = turn.Holder.ID })
 	}
 
 	number := len(c.members) + len(c.clones)
