@@ -107,15 +107,6 @@ func leaseOf(
 	return l
 }
 
-// annotationPatch returns the merge patch that sets annotations; nil removes
-// one.
-func annotationPatch(annotations map[string]any) []byte {
-	text, _ := json.Marshal(map[string]any{ // Strings only.
-		"metadata": map[string]any{"annotations": annotations},
-	})
-	return text
-}
-
 // failureAnnotationOf returns the annotation of the Node that remembers a failed
 // system, or a failed configuration if the version is "".
 func failureAnnotationOf(version string) string {

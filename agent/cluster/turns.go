@@ -11,6 +11,7 @@ import (
 
 	coordination "k8s.io/api/coordination/v1"
 	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"go.uber.org/zap"
 
@@ -97,7 +98,8 @@ func (t turnOfPool) class(w world) (turns.Class, bool) {
 
 // status returns the turn for the status.
 func (t turnOfPool) status() status.Turn {
-	if t.kept.Phase != turns.Holding && t.kept.Phase != turns.Returning {
+	isGiven := t.kept.Phase == turns.Returning && t.kept.Outcome.How != turns.NeedReturn
+	if t.kept.Phase != turns.Holding && !isGiven {
 		return status.Turn{
 			Waits:      t.waits,
 			WaitsSince: t.asked.since,
@@ -424,7 +426,12 @@ func (c *turnController) do(
 		if failed := failureAnnotationOf(v.Me.Version); step.Clears && v.Failure != "" {
 			changes[failed] = nil
 		}
-		return c.patch(ctx, w, changes)
+		err := c.api.patchSeen(ctx, w, changes)
+		if apierrors.IsConflict(err) {
+			c.until = w.now.Add(c.env.about(conflictPause))
+			return nil
+		}
+		return err
 	}
 	return nil
 }
@@ -632,7 +639,8 @@ func (c *turnController) reportPolicy(w world) {
 func (c *turnController) reportGiven(w world, v turns.View, step turns.Step) {
 	_, holds := step.Ledger.Holders[v.Me.Machine]
 	_, isRestored := step.Ledger.Restored[v.Me.Machine]
-	if holds || isRestored || v.Turn.Phase != turns.Returning {
+	if holds || isRestored || v.Turn.Phase != turns.Returning ||
+		v.Turn.Outcome.How == turns.NeedReturn {
 		return
 	}
 

@@ -18,6 +18,7 @@ import (
 	"github.com/loam-os/loam/agent/metrics"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/turns"
+	"github.com/loam-os/loam/test/apiserver"
 )
 
 // withPolicy is w of a pool whose nodes take turns, for a change that restarts
@@ -568,6 +569,51 @@ func TestATurnWaitsForTheNode(t *testing.T) {
 		c := &turnController{system: newSystemTurn(false), updates: &updates{}} // It asks nobody.
 		if out, err := c.takeTurn(t.Context(), &w); err != nil || out != (outcome{}) {
 			t.Errorf("%s is not known: %+v, %v", name, out, err)
+		}
+	}
+}
+
+// TestAMarkOfALaterTurnStays removes a mark from a Node that has changed since it was
+// seen, as a request does that is on its way for long.
+func TestAMarkOfALaterTurnStays(t *testing.T) {
+	const mark = "a later turn"
+	part := func() float64 { return 0.5 }
+	c := &turnController{api: newTestAPI(t, apiserver.New()), env: Env{Part: part}}
+	w := newWorld()
+	seen := &core.Node{}
+	node := &core.Node{ObjectMeta: meta.ObjectMeta{Name: "node-1"}}
+	if err := c.api.core.Post().Resource("nodes").Body(node).Do(t.Context()).Into(seen); err != nil {
+		t.Fatal(err)
+	}
+	w.setNode(seen)
+	if err := c.patch(t.Context(), &w, map[string]any{turnAnnotation: mark}); err != nil {
+		t.Fatal(err)
+	}
+	marked := w.node
+
+	for _, tt := range []struct {
+		name  string
+		seen  *core.Node
+		want  string
+		waits bool
+	}{
+		{"as it was before it was marked", seen, mark, true},
+		{"as it is", marked, "", false},
+	} {
+		w.node = tt.seen
+		c.until = time.Time{}
+		if err := c.do(t.Context(), &w, turns.View{}, turns.Step{Kind: turns.Unmark}); err != nil {
+			t.Fatalf("%s: %v", tt.name, err)
+		}
+		if got := !c.until.IsZero(); got != tt.waits {
+			t.Errorf("%s: it waits: %t", tt.name, got)
+		}
+		n := &core.Node{}
+		if err := c.api.core.Get().Resource("nodes").Name("node-1").Do(t.Context()).Into(n); err != nil {
+			t.Fatal(err)
+		}
+		if got := n.Annotations[turnAnnotation]; got != tt.want {
+			t.Errorf("%s: the mark is %q, want %q", tt.name, got, tt.want)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -52,7 +53,23 @@ func (a *api) patchNode(
 
 // patchAnnotations sets annotations of the own Node; nil removes one.
 func (a *api) patchAnnotations(ctx context.Context, w *world, annotations map[string]any) error {
-	return a.patchNode(ctx, w, "", mergePatch, annotationPatch(annotations))
+	return a.patchMetadata(ctx, w, map[string]any{"annotations": annotations})
+}
+
+// patchSeen is patchAnnotations if the Node is as it was seen last, and a conflict
+// otherwise. A patch whose answer never came may reach the API server after later ones:
+// then it changes nothing.
+func (a *api) patchSeen(ctx context.Context, w *world, annotations map[string]any) error {
+	metadata := map[string]any{"annotations": annotations}
+	if w.node != nil {
+		metadata["resourceVersion"] = w.node.ResourceVersion
+	}
+	return a.patchMetadata(ctx, w, metadata)
+}
+
+func (a *api) patchMetadata(ctx context.Context, w *world, metadata map[string]any) error {
+	text, _ := json.Marshal(map[string]any{"metadata": metadata}) // Strings only.
+	return a.patchNode(ctx, w, "", mergePatch, text)
 }
 
 // eventWriter creates Events about the Node. They are best effort and not

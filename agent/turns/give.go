@@ -8,7 +8,7 @@ import (
 // Outcome is how the change of a turn went. The zero Outcome is of a turn that is
 // not counted.
 type Outcome struct {
-	// How is [NeedGive], [NeedFail] or [NeedPostpone].
+	// How is [NeedGive], [NeedFail], [NeedPostpone] or [NeedReturn].
 	How Need `json:"how"`
 
 	// Failure is what the node has changed to, and why that has failed or is
@@ -42,6 +42,9 @@ func (v View) giveBack() Step {
 	v.Me.Version = o.Version
 	v.Me.Revision = o.Revision
 
+	if o.How == NeedReturn {
+		return v.drop()
+	}
 	if o.How == NeedFail && v.Me.Node != "" && v.Failure != o.Failure.String() {
 		return Step{Kind: Note, Failure: o.Failure}
 	}
@@ -61,6 +64,23 @@ func (v View) giveBack() Step {
 		return v.await(wait(v.Now.Add(time.Minute), "its Node is to remember what failed"))
 	}
 	return Step{Kind: Save, Turn: v.Turn.over()}
+}
+
+// drop gives a turn that was not used. It writes the ledger in any case, so an earlier
+// write that is still on its way fails.
+func (v View) drop() Step {
+	if v.isMarked() {
+		return Step{Kind: Unmark}
+	}
+	if s, ok := v.ledger(); ok {
+		return s
+	}
+	return Step{
+		Kind:   Write,
+		Ledger: v.Seen.Ledger.Drop(v.Me.Machine, v.Turn.Holder.ID),
+		Turn:   v.Turn.over(),
+		Save:   true,
+	}
 }
 
 // tried returns the step by which a canary notes that it has had its turn, false

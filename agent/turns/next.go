@@ -18,7 +18,8 @@ const (
 	Taking Phase = "taking"
 	// Holding means that the node has its turn and may be changing.
 	Holding Phase = "holding"
-	// Returning means that the change is over. The turn may be in the ledger yet.
+	// Returning means that the change is over, or not needed any more. The turn may be
+	// in the ledger yet.
 	Returning Phase = "returning"
 )
 
@@ -119,7 +120,8 @@ const (
 	// Save writes Turn to the disk. What was seen is old if the turn was held
 	// before.
 	Save Kind = "save"
-	// Mark sets the mark of the own Node to Turn.Holder, Unmark removes it.
+	// Mark sets the mark of the own Node to Turn.Holder. Unmark removes it, unless the
+	// Node has changed since it was seen.
 	Mark   Kind = "mark"
 	Unmark Kind = "unmark"
 	// Note writes Failure to the own Node: a ledger that is made again needs it.
@@ -289,21 +291,12 @@ func (v View) take() Step {
 	}
 }
 
-// abandon ends a turn that is not needed any more. It writes the ledger in any
-// case, so an earlier write that is still on its way fails.
+// abandon ends a turn that is not needed any more, for good: whether its mark is
+// removed or not is not known until a request has its answer.
 func (v View) abandon() Step {
-	if v.isMarked() {
-		return Step{Kind: Unmark}
-	}
-	if s, ok := v.ledger(); ok {
-		return s
-	}
-	return Step{
-		Kind:   Write,
-		Ledger: v.Seen.Ledger.Drop(v.Me.Machine, v.Turn.Holder.ID),
-		Turn:   v.Turn.in(Over),
-		Save:   true,
-	}
+	turn := v.Turn.in(Returning)
+	turn.Outcome = Outcome{How: NeedReturn}
+	return Step{Kind: Save, Turn: turn}
 }
 
 // hold lets the node change until the change is over. That is on the disk before
@@ -314,8 +307,7 @@ func (v View) hold() Step {
 	case NeedGive, NeedFail, NeedPostpone:
 		return Step{Kind: Save, Turn: v.returning()}
 	case NeedReturn:
-		// It may not change before it has seen its turn again.
-		return Step{Kind: Save, Turn: v.Turn.in(Taking)}
+		return v.abandon()
 	}
 
 	if v.Me.Node != "" && !v.isMarked() {

@@ -149,13 +149,17 @@ func TestNext(t *testing.T) {
 		{"the rollout is halted meanwhile", taken(), func(v *View) {
 			v.Seen.Ledger.Halted = "node-3: no"
 			v.Mark = ""
-		}, Write},
+		}, Save},
 		{"the target has changed meanwhile", taken(), func(v *View) {
 			v.Me.Target = "newer"
-		}, Unmark},
+		}, Save},
 		{"the change is not needed any more", taken(), func(v *View) {
 			v.Need = NeedNothing
-		}, Unmark},
+		}, Save},
+		{"that it is not needed is on the disk", ended(NeedReturn), func(*View) {}, Unmark},
+		{"it is not needed, and its mark is removed", ended(NeedReturn), func(v *View) {
+			v.Mark = ""
+		}, Write},
 
 		{"it changes", taken(), func(v *View) { v.Turn.Phase = Holding }, Proceed},
 		{"it changes, and its Node has lost its mark", taken(), func(v *View) {
@@ -212,6 +216,7 @@ func TestATurnThatIsDroppedIsNotCounted(t *testing.T) {
 	v := taken()
 	v.Seen.Ledger.Halted = "node-3: no"
 	v.Mark = ""
+	v.Turn = Next(v).Turn
 	step := Next(v)
 	if _, ok := step.Ledger.Holders["node-10"]; ok || !step.Save || step.Turn.Phase != Over ||
 		step.Ledger.Done != v.Seen.Ledger.Done || step.Ledger.Halted == "" {
@@ -282,25 +287,25 @@ func TestATurnIsNotGivenTwice(t *testing.T) {
 	}
 }
 
-// TestATurnThatIsReturnedIsTakenAgain has a node give up its change and begin it
-// again before the ledger is written.
-func TestATurnThatIsReturnedIsTakenAgain(t *testing.T) {
-	v := taken()
-	v.Turn.Phase = Holding
-	v.Need = NeedReturn
-	v.Turn = Next(v).Turn
-	if v.Turn.Phase != Taking {
-		t.Fatalf("%+v", v.Turn)
-	}
+// TestATurnThatIsReturnedIsNotTakenAgain has a node give up its change and begin it
+// again while its mark is being removed: the answer of that may be lost.
+func TestATurnThatIsReturnedIsNotTakenAgain(t *testing.T) {
+	for _, phase := range []Phase{Taking, Holding} {
+		v := taken()
+		v.Turn.Phase = phase
+		v.Need = NeedReturn
+		v.Turn = Next(v).Turn
 
-	v.Need = NeedNothing
-	if got := Next(v).Kind; got != Unmark {
-		t.Errorf("%s of a change that is given up", got)
-	}
-	v.Need = NeedTurn
-	v.Seen = nil
-	if got := Next(v).Kind; got != Read {
-		t.Errorf("%s of a change that begins again", got)
+		v.Need = NeedTurn
+		if got := Next(v).Kind; got != Unmark {
+			t.Fatalf("%s: %s of a change that is given up", phase, got)
+		}
+		v.Mark = ""
+		step := Next(v)
+		if step.Kind != Write || !step.Save || step.Turn.Phase != Over ||
+			step.Ledger.has(v.Me.Machine, v.Turn.Holder.ID) {
+			t.Errorf("%s: %+v", phase, step)
+		}
 	}
 }
 

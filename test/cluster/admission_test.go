@@ -40,7 +40,7 @@ func policed(t *testing.T) *Cluster {
 			lease("gardener-node-agent-"+name, "gardener-node-agent-"+name, name))
 	}
 
-	// A try that is not refused yet must not leave what a later one is refused for.
+	// One for each policy. A try that is not refused yet must not leave what a later one is refused for.
 	const dry = "?dryRun=All"
 	tries := func() error {
 		for _, try := range []struct {
@@ -54,6 +54,15 @@ func policed(t *testing.T) *Cluster {
 				http.MethodPut,
 				leases + "/gardener-node-agent-node-2",
 				lease("gardener-node-agent-node-2", "x", "node-2"),
+			},
+			{
+				agent1,
+				http.MethodPost,
+				leases,
+				ledgerLease("loam-rollout-other", map[string]string{
+					"rollout.loam.dev/state": "running",
+					"rollout.loam.dev/done":  "1",
+				}),
 			},
 		} {
 			if err := c.as(t, try.who, try.method, try.path+dry, try.body); !refused(err) {

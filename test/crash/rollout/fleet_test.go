@@ -360,6 +360,7 @@ func (s scenario) steps(w world, i int) []edge {
 	to := w
 	m := &to.machines[i]
 	n := &to.nodes[s.of(i)]
+	var lossy []edge
 
 	switch step.Kind {
 	case turns.Nothing:
@@ -389,8 +390,8 @@ func (s scenario) steps(w world, i int) []edge {
 		m.save(step.Turn)
 		label += " " + string(step.Turn.Phase)
 	case turns.Mark, turns.Unmark, turns.Note, turns.NoteTried:
-		if !n.there {
-			return nil
+		if !n.there || (step.Kind == turns.Unmark && m.node != *n) {
+			return nil // It waits for the watch.
 		}
 		switch step.Kind {
 		case turns.Mark:
@@ -405,6 +406,12 @@ func (s scenario) steps(w world, i int) []edge {
 				n.failure = ""
 			}
 		}
+		if w.left.loss > 0 {
+			lost := to
+			lost.left.loss--
+			lost.machines[i].seen = nil
+			lossy = []edge{{label + " without an answer", lost, true}}
+		}
 		m.node = *n
 		if step.Kind != turns.Unmark && !s.keeps {
 			m.seen = nil
@@ -412,7 +419,7 @@ func (s scenario) steps(w world, i int) []edge {
 	case turns.Proceed:
 		return s.change(w, i)
 	}
-	return []edge{{label, to, false}}
+	return append(lossy, edge{label, to, false})
 }
 
 // write is a compare-and-swap. Its answer may be lost, and the machine may die
@@ -427,7 +434,8 @@ func (s scenario) write(w world, i int, step turns.Step) []edge {
 	}
 
 	if s.has(w.ledger, i, m.turn) && !s.has(&step.Ledger, i, m.turn) {
-		m.gave = m.gave || m.turn.Phase == turns.Returning
+		isUsed := m.turn.Phase == turns.Returning && m.turn.Outcome.How != turns.NeedReturn
+		m.gave = m.gave || isUsed
 	}
 	to.put(&step.Ledger)
 	m.seen = nil

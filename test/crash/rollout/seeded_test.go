@@ -231,6 +231,16 @@ var seeded = map[string]bug{
 			}, true
 		}),
 	},
+	"a turn that was given up is used again": {
+		fleetOf(2, 1, faults{giveUp: 1, loss: 1, delete: 1}).withUpgrades(),
+		instead(func(v turns.View, step turns.Step) (turns.Step, bool) {
+			if step.Kind != turns.Save || step.Turn.Outcome.How != turns.NeedReturn {
+				return step, false
+			}
+			v.Turn = step.Turn
+			return turns.Next(v), true
+		}),
+	},
 	"a turn that may be taken counts as held": {
 		fleetOf(2, 1, faults{kill: 1}),
 		seeing(func(v *turns.View) {
