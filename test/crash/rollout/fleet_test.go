@@ -159,6 +159,7 @@ func (s scenario) view(w world, i int) turns.View {
 			Revision:  7,
 			Class:     turns.Kubelet,
 			Unchanged: time.Hour,
+			Listed:    time.Hour,
 			Canary:    s.canaries[n],
 
 			ControlPlane: s.controlPlanes[n],
