@@ -30,16 +30,18 @@ func checkFile(report *document.Report, file located[File]) {
 
 	checkContent(report, at+".content", value.Content)
 	checkModprobe(report, file)
-	if text, ok := value.Content.text(); ok {
-		checkUnitPath(report, at+".content", value.Path, text)
-	}
+	checkUnitPath(report, at+".content", value)
 }
 
 // checkUnitPath reports the problems of a unit file or drop-in that is among the
 // files. systemd reads it as it reads those of units.
-func checkUnitPath(report *document.Report, at, file, text string) {
-	name, isUnit := strings.CutPrefix(file, unitDir+"/")
+func checkUnitPath(report *document.Report, at string, file File) {
+	name, isUnit := strings.CutPrefix(file.Path, unitDir+"/")
 	if !isUnit {
+		return
+	}
+	text, ok := file.Content.text()
+	if !ok {
 		return
 	}
 

@@ -47,9 +47,10 @@
 //
 // A ledger that was deleted is made again from the marks of the Nodes, and from
 // what they remember of failures: a node notes its failure there before it gives
-// its turn, so a halt outlives the ledger. The node that finds no ledger creates
-// one as restoring, lists the Nodes, records those with a mark, and makes the
-// ledger running. No node takes or gives a turn before that.
+// its turn, so a halt outlives the ledger, until a later change went well on the
+// nodes that failed. The node that finds no ledger creates one as restoring, lists
+// the Nodes, records those with a mark, and makes the ledger running. No node takes
+// or gives a turn before that.
 // The order matters: a node that marks itself after the list reads the ledger
 // after its mark, and finds another one.
 //

@@ -125,9 +125,6 @@ func run(ctx context.Context, boots int, cold bool, only string) (err error) {
 	if err := measureAll(ctx, r, controlPlaneBenchmarks...); err != nil {
 		return err
 	}
-	if err := measureRollouts(ctx, r); err != nil {
-		return err
-	}
 	if err := measureBuild(ctx, r, cold); err != nil {
 		return err
 	}
@@ -156,7 +153,10 @@ func run(ctx context.Context, boots int, cold bool, only string) (err error) {
 		return err
 	}
 
-	return measureBoots(ctx, r, b, boots)
+	if err := measureBoots(ctx, r, b, boots); err != nil {
+		return err
+	}
+	return measureRollouts(ctx, r)
 }
 
 // conditions every figure was taken under.

@@ -90,8 +90,9 @@ type checker struct {
 	taken map[string]time.Time
 
 	// halted are the targets that were halted, until an operator resumes. unnoted
-	// are the nodes whose change to a target has failed while they had no Node, by
-	// target: they note that when they have one again.
+	// are the nodes whose change to a target has failed and whose Node does not say
+	// so, by target: there was none at the time, it was deleted, or a later change
+	// went well.
 	halted  map[string]bool
 	unnoted map[string]map[string]bool
 
@@ -201,6 +202,11 @@ func (c *checker) wroteNode(before, after *core.Node) {
 			delete(c.unnoted[f.Target], name)
 		}
 	}
+	for _, target := range c.nodes[name].failed {
+		if !slices.Contains(n.failed, target) {
+			c.unnote(target, name)
+		}
+	}
 	if _, isBack := c.reborn[name]; isBack && before == nil {
 		c.reborn[name] = time.Now().Add(rebirth)
 	}
@@ -220,11 +226,19 @@ func (c *checker) deletedLedger() {
 	}
 }
 
-// deletedNode takes a Node out of all that is known. What it remembered of a failure
-// is lost with it, so its halt does not outlive a ledger. mu must be held.
+// unnote says that a Node does not remember the failure of a target, so a halt by it
+// does not outlive the ledger. mu must be held.
+func (c *checker) unnote(target, name string) {
+	if c.unnoted[target] == nil {
+		c.unnoted[target] = map[string]bool{}
+	}
+	c.unnoted[target][name] = true
+}
+
+// deletedNode takes a Node out of all that is known. mu must be held.
 func (c *checker) deletedNode(name string) {
 	for _, target := range c.nodes[name].failed {
-		delete(c.halted, target)
+		c.unnote(target, name)
 	}
 	c.reborn[name] = time.Time{}
 	delete(c.nodes, name)
@@ -304,10 +318,7 @@ func (c *checker) gave(h turns.Holder, next turns.Ledger) {
 	if c.counts(h.Node) {
 		c.fault("%s has failed, and its Node does not say so: %s", h.Node, next.Summary())
 	}
-	if c.unnoted[h.Target] == nil {
-		c.unnoted[h.Target] = map[string]bool{}
-	}
-	c.unnoted[h.Target][h.Node] = true
+	c.unnote(h.Target, h.Node)
 }
 
 // failuresOf returns how many failures a ledger counts of what a holder changes to.
