@@ -85,7 +85,8 @@ func (u upgrades) start(ctx context.Context) (*service.Service, error) {
 	trial, trialErr := upgrade.TrialOf(
 		upgrader.Records, upgrader.Boot.Running, durationOr(u.from.Trial, defaultTrial),
 	)
-	if err := errors.Join(err, windowErr, trialErr); err != nil {
+	client, clientErr := u.fleetLockClient()
+	if err := errors.Join(err, windowErr, trialErr, clientErr); err != nil {
 		return nil, fmt.Errorf("upgrades: %w", err)
 	}
 
@@ -96,10 +97,7 @@ func (u upgrades) start(ctx context.Context) (*service.Service, error) {
 
 	upgrader.Disk = opened
 	s := u.service(upgrader, restarts, trial)
-	if err := u.startFleetLock(ctx, s); err != nil {
-		closer.Close()
-		return s, fmt.Errorf("upgrades: %w", err)
-	}
+	u.startFleetLock(ctx, s, client)
 	u.run(func() {
 		defer closer.Close()
 		s.Run(ctx)
@@ -220,30 +218,38 @@ func (u upgrades) machineID() (string, error) {
 	return strings.TrimSpace(string(text)), err
 }
 
-// startFleetLock makes the upgrades wait for a slot of the server that machine.yaml
+// fleetLockClient returns the machine as the server knows it that machine.yaml
 // names, if it names one.
-func (u upgrades) startFleetLock(ctx context.Context, s *service.Service) error {
-	from := u.from.Turns
-	if from.FleetLock == "" {
-		return nil
+func (u upgrades) fleetLockClient() (fleetlock.Client, error) {
+	if u.from.Turns.FleetLock == "" {
+		return fleetlock.Client{}, nil
 	}
 	text, err := u.machineID()
 	if err != nil {
-		return err
+		return fleetlock.Client{}, err
 	}
 	id, err := fleetlock.ID(text)
-	if err != nil {
-		return err
-	}
+	return fleetlock.Client{
+		ID:    id,
+		Group: cmp.Or(u.from.Turns.Group, fleetlock.DefaultGroup),
+	}, err
+}
 
+// startFleetLock makes the upgrades wait for a slot of the server that machine.yaml
+// names, if it names one.
+func (u upgrades) startFleetLock(
+	ctx context.Context, s *service.Service, client fleetlock.Client,
+) {
+	if u.from.Turns.FleetLock == "" {
+		return
+	}
 	slot := fleetlock.NewSlot(fleetlock.Server{
-		URL:    from.FleetLock,
-		Client: fleetlock.Client{ID: id, Group: cmp.Or(from.Group, fleetlock.DefaultGroup)},
+		URL:    u.from.Turns.FleetLock,
+		Client: client,
 		HTTP:   &http.Client{},
 	}, func() string { return s.State().Phase }, rand.Float64, u.Log)
 	s.Turns = slotTurns{slot}
 	u.run(func() { slot.Run(ctx) })
-	return nil
 }
 
 // slotTurns are the slots of a FleetLock server: it implements [service.Turns].
@@ -313,6 +319,13 @@ func (u upgradeHost) Uptime() time.Duration { return u.Env.Uptime() }
 
 // Reboot implements [service.Machine].
 func (u upgradeHost) Reboot(ctx context.Context) error { return u.systemd.Reboot(ctx) }
+
+// RestartDue implements [service.Machine].
+func (u upgradeHost) RestartDue(version string) {
+	if err := sayRestart(filepath.Join(u.Root, "run"), version); err != nil {
+		u.Log.Error("say that a restart is due", zap.Error(err))
+	}
+}
 
 // Event implements [service.Machine]. A node that is part of no cluster has no
 // events.

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/test/docs"
 )
@@ -34,6 +36,32 @@ func TestCommandLinesInTheDocumentationExist(t *testing.T) {
 		if err := line.Try(root()); err != nil {
 			t.Errorf("%s: loam %q: %v", line.At, line.Args, err)
 		}
+	}
+}
+
+// TestThePlanOfAnUpgradeRunsACommand reads the command that system-upgrade-controller
+// runs on a node.
+func TestThePlanOfAnUpgradeRunsACommand(t *testing.T) {
+	text, err := os.ReadFile("../../examples/plan.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var plan struct {
+		Spec struct {
+			Upgrade struct{ Command []string }
+		}
+	}
+	if err := yaml.Unmarshal(text, &plan); err != nil {
+		t.Fatal(err)
+	}
+
+	command := plan.Spec.Upgrade.Command
+	if len(command) < 4 || !slices.Equal(command[:3], []string{"chroot", "/host", "loam"}) {
+		t.Fatalf("it runs %q", command)
+	}
+	line := docs.Line{At: "examples/plan.yaml", Args: command[3:], Whole: true}
+	if err := line.Try(root()); err != nil {
+		t.Errorf("%s: loam %q: %v", line.At, line.Args, err)
 	}
 }
 

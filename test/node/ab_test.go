@@ -322,6 +322,7 @@ func TestUpgrades(t *testing.T) {
 	begin := time.Now()
 	n.sh("loam upgrade --again --now --stay")
 	t.Logf("staged after %s", time.Since(begin))
+	n.want("cat /var/run/reboot-required", "Loam "+second+" is ready: the next restart tries it")
 	begin = time.Now()
 	n.reboot()
 	n.boots(second, "b")

@@ -93,6 +93,9 @@ type Move struct {
 	// the machine should be down by then.
 	After time.Duration
 
+	// Due is the version that a restart would bring which is left to others, "" if
+	// none is.
+	Due string
 	// Retry is for the status: when a step that failed is tried again.
 	Retry time.Time
 	// Waits is for the status: what the machine waits for, "" if that is known.
@@ -114,8 +117,10 @@ func Decide(s Standing) Move {
 		return Move{Kind: EndHeld}
 	case s.Op.Kind == upgrade.Reboot && !s.stays():
 		return restart(s)
+	case s.Op.Kind == upgrade.Reboot:
+		return Move{Kind: Rest, Due: s.Journal.Target.Version}
 	case s.Op.Kind != upgrade.Nothing:
-		return Move{Kind: Rest} // The restart is left to the operator.
+		return Move{Kind: Rest}
 	case s.isIdle() && s.Check <= 0:
 		return Move{Kind: CheckESP}
 	case s.Journal != nil && !s.stays():

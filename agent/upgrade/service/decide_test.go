@@ -105,7 +105,7 @@ func TestDecide(t *testing.T) {
 			Move{Kind: Restart, After: retryMax}},
 
 		{"an operator restarts it", Standing{Op: reboot, Journal: stays, Check: time.Hour},
-			Move{Kind: Rest}},
+			Move{Kind: Rest, Due: two.Version}},
 		{"an operator restarts it, and nothing is next", Standing{Journal: stays}, Move{Kind: Rest}},
 		{"the trial of what an operator restarted is over",
 			Standing{Op: reboot, Running: two, Journal: stays}, Move{Kind: Restart, After: retryMax}},

@@ -198,7 +198,7 @@ func TestAReleaseIsWithdrawnBeforeTheRestart(t *testing.T) {
 			p := newPublished(t)
 			p.follow(t, r)
 			var reasons []string
-			r.Machine = events{restarting{restarts}, &reasons}
+			r.Machine = events{restarting{restarts, new(string)}, &reasons}
 			awaited := one
 			r.Turns = turnsOf{may: &two, awaited: &awaited}
 			tt.change(t, p)

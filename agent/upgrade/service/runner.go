@@ -111,6 +111,7 @@ func (r *runner) observe() Standing {
 func (r *runner) move(ctx context.Context) <-chan time.Time {
 	for s := r.observe(); ; {
 		m := Decide(s)
+		r.Machine.RestartDue(m.Due)
 		switch m.Kind {
 		case CheckESP:
 			r.checkESP()

@@ -50,12 +50,18 @@ func (still) HandOver(string, bool) error                        { return nil }
 func (still) Loader() ([]byte, error)                            { return nil, fs.ErrNotExist }
 func (still) Panic() error                                       { return fs.ErrInvalid }
 
-// restarting is a Machine that notes whether it is to restart.
-type restarting struct{ restarts *bool }
+// restarting is a Machine that notes whether it is to restart, and the version that
+// a restart by others would bring.
+type restarting struct {
+	restarts *bool
+	due      *string
+}
 
 func (restarting) Uptime() time.Duration      { return time.Minute }
 func (restarting) Proven()                    {}
 func (restarting) Event(bool, string, string) {}
+
+func (r restarting) RestartDue(version string) { *r.due = version }
 
 func (r restarting) Reboot(context.Context) error {
 	*r.restarts = true
@@ -100,7 +106,7 @@ func armedRunner(t *testing.T) (r *runner, restarts *bool) {
 				Now:     func() time.Time { return now },
 				Log:     zap.NewNop(),
 			},
-			Machine: restarting{restarts},
+			Machine: restarting{restarts, new(string)},
 			Log:     zap.NewNop(),
 		}),
 		op:    upgrade.Op{Kind: upgrade.Reboot},
@@ -147,6 +153,34 @@ func TestARestartWaitsForItsTurn(t *testing.T) {
 				t.Errorf("restarts at %s", s.Restarts)
 			}
 		})
+	}
+}
+
+// TestARestartThatIsLeftToOthersIsSaid has an upgrade wait for whoever restarts the
+// machine, until it is canceled.
+func TestARestartThatIsLeftToOthersIsSaid(t *testing.T) {
+	r, restarts := armedRunner(t)
+	journal, err := upgrade.ReadJournal(r.Upgrader.Records)
+	if err != nil {
+		t.Fatal(err)
+	}
+	journal.Stay = true
+	if err := records.Save(r.Upgrader.Records, "upgrade.json", journal); err != nil {
+		t.Fatal(err)
+	}
+
+	due := r.Machine.(restarting).due
+	if r.move(t.Context()) != nil || *restarts || *due != two.Version {
+		t.Errorf("restarts %v, says that %q is due", *restarts, *due)
+	}
+
+	r.op = upgrade.Op{Kind: upgrade.Nothing}
+	if err := r.Upgrader.Records.Remove("upgrade.json"); err != nil {
+		t.Fatal(err)
+	}
+	r.move(t.Context())
+	if *due != "" {
+		t.Errorf("says that %q is due, and there is no upgrade", *due)
 	}
 }
 

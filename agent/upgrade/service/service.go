@@ -67,6 +67,9 @@ type Machine interface {
 	Event(warning bool, reason, message string)
 	// Reboot restarts the machine; it may return before that.
 	Reboot(ctx context.Context) error
+	// RestartDue tells the programs of others that a restart would bring the version,
+	// which Loam leaves to them; "" for none.
+	RestartDue(version string)
 }
 
 // Turns keeps machines from restarting with another system all at once.

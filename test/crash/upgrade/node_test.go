@@ -43,6 +43,8 @@ func (machine) Proven() {}
 
 func (machine) Event(bool, string, string) {}
 
+func (machine) RestartDue(string) {}
+
 func (m machine) Reboot(context.Context) error {
 	m.rebooted()
 	return nil
