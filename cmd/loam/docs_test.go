@@ -42,7 +42,7 @@ func TestCommandLinesInTheDocumentationExist(t *testing.T) {
 // TestThePlanOfAnUpgradeRunsACommand reads the command that system-upgrade-controller
 // runs on a node.
 func TestThePlanOfAnUpgradeRunsACommand(t *testing.T) {
-	text, err := os.ReadFile("../../examples/plan.yaml")
+	text, err := os.ReadFile("../../examples/cluster/plan.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func TestThePlanOfAnUpgradeRunsACommand(t *testing.T) {
 	if len(command) < 4 || !slices.Equal(command[:3], []string{"chroot", "/host", "loam"}) {
 		t.Fatalf("it runs %q", command)
 	}
-	line := docs.Line{At: "examples/plan.yaml", Args: command[3:], Whole: true}
+	line := docs.Line{At: "examples/cluster/plan.yaml", Args: command[3:], Whole: true}
 	if err := line.Try(root()); err != nil {
 		t.Errorf("%s: loam %q: %v", line.At, line.Args, err)
 	}
