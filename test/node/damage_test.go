@@ -469,8 +469,8 @@ func TestADamagedESPIsRepaired(t *testing.T) {
 }
 
 // damages is how many damages TestGeneratedDamages tries; LOAM_DAMAGES is another
-// number.
-const damages = 20
+// number. TestDamagedState has the structures that none of the first has.
+const damages = 5
 
 // TestGeneratedDamages starts a machine with each of the damages until it runs with
 // its state, or says that it cannot.

@@ -1,11 +1,14 @@
 package rollout
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"hash/maphash"
+	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/loam-os/loam/agent/turns"
@@ -41,8 +44,8 @@ type machine struct {
 	seen *turns.Seen
 	old  bool
 
-	// ahead says that the clock is an hour ahead.
-	ahead bool
+	// clock is by how many hours its clock is ahead.
+	clock int8
 
 	// rebooted says that the machine has restarted for its change.
 	rebooted bool
@@ -78,13 +81,32 @@ type world struct {
 	// system.
 	failures [2]int8
 
+	// hours are how many have passed. shut says that no window is open.
+	hours int8
+	shut  bool
+
 	// left are the faults that may still happen.
 	left faults
 }
 
-// faults are how often each fault may happen; again is another change for a machine
-// whose change is proven.
-type faults struct{ kill, delete, rebirth, loss, clock, postpone, giveUp, off, again int8 }
+// faults are how often each fault may happen. again is another change for a machine
+// whose change is proven; hour is an hour that passes, shut a window that closes;
+// pause and hurry are what a person writes to the ledger.
+type faults struct {
+	kill, delete, rebirth, loss, clock, postpone, giveUp, off, again int8
+
+	hour, shut, pause, hurry int8
+}
+
+// never matches the faults that do not happen.
+var never = regexp.MustCompile(`\w+:0\s*`)
+
+// String names the faults that happen, such as "kill:2 loss:1".
+func (f faults) String() string {
+	type plain faults
+	text := never.ReplaceAllString(fmt.Sprintf("%+v", plain(f)), "")
+	return cmp.Or(strings.TrimSpace(strings.Trim(text, "{}")), "none")
+}
 
 // scenario is a fleet and what may happen to it.
 type scenario struct {
@@ -93,8 +115,8 @@ type scenario struct {
 	policy turns.Policy
 	left   faults
 
-	// zones are the zones of the machines.
-	zones [most]string
+	// zones and racks are those of the machines.
+	zones, racks [most]string
 
 	// bad are the machines whose change fails. upgrades are those that change to
 	// another system, by a restart; the others change their configuration.
@@ -120,7 +142,10 @@ type scenario struct {
 	keeps, blind, forgetful, amnesic bool
 }
 
+// start is when each walk begins, and untilShut until when no window is open then.
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+const untilShut = 12 * time.Hour
 
 func (s scenario) begin() world {
 	w := world{left: s.left}
@@ -142,6 +167,15 @@ func (s scenario) of(i int) int {
 
 func name(i int) string { return fmt.Sprintf("n%d", i) }
 
+// now is the time of m.
+func (w world) now(m machine) time.Time {
+	now := start.Add(time.Duration(w.hours+m.clock) * time.Hour)
+	if w.shut {
+		now = now.Add(untilShut)
+	}
+	return now
+}
+
 // view is what machine i knows.
 func (s scenario) view(w world, i int) turns.View {
 	m := w.machines[i]
@@ -155,6 +189,7 @@ func (s scenario) view(w world, i int) turns.View {
 			Node:      name(n),
 			UID:       strconv.Itoa(int(m.node.uid)),
 			Zone:      s.zones[n],
+			Rack:      s.racks[n],
 			Target:    "new",
 			Revision:  7,
 			Class:     turns.Kubelet,
@@ -170,7 +205,7 @@ func (s scenario) view(w world, i int) turns.View {
 		Failure: m.node.failure,
 		Seen:    m.seen,
 		ID:      fmt.Sprintf("%d.%d", i, m.taken+1),
-		Now:     start,
+		Now:     w.now(m),
 		Why:     "it fails",
 	}
 	if s.upgrades[n] {
@@ -184,10 +219,6 @@ func (s scenario) view(w world, i int) turns.View {
 	if !m.node.there {
 		v.Me.Node = ""
 	}
-	if m.ahead {
-		v.Now = v.Now.Add(time.Hour)
-	}
-
 	v.Turn.Postponed.Until = time.Time{} // Pauses end at any time.
 	v.Turn.PostponedSystem.Until = time.Time{}
 	switch m.stage {
@@ -215,6 +246,7 @@ func (s scenario) fleet(w world) turns.Fleet {
 			f = append(f, turns.Node{
 				Name:     name(i),
 				Zone:     s.zones[i],
+				Rack:     s.racks[i],
 				Mark:     n.mark,
 				Failures: []string{n.failure},
 				Away:     w.machines[i].off,
@@ -249,7 +281,7 @@ type edge struct {
 // edges returns all transitions of w. A write to the disk concerns no other
 // machine: if nothing can come between, it is the only transition.
 func (s scenario) edges(w world) []edge {
-	if w.left.kill+w.left.rebirth+w.left.clock == 0 {
+	if w.left.kill+w.left.rebirth+w.left.clock+w.left.hour+w.left.shut == 0 && !w.shut {
 		for i := range s.size {
 			if w.machines[i].up && s.next(s.view(w, i)).Kind == turns.Save {
 				return s.steps(w, i)
@@ -265,11 +297,67 @@ func (s scenario) edges(w world) []edge {
 		out = append(out, s.accidents(w, i)...)
 	}
 
-	if w.ledger != nil && w.left.delete > 0 {
+	return append(out, w.events()...)
+}
+
+// events are what happens to all machines, and what people do.
+func (w world) events() []edge {
+	var out []edge
+	add := func(label string, fault bool, edit func(to *world)) {
 		to := w
-		to.left.delete--
-		to.put(nil)
-		out = append(out, edge{"ledger deleted", to, true})
+		edit(&to)
+		out = append(out, edge{label, to, fault})
+	}
+	write := func(label string, fault bool, edit func(to *world, l *turns.Ledger)) {
+		add(label, fault, func(to *world) {
+			l := *w.ledger
+			edit(to, &l)
+			to.put(&l)
+		})
+	}
+
+	if w.left.hour > 0 {
+		add("an hour passes", true, func(to *world) {
+			to.left.hour--
+			to.hours++
+		})
+	}
+	switch {
+	case w.shut:
+		add("the window opens", false, func(to *world) { to.shut = false })
+	case w.left.shut > 0:
+		add("the window closes", true, func(to *world) {
+			to.left.shut--
+			to.shut = true
+		})
+	}
+	if w.ledger == nil {
+		return out
+	}
+
+	if w.left.delete > 0 {
+		add("ledger deleted", true, func(to *world) {
+			to.left.delete--
+			to.put(nil)
+		})
+	}
+	switch state := w.ledger.State; {
+	case state == turns.Paused:
+		write("a person resumes", false, func(_ *world, l *turns.Ledger) { l.State = turns.Running })
+	case state == turns.Running && w.left.pause > 0:
+		write("a person pauses", true, func(to *world, l *turns.Ledger) {
+			to.left.pause--
+			l.State = turns.Paused
+		})
+	}
+	if w.left.hurry > 0 {
+		write("a person is in a hurry", true, func(to *world, l *turns.Ledger) {
+			to.left.hurry--
+			l.Hurry = &turns.Hurry{
+				Max:   turns.Amount{Percent: 100},
+				Until: start.Add(time.Duration(w.hours)*time.Hour + 30*time.Minute),
+			}
+		})
 	}
 	return out
 }
@@ -323,11 +411,13 @@ func (s scenario) accidents(w world, i int) []edge {
 	if m.stage == unwanted {
 		add("wants its change again", false, func(to *world) { to.machines[i].stage = waiting })
 	}
-	if w.left.clock > 0 && !m.ahead && m.up {
-		add("is ahead", true, func(to *world) {
-			to.left.clock--
-			to.machines[i].ahead = true
-		})
+	if w.left.clock > 0 && m.clock == 0 && m.up {
+		for _, hours := range []int8{1, -1} {
+			add(fmt.Sprintf("is %+d h ahead", hours), true, func(to *world) {
+				to.left.clock--
+				to.machines[i].clock = hours
+			})
+		}
 	}
 	if m.up && m.node != w.nodes[n] {
 		add("sees its Node", false, func(to *world) { to.machines[i].node = w.nodes[n] })
@@ -557,6 +647,7 @@ func (s scenario) problem(w world) string {
 	all := 0
 	controlPlanes := 0
 	zones := map[string]int{}
+	racks := map[string]int{}
 	for i := range s.size {
 		m := w.machines[i]
 		n := w.nodes[s.of(i)]
@@ -566,21 +657,35 @@ func (s scenario) problem(w world) string {
 				controlPlanes++
 			}
 			zones[s.zones[s.of(i)]]++
+			racks[s.racks[s.of(i)]]++
 		}
 		if m.stage == lost && m.turn.Phase == turns.Over && n.failure == "" && !m.forgot {
 			return "a Node does not remember the failure of its machine"
 		}
 	}
 
-	if limit := s.policy.MaxUnavailable.Of(s.size); all > limit {
+	limit := s.policy.MaxUnavailable.Of(s.size)
+	if w.left.hurry < s.left.hurry {
+		limit = s.policy.HardMax.Of(s.size)
+	}
+	if all > limit {
 		return fmt.Sprintf("%d machines are away, want %d", all, limit)
 	}
 	if controlPlanes > 1 {
 		return fmt.Sprintf("%d control planes are away", controlPlanes)
 	}
-	for zone, n := range zones {
-		if limit := s.policy.PerZone.Of(s.size); limit > 0 && n > limit {
-			return fmt.Sprintf("%d machines of zone %s are away, want %d", n, zone, limit)
+	for _, area := range []struct {
+		what  string
+		limit turns.Amount
+		away  map[string]int
+	}{
+		{"zone", s.policy.PerZone, zones},
+		{"rack", s.policy.PerRack, racks},
+	} {
+		for name, n := range area.away {
+			if limit := area.limit.Of(s.size); limit > 0 && n > limit {
+				return fmt.Sprintf("%d machines of %s %s are away, want %d", n, area.what, name, limit)
+			}
 		}
 	}
 	if w.ledger != nil {
@@ -613,14 +718,42 @@ func (s scenario) wrong(from, to world) string {
 		n := name(s.of(i))
 		_, had := from.ledger.Holders[n]
 		_, has := to.ledger.Holders[n]
-		if s.halted(from, i) && has && !had {
-			return "a machine takes a turn although the rollout is halted"
+		if had || !has {
+			continue
 		}
-		if first := s.canary(from); has && !had && !s.canaries[i] && first != "" {
+		now := from.now(from.machines[i])
+		switch {
+		case s.halted(from, i):
+			return "a machine takes a turn although the rollout is halted"
+		case from.ledger.State == turns.Paused:
+			return "a machine takes a turn although the pool is paused"
+		case from.shut && !hurries(from.ledger, now):
+			return "a machine takes a turn although no window is open"
+		case s.isLate(from, now):
+			return "a machine takes a turn although another one has its turn for too long"
+		}
+		if first := s.canary(from); !s.canaries[i] && first != "" {
 			return "a machine takes a turn before canary " + first + " has given its turn"
 		}
 	}
 	return ""
+}
+
+// hurries reports whether a person is in a hurry.
+func hurries(l *turns.Ledger, now time.Time) bool {
+	return l.Hurry != nil && now.Before(l.Hurry.Until)
+}
+
+// isLate reports whether a machine has its turn for too long, by a clock that shows now.
+func (s scenario) isLate(w world, now time.Time) bool {
+	for i := range s.size {
+		h, ok := w.ledger.Holders[name(i)]
+		isThere := w.nodes[i].there && strconv.Itoa(int(w.nodes[i].uid)) == h.UID
+		if ok && isThere && now.Sub(h.Since) > s.policy.Overdue[h.Class] {
+			return true
+		}
+	}
+	return false
 }
 
 // canary returns the name of a canary that can have its turn and has not given
@@ -640,14 +773,15 @@ func (w world) hash(seed maphash.Seed, size int) uint64 {
 	b := make([]byte, 0, 512)
 	f := w.left
 	b = append(b, byte(f.kill), byte(f.delete), byte(f.rebirth), byte(f.loss), byte(f.clock),
-		byte(f.off))
+		byte(f.off), byte(f.hour), byte(f.shut), byte(f.pause), byte(f.hurry), byte(w.hours),
+		flag(w.shut))
 	b = append(b, byte(f.postpone), byte(f.giveUp), byte(f.again), byte(w.failures[0]), byte(w.failures[1]))
 	b = appendLedger(b, w.ledger)
 	for i := range size {
 		m := w.machines[i]
-		b = append(b, flag(m.up), flag(m.ahead), flag(m.seen != nil), flag(m.seen != nil && m.old))
+		b = append(b, flag(m.up), byte(m.clock), flag(m.seen != nil), flag(m.seen != nil && m.old))
 		b = append(b, byte(m.stage), byte(m.node.uid), byte(m.taken), flag(m.node.there),
-			flag(m.turn.Holder.Since.Equal(start)), flag(m.rebooted), flag(m.gave), flag(m.off), flag(m.forgot))
+			since(m.turn.Holder), flag(m.rebooted), flag(m.gave), flag(m.off), flag(m.forgot))
 		b = appendText(b, string(m.turn.Phase), string(m.turn.Outcome.How), m.turn.Holder.ID, m.turn.Holder.UID, m.node.mark,
 			m.node.failure, m.node.tried)
 		if m.seen != nil {
@@ -664,6 +798,9 @@ func (w world) hash(seed maphash.Seed, size int) uint64 {
 	}
 	return maphash.Bytes(seed, b)
 }
+
+// since returns the hour in which a turn began.
+func since(h turns.Holder) byte { return byte(h.Since.Sub(start) / time.Hour) }
 
 func flag(on bool) byte {
 	if on {
@@ -688,6 +825,9 @@ func appendLedger(b []byte, l *turns.Ledger) []byte {
 	b = append(b, 1, byte(l.Done), byte(l.Failed), byte(l.Size), byte(len(l.Systems)),
 		byte(system.Done), byte(system.Failed))
 	b = appendText(b, string(l.State), l.Target, l.Halted, system.Halted)
+	if l.Hurry != nil {
+		b = append(b, byte(l.Hurry.Until.Sub(start)/time.Hour)+1)
+	}
 	for _, holders := range []map[string]turns.Holder{l.Holders, l.Restored} {
 		names := make([]string, 0, most)
 		for name := range holders {
@@ -697,7 +837,7 @@ func appendLedger(b []byte, l *turns.Ledger) []byte {
 		b = append(b, byte(len(names)))
 		for _, name := range names {
 			b = appendText(b, name, holders[name].ID)
-			b = append(b, flag(holders[name].Since.Equal(start)), flag(holders[name].Counted))
+			b = append(b, since(holders[name]), flag(holders[name].Counted))
 		}
 	}
 	return b

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/loam-os/loam/agent/turns"
+	"github.com/loam-os/loam/agent/window"
 	"github.com/loam-os/loam/test/judge"
 )
 
@@ -17,14 +18,17 @@ func policy(most int) turns.Policy {
 		MaxUnavailable: turns.Amount{Number: most},
 		HardMax:        turns.Amount{Number: most},
 		Chunks:         []turns.Amount{{Number: 1}, {Percent: 100}},
-		Overdue:        map[turns.Class]time.Duration{turns.Kubelet: 10 * time.Minute},
+		Overdue: map[turns.Class]time.Duration{
+			turns.Kubelet: 10 * time.Minute,
+			turns.Reboot:  30 * time.Minute,
+		},
 	}
 }
 
 // fleetOf is a fleet in which as many nodes may be away.
 func fleetOf(size, away int, left faults) scenario {
 	return scenario{
-		name:   fmt.Sprintf("%d nodes, %d away, faults %+v", size, away, left),
+		name:   fmt.Sprintf("%d nodes, %d away, faults %v", size, away, left),
 		size:   size,
 		policy: policy(away),
 		left:   left,
@@ -51,6 +55,33 @@ func (s scenario) withZones() scenario {
 	s.name += ", 1 of a zone"
 	s.zones = [most]string{"a", "a", "b", "b"}
 	s.policy.PerZone = turns.Amount{Number: 1}
+	return s
+}
+
+// withRacks is s with two racks, of each of which one node may be away.
+func (s scenario) withRacks() scenario {
+	s.name += ", 1 of a rack"
+	s.racks = [most]string{"a", "a", "b", "b"}
+	s.policy.PerRack = turns.Amount{Number: 1}
+	s.policy.RackLabel = "rack"
+	return s
+}
+
+// withHardMax is s with another limit for people in a hurry.
+func (s scenario) withHardMax(limit int) scenario {
+	s.name += fmt.Sprintf(", at most %d", limit)
+	s.policy.HardMax = turns.Amount{Number: limit}
+	return s
+}
+
+// withWindow is s with a maintenance window, which is open at the start.
+func (s scenario) withWindow() scenario {
+	s.name += ", a window"
+	w, err := window.Parse("10:00-14:00")
+	if err != nil {
+		panic(err)
+	}
+	s.policy.Windows = []window.Window{w.In(time.UTC)}
 	return s
 }
 
@@ -107,6 +138,13 @@ func quick() []scenario {
 		fleetOf(3, 2, faults{loss: 1}).withFailures(),
 		fleetOf(3, 1, faults{}).withClone(),
 		fleetOf(3, 2, faults{}).withZones(),
+		fleetOf(3, 2, faults{}).withRacks(),
+		fleetOf(2, 1, faults{hour: 2}),
+		fleetOf(2, 1, faults{pause: 1, delete: 1}),
+		fleetOf(3, 1, faults{hurry: 1}).withHardMax(2),
+		fleetOf(2, 1, faults{hurry: 1, hour: 1}).withFailures(),
+		fleetOf(2, 1, faults{shut: 2, hurry: 1}).withWindow(),
+		fleetOf(2, 1, faults{shut: 1, kill: 1}).withWindow().withUpgrades(),
 		fleetOf(3, 3, faults{loss: 1}).withControlPlanes(),
 		fleetOf(2, 2, faults{kill: 1, delete: 1}).withControlPlanes(),
 		fleetOf(3, 2, faults{}).withUpgrades(),
@@ -140,11 +178,18 @@ func thorough() []scenario {
 			fleetOf(3, away, faults{kill: 1}).withUpgrades(),
 			fleetOf(3, away, faults{delete: 1}).withUpgrades(),
 			fleetOf(3, away, faults{delete: 1}).withFailures().withUpgrades(),
+			fleetOf(3, away, faults{hour: 1, kill: 1}),
+			fleetOf(3, away, faults{pause: 1, loss: 1}),
+			fleetOf(3, away, faults{hurry: 1, delete: 1}).withHardMax(2),
+			fleetOf(3, away, faults{shut: 1, hour: 1}).withWindow(),
 			fleetOf(4, away, faults{}),
 			fleetOf(4, away, faults{loss: 1}),
+			fleetOf(4, away, faults{kill: 1}),
+			fleetOf(4, away, faults{delete: 1}),
 		)
 	}
 	return append(all,
+		fleetOf(2, 2, faults{hour: 1, clock: 1}).withUpgrades(),
 		fleetOf(3, 1, faults{again: 1}),
 		fleetOf(2, 1, faults{loss: 1, delete: 1, rebirth: 1, again: 1}),
 		fleetOf(2, 1, faults{kill: 1, loss: 1, again: 2}).withUpgrades(),
@@ -165,6 +210,8 @@ func thorough() []scenario {
 		fleetOf(3, 1, faults{delete: 1}).withClone(),
 		fleetOf(3, 2, faults{delete: 1}).withZones(),
 		fleetOf(4, 2, faults{}).withZones(),
+		fleetOf(3, 2, faults{delete: 1}).withRacks(),
+		fleetOf(4, 2, faults{}).withZones().withRacks(),
 	)
 }
 

@@ -70,6 +70,8 @@ func withFleet(edit func(n *turns.Node)) func(s *scenario) {
 	})
 }
 
+const day = 24 * time.Hour
+
 var seeded = map[string]bug{
 	"a turn expires by the clock": {
 		fleetOf(2, 1, faults{clock: 1}),
@@ -256,6 +258,55 @@ var seeded = map[string]bug{
 	"zones are ignored": {
 		fleetOf(3, 2, faults{}).withZones(),
 		seeing(func(v *turns.View) { v.Me.Zone = v.Me.Machine }),
+	},
+	"racks are ignored": {
+		fleetOf(3, 2, faults{}).withRacks(),
+		seeing(func(v *turns.View) { v.Me.Rack = v.Me.Machine }),
+	},
+	"a turn that lasts for too long halts nothing": {
+		fleetOf(2, 2, faults{hour: 1}),
+		func(s *scenario) {
+			s.policy.Chunks = []turns.Amount{{Percent: 100}}
+			seeing(func(v *turns.View) { v.Policy.Overdue = map[turns.Class]time.Duration{turns.Kubelet: day} })(s)
+		},
+	},
+	"a turn is taken outside of the window": {
+		fleetOf(2, 1, faults{shut: 1}).withWindow(),
+		seeing(func(v *turns.View) { v.Policy.Windows = nil }),
+	},
+	"a pause is seen once the turn is free": {
+		fleetOf(2, 1, faults{pause: 1}),
+		withLedger(func(v *turns.View, l *turns.Ledger) {
+			if l.State == turns.Paused && v.Turn.Phase == turns.Taking {
+				l.State = turns.Running
+			}
+		}),
+	},
+	"a hurry knows no limit": {
+		fleetOf(3, 1, faults{hurry: 1}).withHardMax(2),
+		seeing(func(v *turns.View) {
+			if v.Seen != nil && v.Seen.Ledger != nil && v.Seen.Ledger.Hurry != nil {
+				v.Policy.HardMax = turns.Amount{Percent: 100}
+			}
+		}),
+	},
+	"a hurry lasts for ever": {
+		fleetOf(2, 1, faults{hurry: 1, hour: 1, shut: 1}).withWindow(),
+		withLedger(func(v *turns.View, l *turns.Ledger) {
+			if l.Hurry != nil {
+				h := *l.Hurry
+				h.Until = v.Now.Add(day)
+				l.Hurry = &h
+			}
+		}),
+	},
+	"a hurry goes on after a failure": {
+		fleetOf(2, 1, faults{hurry: 1}).withFailures(),
+		withLedger(func(_ *turns.View, l *turns.Ledger) {
+			if l.Hurry != nil {
+				l.Halted = ""
+			}
+		}),
 	},
 	"control planes are ignored": {
 		fleetOf(3, 3, faults{}).withControlPlanes(),
