@@ -83,10 +83,11 @@ type drainController struct {
 	stop    context.CancelFunc
 
 	// problem is why that has failed, and retryAt when it is tried again, after
-	// pause.
-	problem string
-	retryAt time.Time
-	pause   time.Duration
+	// pause, or when the clock is set back: setBacks is that of the world.
+	problem  string
+	retryAt  time.Time
+	setBacks int
+	pause    time.Duration
 }
 
 func (c *drainController) step(_ context.Context, w *world) (outcome, error) {
@@ -99,7 +100,7 @@ func (c *drainController) step(_ context.Context, w *world) (outcome, error) {
 		}
 	case action == drainNothing:
 		return outcome{}, nil
-	case w.now.Before(c.retryAt):
+	case w.now.Before(c.retryAt) && c.setBacks == w.setBacks:
 		return outcome{wake: c.retryAt, blocked: c.problem}, nil
 	case action == drainBegin:
 		c.drain(w)
@@ -190,6 +191,7 @@ func (c *drainController) run(
 			c.problem = fmt.Sprintf("%s the Node: %s", action, hint.Line(err))
 			c.pause = nextPause(c.pause, maxRejected)
 			c.retryAt = c.env.Now().Add(c.env.about(c.pause))
+			c.setBacks = w.setBacks
 			return
 		}
 		c.pause = 0

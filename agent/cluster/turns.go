@@ -29,6 +29,10 @@ const turnName = "var/lib/loam/turn.json"
 // listed unless it is needed: a Node has about 2 KB.
 const manyNodes = 250
 
+// windowSpread is within which time the nodes look at the ledger when a window opens,
+// roughly.
+const windowSpread = 10 * time.Second
+
 // maxTurnSteps limits the steps of a turn in one step of the controller.
 const maxTurnSteps = 16
 
@@ -149,12 +153,13 @@ type turnRecord struct {
 }
 
 // loadTurn returns the turn of an earlier run. A record that cannot be read is
-// no turn: the mark of the Node then keeps the node from taking another.
+// no turn: the mark of the Node then keeps the node from taking another, and until
+// the policy is known, no upgrade restarts the machine.
 func loadTurn(root *os.Root, log *zap.Logger) turnOfPool {
 	var r turnRecord
 	if _, err := durable.ReadJSON(root.FS(), turnName, &r); err != nil {
 		log.Error("read the turn", zap.Error(err))
-		return turnOfPool{}
+		return turnOfPool{byPolicy: true}
 	}
 	return turnOfPool{kept: r.Turn, byPolicy: r.ByPolicy}
 }
@@ -189,9 +194,11 @@ type turnController struct {
 	listed  time.Duration
 	outside int
 
-	// until is when to look again, unless what it waits for has changed.
+	// until is when to look again, unless what it waits for has changed, or the clock
+	// was set back: setBacks is that of the world.
 	until    time.Time
 	waitsFor string
+	setBacks int
 
 	// policyErr is the last error of a policy that was reported.
 	policyErr string
@@ -227,15 +234,21 @@ func (c *turnController) takeTurn(ctx context.Context, w *world) (outcome, error
 		c.listed = w.uptime
 		c.outside = 0
 	}
+	if w.pending.policyErr != nil && w.turn.kept.Phase != turns.Over {
+		// How many failures halt, and which Nodes are of the pool, is not known.
+		w.turn.waits = c.policyErr
+		return outcome{blocked: w.turn.waits}, nil
+	}
 	if changes[0].isOver() && w.node != nil && drain.IsUnderWay(w.node) {
 		return outcome{}, nil // The Node is uncordoned before its turn is given.
 	}
 	waitsFor := waitingOf(*w, changes)
-	if waitsFor == c.waitsFor && w.now.Before(c.until) {
+	if waitsFor == c.waitsFor && w.now.Before(c.until) && c.setBacks == w.setBacks {
 		return outcome{wake: c.until, blocked: w.turn.waits}, nil
 	}
 	c.waitsFor = waitsFor
 	c.until = time.Time{}
+	c.setBacks = w.setBacks
 
 	if changes[0].need == turns.NeedNothing && w.turn.kept.Phase == turns.Over {
 		w.turn.waits = c.policyErr
@@ -278,8 +291,7 @@ func waitingOf(w world, changes []change) string {
 		text += fmt.Sprint(p.sum, p.revision)
 	}
 	if n := w.node; n != nil {
-		pinned, isPinned := n.Labels[pinnedLabel]
-		text += fmt.Sprint(n.UID, pinned, isPinned)
+		text += fmt.Sprint(n.UID, n.Labels[pinnedLabel], isPinned(n))
 	}
 	return text
 }
@@ -352,9 +364,8 @@ func (c *turnController) view(w world, change change) turns.View {
 	if n := w.node; n != nil {
 		_, canary := n.Labels[canaryLabel]
 		_, v.Me.ControlPlane = n.Labels[controlPlaneLabel]
-		pinned, isPinned := n.Labels[pinnedLabel]
-		if isPinned {
-			v.Me.Pinned = cmp.Or(pinned, "by its label "+pinnedLabel)
+		if isPinned(n) {
+			v.Me.Pinned = cmp.Or(n.Labels[pinnedLabel], "by its label "+pinnedLabel)
 		}
 		v.Mark = n.Annotations[turnAnnotation]
 		v.Failure = n.Annotations[failureAnnotationOf(change.version)]
@@ -380,8 +391,8 @@ func poolOf(w world) string {
 func (c *turnController) await(w *world, d turns.Decision) {
 	c.seen = nil
 	c.until = w.now.Add(max(c.env.about(d.Until.Sub(w.now)), time.Second))
-	if d.Until.Sub(w.now) > time.Hour {
-		c.until = d.Until.Add(c.env.about(retryStep)) // A window is not to be missed.
+	if d.Opens {
+		c.until = d.Until.Add(c.env.about(windowSpread))
 	}
 	if w.turn.waits != d.Why {
 		c.env.Log.Info("no turn yet", zap.String("reason", d.Why))

@@ -44,7 +44,7 @@ func (u updates) decide(w world) updateDecision {
 	case step == inplace.Nothing || w.node == nil || w.status.Phase == "",
 		u.rebooting || w.renewing || w.ending:
 		return wait(outcome{})
-	case w.now.Before(u.retryAt):
+	case w.now.Before(u.retryAt) && u.setBacks == w.setBacks:
 		return wait(outcome{
 			wake:    u.retryAt,
 			blocked: "update in place: " + w.node.Annotations[reasonAnnotation],
@@ -132,6 +132,7 @@ func (c *updateController) step(ctx context.Context, w *world) (outcome, error) 
 	case updateFail:
 		if u.failure != nil {
 			u.retryAt = w.now.Add(u.failure.pause)
+			u.setBacks = w.setBacks
 			u.failure = nil
 		}
 		return c.fail(ctx, w, d.reason)

@@ -54,6 +54,9 @@ type updates struct {
 	// retry the step after it.
 	failure *updateFailure
 	retryAt time.Time
+
+	// setBacks is that of the world when retryAt was set.
+	setBacks int
 }
 
 // updateFailure is why a step of the update to a configuration with that digest

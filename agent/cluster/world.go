@@ -21,6 +21,10 @@ type world struct {
 	now    time.Time
 	uptime time.Duration
 
+	// setBacks counts how often the wall clock was set back. What waits for a time
+	// looks again after that: it may be far away now.
+	setBacks int
+
 	// config is how the cluster is reached, bootID the kernel's boot ID.
 	config Config
 	bootID string
@@ -81,6 +85,9 @@ func (w world) isOver() bool { return w.ending && w.updating == inplace.Nothing 
 // tick sets the clocks. If the wall clock was set back, the delay of the
 // pending configuration begins again.
 func (w *world) tick(now time.Time, uptime time.Duration) {
+	if now.Sub(w.now) < uptime-w.uptime-time.Second {
+		w.setBacks++
+	}
 	w.now = now
 	w.uptime = uptime
 

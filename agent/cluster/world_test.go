@@ -109,6 +109,28 @@ func TestDelayOfAPendingConfiguration(t *testing.T) {
 	}
 }
 
+func TestAClockThatIsSetBackIsSeen(t *testing.T) {
+	w := newWorld()
+	w.tick(noon, time.Hour)
+	for _, tt := range []struct {
+		name   string
+		now    time.Time
+		uptime time.Duration
+		want   int
+	}{
+		{"it goes on", noon.Add(time.Minute), time.Hour + time.Minute, 0},
+		{"it is corrected a little", noon.Add(2*time.Minute - time.Second), time.Hour + 2*time.Minute, 0},
+		{"it is set forward", noon.Add(48 * time.Hour), time.Hour + 3*time.Minute, 0},
+		{"it is set back", noon.Add(time.Minute), time.Hour + 4*time.Minute, 1},
+		{"it is set back by less than has passed", noon.Add(30 * time.Minute), 2*time.Hour + 4*time.Minute, 2},
+	} {
+		w.tick(tt.now, tt.uptime)
+		if w.setBacks != tt.want {
+			t.Errorf("%s: %d times, want %d", tt.name, w.setBacks, tt.want)
+		}
+	}
+}
+
 func TestOlderVersionsOfTheNodeAreIgnored(t *testing.T) {
 	node := func(uid, version string) *core.Node {
 		return &core.Node{ObjectMeta: meta.ObjectMeta{

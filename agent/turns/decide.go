@@ -80,9 +80,11 @@ const (
 type Decision struct {
 	Verdict Verdict
 
-	// Why says what it waits for. Until is when to decide again.
+	// Why says what it waits for. Until is when to decide again, and Opens that a
+	// window opens then, which is not to be missed.
 	Why   string
 	Until time.Time
+	Opens bool
 
 	// Stopped is why the verdict is Stop, in a word: one of [StopReasons].
 	Stopped string
@@ -237,7 +239,9 @@ func mayBegin(p Policy, l Ledger, me Me, now time.Time) Decision {
 	case l.stands(me):
 		return stop(now, stoppedByHalt, "the rollout is halted: "+l.toward(me).Halted)
 	case opens.After(now):
-		return wait(opens, "the maintenance window opens "+opens.UTC().Format(time.RFC3339))
+		d := wait(opens, "the maintenance window opens "+opens.UTC().Format(time.RFC3339))
+		d.Opens = true
+		return d
 	}
 	return Decision{Verdict: Take}
 }

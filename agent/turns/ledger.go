@@ -356,8 +356,12 @@ func isOurs(key string) bool {
 // Summary says in a line how far the rollouts are.
 func (l Ledger) Summary() string {
 	state := string(l.State)
-	if l.State == Running && l.Halted != "" {
+	switch {
+	case l.Halted == "":
+	case l.State == Running:
 		state = halted
+	default:
+		state += " and " + halted
 	}
 	text := fmt.Sprintf("%s: %d away, %d done, %d failed",
 		state, len(l.Holders)+len(l.Restored), l.Done, l.Failed)

@@ -128,6 +128,8 @@ func TestMoves(t *testing.T) {
 		{"fail and go on", running().Fail(Policy{MaxFailures: 1}, me, "1", "no"), Running, "", 1, 2, 1, 0},
 		{"fail while paused", paused.Fail(Policy{}, me, "1", "no"), Paused, "node-1: no", 1, 2, 1, 0},
 		{"resume", halted.Resume(), Running, "", 2, 2, 0, 0},
+		{"resume after a pause", halted.Pause("lunch").Resume(), Running, "node-3: no", 2, 2, 1, 0},
+		{"resume twice after a pause", halted.Pause("lunch").Resume().Resume(), Running, "", 2, 2, 0, 0},
 		{"retry", Retried(halted, "new", 0), Running, "", 2, 2, 0, 0},
 		{"retry one of two failures", Retried(twice, "new", 0), Running, "node-3: no", 2, 2, 1, 0},
 		{"retry one of two where one may fail", Retried(twice, "new", 1), Running, "", 2, 2, 1, 0},

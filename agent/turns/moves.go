@@ -205,12 +205,17 @@ func (l Ledger) Pause(why string) Ledger {
 	return l
 }
 
-// Resume returns the ledger of a pool that goes on by its policy, whatever has
-// failed.
+// Resume returns the ledger of a pool that goes on. Of one that is paused, that ends
+// the pause only: a person may not have seen what has failed since. Else it ends halts,
+// and a hurry.
 func (l Ledger) Resume() Ledger {
 	l = l.clone()
-	l.State = Running
 	l.Why = ""
+	if l.State == Paused {
+		l.State = Running
+		return l
+	}
+	l.State = Running
 	l.Hurry = nil
 	clear(l.Halts)
 	l.Rollout = l.Rollout.resumed()

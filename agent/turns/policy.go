@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	_ "time/tzdata" // The image has no /usr/share/zoneinfo.
 
 	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/agent/window"
@@ -314,14 +315,17 @@ func (w writtenOverdue) read(report *document.Report) map[Class]time.Duration {
 	return overdue
 }
 
-// chunk returns how many nodes may be done or begun while that many are done.
+// chunk returns how many nodes may be done or begun while that many are done. If more
+// are done than the pool has, as it has become smaller or changes to a target once
+// more, the chunks begin anew.
 func (p Policy) chunk(done, size int) int {
+	before := done - done%max(size, 1)
 	for _, c := range p.Chunks {
-		if n := c.Of(size); n > done {
+		if n := before + c.Of(size); n > done {
 			return n
 		}
 	}
-	return max(size, done+1)
+	return max(before+size, done+1)
 }
 
 // Opens returns when a window is next open, which is now if one is open.

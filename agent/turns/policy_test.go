@@ -187,10 +187,14 @@ func TestAmount(t *testing.T) {
 func TestChunksGrow(t *testing.T) {
 	p := Policy{Chunks: defaultChunks()}
 	for _, tt := range []struct{ done, want int }{
-		{0, 1}, {1, 10}, {9, 10}, {10, 50}, {50, 250}, {250, 1000}, {1000, 1001},
+		{0, 1}, {1, 10}, {9, 10}, {10, 50}, {50, 250}, {250, 1000},
+		{1000, 1001}, {1001, 1010}, {1260, 2000}, {2000, 2001}, // The pool changes to it once more.
 	} {
 		if got := p.chunk(tt.done, 1000); got != tt.want {
 			t.Errorf("after %d: %d, want %d", tt.done, got, tt.want)
 		}
+	}
+	if got := p.chunk(3, 0); got != 4 {
+		t.Errorf("of no nodes: %d, want 4", got)
 	}
 }

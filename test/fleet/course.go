@@ -491,7 +491,7 @@ func (c *course) pause(*member) {
 				return l
 			}
 			c.checker.operator(func(k *checker) { clear(k.halted) })
-			return l.Resume()
+			return l.Resume().Resume() // Of the pause, and of what was halted.
 		})
 	})
 }

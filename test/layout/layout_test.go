@@ -81,6 +81,14 @@ var notInBoot = []string{
 	"github.com/theupdateframework/", "go.uber.org/zap", "os/exec",
 }
 
+// TestTheNodeKnowsTimeZones: the image has no /usr/share/zoneinfo, and policies name
+// zones.
+func TestTheNodeKnowsTimeZones(t *testing.T) {
+	if !slices.Contains(list(t, "-deps", "./cmd/loam"), "time/tzdata") {
+		t.Error("cmd/loam does not have the time zones in it")
+	}
+}
+
 // list returns the import paths that `go list` prints for the arguments.
 func list(t *testing.T, args ...string) []string {
 	t.Helper()

@@ -37,7 +37,8 @@ func newPool(t *testing.T, u updates, names ...string) *pool {
 	t.Helper()
 	b := open(t)
 	p := &pool{newClusterTest(t, b.manifest.Arch, names...), map[string]*upgradable{}}
-	p.Policy = `{"maxUnavailable": 1, "drain": {"timeout": "20s"}}`
+	p.Policy = `{"maxUnavailable": 1, "drain": {"timeout": "20s"},
+		"windows": [{"open": "00:00-24:00", "timeZone": "Europe/Berlin"}]}`
 	if err := p.RestrictAgents(t.Context()); err != nil {
 		t.Fatal(err)
 	}

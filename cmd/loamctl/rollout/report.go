@@ -280,6 +280,9 @@ func (r Report) String() string {
 		state += ": " + why
 	}
 	fmt.Fprintf(out, "state\t%s\n", state)
+	if halt := r.Configuration.Halted; halt != "" && r.Why != "" {
+		fmt.Fprintf(out, "halted\t%s\n", halt)
+	}
 	if h := r.Hurry; h != nil {
 		fmt.Fprintf(out, "now\t%s may be away until %s: %s\n", h.Max,
 			h.Until.Format(time.RFC3339), h.Why)
