@@ -185,7 +185,8 @@ func (c *Cluster) Run(ctx context.Context) {
 }
 
 // Read implements [source.Source]. It returns the configuration that was last
-// released for this node, or ErrAbsent until the API server was reached.
+// released for this node. It returns ErrAbsent until the API server was reached, and
+// with the version of one that was withdrawn.
 func (c *Cluster) Read(context.Context) (source.Document, error) {
 	link := c.link.get()
 	released := c.released.get()
@@ -195,6 +196,9 @@ func (c *Cluster) Read(context.Context) (source.Document, error) {
 	case released == nil:
 		return source.Document{}, fmt.Errorf("%s at %s: %w yet",
 			name, link.Server, source.ErrAbsent)
+	case released.isWithdrawn:
+		return source.Document{Version: released.sum}, fmt.Errorf("%s at %s: the next "+
+			"configuration needs a turn of its own: %w", name, link.Server, source.ErrAbsent)
 	case released.text == nil:
 		return source.Document{}, fmt.Errorf("%s at %s: %w", name, link.Server, source.ErrAbsent)
 	}

@@ -48,6 +48,19 @@ type pendingConfig struct {
 
 	// since is when the text was first seen.
 	since time.Time
+
+	// isWithdrawn says that the node is not to have it any more. It has no text then,
+	// and another sum.
+	isWithdrawn bool
+}
+
+// withdrawn returns p without its text, with a sum that no other one has.
+func (p pendingConfig) withdrawn(turn string) *pendingConfig {
+	p.sum = "withdrawn-" + turn
+	p.textSum = ""
+	p.text = nil
+	p.isWithdrawn = true
+	return &p
 }
 
 // pendingConfigOf reads a Secret for the node with that host name.

@@ -83,10 +83,33 @@ func releaseByPolicy(w world, step inplace.Step) releaseAction {
 	case !w.turn.isForConfiguration(), w.turn.isVoid(w.node), mustDrain(w, step),
 		w.turn.postponed() != "":
 		return releaseWait
+	case isReplaced(w, step):
+		return releaseWait // The turn is given first.
 	case !known && kept.Holder.Target != w.pending.sum && w.status.Change == nil:
 		return releaseWait // It may stop pods, unlike the one of the turn.
 	}
 	return releaseNow
+}
+
+// isReplaced reports whether the node has its turn for a configuration that another
+// one has replaced. That one waits for a turn of its own, as the first nodes may find
+// it bad. An update in place goes on within its turn.
+func isReplaced(w world, step inplace.Step) bool {
+	return w.turn.isForConfiguration() && w.pending != nil && step == inplace.Nothing &&
+		w.turn.kept.Holder.Target != w.pending.sum
+}
+
+// withdraws reports whether the node is not to have the configuration of its turn any
+// more, as another one has replaced it, and it has neither been proven nor failed. What
+// the node has begun, it completes.
+func withdraws(w world, step inplace.Step) bool {
+	return isReplaced(w, step) && replacedChange(w).need == turns.NeedNothing &&
+		isGiven(w) && w.status.Change == nil && !w.status.Changing
+}
+
+// isGiven reports whether the node was given the configuration that it has its turn for.
+func isGiven(w world) bool {
+	return w.released != nil && w.released.sum == w.turn.kept.Holder.Target
 }
 
 // isReleased reports whether the node was given the pending configuration. One
@@ -138,6 +161,10 @@ type releaseController struct {
 
 func (c *releaseController) step(ctx context.Context, w *world) (outcome, error) {
 	step := c.updates.updates.next(*w)
+	if withdraws(*w, step) {
+		w.released = w.released.withdrawn(w.turn.kept.Holder.ID)
+		c.released.set(w.released)
+	}
 	action, out := decideRelease(*w, step, c.rollout.turn(*w))
 
 	switch action {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	core "k8s.io/api/core/v1"
+
 	"github.com/loam-os/loam/agent/inplace"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/turns"
@@ -74,6 +76,8 @@ func restartChange(w world) change {
 		c.why = w.turn.postponed()
 	case holds && len(units) > 0 && w.turn.isVoid(w.node):
 		c.need = turns.NeedReturn
+	case holds && len(units) > 0 && !w.restarting && isPinned(w.node):
+		c.need = turns.NeedReturn
 	case holds && len(units) == 0 && !w.restarting && isNodeReady(w.node):
 		c.need = turns.NeedGive
 	case holds:
@@ -81,6 +85,15 @@ func restartChange(w world) change {
 		c.need = turns.NeedTurn
 	}
 	return c
+}
+
+// isPinned reports whether an operator keeps a Node from changing.
+func isPinned(n *core.Node) bool {
+	if n == nil {
+		return false
+	}
+	_, ok := n.Labels[pinnedLabel]
+	return ok
 }
 
 // configurationChange returns the change to the pending configuration.
@@ -100,6 +113,10 @@ func configurationChange(w world, update inplace.Step) change {
 		c.class = turns.Reboot // Its last step restarts the machine.
 	}
 
+	if isReplaced(w, update) {
+		return replacedChange(w)
+	}
+
 	released := isReleased(w)
 	holds := w.turn.isForConfiguration()
 	c.drains = mustDrain(w, update)
@@ -107,7 +124,7 @@ func configurationChange(w world, update inplace.Step) change {
 	case holds && w.turn.postponed() != "":
 		c.need = turns.NeedPostpone
 		c.why = w.turn.postponed()
-	case holds && !released && w.turn.isVoid(w.node):
+	case holds && !released && (w.turn.isVoid(w.node) || isPinned(w.node)):
 		c.need = turns.NeedReturn
 	case released && update == inplace.GaveUp:
 		c.need = turns.NeedFail
@@ -118,7 +135,7 @@ func configurationChange(w world, update inplace.Step) change {
 	case released && w.ready == p.sum && w.status.Change == nil && isNodeReady(w.node) &&
 		update == inplace.Nothing:
 		c.need = turns.NeedGive
-	case released && hasFailed(w):
+	case released && hasFailed(w, p):
 		c.need = turns.NeedFail
 		c.why = fmt.Sprintf("%.*s", maxMessage, refusalOf(w.status, p).message)
 	case released:
@@ -151,12 +168,38 @@ func mustDrain(w world, update inplace.Step) bool {
 	return class >= turns.Pods
 }
 
-// hasFailed reports whether the node will not run the pending configuration. A
+// replacedChange returns the change to the configuration that the node has its turn
+// for, and that another one has replaced. The node gives its turn once that cannot
+// disturb anything any more: it was withdrawn, or never given to the node.
+func replacedChange(w world) change {
+	kept := w.turn.kept.Holder
+	c := change{target: kept.Target, class: kept.Class}
+	s := w.status
+	r := w.released
+	if isGiven(w) {
+		c.revision = r.revision
+		switch {
+		case w.ready == r.sum && s.Change == nil && isNodeReady(w.node):
+			c.need = turns.NeedGive
+		case hasFailed(w, r):
+			c.need = turns.NeedFail
+			c.why = fmt.Sprintf("%.*s", maxMessage, refusalOf(s, r).message)
+		}
+		return c
+	}
+
+	if s.Change == nil && !s.Changing && (r == nil || s.Offered == r.sum) {
+		c.need = turns.NeedReturn
+	}
+	return c
+}
+
+// hasFailed reports whether the node will not run a configuration that it was given. A
 // problem that may pass is no failure: the node keeps its turn. So does a node
 // that tries it once more.
-func hasFailed(w world) bool {
+func hasFailed(w world, p *pendingConfig) bool {
 	s := w.status
-	if s.Offered != w.pending.sum || s.Change != nil || w.turn.retrying {
+	if s.Offered != p.sum || s.Change != nil || w.turn.retrying {
 		return false
 	}
 	return s.Refusal == status.Invalid || s.Refusal == status.Reverted || s.Held != nil

@@ -3,6 +3,7 @@ package cluster
 import (
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -90,6 +91,14 @@ func TestAConfigurationNeedsATurn(t *testing.T) {
 			w.node.Status.Conditions = ready
 			w.ready = "new"
 		}, inplace.Nothing, turns.NeedGive},
+		{"of a Node that was pinned before it has begun", newWorld(), func(w *world) {
+			w.turn.kept.Phase = turns.Holding
+			w.node.Labels = map[string]string{pinnedLabel: ""}
+		}, inplace.Nothing, turns.NeedReturn},
+		{"of a Node that was pinned once it has begun", runningNew(), func(w *world) {
+			w.turn.kept.Phase = turns.Holding
+			w.node.Labels = map[string]string{pinnedLabel: ""}
+		}, inplace.Nothing, turns.NeedNothing},
 		{"once it is proven, and the system is still to be updated", runningNew(), func(w *world) {
 			w.node.Status.Conditions = ready
 			w.ready = "new"
@@ -372,6 +381,70 @@ func TestASystemNeedsATurn(t *testing.T) {
 }
 
 // TestSinceWhenANodeAsks has a node ask, take its turn, and ask for another.
+func TestAnUnreadableTurnKeepsTheMachine(t *testing.T) {
+	for _, text := range []string{"", "{", `{"byPolicy": 1}`, `{"holder": {"since": "x"}}`} {
+		dir := t.TempDir()
+		if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(turnName)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, turnName), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		root, err := os.OpenRoot(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer root.Close()
+
+		c := New(Config{Server: "https://a"}, Env{Root: root, Log: zap.NewNop(), Now: time.Now})
+		if why := c.AwaitTurn("2.0.0", "89ab"); why == "" {
+			t.Errorf("%q: the machine may restart before its policy is known", text)
+		}
+	}
+}
+
+func TestANodeLooksWhenAWindowOpens(t *testing.T) {
+	for _, in := range []time.Duration{time.Minute, 55 * time.Minute, 72 * time.Hour} {
+		for _, part := range []float64{0, 0.5, 0.99} {
+			c := turnController{env: Env{Part: func() float64 { return part }, Log: zap.NewNop()}}
+			w := newWorld()
+			opens := w.now.Add(in)
+			c.await(&w, turns.Decision{Until: opens, Opens: true})
+			if late := c.until.Sub(opens); late < 0 || late > 2*windowSpread {
+				t.Errorf("in %s, %g: %s after it opens", in, part, late)
+			}
+		}
+	}
+}
+
+func TestANodeLooksAgainWhenItsClockIsSetBack(t *testing.T) {
+	w := withPolicy(newWorld())
+	w.turn.byPolicy = true
+	w.turn.kept.Phase = turns.Returning
+	w.turn.kept.Outcome = turns.Outcome{How: turns.NeedGive}
+	c := &turnController{
+		env:     Env{Log: zap.NewNop()},
+		system:  newSystemTurn(false),
+		updates: &updates{},
+		until:   w.now.Add(time.Minute),
+	}
+	c.waitsFor = waitingOf(w, changesOf(w, inplace.Nothing, system{}, true))
+
+	// The next step would read the ledger, and there is no API server.
+	looks := func() (looks bool) {
+		defer func() { looks = recover() != nil }()
+		_, _ = c.takeTurn(t.Context(), &w)
+		return false
+	}
+	if looks() {
+		t.Error("it does not wait")
+	}
+	w.tick(noon.Add(-72*time.Hour), w.uptime+time.Second)
+	if !looks() {
+		t.Error("it waits for 72 hours")
+	}
+}
+
 func TestSinceWhenANodeAsks(t *testing.T) {
 	needs := func(target string) change { return change{need: turns.NeedTurn, target: target} }
 	later := noon.Add(time.Hour)

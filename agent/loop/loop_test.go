@@ -411,7 +411,7 @@ func (w *fakeNode) Read(context.Context) (source.Document, error) {
 		}
 	}
 	if w.text == "" {
-		return source.Document{}, fmt.Errorf("read: %w", source.ErrAbsent)
+		return source.Document{Version: "gone"}, fmt.Errorf("read: %w", source.ErrAbsent)
 	}
 	return source.Document{Name: "test.yaml", Text: []byte(w.text)}, nil
 }

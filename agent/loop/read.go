@@ -70,7 +70,7 @@ func (w worker) read(ctx context.Context, step Step) (Reading, error) {
 
 	doc, err := w.source.Read(ctx)
 	if err != nil {
-		return Reading{}, err
+		return Reading{Name: doc.Name, Version: doc.Version}, err
 	}
 	return w.decode(ctx, doc, step.Have)
 }

@@ -20,6 +20,7 @@ var Resume = &Kind{
 
 func beginResume(s State, _ Step, _ time.Duration) (State, []Effect) {
 	s.Due.Resume = false
+	s.Change.Resuming = true
 	return s, nil
 }
 
@@ -40,6 +41,7 @@ func afterResume(s State, _ Step, r Result, now time.Duration) (State, []Effect)
 		})
 	}
 
+	s.Change.Resuming = false
 	s.Faults.Unfinished = nil
 	switch {
 	case r.Err == nil && r.Resumed.Finished != "":

@@ -63,6 +63,8 @@ type Change struct {
 	// Applying says that a step makes the node something else: until it is
 	// done, nothing counts as applied, however well the units are.
 	Applying bool
+	// Resuming says that a step completes what was cut off.
+	Resuming bool
 	// Began is when the last change began, 0 if there was no change in this run.
 	Began time.Duration
 	// Caller waits for the verdict; nil if there is none.

@@ -298,6 +298,38 @@ func TestStatusShowsWhatIsKnown(t *testing.T) {
 	}
 }
 
+func TestANodeThatIsChangingSaysSo(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		state func(s *State)
+		want  bool
+	}{
+		{"it runs", func(*State) {}, false},
+		{"it is made something else", func(s *State) { s.Change.Applying = true }, true},
+		{"what was cut off has failed", func(s *State) {
+			s.Faults.Unfinished = &status.Error{Problem: "the disk is full"}
+		}, true},
+		{"what was cut off is to be completed", func(s *State) { s.Due.Resume = true }, true},
+		{"that is under way", func(s *State) {
+			s.Due.Resume = true
+			*s, _ = beginResume(*s, Step{}, 0)
+		}, true},
+		{"that is done", func(s *State) {
+			s.Due.Resume = true
+			*s, _ = beginResume(*s, Step{}, 0)
+			*s, _ = afterResume(*s, Step{}, Result{}, 0)
+		}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := running()
+			tt.state(&s)
+			if got := s.Status().Changing; got != tt.want {
+				t.Errorf("%t, want %t", got, tt.want)
+			}
+		})
+	}
+}
+
 func TestVersionIsShownOnceItRuns(t *testing.T) {
 	for _, tt := range []struct {
 		name  string

@@ -99,6 +99,10 @@ type Status struct {
 	// Offered is the version of the source's last document.
 	Offered string `json:"offered,omitempty"`
 
+	// Changing says that the node is being made something else, or has to be, as that
+	// was cut off or has failed.
+	Changing bool `json:"changing,omitempty"`
+
 	// Refused says that the node does not apply that document. Error has the
 	// reason.
 	Refused bool `json:"refused,omitempty"`
