@@ -93,10 +93,12 @@ func releaseByPolicy(w world, step inplace.Step) releaseAction {
 
 // isReplaced reports whether the node has its turn for a configuration that another
 // one has replaced. That one waits for a turn of its own, as the first nodes may find
-// it bad. An update in place goes on within its turn.
+// it bad. An update in place goes on within its turn, and a node between two
+// configurations gets the newer one at once: it may be what lets it go on.
 func isReplaced(w world, step inplace.Step) bool {
-	return w.turn.isForConfiguration() && w.pending != nil && step == inplace.Nothing &&
-		w.turn.kept.Holder.Target != w.pending.sum
+	return w.turn.isForConfiguration() && w.pending != nil && !w.awaitsValues() &&
+		w.turn.kept.Holder.Target != w.pending.sum &&
+		step == inplace.Nothing && !w.status.Unfinished
 }
 
 // withdraws reports whether the node is not to have the configuration of its turn any

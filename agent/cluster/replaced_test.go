@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/loam-os/loam/agent/inplace"
+	"github.com/loam-os/loam/agent/osc"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/turns"
@@ -109,6 +110,46 @@ func TestATurnIsForOneConfiguration(t *testing.T) {
 				t.Errorf("%s newer, want %s", action, releaseWait)
 			}
 		})
+	}
+}
+
+func TestANewerConfigurationInTheSameTurn(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		edit func(w *world)
+		want releaseAction
+	}{
+		{"on trial", func(w *world) { w.status.Change = &status.Change{} }, releaseWait},
+		{"between two configurations", func(w *world) { w.status.Unfinished = true }, releaseNow},
+		{"that disturbs nothing", func(w *world) { w.turn.classified.class = turns.None }, releaseNow},
+		{"that has failed here", func(w *world) { w.turn.kept.Failed = "newer" }, releaseNow},
+		{"before the Secrets of it are known", func(w *world) {
+			w.pending.references = []osc.Reference{caReference}
+		}, releaseWait},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := replaced()
+			tt.edit(&w)
+			if got, _ := decideRelease(w, inplace.Nothing, turn{}); got != tt.want {
+				t.Errorf("%s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestATurnIsKeptUntilTheValuesAreKnown: until then, the configuration of the turn
+// seems to be another one to an agent that starts again.
+func TestATurnIsKeptUntilTheValuesAreKnown(t *testing.T) {
+	w := replaced()
+	w.released = nil
+	w.status.Offered = ""
+	w.pending.references = []osc.Reference{caReference}
+	if need := configurationChange(w, inplace.Nothing).need; need == turns.NeedReturn {
+		t.Error("it is given back")
+	}
+	w.pending.areKnown = true
+	if need := configurationChange(w, inplace.Nothing).need; need != turns.NeedReturn {
+		t.Errorf("once they are known: %q, want %q", need, turns.NeedReturn)
 	}
 }
 

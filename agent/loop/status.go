@@ -22,8 +22,8 @@ func (s State) Status() status.Status {
 	st := s.Facts
 	st.Units = s.Current.shown()
 	st.Change = s.Change.Shown
-	st.Changing = s.Change.Applying || s.Change.Resuming || s.Due.Resume ||
-		s.Faults.Unfinished != nil
+	st.Changing = s.Change.Applying || s.Change.Resuming || s.Due.Resume
+	st.Unfinished = s.Faults.Unfinished != nil
 	st.Awaited = cmp.Or(s.Change.Job, s.Change.Unit)
 	st.Warnings = slices.Concat(s.Facts.Warnings, s.Starts.warnings())
 

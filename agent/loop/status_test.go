@@ -306,9 +306,6 @@ func TestANodeThatIsChangingSaysSo(t *testing.T) {
 	}{
 		{"it runs", func(*State) {}, false},
 		{"it is made something else", func(s *State) { s.Change.Applying = true }, true},
-		{"what was cut off has failed", func(s *State) {
-			s.Faults.Unfinished = &status.Error{Problem: "the disk is full"}
-		}, true},
 		{"what was cut off is to be completed", func(s *State) { s.Due.Resume = true }, true},
 		{"that is under way", func(s *State) {
 			s.Due.Resume = true

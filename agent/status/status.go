@@ -99,9 +99,13 @@ type Status struct {
 	// Offered is the version of the source's last document.
 	Offered string `json:"offered,omitempty"`
 
-	// Changing says that the node is being made something else, or has to be, as that
-	// was cut off or has failed.
+	// Changing says that the node is being made something else, or is about to complete
+	// what was cut off.
 	Changing bool `json:"changing,omitempty"`
+
+	// Unfinished says that the node is between two configurations, as a step has
+	// failed; it is tried again.
+	Unfinished bool `json:"unfinished,omitempty"`
 
 	// Refused says that the node does not apply that document. Error has the
 	// reason.
