@@ -205,18 +205,17 @@ func (l Ledger) Pause(why string) Ledger {
 	return l
 }
 
-// Resume returns the ledger of a pool that goes on. Of one that is paused, that ends
-// the pause only: a person may not have seen what has failed since. Else it ends halts,
-// and a hurry.
+// Resume returns the ledger of a pool that goes on, without a hurry. Halts of one that
+// is paused stay: a person may not have seen what has failed since.
 func (l Ledger) Resume() Ledger {
 	l = l.clone()
+	wasPaused := l.State == Paused
+	l.State = Running
 	l.Why = ""
-	if l.State == Paused {
-		l.State = Running
+	l.Hurry = nil
+	if wasPaused {
 		return l
 	}
-	l.State = Running
-	l.Hurry = nil
 	clear(l.Halts)
 	l.Rollout = l.Rollout.resumed()
 	for target, r := range l.Systems {

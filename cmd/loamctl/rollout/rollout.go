@@ -156,7 +156,7 @@ func (r Rollout) Pause(ctx context.Context, why string) (turns.Ledger, error) {
 	})
 }
 
-// Resume lets nodes begin again: it ends a pause or, of a pool that is not paused,
+// Resume lets nodes begin again: it ends a pause or, in a pool that is not paused,
 // halts.
 func (r Rollout) Resume(ctx context.Context) (turns.Ledger, error) {
 	return r.Change(ctx, func(l turns.Ledger) (turns.Ledger, error) {
