@@ -235,6 +235,48 @@ func TestAHaltOutlivesAnotherConfiguration(t *testing.T) {
 	}
 }
 
+// TestAHaltWithoutATargetHoldsForAll reads what a person has written into a ledger
+// whose nodes have not changed to anything yet: nothing begins, and what is given
+// meanwhile neither ends the halt nor writes a key without a name.
+func TestAHaltWithoutATargetHoldsForAll(t *testing.T) {
+	l := running()
+	l.Target = ""
+	text := l.Annotations(nil)
+	text[prefix+"state"] = "halted"
+	l, err := ReadLedger(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	me := Me{Machine: "node-1", Target: "new", Revision: 8}
+	system := Me{Machine: "node-2", Target: "5678", Version: "3.0.0"}
+	for _, after := range []Ledger{l, l.Give(me, "1"), l.Fail(Policy{}, me, "1", "no"),
+		l.Give(system, "2"), l.Take(Me{Machine: "node-3"}, holder("node-3", "3"), 10)} {
+		text := after.Annotations(nil)
+		if text[prefix+"state"] != "halted" || text[prefix+"target"] != "" {
+			t.Errorf("%v", text)
+		}
+		for key := range text {
+			if strings.HasSuffix(key, "/") {
+				t.Errorf("key %q", key)
+			}
+		}
+
+		read, err := ReadLedger(text)
+		if err != nil || !read.stands(me) || !read.stands(system) || read.stands(Me{}) {
+			t.Errorf("%+v, %v", read, err)
+		}
+		d := Decide(Policy{}, read, system, fleet(), noon)
+		if d.Stopped != stoppedByHalt || d.Why != "the rollout is halted: too many nodes have failed" {
+			t.Errorf("%+v", d)
+		}
+		read = read.Resume()
+		if read.stands(me) || read.stands(system) {
+			t.Errorf("resumed: %+v", read)
+		}
+	}
+}
+
 // TestASystemIsRetried lets a node try once more the system that is halted.
 func TestASystemIsRetried(t *testing.T) {
 	l := running()

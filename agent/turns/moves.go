@@ -39,7 +39,8 @@ func (l Ledger) Restore(p Policy, fleet Fleet) Ledger {
 }
 
 // toward returns the rollout to the target of me, the zero Rollout if it has none.
-// A configuration takes the place of an older one.
+// A configuration takes the place of an older one, but not of a halt without a
+// target.
 func (l Ledger) toward(me Me) Rollout {
 	switch {
 	case me.isRestart():
@@ -54,7 +55,7 @@ func (l Ledger) toward(me Me) Rollout {
 		return r
 	}
 
-	if l.Target == me.Target || l.isNewer(me) {
+	if l.Target == me.Target || l.isNewer(me) || l.haltsAll() {
 		r := l.Rollout
 		r.Revision = max(r.Revision, me.Revision)
 		return r
@@ -110,13 +111,27 @@ func (l Ledger) isNewer(me Me) bool {
 		l.Revision >= me.Revision
 }
 
+// haltsAll reports whether the ledger is halted without a target. A person has
+// written that: it holds for all targets, until a person resumes the rollout.
+func (l Ledger) haltsAll() bool { return l.Halted != "" && l.Target == "" }
+
 // stands reports whether no turn for the target of me may begin.
 func (l Ledger) stands(me Me) bool {
-	return l.State == Paused || l.toward(me).isHalted(me)
+	return l.State == Paused || l.haltOf(me) != ""
 }
 
-// isHalted reports whether r is halted for the target of me.
-func (r Rollout) isHalted(me Me) bool { return r.Halted != "" && r.Target == me.Target }
+// haltOf returns why the rollout to the target of me is halted, "" if it is not. A
+// restart is no step of a rollout.
+func (l Ledger) haltOf(me Me) string {
+	if l.haltsAll() && !me.isRestart() {
+		return l.Halted
+	}
+	r := l.toward(me)
+	if r.Target != me.Target {
+		return ""
+	}
+	return r.Halted
+}
 
 // Take returns the ledger in which me has the turn h.
 func (l Ledger) Take(me Me, h Holder, size int) Ledger {
