@@ -188,8 +188,10 @@ func ReadLedger(annotations map[string]string) (Ledger, error) {
 		l.Halted = cmp.Or(l.Halted, l.Why, "too many nodes have failed")
 		l.Why = ""
 	default:
-		return Ledger{}, invalid("state", string(l.State),
-			"running, paused, halted or restoring")
+		return Ledger{}, hint.With(
+			fmt.Errorf("annotation %sstate is %.40q, want running, paused, halted or restoring",
+				prefix, l.State),
+			"write one of running, paused, halted into it")
 	}
 
 	var err error
@@ -227,7 +229,7 @@ func ReadLedger(annotations map[string]string) (Ledger, error) {
 			l.Halts[target] = text
 		}
 		if err := readEntry(l, key, text); err != nil {
-			return Ledger{}, fmt.Errorf("annotation %s: %w", key, err)
+			return Ledger{}, hint.With(fmt.Errorf("annotation %s: %w", key, err), deleteLease)
 		}
 	}
 	return l, nil
@@ -266,9 +268,12 @@ func readEntry(l Ledger, key, text string) error {
 	return nil
 }
 
+// deleteLease is the hint about what a person cannot write as well as the nodes.
+const deleteLease = "delete the Lease: the nodes make it again from their marks"
+
 func invalid(key, text, want string) error {
 	return hint.With(fmt.Errorf("annotation %s%s is %.40q, want %s", prefix, key, text, want),
-		"delete the Lease: the nodes make it again from their marks")
+		deleteLease)
 }
 
 // ParseHolder reads a [Holder] as [Holder.String] writes it.

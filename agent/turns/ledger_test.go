@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/loam-os/loam/hint"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -87,6 +89,27 @@ func TestALedgerThatIsNotUnderstoodIsRefused(t *testing.T) {
 			edit(a)
 			if l, err := ReadLedger(a); err == nil {
 				t.Errorf("%+v", l)
+			}
+		})
+	}
+}
+
+// TestWhatIsWrongInALedgerHasAHint checks that nobody who mistypes a state is told to
+// delete the Lease: the nodes would make one that runs.
+func TestWhatIsWrongInALedgerHasAHint(t *testing.T) {
+	for _, tt := range []struct{ key, text, hint string }{
+		{prefix + "state", "Paused", "write one of running, paused, halted into it"},
+		{prefix + "done", "many", deleteLease},
+		{holderPrefix + "node-1", "{}", deleteLease},
+		{holderPrefix + "x", holder("y", "1").String(), deleteLease},
+		{systemPrefix + "1", `{"done":-1}`, deleteLease},
+	} {
+		t.Run(tt.key+" of "+tt.text, func(t *testing.T) {
+			a := running().Annotations(nil)
+			a[tt.key] = tt.text
+			_, err := ReadLedger(a)
+			if err == nil || hint.Of(err) != tt.hint || !strings.Contains(err.Error(), tt.key) {
+				t.Errorf("%v, hint %q", err, hint.Of(err))
 			}
 		})
 	}
