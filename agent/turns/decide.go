@@ -235,7 +235,7 @@ func mayBegin(p Policy, l Ledger, me Me, now time.Time) Decision {
 	case l.State == Paused:
 		return stop(now, stoppedByPause, "the rollout is paused: "+l.Why)
 	case l.isNewer(me):
-		return wait(now.Add(time.Second), "the pool has a newer configuration")
+		return wait(now.Add(pause(me, l.Size)), "the pool has a newer configuration")
 	case l.stands(me):
 		return stop(now, stoppedByHalt, "the rollout is halted: "+l.haltOf(me))
 	case opens.After(now):

@@ -407,3 +407,15 @@ func TestCanariesAreFirst(t *testing.T) {
 		t.Errorf("position %f", got)
 	}
 }
+
+// TestANodeThatIsBehindLeavesTheServerAlone has a node that does not get the newer
+// configuration: it asks as rarely as one that waits for its turn.
+func TestANodeThatIsBehindLeavesTheServerAlone(t *testing.T) {
+	l := running()
+	l.Size = 5000
+	me := Me{Machine: "node-9", Target: "old", Revision: 6, Class: Kubelet}
+	d := Decide(Policy{}, l, me, fleet(), noon)
+	if d.Why != "the pool has a newer configuration" || d.Until.Sub(noon) != poll[Kubelet] {
+		t.Errorf("%+v", d)
+	}
+}
