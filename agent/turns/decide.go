@@ -182,7 +182,7 @@ func Decide(p Policy, l Ledger, me Me, fleet Fleet, now time.Time) Decision {
 		what       string
 		used, most int
 	}{
-		{"nodes", used.total, min(p.MaxUnavailable.Of(size), p.HardMax.Of(size))},
+		{"nodes", used.total, p.MayBeAway(size)},
 		{"nodes of zone " + me.Zone, used.zone, limitOf(p.PerZone, fleet.inZone(me.Zone))},
 		{"nodes of rack " + me.Rack, used.rack, limitOf(p.PerRack, fleet.inRack(me.Rack))},
 		{"control planes", used.controlPlanes, me.controlPlanes()},
@@ -200,7 +200,7 @@ func Decide(p Policy, l Ledger, me Me, fleet Fleet, now time.Time) Decision {
 	if d := inChunk(p, l, turns, me, size, now); d.Verdict != Take {
 		return d
 	}
-	free := min(p.MaxUnavailable.Of(size), p.HardMax.Of(size)) - used.total
+	free := p.MayBeAway(size) - used.total
 	return inOrder(r, me, size, begunBy(turns, me), free, now)
 }
 

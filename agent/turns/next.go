@@ -370,7 +370,7 @@ func (v View) decide() (Step, bool) {
 // there may be, beside the Nodes that were away without one, a list could only show
 // that one of those is well or gone: each node then looks once in a while.
 func mayList(p Policy, l Ledger, me Me, now time.Time) Decision {
-	most := min(p.MaxUnavailable.Of(l.Size), p.HardMax.Of(l.Size))
+	most := p.MayBeAway(l.Size)
 	away := len(l.Holders) + me.Outside
 	free := most - away
 	if !me.isRestart() {

@@ -91,6 +91,12 @@ func (a *Amount) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
+// MayBeAway returns how many nodes of a pool of that size may be away at once,
+// without the limits of zones and racks.
+func (p Policy) MayBeAway(size int) int {
+	return min(p.MaxUnavailable.Of(size), p.HardMax.Of(size))
+}
+
 // hurried returns the policy that counts while a person is in a hurry.
 func (p Policy) hurried(l Ledger, now time.Time) Policy {
 	if l.Hurry == nil || !now.Before(l.Hurry.Until) {

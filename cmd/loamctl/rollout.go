@@ -376,8 +376,8 @@ of the Secret with the configuration of the pool.`,
 		Example: "  loamctl rollout policy edge.yaml --nodes 250",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if nodes < 1 {
-				return hint.With(usage.Errorf("--nodes %d: want 1 or more", nodes),
+			if nodes < 1 || nodes > maxPool {
+				return hint.With(usage.Errorf("--nodes %d: want 1 to %d", nodes, maxPool),
 					"give the size of the pool")
 			}
 			c := checker{
@@ -392,6 +392,9 @@ of the Secret with the configuration of the pool.`,
 	cmd.Flags().IntVar(&nodes, "nodes", 100, "`SIZE` of the pool")
 	return cmd
 }
+
+// maxPool is more nodes than a cluster has: Kubernetes supports 5,000.
+const maxPool = 100_000
 
 // checkPolicy checks the policy at path. The summary is what it allows in a pool
 // with that many nodes.

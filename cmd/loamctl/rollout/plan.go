@@ -84,7 +84,7 @@ func (r Rollout) Plan(ctx context.Context, now time.Time) (Plan, error) {
 
 	size := plan.Nodes - len(plan.Pinned)
 	plan.Policy = Describe(p, size, now)
-	plan.MayBeAway = min(p.MaxUnavailable.Of(size), p.HardMax.Of(size), size)
+	plan.MayBeAway = min(p.MayBeAway(size), size)
 	if away := len(plan.Away); away >= plan.MayBeAway {
 		plan.add("%d of %d nodes are away: no node may begin", away, plan.MayBeAway)
 	}

@@ -262,7 +262,7 @@ func Describe(p turns.Policy, size int, now time.Time) string {
 		chunks = append(chunks, strconv.Itoa(c.Of(size)))
 	}
 	text := fmt.Sprintf("valid; of %d nodes, %d may be away; chunks end at %s", size,
-		min(p.MaxUnavailable.Of(size), size), strings.Join(slices.Compact(chunks), ", "))
+		min(p.MayBeAway(size), size), strings.Join(slices.Compact(chunks), ", "))
 	if opens := p.Opens(now); opens.After(now) {
 		text += ", from " + opens.UTC().Format(time.RFC3339)
 	}
