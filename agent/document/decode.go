@@ -2,6 +2,7 @@ package document
 
 import (
 	"reflect"
+	"regexp"
 	"strconv"
 
 	"go.yaml.in/yaml/v3"
@@ -157,11 +158,19 @@ func (d *decoder) warn(n *yaml.Node, path, problem, hint string) {
 	d.report.warnAt(place(n), path, problem, hint)
 }
 
+// decimal matches a whole number as JSON has it (RFC 8259, 6).
+var decimal = regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`)
+
 func place(n *yaml.Node) position {
+	value := n
+	if n.Kind == yaml.AliasNode {
+		value = n.Alias
+	}
 	return position{
-		line:   n.Line,
-		column: n.Column,
-		block:  n.Style&yaml.LiteralStyle != 0,
-		null:   n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null",
+		line:     n.Line,
+		column:   n.Column,
+		block:    n.Style&yaml.LiteralStyle != 0,
+		null:     n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null",
+		notation: value.ShortTag() == "!!int" && !decimal.MatchString(value.Value),
 	}
 }

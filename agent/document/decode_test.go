@@ -303,6 +303,31 @@ func TestDecodeErrors(t *testing.T) {
 
 func indexes(n int) string { return strings.Repeat("[0]", n+1) }
 
+// A number that YAML alone reads as one is known by its notation, also behind an
+// alias.
+func TestTheNotationOfANumberIsKnown(t *testing.T) {
+	text := "labels: {a: 10, b: -1, c: 0, d: 0x10, e: 010, f: 0o10, g: 1_0, h: +1, i: &x 0b1, j: *x, " +
+		"k: \"0x10\", l: 1.5}"
+	var into struct {
+		Labels map[string]any `json:"labels"`
+	}
+	origin, err := document.DecodeWithOrigin("x.yaml", []byte(text), &into)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	report := document.NewReport(origin)
+	odd := ""
+	for _, field := range strings.Split("abcdefghijkl", "") {
+		if report.HasNotation("labels." + field) {
+			odd += field
+		}
+	}
+	if odd != "defghij" {
+		t.Errorf("in another notation: %s", odd)
+	}
+}
+
 // A few lines that would expand to 9^9 values are an error early on.
 func TestDecodeAliasBomb(t *testing.T) {
 	var text strings.Builder

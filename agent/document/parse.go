@@ -60,6 +60,12 @@ func parse(text []byte, report *Report) *yaml.Node {
 	return first.Content[0]
 }
 
+// IsEmpty reports whether text has no value: at most comments and space.
+func IsEmpty(text []byte) bool {
+	err := yaml.NewDecoder(bytes.NewReader(text)).Decode(new(yaml.Node))
+	return errors.Is(err, io.EOF)
+}
+
 // syntaxLine matches the beginning of the YAML library's errors.
 var syntaxLine = regexp.MustCompile(`^(?:yaml: )?(?:line (\d+): )?`)
 

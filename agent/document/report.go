@@ -25,10 +25,11 @@ type Origin struct {
 }
 
 // position counts from 1; 0 is unknown. block marks text that begins on the
-// next line, verbatim (YAML's |), null a field that is there without a value.
+// next line, verbatim (YAML's |), null a field that is there without a value, and
+// notation a whole number that is not written as JSON has it.
 type position struct {
-	line, column int
-	block, null  bool
+	line, column          int
+	block, null, notation bool
 }
 
 // locate returns the position of path or, for a field that is not in the
@@ -135,6 +136,10 @@ func (r *Report) Given(path string) bool {
 	at, ok := r.origin.at[path]
 	return ok && !at.null
 }
+
+// HasNotation reports whether the document has at path a whole number in a notation
+// of YAML that JSON does not know, such as 0x10, 010 or 1_0.
+func (r *Report) HasNotation(path string) bool { return r.origin.at[path].notation }
 
 // Len returns how much has been reported, to find out whether a check finds
 // anything.

@@ -2,10 +2,14 @@ package turns
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 	_ "time/tzdata" // The image has no /usr/share/zoneinfo.
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/agent/window"
@@ -27,7 +31,8 @@ type Policy struct {
 	// that have the same configuration.
 	Nodes string
 
-	// Chunks grow. A chunk begins when as many nodes are done as the chunk
+	// Chunks grow: numbers and shares among themselves, and 100 % is the last. A chunk
+	// begins when as many nodes are done as the chunk
 	// before allowed.
 	Chunks []Amount
 
@@ -137,6 +142,10 @@ type writtenOverdue struct {
 // ParsePolicy reads a policy, JSON or YAML. name is where it stands. The errors
 // are [document.Errors].
 func ParsePolicy(name string, text []byte) (Policy, error) {
+	if document.IsEmpty(text) {
+		text = []byte("{}") // Its error says what a policy needs.
+	}
+
 	var w written
 	origin, err := document.DecodeWithOrigin(name, text, &w)
 	report := document.NewReport(origin)
@@ -174,7 +183,7 @@ func (w written) read(report *document.Report) Policy {
 	if w.HardMax == nil {
 		p.HardMax = p.MaxUnavailable
 	}
-	if isLess(p.HardMax, p.MaxUnavailable) {
+	if p.HardMax != (Amount{}) && isLess(p.HardMax, p.MaxUnavailable) {
 		report.Addf("hardMax", "write at least maxUnavailable", "is %s, and maxUnavailable %s",
 			p.HardMax, p.MaxUnavailable)
 	}
@@ -187,18 +196,41 @@ func (w written) read(report *document.Report) Policy {
 		report.Add("rackLabel", "has no perRack",
 			"write perRack: how many nodes of a rack may be away")
 	}
-	if w.MaxFailures < 0 {
+	switch {
+	case w.MaxFailures < 0:
 		report.Addf("maxFailures", "write 0 or more", "is %d", w.MaxFailures)
+	case report.HasNotation("maxFailures"):
+		reportNotation(report, "maxFailures", int64(w.MaxFailures))
 	}
+
+	p.checkLabels(report)
 	p.checkDrain(report)
 	return p
 }
 
+// checkLabels reports a label and a selector that Kubernetes refuses: no node could
+// list the Nodes of its pool.
+func (p Policy) checkLabels(report *document.Report) {
+	if _, err := labels.Parse(p.Nodes); err != nil {
+		report.Add("nodes", document.Quote(p.Nodes)+" is not a label selector: "+err.Error(),
+			"write it as for kubectl get nodes -l, such as pool=edge")
+	}
+	if p.RackLabel == "" {
+		return
+	}
+	if len(validation.IsQualifiedName(p.RackLabel)) > 0 {
+		report.Add("rackLabel", document.Quote(p.RackLabel)+" is not the name of a label",
+			"write up to 63 letters, digits, - _ and . after an optional prefix, such as "+
+				"example.com/rack")
+	}
+}
+
 // isLess reports whether a is less than b in a pool of any size. It compares
 // only what is of one kind.
-func isLess(a, b Amount) bool {
-	return (a.Percent > 0) == (b.Percent > 0) && a.Percent+a.Number < b.Percent+b.Number
-}
+func isLess(a, b Amount) bool { return a.isLike(b) && a.Percent+a.Number < b.Percent+b.Number }
+
+// isLike reports whether a and b are both numbers or both shares.
+func (a Amount) isLike(b Amount) bool { return (a.Percent > 0) == (b.Percent > 0) }
 
 // readAmount reads a positive number or a percentage; nil is the zero Amount.
 func readAmount(report *document.Report, path string, value any) Amount {
@@ -208,6 +240,8 @@ func readAmount(report *document.Report, path string, value any) Amount {
 		return Amount{}
 	case int64:
 		switch {
+		case report.HasNotation(path):
+			reportNotation(report, path, v)
 		case v == 0:
 			report.Add(path, "is 0: no node could ever change", remedy)
 		case v < 0 || v > 1e6:
@@ -236,6 +270,13 @@ func readAmount(report *document.Report, path string, value any) Amount {
 	return Amount{}
 }
 
+// reportNotation reports a number that only YAML reads as one, and not each version
+// of YAML as the same.
+func reportNotation(report *document.Report, path string, number int64) {
+	report.Add(path, "is a number in another notation than digits",
+		fmt.Sprintf("write %d, if that is meant", number))
+}
+
 // defaultChunks begin with a single node.
 func defaultChunks() []Amount {
 	return []Amount{{Number: 1}, {Percent: 1}, {Percent: 5}, {Percent: 25}, {Percent: 100}}
@@ -253,13 +294,25 @@ func (w written) chunks(report *document.Report) []Amount {
 			value = int64(0)
 		}
 		c := readAmount(report, path, value)
-		if i > 0 && isLess(c, chunks[i-1]) && c != (Amount{}) {
+		if before := c.notAfter(chunks); before != (Amount{}) && c != (Amount{}) {
 			report.Addf(path, "let each chunk be larger than the one before",
-				"is %s, after %s", c, chunks[i-1])
+				"is %s, after %s", c, before)
 		}
 		chunks = append(chunks, c)
 	}
 	return chunks
+}
+
+// notAfter returns the last of the chunks that a is not larger than, the zero Amount
+// if it is larger than all. Of numbers and shares, which are only compared among
+// themselves, nothing is larger than all nodes.
+func (a Amount) notAfter(chunks []Amount) Amount {
+	for _, c := range slices.Backward(chunks) {
+		if c.Percent == 100 || (a.isLike(c) && !isLess(c, a)) {
+			return c
+		}
+	}
+	return Amount{}
 }
 
 func (w written) windows(report *document.Report) []window.Window {
