@@ -61,6 +61,7 @@ func (n *life) newUpgrades() upgrades {
 			engine:  n.engine,
 			queries: n.queries,
 			cluster: n.cluster,
+			due:     &dueFile{run: filepath.Join(n.Root, "run"), log: n.Log},
 		},
 		root:   n.root,
 		record: n.record,
@@ -282,6 +283,7 @@ type upgradeHost struct {
 	queries Queries
 	// cluster is nil if the node is part of none.
 	cluster *cluster.Cluster
+	due     *dueFile
 }
 
 // Health implements [upgrade.Host].
@@ -321,11 +323,7 @@ func (u upgradeHost) Uptime() time.Duration { return u.Env.Uptime() }
 func (u upgradeHost) Reboot(ctx context.Context) error { return u.systemd.Reboot(ctx) }
 
 // RestartDue implements [service.Machine].
-func (u upgradeHost) RestartDue(version string) {
-	if err := sayRestart(filepath.Join(u.Root, "run"), version); err != nil {
-		u.Log.Error("say that a restart is due", zap.Error(err))
-	}
-}
+func (u upgradeHost) RestartDue(version string) { u.due.say(version) }
 
 // Event implements [service.Machine]. A node that is part of no cluster has no
 // events.
