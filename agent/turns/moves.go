@@ -267,6 +267,15 @@ func (r Rollout) retried(mayFail int) Rollout {
 	return r
 }
 
+// Turn returns the turn of a machine, false if it has none.
+func (l Ledger) Turn(machine string) (Holder, bool) {
+	h, ok := l.Holders[machine]
+	if !ok {
+		h, ok = l.Restored[machine]
+	}
+	return h, ok
+}
+
 // Forget returns the ledger without the turns of a machine. Only a person knows
 // that it changes nothing any more.
 func (l Ledger) Forget(machine string) Ledger {

@@ -349,7 +349,8 @@ func rolloutForgetCommand() *cobra.Command {
 		Short:             "Take the turn of a machine away that is gone for ever",
 		Long: `forget removes the turn of a machine from the ledger, and the mark from its Node. A turn
 does not expire, because a machine that died while it changed is away. Forget it only if it is gone,
-or changes nothing any more: other nodes may begin at once. NODE is the machine as status names it.`,
+or changes nothing any more: other nodes may begin at once. NODE is the machine as status names it,
+which need not be the name of its Node. A machine without a turn is refused.`,
 		Example: "  loamctl rollout forget edge node-17",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {

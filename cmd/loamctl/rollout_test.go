@@ -14,7 +14,9 @@ import (
 	"testing/synctest"
 
 	"github.com/loam-os/loam/agent/turns"
+	"github.com/loam-os/loam/cmd/outcome"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/test/cluster"
 )
 
@@ -151,6 +153,14 @@ func TestRolloutAtARealAPIServer(t *testing.T) {
 		t.Errorf("status: %v, printed\n%s", err, out)
 	}
 
+	_, err = loamctl(t, "rollout", "forget", "edge", "node-1")
+	if fault.Of(err) != fault.NoSuchTurn ||
+		!strings.Contains(hint.Of(err), "`loamctl rollout forget edge machine-1`") {
+		t.Errorf("forget by the name of a Node: %v, hint %q", err, hint.Of(err))
+	}
+	if _, ok := annotations(t, c, testNode)["loam.dev/turn"]; !ok {
+		t.Error("the Node has lost its mark")
+	}
 	out, err = loamctl(t, "rollout", "forget", "edge", "machine-1")
 	if err != nil || strings.Contains(out, "machine-1") {
 		t.Errorf("forget: %v, printed\n%s", err, out)
@@ -189,6 +199,24 @@ func TestRolloutAtARealAPIServer(t *testing.T) {
 	_, err = loamctl(t, "rollout", "pause", "edge")
 	if err == nil || !strings.Contains(err.Error(), "--reason is required") {
 		t.Errorf("a pause without a reason: %v", err)
+	}
+}
+
+// TestForgetTellsAProgramThatItIsRefused mistypes the name of a machine.
+func TestForgetTellsAProgramThatItIsRefused(t *testing.T) {
+	t.Setenv("KUBECONFIG", pools(t))
+	var out bytes.Buffer
+	args := []string{"rollout", "forget", "edge", "node-71", "-o", "json"}
+	status := outcome.Run(t.Context(), root(), args, outcome.User{Stderr: &out})
+
+	var report struct{ Code, Class, Message, Hint string }
+	if err := json.Unmarshal(out.Bytes(), &report); err != nil {
+		t.Fatalf("%v: %s", err, out.String())
+	}
+	if status != 3 || report.Code != "no-such-turn" || report.Class != "refused" ||
+		report.Message != "machine node-71 has no turn in pool edge" ||
+		report.Hint != "machines with a turn: node-17" {
+		t.Errorf("exit status %d, %+v", status, report)
 	}
 }
 

@@ -28,6 +28,7 @@ const (
 	FileExists         Code = "file-exists"
 	WrongFileType      Code = "wrong-file-type"
 	AddressNotFree     Code = "address-not-free"
+	NoSuchTurn         Code = "no-such-turn"
 )
 
 // Codes of refusals about generations.
@@ -266,6 +267,10 @@ func Table() []Fault {
 		{
 			AddressNotFree, ClassRefused, "A server cannot listen on its address.",
 			"choose another address with --listen; `ss -ltnp` shows what listens",
+		},
+		{
+			NoSuchTurn, ClassRefused, "A machine has no turn in its pool.",
+			"`loamctl rollout status POOL` names the machines that have one",
 		},
 
 		{

@@ -175,38 +175,6 @@ func (r Rollout) Hurry(ctx context.Context, h turns.Hurry) (turns.Ledger, error)
 	})
 }
 
-// Forget takes the turn of a machine away, and the mark of its Node.
-func (r Rollout) Forget(ctx context.Context, machine string) (turns.Ledger, error) {
-	node := machine
-	l, err := r.Change(ctx, func(l turns.Ledger) (turns.Ledger, error) {
-		h, ok := l.Holders[machine]
-		if !ok {
-			h, ok = l.Restored[machine]
-		}
-		if ok {
-			node = h.Node
-		}
-		return l.Forget(machine), nil
-	})
-	if err != nil {
-		return l, err
-	}
-	return l, r.unmark(ctx, node)
-}
-
-// unmark removes the mark of a Node, which may be gone.
-func (r Rollout) unmark(ctx context.Context, node string) error {
-	err := r.editNode(ctx, node, func(annotations map[string]any) (bool, error) {
-		_, has := annotations[markAnnotation]
-		delete(annotations, markAnnotation)
-		return has, nil
-	})
-	if err != nil && !isStatus(err, http.StatusNotFound) {
-		return fmt.Errorf("remove the mark of Node %s: %w", node, err)
-	}
-	return nil
-}
-
 // editNode changes the annotations of a Node by edit, which reports whether it has
 // changed them. After a concurrent write it reads the Node again.
 func (r Rollout) editNode(
