@@ -269,7 +269,8 @@ func rolloutPauseCommand() *cobra.Command {
 		ValidArgsFunction: completePools,
 		Short:             "Let no further node of a pool begin",
 		Long: `pause lets no node begin until resume, also for another configuration. A node that has
-its turn goes on, and a change that restarts nothing does not wait.`,
+its turn goes on, and a change that restarts nothing does not wait. The reason takes the place of
+that of an earlier pause, which is printed on standard error.`,
 		Example: "  loamctl rollout pause edge --reason \"the weekend\"",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -277,10 +278,16 @@ its turn goes on, and a change that restarts nothing does not wait.`,
 				return hint.With(usage.Errorf("--reason is required"),
 					"say why: each node that waits shows it")
 			}
-			return o.steer(cmd, args[0],
-				func(ctx context.Context, r rollout.Rollout) (turns.Ledger, error) {
-					return r.Pause(ctx, reason)
+			before := ""
+			err := o.steer(cmd, args[0],
+				func(ctx context.Context, r rollout.Rollout) (l turns.Ledger, err error) {
+					l, before, err = r.Pause(ctx, reason)
+					return l, err
 				})
+			if before != "" {
+				fmt.Fprintf(cmd.ErrOrStderr(), "was paused: %s\n", before)
+			}
+			return err
 		},
 	}
 	o.flags(cmd)

@@ -145,6 +145,24 @@ func TestRolloutAtARealAPIServer(t *testing.T) {
 		}
 	}
 
+	for _, pause := range []struct{ reason, said string }{
+		{"the weekend", ""},
+		{"tea", "was paused: the weekend\n"},
+	} {
+		var out, said bytes.Buffer
+		cmd := root()
+		cmd.SetArgs([]string{"rollout", "pause", "edge", "--reason", pause.reason, "-o", "json"})
+		cmd.SetOut(&out)
+		cmd.SetErr(&said)
+		err := cmd.ExecuteContext(t.Context())
+		if err != nil || said.String() != pause.said || !json.Valid(out.Bytes()) {
+			t.Errorf("pause for %s: %v, said %q, printed\n%s", pause.reason, err, said.String(), out.String())
+		}
+	}
+	if out, err := loamctl(t, "rollout", "resume", "edge"); err != nil {
+		t.Errorf("resume: %v, printed\n%s", err, out)
+	}
+
 	if asked := annotations(t, c, testNodes+"/node-5")["loam.dev/retry"]; asked != "0123456789abcdef" {
 		t.Errorf("the Node is asked to try %q", asked)
 	}

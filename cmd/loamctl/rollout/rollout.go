@@ -3,6 +3,7 @@
 package rollout
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -146,14 +147,22 @@ func (r Rollout) Change(
 	}
 }
 
-// Pause lets no node begin until Resume.
-func (r Rollout) Pause(ctx context.Context, why string) (turns.Ledger, error) {
-	return r.Change(ctx, func(l turns.Ledger) (turns.Ledger, error) {
+// Pause lets no node begin until Resume. It returns also why the pool was paused
+// before, "" if it was not.
+func (r Rollout) Pause(
+	ctx context.Context, why string,
+) (l turns.Ledger, before string, err error) {
+	l, err = r.Change(ctx, func(l turns.Ledger) (turns.Ledger, error) {
 		if l.State == turns.Restoring {
 			return l, hint.With(errors.New("the ledger is being restored"), "try again")
 		}
+		before = ""
+		if l.State == turns.Paused {
+			before = cmp.Or(l.Why, "without a reason")
+		}
 		return l.Pause(why), nil
 	})
+	return l, before, err
 }
 
 // Resume lets nodes begin again: it ends a pause or, in a pool that is not paused,
