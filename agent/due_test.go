@@ -103,8 +103,8 @@ func TestTheFileIsReplacedAtOnce(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoRegularFileStaysAndIsLoggedOnce has others put something else there.
-func TestWhatIsNoRegularFileStaysAndIsLoggedOnce(t *testing.T) {
+// TestAFileOfAnotherKindStaysAndIsLoggedOnce has others put something else there.
+func TestAFileOfAnotherKindStaysAndIsLoggedOnce(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		put  func(name string) error

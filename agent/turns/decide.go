@@ -237,7 +237,7 @@ func mayBegin(p Policy, l Ledger, me Me, now time.Time) Decision {
 	case l.isNewer(me):
 		return wait(now.Add(pause(me, l.Size)), "the pool has a newer configuration")
 	case l.stands(me):
-		return stop(now, stoppedByHalt, "the rollout is halted: "+l.haltOf(me))
+		return stop(now, stoppedByHalt, "the rollout is halted: "+haltOf(l, me))
 	case opens.After(now):
 		d := wait(opens, "the maintenance window opens "+opens.UTC().Format(time.RFC3339))
 		d.Opens = true

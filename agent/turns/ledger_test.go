@@ -94,9 +94,9 @@ func TestALedgerThatIsNotUnderstoodIsRefused(t *testing.T) {
 	}
 }
 
-// TestWhatIsWrongInALedgerHasAHint checks that nobody who mistypes a state is told to
+// TestEveryMistakeInALedgerHasAHint checks that nobody who mistypes a state is told to
 // delete the Lease: the nodes would make one that runs.
-func TestWhatIsWrongInALedgerHasAHint(t *testing.T) {
+func TestEveryMistakeInALedgerHasAHint(t *testing.T) {
 	for _, tt := range []struct{ key, text, hint string }{
 		{prefix + "state", "Paused", "write one of running, paused, halted into it"},
 		{prefix + "done", "many", deleteLease},

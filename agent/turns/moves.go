@@ -111,18 +111,18 @@ func (l Ledger) isNewer(me Me) bool {
 		l.Revision >= me.Revision
 }
 
-// haltsAll reports whether the ledger is halted without a target. A person has
+// haltsAll reports whether the rollout is halted without a target. A person has
 // written that: it holds for all targets, until a person resumes the rollout.
-func (l Ledger) haltsAll() bool { return l.Halted != "" && l.Target == "" }
+func (r Rollout) haltsAll() bool { return r.Halted != "" && r.Target == "" }
 
 // stands reports whether no turn for the target of me may begin.
 func (l Ledger) stands(me Me) bool {
-	return l.State == Paused || l.haltOf(me) != ""
+	return l.State == Paused || haltOf(l, me) != ""
 }
 
 // haltOf returns why the rollout to the target of me is halted, "" if it is not. A
 // restart is no step of a rollout.
-func (l Ledger) haltOf(me Me) string {
+func haltOf(l Ledger, me Me) string {
 	if l.haltsAll() && !me.isRestart() {
 		return l.Halted
 	}
@@ -267,8 +267,8 @@ func (r Rollout) retried(mayFail int) Rollout {
 	return r
 }
 
-// Turn returns the turn of a machine, false if it has none.
-func (l Ledger) Turn(machine string) (Holder, bool) {
+// TurnOf returns the turn of a machine, false if it has none.
+func TurnOf(l Ledger, machine string) (Holder, bool) {
 	h, ok := l.Holders[machine]
 	if !ok {
 		h, ok = l.Restored[machine]

@@ -20,7 +20,7 @@ var errNoTurn = errors.New("no turn in the ledger")
 func (r Rollout) Forget(ctx context.Context, machine string) (turns.Ledger, error) {
 	node := ""
 	l, err := r.Change(ctx, func(l turns.Ledger) (turns.Ledger, error) {
-		h, ok := l.Turn(machine)
+		h, ok := turns.TurnOf(l, machine)
 		if !ok {
 			return l, errNoTurn
 		}
@@ -28,7 +28,7 @@ func (r Rollout) Forget(ctx context.Context, machine string) (turns.Ledger, erro
 		return l.Forget(machine), nil
 	})
 	if errors.Is(err, errNoTurn) {
-		l, node, err = r.leftMark(ctx, machine)
+		l, node, err = leftMark(ctx, r, machine)
 	}
 	if err != nil {
 		return l, err
@@ -38,8 +38,10 @@ func (r Rollout) Forget(ctx context.Context, machine string) (turns.Ledger, erro
 
 // leftMark returns the ledger and the Node that has a mark of a machine without a
 // turn. A mark is left if it could not be removed after the turn.
-func (r Rollout) leftMark(ctx context.Context, machine string) (turns.Ledger, string, error) {
-	l, err := r.Read(ctx)
+func leftMark(
+	ctx context.Context, r Rollout, machine string,
+) (l turns.Ledger, node string, err error) {
+	l, err = r.Read(ctx)
 	if err != nil {
 		return l, "", err
 	}
