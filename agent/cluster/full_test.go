@@ -310,6 +310,7 @@ func run(t *testing.T, disk *fullDisk, starts bool) bool {
 	w.setPending(pendingConfig{
 		secret: "pool",
 		sum:    "new",
+		target: "new",
 		label:  "new",
 		since:  w.now,
 		update: &inplace.Facts{Kubelet: "1.36", ServiceAccountKey: noon},

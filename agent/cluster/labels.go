@@ -71,7 +71,7 @@ func triedOf(tried turns.Tried, s status.Status, p *pendingConfig) turns.Tried {
 		tried = tried.With(turns.SystemTarget(s.RootHash))
 	}
 	if p != nil && s.Version == p.sum {
-		tried = tried.With(p.sum)
+		tried = tried.With(p.target)
 	}
 	return tried
 }

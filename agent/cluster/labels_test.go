@@ -20,7 +20,7 @@ func TestDesiredMetaOf(t *testing.T) {
 		Annotations: map[string]string{appliedAnnotation: "sum"},
 	}}
 
-	offered := func(sum string) *pendingConfig { return &pendingConfig{sum: sum, label: sum} }
+	offered := func(sum string) *pendingConfig { return &pendingConfig{sum: sum, target: sum, label: sum} }
 	refused := status.Status{Phase: status.Failed, Refused: true, Offered: "sum"}
 	for _, tt := range []struct {
 		name    string

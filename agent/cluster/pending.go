@@ -28,12 +28,16 @@ type pendingConfig struct {
 	sum, textSum, label string
 	serial              bool
 
+	// target is what the nodes of the pool take turns for: sum without the values
+	// that only this node has.
+	target string
+
 	// references are the keys of Secrets that text refers to, if new values wait
-	// for a turn; values are what they have. areKnown says that each Secret was
-	// looked for.
-	references []osc.Reference
-	values     values
-	areKnown   bool
+	// for a turn, and common those that it refers to on every node; values are what
+	// they have. areKnown says that each Secret was looked for.
+	references, common []osc.Reference
+	values             values
+	areKnown           bool
 
 	// update is what it asks for that needs a drained node, nil for nothing.
 	// unclear is why that cannot be determined.
@@ -57,6 +61,7 @@ type pendingConfig struct {
 // withdrawn returns p without its text, with a sum that no other one has.
 func (p pendingConfig) withdrawn(turn string) *pendingConfig {
 	p.sum = "withdrawn-" + turn
+	p.target = p.sum
 	p.textSum = ""
 	p.text = nil
 	p.isWithdrawn = true
@@ -76,11 +81,12 @@ func pendingConfigOf(s *core.Secret, hostname string, now time.Time) pendingConf
 		since:  now,
 	}
 
+	p.target = p.sum
 	p.label = cmp.Or(s.Annotations[checksumAnnotation], p.sum)
 	p.update, p.unclear = factsOf(text, hostname)
 	p.readPolicy(s)
 	if p.policy != nil {
-		p.references = secretReferences(text, hostname)
+		p.references, p.common = secretReferences(text, hostname)
 	}
 	return p
 }

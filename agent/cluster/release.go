@@ -85,7 +85,7 @@ func releaseByPolicy(w world, step inplace.Step) releaseAction {
 		return releaseWait
 	case isReplaced(w, step):
 		return releaseWait // The turn is given first.
-	case !known && kept.Holder.Target != w.pending.sum && w.status.Change == nil:
+	case !known && kept.Changes() != w.pending.sum && w.status.Change == nil:
 		return releaseWait // It may stop pods, unlike the one of the turn.
 	}
 	return releaseNow
@@ -97,7 +97,7 @@ func releaseByPolicy(w world, step inplace.Step) releaseAction {
 // configurations gets the newer one at once: it may be what lets it go on.
 func isReplaced(w world, step inplace.Step) bool {
 	return w.turn.isForConfiguration() && w.pending != nil && !w.awaitsValues() &&
-		w.turn.kept.Holder.Target != w.pending.sum &&
+		w.turn.kept.Changes() != w.pending.sum &&
 		step == inplace.Nothing && !w.status.Unfinished
 }
 
@@ -111,7 +111,7 @@ func withdraws(w world, step inplace.Step) bool {
 
 // isGiven reports whether the node was given the configuration that it has its turn for.
 func isGiven(w world) bool {
-	return w.released != nil && w.released.sum == w.turn.kept.Holder.Target
+	return w.released != nil && w.released.sum == w.turn.kept.Changes()
 }
 
 // isReleased reports whether the node was given the pending configuration. One

@@ -28,6 +28,7 @@ func replaced() world {
 
 	next := *w.pending
 	next.sum = "newer"
+	next.target = "newer"
 	w.pending = &next
 	w.turn.classified.sum = "newer"
 	return w

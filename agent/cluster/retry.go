@@ -31,11 +31,11 @@ type retry struct {
 // retryOf returns what to do about a target that has failed. update is the next
 // step of an update in place.
 func retryOf(w world, target string, update inplace.Step) retry {
-	if target == w.pending.sum && update == inplace.GaveUp {
+	if target == w.pending.target && update == inplace.GaveUp {
 		return retry{ignored: "the update in place has booted its system in vain: " +
 			"`loam upgrade --again` on the node tries that once more"}
 	}
-	if target == w.pending.sum && w.turn.kept.Failed == target {
+	if target == w.pending.target && w.turn.kept.Failed == w.pending.sum {
 		return retry{configuration: true}
 	}
 
@@ -49,7 +49,7 @@ func retryOf(w world, target string, update inplace.Step) retry {
 	switch {
 	case at >= 0:
 		return retry{version: failed[at].Version}
-	case target == w.pending.sum:
+	case target == w.pending.target:
 		return retry{ignored: "it has not failed here"}
 	}
 	return retry{ignored: "it is not the configuration of the node any more, and no system that " +
@@ -113,8 +113,8 @@ func (c *retryController) configuration(ctx context.Context, w *world) error {
 		return err
 	}
 	c.inbox.event(false, retryReason,
-		fmt.Sprintf("configuration %.12s is tried once more", w.pending.sum))
-	return c.forget(ctx, w, failedAnnotation, w.pending.sum)
+		fmt.Sprintf("configuration %.12s is tried once more", w.pending.target))
+	return c.forget(ctx, w, failedAnnotation, w.pending.target)
 }
 
 // system brings the system once more that has failed. It asks for its turn when it

@@ -19,10 +19,10 @@ type change struct {
 	// why is why it has failed.
 	why string
 
-	// target and version are as in [turns.Me].
-	target, version string
-	revision        uint64
-	class           turns.Class
+	// target, own and version are as in [turns.Me].
+	target, own, version string
+	revision             uint64
+	class                turns.Class
 
 	// drains says that the node, which has its turn, has to evict its pods before
 	// the change begins.
@@ -106,7 +106,8 @@ func configurationChange(w world, update inplace.Step) change {
 	if p == nil || w.status.Phase == "" {
 		return c
 	}
-	c.target = p.sum
+	c.target = p.target
+	c.own = p.sum
 	c.revision = p.revision
 	if update != inplace.Nothing && p.update != nil && p.update.OS != "" &&
 		p.update.OS != w.status.ImageVersion {
@@ -173,7 +174,7 @@ func mustDrain(w world, update inplace.Step) bool {
 // disturb anything any more: it was withdrawn, or never given to the node.
 func replacedChange(w world) change {
 	kept := w.turn.kept.Holder
-	c := change{target: kept.Target, class: kept.Class}
+	c := change{target: kept.Target, own: w.turn.kept.Own, class: kept.Class}
 	s := w.status
 	r := w.released
 	if isGiven(w) {

@@ -285,7 +285,7 @@ func takesNoTurns(w world) bool {
 func waitingOf(w world, changes []change) string {
 	text := fmt.Sprint(w.turn.kept.Phase)
 	for _, c := range changes {
-		text += fmt.Sprint(c.need, c.target)
+		text += fmt.Sprint(c.need, c.target, c.own)
 	}
 	if p := w.pending; p != nil {
 		text += fmt.Sprint(p.sum, p.revision)
@@ -348,6 +348,7 @@ func (c *turnController) view(w world, change change) turns.View {
 			Nodes:     selectorOf(w),
 			Machine:   w.config.Machine,
 			Target:    change.target,
+			Own:       change.own,
 			Version:   change.version,
 			Revision:  change.revision,
 			Class:     change.class,

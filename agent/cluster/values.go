@@ -21,6 +21,10 @@ import (
 // In a pool with a policy, new values are another configuration: they wait for a
 // turn, and their failure is remembered, like those of another text. Without a
 // policy they are applied at once.
+//
+// A file may be for one host name only. Its values are no others' business: all nodes
+// of a pool with the same text and the same values of the other files have the same
+// target, by which they take turns.
 
 // value is what a Secret had for a reference.
 type value struct {
@@ -35,15 +39,18 @@ type value struct {
 type values map[osc.Reference]value
 
 // secretReferences returns the keys of Secrets that a configuration refers to on
-// the node with that host name.
-func secretReferences(text []byte, hostname string) []osc.Reference {
+// the node with that host name, and those of them that it refers to on every node.
+func secretReferences(text []byte, hostname string) (all, common []osc.Reference) {
 	if !bytes.Contains(text, []byte("secretRef")) {
-		return nil // Decoding takes time.
+		return nil, nil // Decoding takes time.
 	}
 
 	decoded, _ := osc.Decode(dataKey, text) // The loop reports its errors.
-	all := osc.References(decoded, osc.Env{Hostname: hostname})
-	return slices.DeleteFunc(all, func(r osc.Reference) bool { return r.Secret == "" })
+	secretsOn := func(hostname string) []osc.Reference {
+		all := osc.References(decoded, osc.Env{Hostname: hostname})
+		return slices.DeleteFunc(all, func(r osc.Reference) bool { return r.Secret == "" })
+	}
+	return secretsOn(hostname), secretsOn("")
 }
 
 // valuesOf returns the values of references in the newest Secrets. What is absent
@@ -68,9 +75,14 @@ func valuesOf(references []osc.Reference, newest map[string]*core.Secret, before
 }
 
 // digest returns a digest of a configuration with that digest of its text and
-// these values. Nodes publish it: the random UIDs keep a value from being found
-// by trying all that it may be.
+// the values of these references, which is that of its text if there are none. Nodes
+// publish it: the random UIDs keep a value from being found by trying all that it may
+// be.
 func (v values) digest(textSum string, references []osc.Reference) string {
+	if len(references) == 0 {
+		return textSum
+	}
+
 	type entry struct {
 		Reference osc.Reference
 		Secret    types.UID
@@ -98,8 +110,9 @@ func (p pendingConfig) with(v values, areKnown bool) pendingConfig {
 	p.values = v
 	p.areKnown = areKnown
 	p.sum = v.digest(p.textSum, p.references)
-	for _, have := range v {
-		p.revision = max(p.revision, have.revision)
+	p.target = v.digest(p.textSum, p.common)
+	for _, r := range p.common {
+		p.revision = max(p.revision, v[r].revision)
 	}
 	return p
 }

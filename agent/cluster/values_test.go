@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -58,7 +59,7 @@ func TestReferencesToSecrets(t *testing.T) {
 	if diff := cmp.Diff(want, referring().pending.references); diff != "" {
 		t.Errorf("references (-want +got):\n%s", diff)
 	}
-	if got := secretReferences([]byte("secretRef: ["), "me"); got != nil {
+	if got, _ := secretReferences([]byte("secretRef: ["), "me"); got != nil {
 		t.Errorf("of what is no configuration: %v", got)
 	}
 
@@ -99,6 +100,56 @@ func TestNewValuesAreAnotherConfiguration(t *testing.T) {
 				t.Errorf("label %s, digest of the text %s", p.label, p.base())
 			}
 		})
+	}
+}
+
+// TestValuesOfOneHostAreNoTargetOfOthers has nodes take turns for one target, whatever
+// the values of files are that only one of them has.
+func TestValuesOfOneHostAreNoTargetOfOthers(t *testing.T) {
+	secrets := func(ca, other string) map[string]*core.Secret {
+		all := secretCA("1", "20", ca)
+		all["other"] = &core.Secret{
+			ObjectMeta: meta.ObjectMeta{UID: "2", ResourceVersion: "30"},
+			Data:       map[string][]byte{"key": []byte(other)},
+		}
+		return all
+	}
+	on := func(hostname, text string, newest map[string]*core.Secret) *pendingConfig {
+		w := newWorld()
+		w.setPending(pendingConfigOf(&core.Secret{
+			ObjectMeta: meta.ObjectMeta{
+				ResourceVersion: "10",
+				Annotations:     map[string]string{policyAnnotation: `{"maxUnavailable": 1}`},
+			},
+			Data: map[string][]byte{dataKey: []byte(text)},
+		}, hostname, noon))
+		w.setValues(newest)
+		return w.pending
+	}
+
+	onlyOther, _, _ := strings.Cut(referringText, "  - path: /etc/ca")
+	_, files, _ := strings.Cut(referringText, "  - path: /etc/other")
+	onlyOther += "  - path: /etc/other" + files
+	for name, text := range map[string]string{"beside others": referringText, "alone": onlyOther} {
+		t.Run(name, func(t *testing.T) {
+			me, other := on("me", text, secrets("A", "B")), on("other", text, secrets("A", "B"))
+			if me.target != other.target || me.revision != other.revision || me.target != me.sum {
+				t.Errorf("me %.12s of %d, other %.12s of %d", me.target, me.revision, other.target,
+					other.revision)
+			}
+
+			next := on("other", text, secrets("A", "C"))
+			if next.sum == other.sum || next.target != other.target || next.revision != other.revision {
+				t.Errorf("another value of that host: %.12s and %.12s, target %.12s",
+					other.sum, next.sum, next.target)
+			}
+			if again := on("me", text, secrets("A", "C")); again.sum != me.sum {
+				t.Error("a value of another host is another configuration here")
+			}
+		})
+	}
+	if a, b := on("me", referringText, secrets("A", "B")), on("me", referringText, secrets("B", "B")); a.target == b.target {
+		t.Error("another value of all hosts is the same target")
 	}
 }
 

@@ -44,6 +44,7 @@ func newWorld() world {
 	w.setPending(pendingConfig{
 		secret: "pool",
 		sum:    "new",
+		target: "new",
 		label:  "new",
 		since:  noon,
 	})

@@ -29,6 +29,10 @@ type Me struct {
 	Revision        uint64
 	Class           Class
 
+	// Own is the digest of the configuration with the values that only this node
+	// has, which is Target if it has none, and "" of anything else.
+	Own string
+
 	// Canary is a node that goes first, Postponed one whose change was postponed:
 	// it goes last. Pinned is why an operator keeps the node from changing, ""
 	// if none does.

@@ -1,6 +1,7 @@
 package turns
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -11,6 +12,9 @@ type Outcome struct {
 	// How is [NeedGive], [NeedFail], [NeedPostpone] or [NeedReturn].
 	How Need `json:"how"`
 
+	// Own is [Me.Own] of what the node has changed to.
+	Own string `json:"own,omitempty"`
+
 	// Failure is what the node has changed to, and why that has failed or is
 	// postponed.
 	Failure
@@ -19,7 +23,7 @@ type Outcome struct {
 // returning returns the turn with the outcome of its change.
 func (v View) returning() Turn {
 	t := v.Turn.in(Returning)
-	t.Outcome = Outcome{v.Need, Failure{
+	t.Outcome = Outcome{v.Need, v.Me.Own, Failure{
 		Target:   v.Me.Target,
 		Version:  v.Me.Version,
 		Revision: v.Me.Revision,
@@ -125,7 +129,7 @@ func (t Turn) over() Turn {
 	isConfiguration := o.Target != "" && o.Version == ""
 	switch {
 	case isConfiguration && o.How == NeedFail:
-		t.Failed = o.Target
+		t.Failed = cmp.Or(o.Own, o.Target)
 	case isConfiguration:
 		t.Failed = ""
 	}

@@ -1,6 +1,7 @@
 package turns
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -29,15 +30,18 @@ type Turn struct {
 	Holder Holder `json:"holder"`
 	Phase  Phase  `json:"phase,omitempty"`
 
+	// Own is [Me.Own] when the turn began.
+	Own string `json:"own,omitempty"`
+
 	// Outcome is how the change went, for Returning.
 	Outcome Outcome `json:"outcome,omitzero"`
 
-	// Failed is the configuration that has failed, "" for none. It outlives turns
-	// for other changes.
+	// Failed is the configuration that has failed, as [Turn.Changes] names it, ""
+	// for none. It outlives turns for other changes.
 	Failed string `json:"failed,omitempty"`
 
 	// Retry is the configuration that has failed and that an operator lets the
-	// node try once more, "" for none.
+	// node try once more, named likewise, "" for none.
 	Retry string `json:"retry,omitempty"`
 
 	// Postponed and PostponedSystem are the configuration and the system that were
@@ -231,6 +235,7 @@ func (v View) begin() Step {
 	}
 
 	turn := v.Turn.in(Taking)
+	turn.Own = v.Me.Own
 	turn.Holder = Holder{
 		ID:      v.ID,
 		Machine: v.Me.Machine,
@@ -253,7 +258,8 @@ func (v View) begin() Step {
 // it can write its turn, which begins with that.
 func (v View) take() Step {
 	h := v.Turn.Holder
-	if h.UID != v.Me.UID || h.Target != v.Me.Target || h.Class != v.Me.Class {
+	if h.UID != v.Me.UID || h.Target != v.Me.Target || h.Class != v.Me.Class ||
+		v.Turn.Own != v.Me.Own {
 		return v.abandon()
 	}
 	if v.Seen != nil && v.Seen.Ledger == nil && v.isMarked() {
@@ -323,6 +329,10 @@ func (t Turn) Again() Turn {
 	t.Failed = ""
 	return t
 }
+
+// Changes returns what the node itself changes to: for a configuration, with the values
+// that only this node has.
+func (t Turn) Changes() string { return cmp.Or(t.Own, t.Holder.Target) }
 
 // in returns t in another phase.
 func (t Turn) in(p Phase) Turn {

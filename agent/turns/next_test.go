@@ -244,6 +244,30 @@ func TestAFailureIsRemembered(t *testing.T) {
 	}
 }
 
+// TestValuesOfTheNodeAreOfItsTurn has a node with values that no other one has: what
+// fails is its own configuration, and the target is that of all.
+func TestValuesOfTheNodeAreOfItsTurn(t *testing.T) {
+	v := wants()
+	v.Me.Own = "new with A"
+	v.Turn = Next(v).Turn
+	if v.Turn.Changes() != "new with A" || v.Turn.Holder.Target != "new" {
+		t.Errorf("it takes a turn for %s, target %s", v.Turn.Changes(), v.Turn.Holder.Target)
+	}
+
+	other := v
+	other.Me.Own = "new with B"
+	if got := Next(other).Turn; got.Phase != Returning {
+		t.Errorf("with another value: %+v", got)
+	}
+
+	v.Turn.Phase = Holding
+	v.Need = NeedFail
+	failed := v.returning()
+	if got := failed.over().Failed; got != "new with A" || failed.Outcome.Target != "new" {
+		t.Errorf("%s has failed, target %s", got, failed.Outcome.Target)
+	}
+}
+
 // TestATurnThatIsOverIsGoodForNoOtherChange has the answer to the write that gives
 // the turn be lost, and the next configuration arrive before the node looks again.
 func TestATurnThatIsOverIsGoodForNoOtherChange(t *testing.T) {
