@@ -129,6 +129,9 @@ func (n Node) hasTried(me Me) bool {
 // Failure is a change that failed, as its Node remembers it. A ledger that is
 // made again is halted by it.
 type Failure struct {
+	// Pool is the pool that the node was in, "" from a version that did not say so.
+	Pool string `json:"pool,omitempty"`
+
 	// Target is the digest of a configuration, or the start of a system's root
 	// hash.
 	Target string `json:"target"`

@@ -24,6 +24,7 @@ type Outcome struct {
 func (v View) returning() Turn {
 	t := v.Turn.in(Returning)
 	t.Outcome = Outcome{v.Need, v.Me.Own, Failure{
+		Pool:     v.Me.Pool,
 		Target:   v.Me.Target,
 		Version:  v.Me.Version,
 		Revision: v.Me.Revision,

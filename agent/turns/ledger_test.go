@@ -3,6 +3,7 @@ package turns
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -202,7 +203,7 @@ func TestMoves(t *testing.T) {
 }
 
 func TestRestoreFindsTheMarks(t *testing.T) {
-	l := New().Restore(Policy{}, Fleet{
+	l := New().Restore(Policy{}, "pool", Fleet{
 		{Name: "node-1", Mark: holder("machine-1", "1").String()},
 		{Name: "node-2"},
 		{Name: "node-3", Mark: "nonsense"},
@@ -353,11 +354,37 @@ func TestRestoreFindsTheFailures(t *testing.T) {
 		{Name: "node-4", Failures: []string{note("old", "", 6)}},
 	}
 
-	l := New().Restore(Policy{MaxFailures: 1}, fleet)
+	l := New().Restore(Policy{MaxFailures: 1}, "pool", fleet)
 	system := l.Systems["1234"]
 	if l.Target != "new" || l.Failed != 2 || l.Halted != "node-3: no" ||
 		system.Failed != 1 || system.Halted != "" {
 		t.Errorf("%+v", l)
+	}
+}
+
+// TestAFailureOfAnotherPoolHoldsNobodyUp has a Node that was moved here after a failure
+// in its pool before, and one whose failure a ledger takes for a newer configuration.
+func TestAFailureOfAnotherPoolHoldsNobodyUp(t *testing.T) {
+	fails := func(f Failure) Ledger {
+		return New().Restore(Policy{}, "pool", Fleet{{Name: "node-1", Failures: []string{f.String()}}})
+	}
+	me := Me{Target: "new", Revision: 7}
+
+	if l := fails(Failure{Pool: "other", Target: "foreign", Revision: math.MaxUint64}); l.isNewer(me) ||
+		l.Target != "" || l.stands(me) {
+		t.Errorf("a failure in another pool: %+v", l.Rollout)
+	}
+	if l := fails(Failure{Pool: "pool", Target: "new", Revision: 7}); !l.stands(me) {
+		t.Errorf("a failure in this pool halts nothing: %+v", l.Rollout)
+	}
+
+	l := fails(Failure{Target: "foreign", Revision: math.MaxUint64})
+	if !l.isNewer(me) {
+		t.Fatalf("a failure that names no pool: %+v", l.Rollout)
+	}
+	l = l.Resume()
+	if l = l.Take(me, holder("node-2", "2"), 1); l.Target != "new" || l.Revision != 7 {
+		t.Errorf("resumed: %+v", l.Rollout)
 	}
 }
 
@@ -368,7 +395,7 @@ func TestRestoreTakesNoNonsense(t *testing.T) {
 	node := func(n int, mark Holder, f Failure) Node {
 		return Node{Name: fmt.Sprint("node-", n), Mark: mark.String(), Failures: []string{f.String()}}
 	}
-	l := New().Restore(Policy{}, Fleet{
+	l := New().Restore(Policy{}, "pool", Fleet{
 		node(1, Holder{ID: "1", Machine: "no key", Node: "node-1"},
 			Failure{Target: "no key", Version: "2.0.0"}),
 		node(2, Holder{ID: "2", Machine: long, Node: "node-2"}, Failure{Target: long}),

@@ -17,13 +17,14 @@ func New() Ledger { return Ledger{State: Restoring}.clone() }
 
 // Restore returns a restoring ledger with the turns and the failures that the
 // annotations of the Nodes show, running. The fleet must have been read after
-// the ledger was created.
-func (l Ledger) Restore(p Policy, fleet Fleet) Ledger {
+// the ledger was created. A failure in another pool, which the Node was in before,
+// says nothing about this one, and its revision nothing about which is newer.
+func (l Ledger) Restore(p Policy, pool string, fleet Fleet) Ledger {
 	l = l.clone()
 	for _, n := range fleet {
 		h, err := ParseHolder(n.Mark)
 		for _, text := range n.Failures {
-			if f, err := ParseFailure(text); err == nil {
+			if f, err := ParseFailure(text); err == nil && (f.Pool == "" || f.Pool == pool) {
 				l.count(p, n.Name, f)
 				h.Counted = h.Counted || h.Target == f.Target
 			}
@@ -221,7 +222,9 @@ func (l Ledger) Pause(why string) Ledger {
 }
 
 // Resume returns the ledger of a pool that goes on, without a hurry. Halts of one that
-// is paused stay: a person may not have seen what has failed since.
+// is paused stay: a person may not have seen what has failed since. If one is not, the
+// next configuration of a node is that of the pool, whatever the ledger took for a newer
+// one.
 func (l Ledger) Resume() Ledger {
 	l = l.clone()
 	wasPaused := l.State == Paused
@@ -233,6 +236,7 @@ func (l Ledger) Resume() Ledger {
 	}
 	clear(l.Halts)
 	l.Rollout = l.Rollout.resumed()
+	l.Revision = 0
 	for target, r := range l.Systems {
 		l.Systems[target] = r.resumed()
 	}

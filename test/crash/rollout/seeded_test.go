@@ -128,7 +128,7 @@ var seeded = map[string]bug{
 			}
 			return turns.Step{
 				Kind:   turns.Create,
-				Ledger: turns.New().Restore(v.Policy, v.Seen.Fleet),
+				Ledger: turns.New().Restore(v.Policy, v.Me.Pool, v.Seen.Fleet),
 			}, true
 		}),
 	},
