@@ -19,15 +19,21 @@ type drainState struct {
 	// turn is the ID of the turn.
 	turn string
 
-	// done says that the pods are gone, postponed why they cannot go yet.
+	// done says that the pods are gone, postponed why they cannot go yet. checked
+	// says that the ledger was read after that, and lets the change begin.
 	done      bool
 	postponed string
+	checked   bool
 }
 
 // isDrained reports whether the node is drained for the turn that it has.
 func (t turnOfPool) isDrained() bool {
 	return t.drain.done && t.drain.turn == t.kept.Holder.ID
 }
+
+// isPrepared reports whether a change that stops pods may begin in the turn that the
+// node has.
+func (t turnOfPool) isPrepared() bool { return t.isDrained() && t.drain.checked }
 
 // postponed returns why the node cannot be drained for the turn that it has, ""
 // for no reason.
@@ -155,7 +161,7 @@ func (c *drainController) report(r drain.Result, took time.Duration) {
 
 // release uncordons the Node. If its turn is used after all, it is drained again.
 func (c *drainController) release(w *world) {
-	w.turn.drain.done = false
+	w.turn.drain = drainState{}
 	c.run(w, drainRelease, func(ctx context.Context, api *kubeletAPI) error {
 		return drain.Release(ctx, api)
 	}, func() { c.env.Log.Info("the Node is released") })

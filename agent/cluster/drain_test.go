@@ -28,7 +28,7 @@ func holding(w world) world {
 
 // drained is w once its pods are gone.
 func drained(w world) world {
-	w.turn.drain = drainState{turn: "1", done: true}
+	w.turn.drain = drainState{turn: "1", done: true, checked: true}
 	w.node = w.node.DeepCopy()
 	w.node.Annotations[drain.Annotation] = "{}"
 	return w
@@ -68,6 +68,9 @@ func TestDecideDrain(t *testing.T) {
 		}, inplace.Nothing, drainNothing, releaseNow},
 		{"once the pods are gone", drained(newWorld()), func(*world) {}, inplace.Nothing,
 			drainNothing, releaseNow},
+		{"before it has read the ledger once more", drained(newWorld()), func(w *world) {
+			w.turn.drain.checked = false
+		}, inplace.Nothing, drainNothing, releaseWait},
 		{"drained in another turn", drained(newWorld()), func(w *world) {
 			w.turn.drain.turn = "0"
 		}, inplace.Nothing, drainBegin, releaseWait},
@@ -198,6 +201,16 @@ func TestTheRestartWaitsForTheDrain(t *testing.T) {
 	s.grant(false, grantedSystem(w))
 	if may, _ := s.await(wanted); may {
 		t.Error("it may restart with its pods")
+	}
+
+	w = drained(w)
+	w.turn.drain.checked = false
+	s.grant(false, grantedSystem(w))
+	if may, _ := s.await(wanted); may {
+		t.Error("it may restart before it has read the ledger once more")
+	}
+	if c := changesOf(w, inplace.Nothing, wanted, true)[0]; !c.checks || c.drains {
+		t.Errorf("before that: %+v", c)
 	}
 
 	s.grant(false, grantedSystem(drained(w)))

@@ -80,7 +80,7 @@ func releaseByPolicy(w world, step inplace.Step) releaseAction {
 	switch {
 	case kept.Failed == w.pending.sum, known && class == turns.None:
 		return releaseNow
-	case !w.turn.isForConfiguration(), w.turn.isVoid(w.node), mustDrain(w, step),
+	case !w.turn.isForConfiguration(), w.turn.isVoid(w.node), mustPrepare(w, step),
 		w.turn.postponed() != "":
 		return releaseWait
 	case isReplaced(w, step):

@@ -89,7 +89,7 @@ func mayRestartServices(w world) bool {
 		return true
 	}
 	c := restartChange(w)
-	return w.turn.isForRestart() && !c.drains && c.need == turns.NeedNothing
+	return w.turn.isForRestart() && !c.drains && !c.checks && c.need == turns.NeedNothing
 }
 
 // restartHealthy returns what restarts units. If the kubelet is one of them, it

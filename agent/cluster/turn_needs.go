@@ -25,8 +25,14 @@ type change struct {
 	class                turns.Class
 
 	// drains says that the node, which has its turn, has to evict its pods before
-	// the change begins.
-	drains bool
+	// the change begins, and checks that it has, and reads the ledger once more.
+	drains, checks bool
+}
+
+// prepare has the node do what comes before a change that stops pods, if it must.
+func (c *change) prepare(t turnOfPool, must bool) {
+	c.drains = must && !t.isDrained()
+	c.checks = must && t.isDrained() && !t.isPrepared()
 }
 
 // isOver reports whether the change of a turn is over, or does not begin.
@@ -69,7 +75,7 @@ func restartChange(w world) change {
 	units := restartsOf(w)
 	c := change{class: classOfRestart(units)}
 	holds := w.turn.isForRestart()
-	c.drains = holds && len(units) > 0 && c.class >= turns.Pods && !w.turn.isDrained()
+	c.prepare(w.turn, holds && len(units) > 0 && c.class >= turns.Pods)
 	switch {
 	case holds && len(units) > 0 && w.turn.postponed() != "":
 		c.need = turns.NeedPostpone
@@ -120,7 +126,7 @@ func configurationChange(w world, update inplace.Step) change {
 
 	released := isReleased(w)
 	holds := w.turn.isForConfiguration()
-	c.drains = mustDrain(w, update)
+	c.prepare(w.turn, mustPrepare(w, update))
 	switch {
 	case holds && w.turn.postponed() != "":
 		c.need = turns.NeedPostpone
@@ -151,13 +157,13 @@ func configurationChange(w world, update inplace.Step) change {
 	return c
 }
 
-// mustDrain reports whether the node, which has its turn, has to evict its pods
-// before it is given the pending configuration. update is the next step of an
+// mustPrepare reports whether the node, which has its turn, has yet to be prepared
+// before it is given the pending configuration: that stops pods. update is the next step of an
 // update in place: Gardener drains the node for that one. A change that has begun
 // in an earlier run of the agent needs no other drain.
-func mustDrain(w world, update inplace.Step) bool {
+func mustPrepare(w world, update inplace.Step) bool {
 	hasBegun := isReleased(w) || w.status.Version == w.pending.sum || w.status.Change != nil
-	if !w.turn.isForConfiguration() || w.turn.isDrained() || hasBegun || !needsTurn(w) ||
+	if !w.turn.isForConfiguration() || w.turn.isPrepared() || hasBegun || !needsTurn(w) ||
 		update != inplace.Nothing {
 		return false
 	}
@@ -240,7 +246,7 @@ func systemChange(w world, wanted system, isKnown bool) change {
 		return c
 	}
 
-	c.drains = isArmed && isKnown && isWanted && !w.turn.isDrained()
+	c.prepare(w.turn, isArmed && isKnown && isWanted)
 	failed := slices.IndexFunc(u.Failed, func(f status.FailedSystem) bool {
 		return turns.SystemTarget(f.RootHash) == c.target
 	})
@@ -248,7 +254,7 @@ func systemChange(w world, wanted system, isKnown bool) change {
 	case isArmed && w.turn.postponed() != "":
 		c.need = turns.NeedPostpone
 		c.why = w.turn.postponed()
-	case isArmed && w.turn.isVoid(w.node):
+	case isArmed && (w.turn.isVoid(w.node) || isPinned(w.node) && !w.turn.isPrepared()):
 		c.need = turns.NeedReturn
 	case underWay && (isWanted || u.Phase == "trial"):
 	case underWay:

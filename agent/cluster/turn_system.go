@@ -73,9 +73,9 @@ func (s *systemTurn) grant(free bool, target string) {
 }
 
 // grantedSystem returns the system that the node may restart with in its turn: it is
-// drained for that. It returns "" for none.
+// prepared for that. It returns "" for none.
 func grantedSystem(w world) string {
-	if !w.turn.isForSystem() || w.turn.isVoid(w.node) || !w.turn.isDrained() {
+	if !w.turn.isForSystem() || w.turn.isVoid(w.node) || !w.turn.isPrepared() {
 		return ""
 	}
 	return w.turn.kept.Holder.Target

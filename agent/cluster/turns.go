@@ -239,7 +239,8 @@ func (c *turnController) takeTurn(ctx context.Context, w *world) (outcome, error
 		w.turn.waits = c.policyErr
 		return outcome{blocked: w.turn.waits}, nil
 	}
-	if changes[0].isOver() && w.node != nil && drain.IsUnderWay(w.node) {
+	isGiven := changes[0].isOver() || w.turn.kept.Phase == turns.Returning
+	if isGiven && w.node != nil && drain.IsUnderWay(w.node) {
 		return outcome{}, nil // The Node is uncordoned before its turn is given.
 	}
 	waitsFor := waitingOf(*w, changes)
@@ -285,7 +286,7 @@ func takesNoTurns(w world) bool {
 func waitingOf(w world, changes []change) string {
 	text := fmt.Sprint(w.turn.kept.Phase)
 	for _, c := range changes {
-		text += fmt.Sprint(c.need, c.target, c.own)
+		text += fmt.Sprint(c.need, c.target, c.own, c.checks)
 	}
 	if p := w.pending; p != nil {
 		text += fmt.Sprint(p.sum, p.revision)
@@ -311,6 +312,11 @@ func (c *turnController) advance(
 
 		switch step.Kind {
 		case turns.Nothing, turns.Proceed:
+			c.seen = nil // A change takes long.
+			if view.Checks {
+				w.turn.drain.checked = true
+				return outcome{wake: w.now}, nil
+			}
 			if before != w.turn.kept.Phase {
 				return outcome{wake: w.now}, nil
 			}
@@ -337,12 +343,13 @@ func (c *turnController) advance(
 // view returns what the node knows that is about to do a change.
 func (c *turnController) view(w world, change change) turns.View {
 	v := turns.View{
-		Turn: w.turn.kept,
-		Need: change.need,
-		Why:  change.why,
-		Seen: c.seen,
-		ID:   rand.Text(),
-		Now:  w.now,
+		Turn:   w.turn.kept,
+		Need:   change.need,
+		Checks: change.checks,
+		Why:    change.why,
+		Seen:   c.seen,
+		ID:     rand.Text(),
+		Now:    w.now,
 		Me: turns.Me{
 			Pool:      poolOf(w),
 			Nodes:     selectorOf(w),

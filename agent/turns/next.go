@@ -76,6 +76,10 @@ type View struct {
 
 	Need Need
 
+	// Checks says that the node, which has its turn, is drained: that took its time,
+	// so it looks at the ledger once more before the change begins.
+	Checks bool
+
 	// Why is why the change failed or is postponed.
 	Why string
 
@@ -318,6 +322,22 @@ func (v View) hold() Step {
 
 	if v.Me.Node != "" && !v.isMarked() {
 		return Step{Kind: Mark, Turn: v.Turn}
+	}
+	if v.Checks {
+		return v.check()
+	}
+	return Step{Kind: Proceed}
+}
+
+// check gives the turn unused if the rollout was paused or halted since it began, if
+// an operator has pinned the Node or forgotten the turn.
+func (v View) check() Step {
+	if s, ok := v.ledger(); ok {
+		return s
+	}
+	l := v.Seen.Ledger
+	if v.Me.Pinned != "" || l.stands(v.Me) || !l.has(v.Me.Machine, v.Turn.Holder.ID) {
+		return v.abandon()
 	}
 	return Step{Kind: Proceed}
 }

@@ -244,6 +244,44 @@ func TestAFailureIsRemembered(t *testing.T) {
 	}
 }
 
+// TestADrainedNodeLooksAgain has a node look at the ledger once its pods are gone. What
+// stands by then does not begin.
+func TestADrainedNodeLooksAgain(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		edit   func(v *View, l *Ledger)
+		begins bool
+	}{
+		{"nothing has changed", func(*View, *Ledger) {}, true},
+		{"paused", func(_ *View, l *Ledger) { *l = l.Pause("lunch") }, false},
+		{"halted", func(_ *View, l *Ledger) { l.Halted = "node-1: no" }, false},
+		{"forgotten", func(v *View, l *Ledger) { *l = l.Forget(v.Me.Machine) }, false},
+		{"restored from its mark", func(v *View, l *Ledger) {
+			*l = New().Restore(v.Policy, "pool", Fleet{{Name: v.Me.Node, Mark: v.Mark}})
+		}, true},
+		{"pinned", func(v *View, _ *Ledger) { v.Me.Pinned = "for a reason" }, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			v := taken()
+			v.Turn.Phase = Holding
+			v.Checks = true
+			l := *v.Seen.Ledger
+			tt.edit(&v, &l)
+			v.Seen = nil
+			if got := Next(v).Kind; got != Read {
+				t.Fatalf("%s, want %s", got, Read)
+			}
+
+			v.Seen = &Seen{Ledger: &l}
+			step := Next(v)
+			returns := step.Kind == Save && step.Turn.Outcome.How == NeedReturn
+			if begins := step.Kind == Proceed; begins != tt.begins || returns == tt.begins {
+				t.Errorf("%+v", step)
+			}
+		})
+	}
+}
+
 // TestValuesOfTheNodeAreOfItsTurn has a node with values that no other one has: what
 // fails is its own configuration, and the target is that of all.
 func TestValuesOfTheNodeAreOfItsTurn(t *testing.T) {

@@ -228,4 +228,34 @@ func TestANodeDrainsItself(t *testing.T) {
 			return err
 		})
 	})
+
+	t.Run("and does not begin if the rollout was paused meanwhile", func(t *testing.T) {
+		w.runPods()
+		w.must(http.MethodPost, budgets, `{"metadata": {"name": "web"}, "spec": {
+			"minAvailable": 2, "selector": {"matchLabels": {"app": "web"}}}}`)
+		w.says(disturbing("four"))
+		w.waitsFor("drain of the Node")
+		w.state("paused")
+		w.must(http.MethodDelete, budgets+"/web", "")
+		w.waitsFor("the rollout is paused")
+		w.released(false)
+		w.still("etc/a", "three")
+		if l := w.ledger(); l.Done != 0 || l.Failed != 0 {
+			t.Errorf("ledger %+v", l)
+		}
+
+		w.state("running")
+		w.ahead.Add(int64(time.Minute)) // A pause is looked at each half minute.
+		w.nodeSeen()
+		w.runPods()
+		w.annotated(disturbing("four"))
+		w.released(false)
+	})
+}
+
+// state makes that the state of the ledger, as a person does.
+func (w *fixture) state(state string) {
+	w.Helper()
+	w.must(http.MethodPatch, ledgerLease,
+		`{"metadata": {"annotations": {"rollout.loam.dev/state": "`+state+`"}}}`)
 }

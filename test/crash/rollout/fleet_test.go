@@ -130,6 +130,9 @@ type scenario struct {
 	// says.
 	controlPlanes [most]bool
 
+	// drains says that nodes are drained before they change.
+	drains bool
+
 	// clone says that the last machine has the name and the Node of the first.
 	clone bool
 
@@ -224,6 +227,7 @@ func (s scenario) view(w world, i int) turns.View {
 	switch m.stage {
 	case waiting, changing:
 		v.Need = turns.NeedTurn
+		v.Checks = s.drains && m.stage == waiting
 	case refused:
 		v.Need = turns.NeedPostpone
 	case unwanted:
@@ -605,12 +609,20 @@ func (s scenario) halted(w world, i int) bool {
 	return w.ledger.Halted != ""
 }
 
+// stands reports whether machine i may not begin by that ledger.
+func (s scenario) stands(l *turns.Ledger, i int) bool {
+	return l.State == turns.Paused || s.halted(world{ledger: l}, i)
+}
+
 // save makes t the turn on the disk. With its outcome, the change ends.
 func (m *machine) save(t turns.Turn) {
 	if m.turn.Phase == turns.Holding {
 		m.seen = nil
 	}
 	m.turn = t
+	if t.Phase == turns.Holding {
+		m.seen = nil // A drain takes long.
+	}
 	if t.Phase != turns.Returning {
 		return
 	}
@@ -715,6 +727,12 @@ func (s scenario) wrong(from, to world) string {
 		return ""
 	}
 	for i := range s.size {
+		m := from.machines[i]
+		begins := m.stage == waiting && to.machines[i].stage == changing
+		if s.drains && begins && (m.seen == nil || s.stands(m.seen.Ledger, i)) {
+			return "a machine that was drained changes although the rollout stands"
+		}
+
 		n := name(s.of(i))
 		_, had := from.ledger.Holders[n]
 		_, has := to.ledger.Holders[n]

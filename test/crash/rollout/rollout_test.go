@@ -109,6 +109,13 @@ func (s scenario) withPin() scenario {
 	return s
 }
 
+// withDrains is s with nodes that are drained in their turn.
+func (s scenario) withDrains() scenario {
+	s.name += ", drained"
+	s.drains = true
+	return s
+}
+
 // withUpgrades is s with a last machine that is upgraded, while the others
 // change their configuration. If all fail, two are upgraded.
 func (s scenario) withUpgrades() scenario {
@@ -141,6 +148,8 @@ func quick() []scenario {
 		fleetOf(3, 2, faults{}).withRacks(),
 		fleetOf(2, 1, faults{hour: 2}),
 		fleetOf(2, 1, faults{pause: 1, delete: 1}),
+		fleetOf(2, 2, faults{pause: 1, kill: 1}).withDrains().withUpgrades(),
+		fleetOf(2, 2, faults{delete: 1}).withDrains().withFailures(),
 		fleetOf(3, 1, faults{hurry: 1}).withHardMax(2),
 		fleetOf(2, 1, faults{hurry: 1, hour: 1}).withFailures(),
 		fleetOf(2, 1, faults{shut: 2, hurry: 1}).withWindow(),

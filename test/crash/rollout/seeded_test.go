@@ -368,6 +368,17 @@ var seeded = map[string]bug{
 			}
 		}),
 	},
+	"a drained node does not look at the ledger again": {
+		fleetOf(2, 2, faults{pause: 1}).withDrains(),
+		seeing(func(v *turns.View) { v.Checks = false }),
+	},
+	"a drained node changes although the pool is paused": {
+		fleetOf(2, 2, faults{pause: 1}).withDrains(),
+		instead(func(v turns.View, step turns.Step) (turns.Step, bool) {
+			ignores := v.Checks && v.Turn.Phase == turns.Holding && step.Kind == turns.Save
+			return turns.Step{Kind: turns.Proceed}, ignores
+		}),
+	},
 	"canaries only ask earlier": {
 		fleetOf(2, 2, faults{}).withCanaries(1),
 		withFleet(func(n *turns.Node) { n.Canary = false }),
