@@ -237,6 +237,39 @@ func TestSystemsHaveTheirOwnHalt(t *testing.T) {
 	}
 }
 
+// TestASystemIsRolledOutAgain has a pool go back to a system that all its nodes have had:
+// what it counts is about this time.
+func TestASystemIsRolledOutAgain(t *testing.T) {
+	me := Me{Machine: "node-1", Target: "5678", Version: "2.0.0"}
+	l := running()
+	l.Systems["5678"] = Rollout{Target: "5678", Version: "2.0.0", Begun: noon, Done: 9, Failed: 1}
+
+	again := holder("node-1", "1")
+	again.Target = "5678"
+	again.Since = noon.Add(24 * time.Hour)
+	for _, tt := range []struct {
+		name        string
+		size, begun int
+		done        int
+	}{
+		{"before all have had their turn", 11, 0, 9},
+		{"while another node has its turn", 10, 1, 9},
+		{"again", 10, 0, 0},
+	} {
+		l := l.clone()
+		for range tt.begun {
+			other := holder("node-2", "2")
+			other.Target = "5678"
+			l.Holders["node-2"] = other
+		}
+		got := l.Take(me, again, tt.size).Systems["5678"]
+		isAnew := got.Begun.Equal(again.Since)
+		if got.Done != tt.done || isAnew != (tt.done == 0) || got.Failed != 1 {
+			t.Errorf("%s: %+v", tt.name, got)
+		}
+	}
+}
+
 // TestAHaltOutlivesAnotherConfiguration has a configuration come back after
 // another one: it is halted until a person resumes it.
 func TestAHaltOutlivesAnotherConfiguration(t *testing.T) {

@@ -134,15 +134,22 @@ func haltOf(l Ledger, me Me) string {
 	return r.Halted
 }
 
-// Take returns the ledger in which me has the turn h.
+// Take returns the ledger in which me has the turn h. A system that all nodes have had
+// their turn for is rolled out again: they have changed to another one since.
 func (l Ledger) Take(me Me, h Holder, size int) Ledger {
 	l = l.clone()
 	l.Size = size
 	delete(l.Restored, me.Machine)
 	l.Nodes = me.Nodes
-	l.Holders[me.Machine] = h
 
 	r := l.toward(me)
+	isOver := r.Done+r.Failed >= size && begunBy(slices.Collect(maps.Values(l.Holders)), me) == 0
+	if me.isSystem() && isOver {
+		r.Begun = time.Time{}
+		r.Done = 0
+		r.Postponed = 0
+	}
+	l.Holders[me.Machine] = h
 	if r.Begun.IsZero() {
 		r.Begun = h.Since.Truncate(time.Second)
 	}
