@@ -254,7 +254,7 @@ func systemChange(w world, wanted system, isKnown bool) change {
 	case isArmed && w.turn.postponed() != "":
 		c.need = turns.NeedPostpone
 		c.why = w.turn.postponed()
-	case isArmed && (w.turn.isVoid(w.node) || isPinned(w.node) && !w.turn.isPrepared()):
+	case isArmed && (w.turn.isVoid(w.node) || (isPinned(w.node) && !w.turn.isPrepared())):
 		c.need = turns.NeedReturn
 	case underWay && (isWanted || u.Phase == "trial"):
 	case underWay:

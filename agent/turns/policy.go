@@ -31,9 +31,8 @@ type Policy struct {
 	// that have the same configuration.
 	Nodes string
 
-	// Chunks grow: numbers and shares among themselves, and 100 % is the last. A chunk
-	// begins when as many nodes are done as the chunk
-	// before allowed.
+	// Chunks do not shrink: numbers and shares among themselves, and no number is after
+	// 100 %. A chunk begins when as many nodes are done as the chunk before allowed.
 	Chunks []Amount
 
 	// MaxFailures is how many failures do not halt the rollout.
@@ -294,8 +293,8 @@ func (w written) chunks(report *document.Report) []Amount {
 			value = int64(0)
 		}
 		c := readAmount(report, path, value)
-		if before := c.notAfter(chunks); before != (Amount{}) && c != (Amount{}) {
-			report.Addf(path, "let each chunk be larger than the one before",
+		if before := c.shrinks(chunks); before != (Amount{}) && c != (Amount{}) {
+			report.Addf(path, "let no chunk be smaller than the one before",
 				"is %s, after %s", c, before)
 		}
 		chunks = append(chunks, c)
@@ -303,12 +302,12 @@ func (w written) chunks(report *document.Report) []Amount {
 	return chunks
 }
 
-// notAfter returns the last of the chunks that a is not larger than, the zero Amount
-// if it is larger than all. Of numbers and shares, which are only compared among
-// themselves, nothing is larger than all nodes.
-func (a Amount) notAfter(chunks []Amount) Amount {
+// shrinks returns the last of the chunks that a is smaller than, the zero Amount if
+// there is none. Numbers and shares are only compared among themselves, but nothing is
+// larger than all nodes.
+func (a Amount) shrinks(chunks []Amount) Amount {
 	for _, c := range slices.Backward(chunks) {
-		if c.Percent == 100 || (a.isLike(c) && !isLess(c, a)) {
+		if isLess(a, c) || (c.Percent == 100 && !a.isLike(c)) {
 			return c
 		}
 	}

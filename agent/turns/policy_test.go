@@ -109,8 +109,6 @@ func TestABadPolicyIsRefused(t *testing.T) {
 		{"an empty first chunk", `{maxUnavailable: 1, chunks: [0]}`, "chunks[0]",
 			"is 0: no node could ever change"},
 		{"chunks that shrink", `{maxUnavailable: 1, chunks: [3, 2]}`, "chunks[1]", "is 2, after 3"},
-		{"chunks that stay", `{maxUnavailable: 1, chunks: ["5%", "5%"]}`, "chunks[1]",
-			"is 5%, after 5%"},
 		{"a chunk after all nodes", `{maxUnavailable: 1, chunks: ["100%", 1]}`, "chunks[1]",
 			"is 1, after 100%"},
 		{"numbers that shrink around a share", `{maxUnavailable: 1, chunks: [5, "10%", 3]}`,
