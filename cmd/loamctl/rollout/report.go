@@ -359,11 +359,13 @@ func rest(out io.Writer, all int) {
 // width is how many characters a bar has.
 const width = 20
 
-// line returns a bar, the counts, and what follows from them.
+// line returns a bar, the counts, and what follows from them. A node that changes once
+// more, to a value that only it has, counts each time.
 func (p Progress) line(nodes int) string {
-	full := width * min(p.Done, nodes) / max(1, nodes)
+	done := min(p.Done, nodes)
+	full := width * done / max(1, nodes)
 	text := fmt.Sprintf("[%s%s] %d of %d nodes, %d failed", strings.Repeat("#", full),
-		strings.Repeat("-", width-full), p.Done, nodes, p.Failed)
+		strings.Repeat("-", width-full), done, nodes, p.Failed)
 	if p.PerHour > 0 && p.Done < nodes {
 		text += fmt.Sprintf(", %.3g an hour", p.PerHour)
 	}

@@ -236,7 +236,7 @@ func isStatus(err error, code int) bool {
 func Describe(p turns.Policy, size int, now time.Time) string {
 	var chunks []string
 	for _, c := range p.Chunks {
-		chunks = append(chunks, strconv.Itoa(c.Of(size)))
+		chunks = append(chunks, strconv.Itoa(min(c.Of(size), size)))
 	}
 	text := fmt.Sprintf("valid; of %d nodes, %d may be away; chunks end at %s", size,
 		min(p.MayBeAway(size), size), strings.Join(slices.Compact(chunks), ", "))
