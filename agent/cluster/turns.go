@@ -312,7 +312,9 @@ func (c *turnController) advance(
 
 		switch step.Kind {
 		case turns.Nothing, turns.Proceed:
-			c.seen = nil // A change takes long.
+			if step.Kind == turns.Proceed {
+				c.seen = nil // A drain and a change take long.
+			}
 			if view.Checks {
 				w.turn.drain.checked = true
 				return outcome{wake: w.now}, nil
