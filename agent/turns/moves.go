@@ -157,6 +157,19 @@ func (l Ledger) Take(me Me, h Holder, size int) Ledger {
 	return l
 }
 
+// withoutGiven returns the ledger without the restored turns whose Node has lost its
+// mark since: nodes that gave them while the ledger was made again do not come back for
+// that.
+func withoutGiven(l Ledger, fleet Fleet) Ledger {
+	l = l.clone()
+	maps.DeleteFunc(l.Restored, func(_ string, h Holder) bool {
+		return slices.ContainsFunc(fleet, func(n Node) bool {
+			return n.Name == h.Node && marked(n.Mark) != h.ID
+		})
+	})
+	return l
+}
+
 // Drop returns the ledger without the turn id of a machine, which has not
 // changed anything. Another turn of the machine stays.
 func (l Ledger) Drop(machine, id string) Ledger {

@@ -297,7 +297,7 @@ func (v View) take() Step {
 	h.Since = v.Now
 	return Step{
 		Kind:   Write,
-		Ledger: v.Seen.Ledger.Take(v.Me, h, v.Seen.Fleet.Size()),
+		Ledger: withoutGiven(*v.Seen.Ledger, v.Seen.Fleet).Take(v.Me, h, v.Seen.Fleet.Size()),
 	}
 }
 

@@ -1,8 +1,12 @@
 package turns
 
 import (
+	"maps"
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // wants is node-10, which wants a turn and has read the ledger and the fleet.
@@ -221,6 +225,30 @@ func TestATurnThatIsDroppedIsNotCounted(t *testing.T) {
 	if _, ok := step.Ledger.Holders["node-10"]; ok || !step.Save || step.Turn.Phase != Over ||
 		step.Ledger.Done != v.Seen.Ledger.Done || step.Ledger.Halted == "" {
 		t.Errorf("%+v", step)
+	}
+}
+
+// TestARestoredTurnThatWasGivenIsRemoved: a node gave its turn while another one made
+// the ledger again.
+func TestARestoredTurnThatWasGivenIsRemoved(t *testing.T) {
+	v := takes()
+	v.Seen.Ledger.Restored = map[string]Holder{
+		"given":  holder("node-5", "1"),
+		"again":  holder("node-6", "2"),
+		"marked": holder("node-7", "3"),
+		"gone":   holder("node-77", "4"),
+	}
+	v.Policy.MaxUnavailable = Amount{Percent: 100}
+	v.Seen.Fleet[5].Mark = holder("node-6", "5").String()
+	v.Seen.Fleet[6].Mark = holder("node-7", "3").String()
+
+	l := Next(v).Ledger
+	got := slices.Sorted(maps.Keys(l.Restored))
+	if diff := cmp.Diff([]string{"gone", "marked"}, got); diff != "" {
+		t.Errorf("restored turns (-want +got):\n%s", diff)
+	}
+	if _, ok := l.Holders["node-10"]; !ok {
+		t.Errorf("it takes no turn: %+v", l)
 	}
 }
 

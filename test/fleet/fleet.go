@@ -319,10 +319,11 @@ func (f *Fleet) runs(text string) error {
 	return nil
 }
 
-// settled is nil if no node has a turn or a mark.
+// settled is nil if no node has a turn or a mark. Without its mark, a restored turn
+// counts no more; the node that takes the next turn removes it.
 func (f *Fleet) settled() error {
 	s := f.checker.state()
-	if n := len(s.ledger.Holders) + len(s.ledger.Restored); n > 0 || len(s.marked) > 0 {
+	if n := len(s.ledger.Holders); n > 0 || len(s.marked) > 0 {
 		return fmt.Errorf("%d turns, %d marks", n, len(s.marked))
 	}
 	return nil
