@@ -66,7 +66,7 @@ type absenceController struct {
 func (c *absenceController) step(_ context.Context, w *world) (outcome, error) {
 	a := &w.absent
 	c.link.setProblem("absent", reach.Problem{Text: a.problem()})
-	if a.name == "" || !hasKubelet(w.status) || w.updating != inplace.Nothing {
+	if a.name == "" || !w.nodeKnown || !hasKubelet(w.status) || w.updating != inplace.Nothing {
 		return outcome{}, nil
 	}
 

@@ -22,8 +22,9 @@ func TestTheKubeletIsRestartedUntilItsNodeIsBack(t *testing.T) {
 		name string
 		// begin is how the world is before the Node is gone.
 		begin func(w *world)
-		// back is when the Node is there again, 0 for never.
-		back time.Duration
+		// back is when the Node is there again, 0 for never. Until cutOff, the API
+		// server is out of reach, and the watch has nothing to say.
+		back, cutOff time.Duration
 		// want is when the kubelet is restarted, after the Node was gone.
 		want []time.Duration
 	}{
@@ -49,6 +50,19 @@ func TestTheKubeletIsRestartedUntilItsNodeIsBack(t *testing.T) {
 			begin: func(w *world) { w.setNode(node) },
 			back:  15 * time.Second,
 			want:  []time.Duration{10 * time.Second},
+		},
+		{
+			name:   "it is back while the API server is out of reach",
+			begin:  func(w *world) { w.setNode(node) },
+			back:   15 * time.Second,
+			cutOff: 20 * time.Minute,
+		},
+		{
+			name:   "it is gone, and the API server is out of reach for a time",
+			begin:  func(w *world) { w.setNode(node) },
+			back:   101 * time.Second,
+			cutOff: 30 * time.Second,
+			want:   []time.Duration{30 * time.Second, 90 * time.Second},
 		},
 		{
 			name:  "there was none yet",
@@ -94,8 +108,13 @@ func TestTheKubeletIsRestartedUntilItsNodeIsBack(t *testing.T) {
 			w.setNode(nil)
 
 			for ; after < 30*time.Minute; after += time.Second {
-				if test.back != 0 && after == test.back {
+				switch {
+				case after < test.cutOff:
+					w.loseNode()
+				case test.back != 0 && after >= test.back:
 					w.setNode(node)
+				default:
+					w.setNode(nil)
 				}
 				w.tick(w.now.Add(time.Second), start+after)
 				if _, err := c.step(t.Context(), &w); err != nil {

@@ -40,6 +40,7 @@ func newAPI(config *rest.Config) (*api, error) {
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 
+	config.Wrap(func(t http.RoundTripper) http.RoundTripper { return attempts{t} })
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", config.Host, err)

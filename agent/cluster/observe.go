@@ -136,7 +136,14 @@ func (n *nodeWatch) watch(name string) {
 	ctx, n.stop = context.WithCancel(n.conn.watcher.ctx)
 	n.name = name
 
-	watchAll(ctx, n.conn.watcher, q, &core.Node{}, func(nodes []*core.Node) {
+	watcher := *n.conn.watcher
+	watcher.result = func(key string, err error) {
+		if err != nil && ctx.Err() == nil {
+			n.memory.world.loseNode()
+		}
+		n.conn.watcher.result(key, err)
+	}
+	watchAll(ctx, &watcher, q, &core.Node{}, func(nodes []*core.Node) {
 		if ctx.Err() != nil {
 			return
 		}
@@ -159,17 +166,18 @@ func (n *nodeWatch) watch(name string) {
 
 // see records the newest version of the Node, nil if it does not exist.
 func (n *nodeWatch) see(node *core.Node) {
-	switch {
-	case node != nil && n.name == "":
-		n.watch(node.Name)
-	case node == nil && n.name != "":
-		n.watch("")
-	}
-
 	w := &n.memory.world
 	if node == nil {
 		w.setNode(nil)
+		if n.name != "" {
+			w.loseNode() // The news may be old: there may be another one.
+			n.watch("")
+		}
 		return
+	}
+
+	if n.name == "" {
+		n.watch(node.Name)
 	}
 	if w.isStale(node) {
 		return

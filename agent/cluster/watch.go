@@ -2,7 +2,10 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"maps"
+	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +15,7 @@ import (
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/wait"
 	watching "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
@@ -58,19 +62,24 @@ func byName(client rest.Interface, resource, namespace, name string) query {
 	}
 }
 
-// watch calls seen with the objects that q finds, once they are known and
-// whenever they change. It calls tried with the result of each request and
+// watch calls seen with the objects that q finds, once they are known, whenever they
+// change, and again after an error. It calls tried with the result of each request and
 // begun after each start of a watch. It returns when ctx ends.
 func watch[T runtime.Object](
 	ctx context.Context, q query, kind T, begun func(), tried func(error), seen func(objects []T),
 ) {
 	wait := forbiddenFirst
+	request := func(o *meta.ListOptions) *rest.Request {
+		// The retries of a client are minutes in which tried hears of no error.
+		return q.with(q.client.Get(), o).MaxRetries(0)
+	}
 	lister := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o meta.ListOptions) (runtime.Object, error) {
-			list, err := q.with(q.client.Get(), &o).Do(ctx).Get()
+			list, err := request(&o).Do(ctx).Get()
 			tried(err)
 			if !apierrors.IsForbidden(err) {
 				wait = forbiddenFirst
+				waitFor(ctx, err)
 				return list, err
 			}
 
@@ -82,7 +91,12 @@ func watch[T runtime.Object](
 			ctx context.Context, o meta.ListOptions,
 		) (watching.Interface, error) {
 			o.Watch = true
-			w, err := q.with(q.client.Get(), &o).Timeout(timeout(o)).Watch(ctx)
+			r := request(&o).Timeout(timeout(o))
+			var a attempt
+			w, err := r.Watch(context.WithValue(ctx, attemptKey{}, &a))
+			if err == nil && a.err != nil {
+				err = &url.Error{Op: "Get", URL: r.URL().String(), Err: a.err}
+			}
 			if err == nil {
 				begun()
 			}
@@ -93,6 +107,10 @@ func watch[T runtime.Object](
 				tried(err)
 			}
 
+			waitFor(ctx, err)
+			if utilnet.IsConnectionRefused(err) || apierrors.IsTooManyRequests(err) {
+				err = errors.New(err.Error()) // A reflector would watch on, and list nothing.
+			}
 			return w, err
 		},
 	}
@@ -100,6 +118,31 @@ func watch[T runtime.Object](
 	r := cache.NewReflectorWithOptions(lister, kind, &store[T]{seen: seen},
 		cache.ReflectorOptions{Name: q.resource, Backoff: watchBackoff()})
 	r.RunWithContext(klog.NewContext(ctx, logr.Discard())) // tried receives the errors.
+}
+
+// attempt is a request for a watch. A client hides an error of it that may pass, such as
+// a timeout, and returns a watch that has ended.
+type attempt struct{ err error }
+
+// attemptKey is the key of an *attempt in the context of its request.
+type attemptKey struct{}
+
+// attempts is a transport that puts the errors of requests into their attempts.
+type attempts struct{ http.RoundTripper }
+
+func (t attempts) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := t.RoundTripper.RoundTrip(r)
+	if a, ok := r.Context().Value(attemptKey{}).(*attempt); ok {
+		a.err = err
+	}
+	return answer, err
+}
+
+// waitFor waits for as long as a busy API server asks for with err.
+func waitFor(ctx context.Context, err error) {
+	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
+		pause(ctx, time.Duration(seconds)*time.Second)
+	}
 }
 
 func (q query) with(r *rest.Request, o *meta.ListOptions) *rest.Request {

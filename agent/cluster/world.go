@@ -32,8 +32,8 @@ type world struct {
 	// status is the last reported status. Its Phase is "" before the first.
 	status status.Status
 
-	// node is nil if it does not exist or, before nodeKnown, if that is
-	// unknown. fresh says that this session has seen it.
+	// node is nil if it does not exist or, unless nodeKnown, if that is not
+	// known. fresh says that this session has seen it.
 	node      *core.Node
 	nodeKnown bool
 	fresh     bool
@@ -74,6 +74,7 @@ type world struct {
 // beginSession forgets what counts for one session only.
 func (w *world) beginSession() {
 	w.fresh = false
+	w.loseNode()
 	w.updating = inplace.Nothing
 	w.renewing = false
 	w.ending = false
@@ -112,6 +113,10 @@ func (w *world) setNode(n *core.Node) {
 	w.fresh = true
 	w.delay = delay(n, w.delay)
 }
+
+// loseNode says that the API server does not tell what becomes of the Node. One that
+// is gone may be back, with pods.
+func (w *world) loseNode() { w.nodeKnown = w.node != nil }
 
 // setPending records the configuration in the Secret. Its delay does not begin
 // again while the text is the same.

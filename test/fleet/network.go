@@ -3,12 +3,13 @@ package fleet
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/loam-os/loam/test/apiserver"
@@ -148,8 +149,9 @@ func (n *network) fate() fate {
 }
 
 var (
-	errCut  = errors.New("connection refused")
-	errLost = errors.New("connection reset by peer")
+	errCut    error = syscall.ECONNREFUSED
+	errLost   error = syscall.ECONNRESET
+	errSilent error = os.ErrDeadlineExceeded
 )
 
 // RoundTrip implements [http.RoundTripper].
@@ -222,7 +224,7 @@ func (n *network) passes(ctx context.Context) error {
 		if !sleep(ctx, pingTimeout) {
 			return ctx.Err()
 		}
-		return errLost
+		return errSilent
 	case t.cut:
 		return errCut
 	}

@@ -1,0 +1,90 @@
+package fleet
+
+import (
+	"errors"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestANodeThatIsBackUnseenTakesATurn: a node whose Node is gone may restart at any
+// time, but its Node may be back while the API server is out of its reach, with pods.
+func TestANodeThatIsBackUnseenTakesATurn(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		// cut is the trouble of its network, at once or once its agent knows that the
+		// Node is gone.
+		cut   trouble
+		knows bool
+	}{
+		{name: "it knew that its Node was gone", cut: trouble{cut: true}, knows: true},
+		{name: "it knew, and hears nothing", cut: trouble{cut: true, silent: true}, knows: true},
+		{name: "it hears of the deletion when it is old", cut: trouble{cut: true, silent: true}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := fifty()
+				o.Nodes = 4
+				o.Seed = 1
+				f := New(t, o, Configuration("one"))
+				f.Rollout(Configuration("two"), time.Hour)
+
+				m := f.members[1]
+				if !test.knows {
+					m.network.set(test.cut)
+				}
+				f.Do(http.MethodDelete, nodesPath+"/"+m.name, "")
+				time.Sleep(5 * time.Second)
+				m.network.set(test.cut)
+				m.register()
+				time.Sleep(2 * rebirth)
+				m.arm(next)
+				time.Sleep(time.Hour)
+
+				m.network.set(trouble{})
+				f.Await("the restart", time.Hour, func() error {
+					if !m.runsSystem(next.hash) {
+						return errors.New("it runs the system before")
+					}
+					return f.settled()
+				})
+				if n := f.checker.state().ledger.Systems; len(n) != 1 {
+					t.Errorf("the ledger counts %v, want one rollout of a system", n)
+				}
+			})
+		})
+	}
+}
+
+// TestANodeThatIsStillGoneAfterACutComesBack: its agent looks again whether it is gone,
+// and restarts the kubelet.
+func TestANodeThatIsStillGoneAfterACutComesBack(t *testing.T) {
+	for name, cut := range map[string]trouble{
+		"refused": {cut: true},
+		"silent":  {cut: true, silent: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := fifty()
+				o.Nodes = 4
+				o.Seed = 1
+				f := New(t, o, Configuration("one"))
+				f.Rollout(Configuration("two"), time.Hour)
+
+				m := f.members[1]
+				f.Do(http.MethodDelete, nodesPath+"/"+m.name, "")
+				time.Sleep(5 * time.Second)
+				m.network.set(cut)
+				time.Sleep(time.Hour)
+				m.network.set(trouble{})
+				f.Await("the Node", 3*time.Minute, func() error {
+					if _, ok := f.checker.listed()[m.name]; !ok {
+						return errors.New("it is gone")
+					}
+					return nil
+				})
+			})
+		})
+	}
+}
