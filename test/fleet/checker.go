@@ -66,7 +66,8 @@ type seenNode struct {
 //     restarts anything, so the node counts from a minute after that, or from a turn
 //     that it takes then.
 //   - It has a clone that was made while its machine had a turn. Nothing tells the two
-//     apart, so neither is counted until another turn is taken under that name.
+//     apart, so neither is counted until another turn is taken under that name, and
+//     each of them has seen that the one before is over.
 //   - The policy becomes stricter. What it allowed before is allowed for as long as
 //     a node may not have seen the new one, and until the turns of that time end.
 type checker struct {
@@ -102,10 +103,10 @@ type checker struct {
 	numbers   map[string]int
 	hasSecret bool
 
-	// cordons are the Nodes that an operator has cordoned, shared the turns that a
-	// clone has, too, by the name of the Node.
+	// cordons are the Nodes that an operator has cordoned, shared the turns that
+	// clones have, too, by the name of the Node.
 	cordons map[string]bool
-	shared  map[string]string
+	shared  map[string]sharedTurn
 
 	// reborn are Nodes that were deleted, and from when on they count again.
 	reborn map[string]time.Time
@@ -119,6 +120,20 @@ type checker struct {
 	most int
 
 	faults []string
+}
+
+// sharedTurn is a turn that several machines of one name have on their disks.
+type sharedTurn struct {
+	id       string
+	machines []*member
+}
+
+// isKept reports whether a machine that may run has the turn still.
+func (s sharedTurn) isKept() bool {
+	return slices.ContainsFunc(s.machines, func(m *member) bool {
+		t := m.turn()
+		return t.Phase != turns.Over && t.Holder.ID == s.id
+	})
 }
 
 // rebirth is within what time a node marks a Node that was deleted and is back.
@@ -135,7 +150,7 @@ func newChecker(limits Limits) *checker {
 		nodes:     map[string]seenNode{},
 		numbers:   map[string]int{},
 		cordons:   map[string]bool{},
-		shared:    map[string]string{},
+		shared:    map[string]sharedTurn{},
 		reborn:    map[string]time.Time{},
 		disturbed: map[string]int{},
 		touched:   map[string]int{},
@@ -364,7 +379,7 @@ func (c *checker) took(machine string, h turns.Holder, next turns.Ledger) {
 	case haltedFor(c.ledger, h), c.halted[h.Target]:
 		c.fault("%s takes a turn after the halt: %s", machine, c.ledger.Summary())
 	}
-	if c.shared[h.Node] != h.ID {
+	if s := c.shared[h.Node]; s.id != h.ID && !s.isKept() {
 		delete(c.shared, h.Node)
 	}
 	if _, isThere := c.nodes[h.Node]; isThere {
@@ -440,7 +455,7 @@ func (c *checker) count(what string, set map[string]bool, at place, limits Limit
 // counts reports whether a node is counted. mu must be held.
 func (c *checker) counts(name string) bool {
 	_, isThere := c.nodes[name]
-	return isThere && c.shared[name] == "" && !time.Now().Before(c.reborn[name])
+	return isThere && c.shared[name].id == "" && !time.Now().Before(c.reborn[name])
 }
 
 // begin says that the pods of a node are disturbed from now on.

@@ -416,14 +416,21 @@ func (c *course) clone(m *member) {
 	if shares && c.random.IntN(4) > 0 {
 		return
 	}
-	if shares {
-		c.checker.operator(func(k *checker) { k.shared[m.name] = turn.Holder.ID })
-	}
 
 	number := len(c.members) + len(c.clones)
 	clone := newMember(c.Fleet, m.name, m.copy(), number, m.config)
 	clone.systemd.Restore(m.systemd.Memory())
 	clone.runs = m.runs
+	if shares {
+		c.checker.operator(func(k *checker) {
+			s := k.shared[m.name]
+			if s.id != turn.Holder.ID {
+				s = sharedTurn{id: turn.Holder.ID, machines: []*member{m}}
+			}
+			s.machines = append(s.machines, clone)
+			k.shared[m.name] = s
+		})
+	}
 	clone.start()
 	c.clones = append(c.clones, clone)
 
@@ -432,6 +439,11 @@ func (c *course) clone(m *member) {
 		defer clone.busy.unlock()
 		clone.off()
 		clone.stop()
+		c.checker.operator(func(k *checker) {
+			s := k.shared[m.name]
+			s.machines = slices.DeleteFunc(s.machines, func(other *member) bool { return other == clone })
+			k.shared[m.name] = s
+		})
 		id := clone.turn().Holder.ID
 		c.undo(c.upTo(time.Minute), func() { c.forgetTurn(m, id) })
 	})
