@@ -9,17 +9,19 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/loam-os/loam/test/judge"
 )
 
 // recovery is within which virtual time all is well after the last accident. A clock
 // that was set back has its node wait for up to an hour.
 const recovery = 4 * time.Hour
 
-// seeds returns the seeds to run: LOAM_SEED is one, LOAM_SEEDS is how many. Without
-// them, there are none.
+// seeds returns the seeds to run: LOAM_SEED is one, LOAM_SEEDS is another number of
+// them.
 func seeds(t *testing.T) []uint64 {
 	t.Helper()
-	number := uint64(0)
+	number := judge.PickOf[uint64](1, 4, 100)
 	for name, to := range map[string]*uint64{"LOAM_SEEDS": &number, "LOAM_SEED": nil} {
 		text := os.Getenv(name)
 		if text == "" {
@@ -45,12 +47,7 @@ func seeds(t *testing.T) []uint64 {
 // TestFleetsWithFaults has small fleets go through rollouts while accidents happen,
 // which a seed draws. LOAM_SEED repeats one: the same accidents at the same times,
 // but goroutines that run at the same virtual time have no order.
-//
-// TODO: run them in make test once 1,000 seeds pass.
 func TestFleetsWithFaults(t *testing.T) {
-	if len(seeds(t)) == 0 {
-		t.Skip("LOAM_SEEDS says how many fleets there are")
-	}
 	seen := sightings{}
 	longest := time.Duration(0)
 	for _, seed := range seeds(t) {
