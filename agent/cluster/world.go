@@ -32,8 +32,8 @@ type world struct {
 	// status is the last reported status. Its Phase is "" before the first.
 	status status.Status
 
-	// node is nil if it does not exist or, unless nodeKnown, if that is not
-	// known. fresh says that this session has seen it.
+	// node is the Node as it was seen last, nil if there was none. nodeKnown says
+	// that it is as the API server has it now, fresh that this session has seen it.
 	node      *core.Node
 	nodeKnown bool
 	fresh     bool
@@ -115,8 +115,9 @@ func (w *world) setNode(n *core.Node) {
 }
 
 // loseNode says that the API server does not tell what becomes of the Node. One that
-// is gone may be back, with pods.
-func (w *world) loseNode() { w.nodeKnown = w.node != nil }
+// is gone may be back, with pods, and one that was there may be another one, without
+// the mark of a turn.
+func (w *world) loseNode() { w.nodeKnown = false }
 
 // setPending records the configuration in the Secret. Its delay does not begin
 // again while the text is the same.

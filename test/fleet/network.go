@@ -28,6 +28,9 @@ type trouble struct {
 
 	// slow is how long a request is on its way at most, 0 for a tenth of a second.
 	slow time.Duration
+
+	// watch is how long it takes until a watch begins.
+	watch time.Duration
 }
 
 // trap is an accident that happens with the next request that matches.
@@ -185,6 +188,9 @@ func (n *network) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if r.URL.Query().Get("watch") != "" {
+		if !sleep(ctx, n.is().watch) {
+			return nil, ctx.Err()
+		}
 		return n.transport.RoundTrip(r)
 	}
 	if fate.code != 0 && !fate.done {

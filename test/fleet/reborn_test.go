@@ -57,6 +57,43 @@ func TestANodeThatIsBackUnseenTakesATurn(t *testing.T) {
 	}
 }
 
+// TestANodeThatIsAnotherOneUnseenTakesAnotherTurn: the API server is out of reach once
+// the Node is marked. Until the node can change, its Node is another one, without a mark.
+func TestANodeThatIsAnotherOneUnseenTakesAnotherTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := fifty()
+		o.Nodes = 4
+		o.Seed = 1
+		f := New(t, o, Configuration("one"))
+		f.Rollout(Configuration("two"), time.Hour)
+
+		m := f.members[1]
+		isMarked := false
+		m.network.catch(&trap{
+			matches: func(r *http.Request) bool {
+				isMarked = isMarked || kindOf(r) == Patches
+				return isMarked && r.Method == http.MethodGet && r.URL.Path == ledgerPath
+			},
+			do: func() { m.network.set(trouble{cut: true}) },
+		})
+		f.Configure(Configuration("three"))
+		(<-f.happening)()
+		id := f.checker.listed()[m.name].mark
+		f.Do(http.MethodDelete, nodesPath+"/"+m.name, "")
+		m.register()
+		time.Sleep(2 * rebirth)
+
+		m.network.set(trouble{watch: 30 * time.Second}) // It sees the ledger before the Node.
+
+		f.Await("the rollout", time.Hour, func() error {
+			return errors.Join(f.runs(Configuration("three")), f.settled())
+		})
+		if other := m.turn().Holder.ID; id == "" || other == id {
+			t.Errorf("it was marked for turn %q, and had its last turn %q", id, other)
+		}
+	})
+}
+
 // TestANodeThatIsStillGoneAfterACutComesBack: its agent looks again whether it is gone,
 // and restarts the kubelet.
 func TestANodeThatIsStillGoneAfterACutComesBack(t *testing.T) {
