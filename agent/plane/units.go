@@ -147,7 +147,8 @@ func apiServerUnit(r Record, m Member) config.Unit {
 			"LimitNOFILE=1048576",
 			"LogsDirectory=kubernetes",
 			"LogsDirectoryMode=0700",
-			"TimeoutStartSec=5min",
+			// One that is ended on a busy machine begins anew, and is never ready.
+			"TimeoutStartSec=15min",
 			"ExecStartPost=" + awaitAPI(m),
 		}, hardened),
 	}
