@@ -17,10 +17,12 @@ import (
 )
 
 // Headings of the tests that run: those that need a control plane only, and those that
-// start pods on a machine. The other headings say why the tests below them do not.
+// start pods on a machine, which take a minute in emulation, or several. The other
+// headings say why the tests below them do not.
 const (
 	API     = "run at a control plane"
 	Machine = "run on a machine"
+	Slow    = "run on a machine, for minutes each"
 )
 
 // text has the full name of each conformance test of the newest version once, below a

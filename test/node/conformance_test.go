@@ -24,7 +24,8 @@ import (
 // TestConformance runs conformance tests of Kubernetes, built from its module, against
 // a machine that is a cluster: those that start pods. In full these are all that the list
 // has for a machine, or those of the whole list that the regular expression
-// LOAM_CONFORMANCE matches; make test-all runs one of each group.
+// LOAM_CONFORMANCE matches; make test-all runs one of each group, of those that take a
+// minute or so.
 func TestConformance(t *testing.T) {
 	judge.Long(t, "TestAMachineIsACluster")
 	parallel(t, 8*time.Minute)
@@ -62,7 +63,7 @@ func chosenTests() []string {
 	case !isProof():
 		return conformance.OneOfEachGroup(all[conformance.Machine])
 	case chosen == "":
-		return all[conformance.Machine]
+		return slices.Concat(all[conformance.Machine], all[conformance.Slow])
 	}
 	return slices.DeleteFunc(slices.Concat(slices.Collect(maps.Values(all))...),
 		func(name string) bool { return !regexp.MustCompile(chosen).MatchString(name) })
