@@ -118,7 +118,9 @@ func completePools(
 		}
 		return slices.Compact(nodes), complete.NoFiles
 	}
-	return slices.Sorted(maps.Keys(l.Holders)), complete.NoFiles
+	machines := slices.AppendSeq(slices.Sorted(maps.Keys(l.Holders)), maps.Keys(l.Restored))
+	slices.Sort(machines)
+	return slices.Compact(machines), complete.NoFiles
 }
 
 // completeBuilds offers the directories of builds, in this directory and in

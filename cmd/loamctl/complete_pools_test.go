@@ -21,7 +21,8 @@ func pools(t *testing.T) string {
 	const edge = `{"metadata": {"name": "loam-rollout-edge", "annotations": {` +
 		`"rollout.loam.dev/state": "running", "rollout.loam.dev/failed": "1", ` +
 		`"rollout.loam.dev/target": "1234", "holder.loam.dev/node-17": ` +
-		`"{\"id\":\"1\",\"machine\":\"node-17\",\"node\":\"n\"}"}}}`
+		`"{\"id\":\"1\",\"machine\":\"node-17\",\"node\":\"n\"}", ` +
+		`"restored.loam.dev/node-16": "{\"id\":\"2\",\"machine\":\"node-16\",\"node\":\"m\"}"}}}`
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case leases:
@@ -65,7 +66,7 @@ func TestPoolsAreOffered(t *testing.T) {
 		{[]string{"rollout", "pause", ""}, "edge\n:4\n"},
 		{[]string{"rollout", "resume", ""}, "edge\n:4\n"},
 		{[]string{"rollout", "status", "edge", ""}, ":4\n"},
-		{[]string{"rollout", "forget", "edge", ""}, "node-17\n:4\n"},
+		{[]string{"rollout", "forget", "edge", ""}, "node-16\nnode-17\n:4\n"},
 		{[]string{"rollout", "forget", "other", ""}, ":4\n"},
 		{[]string{"rollout", "retry", "edge", ""}, "node-18\n:4\n"},
 		{[]string{"rollout", "retry", "other", ""}, ":4\n"},

@@ -29,6 +29,8 @@ const (
 	WrongFileType      Code = "wrong-file-type"
 	AddressNotFree     Code = "address-not-free"
 	NoSuchTurn         Code = "no-such-turn"
+	NoSuchNode         Code = "no-such-node"
+	NothingToRetry     Code = "nothing-to-retry"
 )
 
 // Codes of refusals about generations.
@@ -271,6 +273,15 @@ func Table() []Fault {
 		{
 			NoSuchTurn, ClassRefused, "A machine has no turn in its pool.",
 			"`loamctl rollout status POOL` names the machines that have one",
+		},
+		{
+			NoSuchNode, ClassRefused, "The cluster has no Node of that name.",
+			"`kubectl get nodes` names them",
+		},
+		{
+			NothingToRetry, ClassRefused,
+			"Nothing has failed on the Node that its pool changes to.",
+			"`loamctl rollout status POOL` names the nodes on which a change has failed",
 		},
 
 		{

@@ -3,6 +3,7 @@ package rollout
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -181,8 +182,9 @@ func (r Rollout) planNodes(ctx context.Context, p turns.Policy, plan *Plan) erro
 	return nil
 }
 
-// planLedgers adds to a plan that another ledger is about the same Nodes: each
-// would let as many of them be away as the policy allows.
+// planLedgers adds to a plan what the ledger of the pool keeps from going on, and that
+// another one is about the same Nodes: each would let as many of them be away as the
+// policy allows.
 func (r Rollout) planLedgers(ctx context.Context, p turns.Policy, plan *Plan) error {
 	leases, err := r.API.List(ctx, leasesPath, "")
 	if err != nil {
@@ -194,7 +196,11 @@ func (r Rollout) planLedgers(ctx context.Context, p turns.Policy, plan *Plan) er
 	for _, lease := range leases {
 		name := lease.Metadata.Name
 		l, err := turns.ReadLedger(lease.Metadata.Annotations)
-		if err != nil || slices.Contains(own, name) {
+		if err != nil {
+			continue
+		}
+		if slices.Contains(own, name) {
+			plan.Problems = append(plan.Problems, stops(r.Pool, l)...)
 			continue
 		}
 		if (l.Nodes == p.Nodes && p.Nodes != "") || l.Nodes == poolLabel+"="+pool {
@@ -203,6 +209,26 @@ func (r Rollout) planLedgers(ctx context.Context, p turns.Policy, plan *Plan) er
 		}
 	}
 	return nil
+}
+
+// stops returns why nodes take no turns by the ledger of a pool.
+func stops(pool string, l turns.Ledger) []string {
+	var all []string
+	if l.State == turns.Paused {
+		all = append(all, "paused: "+l.Why)
+	}
+	if l.Halted != "" {
+		all = append(all, "the configuration is halted: "+l.Halted)
+	}
+	for _, target := range slices.Sorted(maps.Keys(l.Systems)) {
+		if s := l.Systems[target]; s.Halted != "" {
+			all = append(all, fmt.Sprintf("version %s is halted: %s", s.Version, s.Halted))
+		}
+	}
+	if len(all) > 0 {
+		all = append(all, fmt.Sprintf("`loamctl rollout resume %s` lets it go on", pool))
+	}
+	return all
 }
 
 // labelsOf returns the labels that the limits of a policy need.

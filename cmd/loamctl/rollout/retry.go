@@ -11,6 +11,7 @@ import (
 
 	"github.com/loam-os/loam/agent/turns"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // Retry lets a Node try once more what has failed there. It returns the ledger, in
@@ -22,7 +23,7 @@ func (r Rollout) Retry(
 ) (l turns.Ledger, halted string, err error) {
 	l, err = r.Read(ctx)
 	if err == nil && l.State == turns.Restoring {
-		err = hint.With(errors.New("the ledger is being restored"), "try again")
+		err = errRestoring
 	}
 	if err != nil {
 		return l, "", err
@@ -95,7 +96,7 @@ func (r Rollout) askRetry(
 		return len(asked) > 0, nil
 	})
 	if isStatus(err, http.StatusNotFound) {
-		err = errors.New("there is no such Node")
+		err = fault.With(errors.New("there is no such Node"), fault.NoSuchNode)
 	}
 	return all, asked, err
 }
@@ -130,12 +131,16 @@ func noFailure(pool string, annotations map[string]string) error {
 	}
 	if len(others) == 0 {
 		return hint.With(
-			fmt.Errorf("it has neither annotation %s nor %s: nothing has failed there",
-				failedAnnotation, failedSystemAnnotation),
+			fault.With(
+				fmt.Errorf("it has neither annotation %s nor %s: nothing has failed there",
+					failedAnnotation, failedSystemAnnotation),
+				fault.NothingToRetry),
 			"`loamctl rollout status %s` names the nodes on which a change has failed", pool)
 	}
 	return hint.With(
-		fmt.Errorf("pool %s has no rollout of what has failed there: %s", pool,
-			strings.Join(others, "; ")),
+		fault.With(
+			fmt.Errorf("pool %s has no rollout of what has failed there: %s", pool,
+				strings.Join(others, "; ")),
+			fault.NothingToRetry),
 		"the nodes go on to another configuration or system by themselves")
 }

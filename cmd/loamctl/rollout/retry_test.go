@@ -10,6 +10,7 @@ import (
 	"github.com/loam-os/loam/agent/turns"
 	"github.com/loam-os/loam/cmd/loamctl/kubeconfig"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // fakeAPI has objects by their paths.
@@ -177,6 +178,9 @@ func TestRetry(t *testing.T) {
 				!strings.HasPrefix(stays, tt.stays) || (stays == "") != (tt.stays == "") {
 				t.Errorf("stays %q, error %v, hint %q", stays, err, hint.Of(err))
 			}
+			if code := fault.Of(err); err != nil && code != fault.NothingToRetry && code != fault.Busy {
+				t.Errorf("code %q", code)
+			}
 
 			var n, after map[string]any
 			if err := json.Unmarshal([]byte(api[node]), &n); err != nil {
@@ -198,7 +202,8 @@ func TestRetry(t *testing.T) {
 	t.Run("a Node that does not exist", func(t *testing.T) {
 		api := fakeAPI{lease: object(t, map[string]string{"rollout.loam.dev/state": "running"})}
 		_, _, err := Rollout{API: api, Pool: "edge"}.Retry(t.Context(), "node-9")
-		if err == nil || err.Error() != "retry on Node node-9: there is no such Node" {
+		if err == nil || err.Error() != "retry on Node node-9: there is no such Node" ||
+			fault.Of(err) != fault.NoSuchNode {
 			t.Errorf("error %v", err)
 		}
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/loam-os/loam/agent/turns"
 	"github.com/loam-os/loam/cmd/loamctl/kubeconfig"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 )
 
 const (
@@ -147,6 +148,10 @@ func (r Rollout) Change(
 	}
 }
 
+// errRestoring means that a node makes a ledger again that was deleted.
+var errRestoring = hint.With(
+	fault.With(errors.New("the ledger is being restored"), fault.Busy), "try again")
+
 // Pause lets no node begin until Resume. It returns also why the pool was paused
 // before, "" if it was not.
 func (r Rollout) Pause(
@@ -154,7 +159,7 @@ func (r Rollout) Pause(
 ) (l turns.Ledger, before string, err error) {
 	l, err = r.Change(ctx, func(l turns.Ledger) (turns.Ledger, error) {
 		if l.State == turns.Restoring {
-			return l, hint.With(errors.New("the ledger is being restored"), "try again")
+			return l, errRestoring
 		}
 		before = ""
 		if l.State == turns.Paused {
@@ -170,7 +175,7 @@ func (r Rollout) Pause(
 func (r Rollout) Resume(ctx context.Context) (turns.Ledger, error) {
 	return r.Change(ctx, func(l turns.Ledger) (turns.Ledger, error) {
 		if l.State == turns.Restoring {
-			return l, hint.With(errors.New("the ledger is being restored"), "try again")
+			return l, errRestoring
 		}
 		return l.Resume(), nil
 	})
