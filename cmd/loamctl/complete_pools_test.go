@@ -13,8 +13,9 @@ import (
 	"testing"
 )
 
-// pools is an API server with two Leases, of which one is a ledger with a node that
-// has a turn and one on which the configuration has failed. It returns a kubeconfig for it.
+// pools is an API server with two Leases, of which one is a ledger with two nodes that
+// have a turn, one of them restored, and one on which the configuration has failed. It
+// returns a kubeconfig for it.
 func pools(t *testing.T) string {
 	t.Helper()
 	const leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"

@@ -233,7 +233,7 @@ func TestForgetTellsAProgramThatItIsRefused(t *testing.T) {
 	}
 	if status != 3 || report.Code != "no-such-turn" || report.Class != "refused" ||
 		report.Message != "machine node-71 has no turn in pool edge" ||
-		report.Hint != "machines with a turn: node-17" {
+		report.Hint != "machines with a turn: node-16, node-17" {
 		t.Errorf("exit status %d, %+v", status, report)
 	}
 }
