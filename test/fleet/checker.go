@@ -3,6 +3,7 @@ package fleet
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"sync"
 	"time"
@@ -34,9 +35,9 @@ type place struct{ zone, rack string }
 
 // seenNode is a Node as the checker last saw it written.
 type seenNode struct {
-	// runs is the configuration that it says it runs, mark the ID of the turn that
-	// marks it, "" for none.
-	runs, mark string
+	// runs is the digest of the configuration that it says it runs, mark the ID of the
+	// turn that marks it, and target what that turn is for; "" for none.
+	runs, mark, target string
 
 	// isAway says that it is not Ready or is cordoned.
 	isAway bool
@@ -53,9 +54,10 @@ type seenNode struct {
 //     away than the policy allows: those with a turn, and those that are not Ready
 //     or are cordoned in the list that its node has read for it. An operator who
 //     cordons a Node after that list may make them more.
-//   - A node is disturbed only with a turn in the ledger and a mark on its Node, and
-//     gives its turn when it is not disturbed any more. No more nodes are disturbed
-//     at once than the policy allows.
+//   - A node is disturbed only with a turn in the ledger and a mark on its Node, for
+//     what these are for or on the way back from there, and gives its turn when it is
+//     not disturbed any more. No more nodes are disturbed at once than the policy
+//     allows.
 //   - A turn counts once: as done, failed or postponed.
 //   - No agent removes the cordon of an operator.
 //
@@ -97,11 +99,11 @@ type checker struct {
 	halted  map[string]bool
 	unnoted map[string]map[string]bool
 
-	// nodes are the Nodes, numbers how many of them run each configuration.
-	// hasSecret says that there is a configuration.
-	nodes     map[string]seenNode
-	numbers   map[string]int
-	hasSecret bool
+	// nodes are the Nodes, numbers how many of them run each configuration. digests are
+	// those of the configurations, by what they write to /etc/a.
+	nodes   map[string]seenNode
+	numbers map[string]int
+	digests map[string]string
 
 	// cordons are the Nodes that an operator has cordoned, shared the turns that
 	// clones have, too, by the name of the Node.
@@ -149,6 +151,7 @@ func newChecker(limits Limits) *checker {
 		unnoted:   map[string]map[string]bool{},
 		nodes:     map[string]seenNode{},
 		numbers:   map[string]int{},
+		digests:   map[string]string{},
 		cordons:   map[string]bool{},
 		shared:    map[string]sharedTurn{},
 		reborn:    map[string]time.Time{},
@@ -178,7 +181,10 @@ func (c *checker) watched(w apiserver.Write) {
 
 	switch after := w.After.(type) {
 	case *core.Secret:
-		c.hasSecret = true
+		text := string(after.Data["osc.yaml"])
+		if match := contentOfA.FindStringSubmatch(text); after.Name == secretName && match != nil {
+			c.digests[match[1]] = sum(text)
+		}
 	case *coordination.Lease:
 		if after.Name == ledgerName {
 			c.wroteLedger(after)
@@ -189,6 +195,9 @@ func (c *checker) watched(w apiserver.Write) {
 		}
 	}
 }
+
+// contentOfA matches what a [Configuration] writes to /etc/a.
+var contentOfA = regexp.MustCompile(`path: /etc/a\n +content: {inline: {data: (.*)}}`)
 
 // wroteNode checks a write of a Node. mu must be held.
 func (c *checker) wroteNode(before, after *core.Node) {
@@ -210,6 +219,7 @@ func (c *checker) wroteNode(before, after *core.Node) {
 	}
 	if h, err := turns.ParseHolder(after.Annotations[markAnnotation]); err == nil {
 		n.mark = h.ID
+		n.target = h.Target
 	}
 	for _, key := range []string{"loam.dev/failed", "loam.dev/failed-system"} {
 		if f, err := turns.ParseFailure(after.Annotations[key]); err == nil {
@@ -458,8 +468,9 @@ func (c *checker) counts(name string) bool {
 	return isThere && c.shared[name].id == "" && !time.Now().Before(c.reborn[name])
 }
 
-// begin says that the pods of a node are disturbed from now on.
-func (c *checker) begin(name string) {
+// begin says that the pods of a node are disturbed from now on, for a change to target:
+// the digest of a configuration or [turns.SystemTarget].
+func (c *checker) begin(name, target string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.disturbed[name]++
@@ -484,13 +495,22 @@ func (c *checker) begin(name string) {
 	}
 	c.count("are disturbed", away, c.places[name], limits)
 
-	mark := c.nodes[name].mark
+	n := c.nodes[name]
 	switch {
-	case mark == "":
+	case n.mark == "":
 		c.fault("%s is disturbed without a mark", name)
-	case c.written && c.ledger.State != turns.Restoring && holdersOf(c.ledger)[mark].ID == "":
+	case c.written && c.ledger.State != turns.Restoring && holdersOf(c.ledger)[n.mark].ID == "":
 		c.fault("%s is disturbed without a turn: %s", name, c.ledger.Summary())
+	case target != n.target && target != n.runs:
+		c.fault("%s is disturbed for %.12s, and its turn is for %.12s", name, target, n.target)
 	}
+}
+
+// digest returns the digest of the configuration that writes text to /etc/a.
+func (c *checker) digest(text string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.digests[text]
 }
 
 // end says that a node is well again.
@@ -507,7 +527,7 @@ func (c *checker) end(name string) {
 func (c *checker) configured() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.hasSecret
+	return len(c.digests) > 0
 }
 
 // running returns how many Nodes say that they run the configuration with that

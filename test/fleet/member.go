@@ -149,7 +149,7 @@ func (h hands) do(ctx context.Context, name string, do func(context.Context, str
 // restart has a restart of a unit take its time. It disturbs the node, and goes on
 // if the agent dies meanwhile.
 func (m *member) restart(ctx context.Context, name string) error {
-	end := m.disturb()
+	end := m.disturb(m.fleet.checker.digest(m.text()))
 	before, _ := m.systemd.Show(ctx, []string{name})
 	if len(before) == 1 {
 		m.systemd.Set(name, unit.State{
@@ -179,9 +179,9 @@ func (m *member) restart(ctx context.Context, name string) error {
 	}
 }
 
-// disturb says that the node is disturbed until end is called.
-func (m *member) disturb() (end func()) {
-	m.fleet.checker.begin(m.name)
+// disturb says that the node is disturbed until end is called, for a change to target.
+func (m *member) disturb(target string) (end func()) {
+	m.fleet.checker.begin(m.name, target)
 	return func() { m.fleet.checker.end(m.name) }
 }
 
@@ -378,7 +378,7 @@ func (m *member) reboot(l *life, next system) {
 	if m.life != l || m.State().Phase != armed {
 		return
 	}
-	end := m.disturb()
+	end := m.disturb(turns.SystemTarget(next.hash))
 	m.ready(false)
 	m.stop()
 	m.off()

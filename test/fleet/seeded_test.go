@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/loam-os/loam/agent/turns"
 	"github.com/loam-os/loam/test/judge"
 )
 
@@ -30,6 +32,22 @@ var seeded = map[string]struct {
 						f.sendAlone(http.MethodPatch, nodesPath+"/"+m.name,
 							`{"metadata": {"annotations": {"`+markAnnotation+`": null}}}`)
 					}
+				}
+			}
+		},
+	},
+	"a mark for something else": {
+		"is disturbed for " + sum(Configuration("two"))[:12],
+		func(f *Fleet) {
+			for _, m := range f.members {
+				m.network.tamper = func(r *http.Request, _ *http.Response) {
+					n := f.checker.listed()[m.name]
+					if kindOf(r) != Patches || n.mark == "" || n.target == "else" {
+						return
+					}
+					mark := turns.Holder{ID: n.mark, Machine: m.name, Node: m.name, Target: "else"}
+					f.sendAlone(http.MethodPatch, nodesPath+"/"+m.name, fmt.Sprintf(
+						`{"metadata": {"annotations": {%q: %q}}}`, markAnnotation, mark))
 				}
 			}
 		},
