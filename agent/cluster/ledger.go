@@ -125,14 +125,27 @@ type table struct {
 	}
 }
 
-// listFleet lists the Nodes that match a label selector. Without details, zones,
-// racks and marks are not known: of 5,000 Nodes that is 40 KB instead of 10 MB.
-// The few Nodes that an operator has labelled are listed once more, with all.
+// extent is how much is listed of the Nodes of a pool.
+type extent int
+
+const (
+	// brief is whether each is away, and which are control planes: 40 KB of 5,000.
+	brief extent = iota
+
+	// labelled is also the metadata of those with a label of canaries or a pin: a list
+	// more for each label.
+	labelled
+
+	// full is the metadata of all, with zones, racks and marks: 10 MB of 5,000.
+	full
+)
+
+// listFleet lists the Nodes that match a label selector.
 func (a *api) listFleet(
-	ctx context.Context, selector string, details bool, rackLabel string,
+	ctx context.Context, selector string, e extent, rackLabel string,
 ) (turns.Fleet, error) {
-	fleet, err := a.listNodes(ctx, selector, details, rackLabel)
-	if err != nil || details {
+	fleet, err := a.listNodes(ctx, selector, e == full, rackLabel)
+	if err != nil || e != labelled {
 		return fleet, err
 	}
 
@@ -141,11 +154,11 @@ func (a *api) listFleet(
 		if selector != "" {
 			few = selector + "," + label
 		}
-		labelled, err := a.listNodes(ctx, few, true, rackLabel)
+		some, err := a.listNodes(ctx, few, true, rackLabel)
 		if err != nil {
 			return nil, err
 		}
-		fleet = withDetails(fleet, labelled)
+		fleet = withDetails(fleet, some)
 	}
 	return fleet, nil
 }

@@ -112,6 +112,7 @@ func (c *reportController) announce(w *world) {
 	case same:
 		c.events.write(w.node, w.now, event{core.EventTypeNormal, "OSCApplied",
 			"the configuration is applied: generation " + w.status.Generation})
+		w.announced = w.status.Generation
 	}
 	c.unproven = ""
 }

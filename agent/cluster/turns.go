@@ -185,14 +185,14 @@ type turnController struct {
 	// seen is what was read since the last write. lease is the Lease of the
 	// ledger, created the version of the one that this node has created, changed the
 	// uptime at which its version was first seen, and listed that of the last list of
-	// the Nodes, or at which the node began to ask for a turn. outside is how many
-	// Nodes were away without a turn in that list.
+	// the Nodes, or at which the node began to ask for a turn. glance is what is known
+	// of that list.
 	seen    *turns.Seen
 	lease   *coordination.Lease
 	created string
 	changed time.Duration
 	listed  time.Duration
-	outside int
+	glance  *turns.Glance
 
 	// until is when to look again, unless what it waits for has changed, or the clock
 	// was set back: setBacks is that of the world.
@@ -232,7 +232,7 @@ func (c *turnController) takeTurn(ctx context.Context, w *world) (outcome, error
 	if asked := w.turn.asked.next(changes[0], w.turn.kept.Phase, w.now); asked != w.turn.asked {
 		w.turn.asked = asked
 		c.listed = w.uptime
-		c.outside = 0
+		c.glance = nil
 	}
 	if w.pending.policyErr != nil && w.turn.kept.Phase != turns.Over {
 		// How many failures halt, and which Nodes are of the pool, is not known.
@@ -363,7 +363,7 @@ func (c *turnController) view(w world, change change) turns.View {
 			Class:     change.class,
 			Unchanged: w.uptime - c.changed,
 			Listed:    w.uptime - c.listed,
-			Outside:   c.outside,
+			Glance:    c.glance,
 			Created:   c.lease != nil && c.lease.ResourceVersion == c.created,
 		},
 	}
@@ -419,7 +419,7 @@ func (c *turnController) do(
 	case turns.Read:
 		return c.read(ctx, w)
 	case turns.List:
-		return c.list(ctx, *w)
+		return c.list(ctx, *w, v.Me, step.Brief)
 	case turns.Create:
 		c.seen = nil
 		lease, err := c.api.createLedger(ctx, c.lease, ledgerName(*w), w.now)
@@ -529,36 +529,43 @@ func selectorOf(w world) string {
 	return ""
 }
 
-// list lists the Nodes of the pool.
-func (c *turnController) list(ctx context.Context, w world) error {
+// list lists the Nodes of the pool for me. If mayBeBrief, canaries and pinned Nodes need
+// not be known.
+func (c *turnController) list(
+	ctx context.Context, w world, me turns.Me, mayBeBrief bool,
+) error {
 	p := turns.Policy{}
 	if w.pending != nil && w.pending.policy != nil {
 		p = *w.pending.policy
 	}
 
-	name := ""
 	mark := ""
 	if n := w.node; n != nil {
-		name = n.Name
 		mark = n.Annotations[turnAnnotation]
 	}
 
 	l := c.seen.Ledger
-	details := l.State == turns.Restoring || len(l.Restored) > 0 || l.Size <= manyNodes ||
-		p.PerZone != (turns.Amount{}) || p.PerRack != (turns.Amount{})
+	e := labelled
+	switch {
+	case l.State == turns.Restoring, len(l.Restored) > 0, l.Size <= manyNodes,
+		p.PerZone != (turns.Amount{}), p.PerRack != (turns.Amount{}):
+		e = full
+	case mayBeBrief:
+		e = brief
+	}
 
-	fleet, err := c.api.listFleet(ctx, selectorOf(w), details, p.RackLabel)
+	fleet, err := c.api.listFleet(ctx, selectorOf(w), e, p.RackLabel)
 	if err != nil {
 		return err
 	}
 	for i := range fleet {
-		if fleet[i].Name == name && !details {
+		if fleet[i].Name == me.Node && e != full {
 			fleet[i].Mark = mark
 		}
 	}
 	c.listed = w.uptime
-	c.outside = fleet.Outside(*l, name)
-	c.seen = &turns.Seen{Ledger: l, Fleet: fleet, Listed: true}
+	c.glance = fleet.Glance(p, *l, me, w.now)
+	c.seen = &turns.Seen{Ledger: l, Fleet: fleet, Listed: true, Brief: e == brief}
 	return nil
 }
 
@@ -670,6 +677,10 @@ func (c *turnController) reportGiven(w world, v turns.View, step turns.Step) {
 	case turns.NeedGive:
 		how = "it is done"
 		c.count.done.Add(1)
+		isConfiguration := v.Turn.Holder.Version == "" && v.Turn.Holder.Target != ""
+		if isConfiguration && w.announced == w.status.Generation {
+			return // The Event OSCApplied says so.
+		}
 	case turns.NeedFail:
 		how = "it has failed"
 		c.count.failed.Add(1)

@@ -61,8 +61,9 @@ type world struct {
 
 	// ready is the digest of the configuration that the Node may report as
 	// applied, "" if none. reported is the digest that it reports, "" before
-	// the first report.
-	ready, reported string
+	// the first report. announced is the generation of which an Event has said that it
+	// is applied.
+	ready, reported, announced string
 
 	// updating is the step of an update in place that is under way,
 	// [inplace.Nothing] if none. renewing says that the next certificate is

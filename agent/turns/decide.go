@@ -45,8 +45,8 @@ type Me struct {
 	// Listed is how long ago the node listed the Nodes of the pool or, if it has not
 	// since, began to ask for its turn.
 	Listed time.Duration
-	// Outside is how many Nodes were away without a turn in that list.
-	Outside int
+	// Glance is what that list has shown, nil if there was none.
+	Glance *Glance
 	// Created says that the node has created the ledger that it sees.
 	Created bool
 }
@@ -182,19 +182,8 @@ func Decide(p Policy, l Ledger, me Me, fleet Fleet, now time.Time) Decision {
 
 	size := fleet.Size()
 	used := fleet.away(turns, me)
-	for _, limit := range []struct {
-		what       string
-		used, most int
-	}{
-		{"nodes", used.total, p.MayBeAway(size)},
-		{"nodes of zone " + me.Zone, used.zone, limitOf(p.PerZone, fleet.inZone(me.Zone))},
-		{"nodes of rack " + me.Rack, used.rack, limitOf(p.PerRack, fleet.inRack(me.Rack))},
-		{"control planes", used.controlPlanes, me.controlPlanes()},
-	} {
-		if limit.used >= limit.most {
-			return wait(now.Add(pause(me, size)), fmt.Sprintf("%d of %d %s are away",
-				limit.used, limit.most, limit.what))
-		}
+	if full := fleet.glance(me).full(p, me, size, used); full != "" {
+		return wait(now.Add(pause(me, size)), full)
 	}
 
 	if me.isRestart() {
@@ -308,33 +297,4 @@ func overdue(p Policy, turns []Holder, now time.Time) []string {
 	}
 	slices.Sort(late)
 	return late
-}
-
-// limitOf returns how many of size nodes may be away. The zero Amount does not
-// limit.
-func limitOf(a Amount, size int) int {
-	if a == (Amount{}) {
-		return math.MaxInt
-	}
-	return a.Of(size)
-}
-
-func (f Fleet) inZone(zone string) int {
-	n := 0
-	for _, node := range f {
-		if node.Zone == zone && !node.Pinned {
-			n++
-		}
-	}
-	return n
-}
-
-func (f Fleet) inRack(rack string) int {
-	n := 0
-	for _, node := range f {
-		if node.Rack == rack && !node.Pinned {
-			n++
-		}
-	}
-	return n
 }

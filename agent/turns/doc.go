@@ -37,6 +37,10 @@
 // that can has given its own. A canary notes that on its Node before it gives
 // its turn, so the others know it from the list of Nodes, also with a new ledger.
 //
+// A list of the Nodes of a large pool is dear, so a node lists them only when the ledger,
+// with its [Glance] at the list before, lets it begin. The labels of canaries and pinned
+// Nodes are lists of their own: where there are none, one node in a while looks for all.
+//
 // A ledger has the rollout of one configuration, in which a newer one takes the
 // place of an older one, and one of each system that nodes are upgraded to. All
 // turns count together; each rollout has its own counts and halt. A node keeps

@@ -231,21 +231,6 @@ func (f Fleet) away(turns []Holder, me Me) away {
 	return a
 }
 
-// Outside returns how many nodes other than own are away without a turn.
-func (f Fleet) Outside(l Ledger, own string) int {
-	holds := map[string]bool{own: true}
-	for _, h := range f.turns(l) {
-		holds[h.Node] = true
-	}
-	n := 0
-	for _, node := range f {
-		if node.Away && !holds[node.Name] {
-			n++
-		}
-	}
-	return n
-}
-
 // marked returns the ID of the turn in a mark, "" if there is none.
 func marked(mark string) string {
 	h, err := ParseHolder(mark)

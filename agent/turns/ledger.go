@@ -85,6 +85,11 @@ type Rollout struct {
 	// Postponed counts the nodes that gave their turn to take it later.
 	Postponed int `json:"postponed,omitempty"`
 
+	// Unlabelled is up to which turn the nodes of a large pool do not look for canaries
+	// and pinned Nodes: there were none. Of a system it is 0: admission policies that are
+	// in use refuse another field in the rollout of one.
+	Unlabelled int `json:"-"`
+
 	// Halted is why no further node may take a turn: too many have failed. It is
 	// "" if they may.
 	Halted string `json:"halted,omitempty"`
@@ -152,10 +157,11 @@ func haltKey(target string) string { return target[:min(32, len(target))] }
 // counters are the annotations of a ledger with a number.
 func counters(l *Ledger) map[string]*int {
 	return map[string]*int{
-		"done":      &l.Done,
-		"failed":    &l.Failed,
-		"postponed": &l.Postponed,
-		"size":      &l.Size,
+		"done":       &l.Done,
+		"failed":     &l.Failed,
+		"postponed":  &l.Postponed,
+		"size":       &l.Size,
+		"unlabelled": &l.Unlabelled,
 	}
 }
 
@@ -241,7 +247,7 @@ func readEntry(l Ledger, key, text string) error {
 	if target, ok := strings.CutPrefix(key, systemPrefix); ok {
 		r := Rollout{Target: target}
 		err := json.Unmarshal([]byte(text), &r)
-		if err == nil && (r.Done < 0 || r.Failed < 0 || r.Postponed < 0) {
+		if err == nil && min(r.Done, r.Failed, r.Postponed) < 0 {
 			err = fmt.Errorf("a count below 0: %.80q", text)
 		}
 		l.Systems[target] = r

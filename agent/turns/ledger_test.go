@@ -55,6 +55,7 @@ func TestALedgerIsWrittenAndRead(t *testing.T) {
 	l := running()
 	l.Halts["old"] = "node-3: no"
 	l.Hurry = &Hurry{Max: Amount{Percent: 30}, Why: "a hole", Until: noon}
+	l.Unlabelled = 9
 	text := l.Annotations(map[string]string{"example.com/a": "b", prefix + "why": "old"})
 	if text["example.com/a"] != "b" || text[prefix+"why"] != "" {
 		t.Errorf("%v", text)

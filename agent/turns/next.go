@@ -3,7 +3,6 @@ package turns
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"time"
@@ -104,9 +103,11 @@ type Seen struct {
 	// Ledger is nil if it does not exist.
 	Ledger *Ledger
 
-	// Fleet was read after Ledger; valid if Listed.
+	// Fleet was read after Ledger; valid if Listed. Brief says that nobody has looked
+	// for canaries and pinned Nodes.
 	Fleet  Fleet
 	Listed bool
+	Brief  bool
 }
 
 // Kind is a kind of [Step].
@@ -151,6 +152,9 @@ type Step struct {
 	Failure  Failure
 	Tried    Tried
 	Decision Decision
+
+	// Brief says that List need not look for canaries and pinned Nodes.
+	Brief bool
 
 	// Clears says that Unmark removes also what the Node remembers of a failure
 	// of the kind of Me.
@@ -295,10 +299,11 @@ func (v View) take() Step {
 		return s
 	}
 	h.Since = v.Now
-	return Step{
-		Kind:   Write,
-		Ledger: withoutGiven(*v.Seen.Ledger, v.Seen.Fleet).Take(v.Me, h, v.Seen.Fleet.Size()),
+	l := withoutGiven(*v.Seen.Ledger, v.Seen.Fleet).Take(v.Me, h, v.Seen.Fleet.Size())
+	if !v.Seen.Brief {
+		l = looked(l, v.Me, v.Seen.Fleet)
 	}
+	return Step{Kind: Write, Ledger: l}
 }
 
 // abandon ends a turn that is not needed any more, for good: whether its mark is
@@ -376,8 +381,9 @@ func (v View) decide() (Step, bool) {
 	if d.Verdict != Take {
 		return v.await(d), false
 	}
-	if !v.Seen.Listed {
-		return Step{Kind: List}, false
+	mayBeBrief := isUnlabelled(l, v.Me)
+	if !v.Seen.Listed || (v.Seen.Brief && !mayBeBrief) {
+		return Step{Kind: List, Brief: mayBeBrief}, false
 	}
 
 	own := slices.IndexFunc(v.Seen.Fleet, func(n Node) bool { return n.Name == v.Me.Node })
@@ -394,32 +400,6 @@ func (v View) decide() (Step, bool) {
 			"the ledger of the pool is full: %d nodes have a turn", len(l.Holders)+len(l.Restored)))
 	}
 	return v.await(d), d.Verdict == Take
-}
-
-// mayList returns Take if the Nodes may be listed. While there are as many turns as
-// there may be, beside the Nodes that were away without one, a list could only show
-// that one of those is well or gone: each node then looks once in a while.
-func mayList(p Policy, l Ledger, me Me, now time.Time) Decision {
-	most := p.MayBeAway(l.Size)
-	away := len(l.Holders) + me.Outside
-	free := most - away
-	if !me.isRestart() {
-		d := inOrder(l.toward(me), me, l.Size, len(l.Holders), max(1, free), now)
-		if d.Verdict != Take {
-			return d
-		}
-	}
-
-	d := Decision{Verdict: Take}
-	if free <= 0 {
-		d = wait(now.Add(pause(me, l.Size)), fmt.Sprintf("%d of %d nodes are away", away, most))
-	} else if !me.isRestart() {
-		d = inChunk(p, l, slices.Collect(maps.Values(l.Holders)), me, l.Size, now)
-	}
-	if me.Listed >= listPause(l.Size) {
-		return Decision{Verdict: Take}
-	}
-	return d
 }
 
 // mayRestore reports whether me may list the Nodes to restore a ledger: the node that

@@ -72,6 +72,15 @@ func full() View {
 	return v
 }
 
+// canaryFirst is [wants] a second after node-3, a canary, came first in a list.
+func canaryFirst() View {
+	v := wants()
+	v.Seen.Listed = false
+	v.Me.Listed = time.Second
+	v.Me.Glance = &Glance{canary: "node-3", target: "new", inZone: 5, inRack: 2}
+	return v
+}
+
 func TestNext(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -115,12 +124,42 @@ func TestNext(t *testing.T) {
 		}, List},
 		{"a turn is free, and a Node was away just now", full(), func(v *View) {
 			delete(v.Seen.Ledger.Holders, "node-3")
-			v.Me.Outside = 1
+			v.Me.Glance = &Glance{outside: away{total: 1}}
 		}, Await},
 		{"a turn is free, and a Node was away a while ago", full(), func(v *View) {
 			delete(v.Seen.Ledger.Holders, "node-3")
-			v.Me.Outside = 1
+			v.Me.Glance = &Glance{outside: away{total: 1}}
 			v.Me.Listed = listPause(10)
+		}, List},
+		{"its zone was full just now", full(), func(v *View) {
+			delete(v.Seen.Ledger.Holders, "node-3")
+			v.Me.Zone = "a"
+			v.Policy.PerZone = Amount{Percent: 40}
+			v.Me.Glance = &Glance{inZone: 5}
+		}, Await},
+		{"another zone was full just now", full(), func(v *View) {
+			delete(v.Seen.Ledger.Holders, "node-3")
+			v.Me.Zone = "b"
+			v.Policy.PerZone = Amount{Percent: 40}
+			v.Me.Glance = &Glance{inZone: 5}
+		}, List},
+		{"its zone may be full, and the size of that is not known", full(), func(v *View) {
+			delete(v.Seen.Ledger.Holders, "node-3")
+			v.Me.Zone = "a"
+			v.Policy.PerZone = Amount{Percent: 40}
+		}, List},
+		{"a canary came first just now", canaryFirst(), func(*View) {}, Await},
+		{"a canary came first a while ago", canaryFirst(), func(v *View) {
+			v.Me.Listed = listPause(10)
+		}, List},
+		{"a canary came first, and another node has a turn since", canaryFirst(),
+			func(v *View) { v.Me.Unchanged = time.Second - 1 }, List},
+		{"a canary came first, and has its turn now", canaryFirst(), func(v *View) {
+			v.Me.Unchanged = time.Second - 1
+			v.Seen.Ledger.Holders["node-3"] = holder("node-3", "3")
+		}, Await},
+		{"a canary came first for something else", canaryFirst(), func(v *View) {
+			v.Me.Glance.target = "old"
 		}, List},
 		{"the first nodes are not done", full(), func(v *View) {
 			v.Policy.MaxUnavailable = Amount{Number: 5}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"os"
 	"runtime"
 	"slices"
@@ -54,9 +55,10 @@ func TestALargeFleet(t *testing.T) {
 		stop := f.record("configuration", func() int { return f.checker.running(sum(Configuration("two"))) })
 		took := f.Rollout(Configuration("two"), 3*time.Hour)
 		curves = append(curves, stop())
-		number := m.report(t, "configuration", took)
-		if polls := number[Polls] / size; took > 10*time.Minute || polls > 20 {
-			t.Errorf("%d nodes took %s and %d polls each, want at most 10m and 20", size, took, polls)
+		polls, rest := m.report(t, "configuration", took)
+		if took > 10*time.Minute || polls > 20 || (size > 250 && rest > 10) {
+			t.Errorf("%d nodes took %s, and %.1f polls and %.1f other requests each, "+
+				"want at most 10m, 20 and 10", size, took, polls, rest)
 		}
 		if text == "" {
 			return
@@ -82,6 +84,58 @@ func TestALargeFleet(t *testing.T) {
 		curves = append(curves, stop())
 		m.report(t, "bad", took)
 		write(t, curves)
+	})
+}
+
+func TestALargePoolStopsForANewCanary(t *testing.T) {
+	judge.Long(t, "TestNext of agent/turns, with a list in place of a pool")
+	synctest.Test(t, func(t *testing.T) {
+		const size = 300 // More than 250: their labels are not in each list.
+		const most = 15
+		f := New(t, Options{
+			Nodes:   size,
+			Zones:   3,
+			Racks:   5,
+			Policy:  `{"maxUnavailable": "5%", "chunks": ["100%"]}`,
+			Limits:  Limits{Total: most},
+			Restart: 15 * time.Second,
+		}, Configuration("one"))
+		f.Configure(Configuration("two"))
+		f.Await("a part of the rollout", time.Hour, func() error {
+			if n := f.checker.state().touched; n < 2*most {
+				return fmt.Errorf("%d nodes", n)
+			}
+			return nil
+		})
+
+		isIdle := func(m *member) bool {
+			return f.checker.doing(m.name) == "without a turn" && m.text() == "one"
+		}
+		canary := f.members[slices.IndexFunc(f.members, isIdle)]
+		canary.busy.lock()
+		canary.stop()
+		f.Do(http.MethodPatch, nodesPath+"/"+canary.name,
+			`{"metadata": {"labels": {"loam.dev/canary": ""}}}`)
+		before := f.checker.state().touched
+		f.counts.take()
+		time.Sleep(20 * time.Minute) // Of the bubble.
+
+		after := f.checker.state().touched
+		if after > before+size/20+most {
+			t.Errorf("%d nodes took a turn after there was a canary", after-before)
+		}
+		// Each node lists the Nodes when it sees the canary, and once in five minutes
+		// then: all of them, and those with each of two labels.
+		number, _ := f.counts.take()
+		if most := size * 5 * 3; number[Lists] > most {
+			t.Errorf("%d lists of the Nodes, want at most %d", number[Lists], most)
+		}
+		t.Logf("%d nodes before the label, %d after it, %d lists",
+			before, after-before, number[Lists])
+
+		canary.start()
+		canary.busy.unlock()
+		f.Await("the rest", time.Hour, func() error { return f.runs(Configuration("two")) })
 	})
 }
 
@@ -155,9 +209,12 @@ type meter struct {
 	used  time.Duration
 }
 
-// report logs the costs since the last report, and returns the requests. With
-// LOAM_FLEET, it prints them as a benchmark does.
-func (m *meter) report(t *testing.T, what string, took time.Duration) map[string]int {
+// report logs the costs since the last report, and returns how often each node has read
+// the ledger, and how many other requests it has sent, without renewals and watches.
+// With LOAM_FLEET, it prints them as a benchmark does.
+func (m *meter) report(
+	t *testing.T, what string, took time.Duration,
+) (polls, rest float64) {
 	t.Helper()
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
@@ -175,17 +232,20 @@ func (m *meter) report(t *testing.T, what string, took time.Duration) map[string
 			float64(bytes[kind])/1000/float64(number[kind]))
 	}
 
-	if os.Getenv("LOAM_FLEET") != "" {
-		rest := 0
-		for kind, n := range number {
-			if kind != Polls && kind != Renewals && kind != Watches {
-				rest += n
-			}
+	for kind, n := range number {
+		switch kind {
+		case Polls:
+			polls += float64(n) / size
+		case Renewals, Watches:
+		default:
+			rest += float64(n) / size
 		}
-		fmt.Printf("BenchmarkLargeFleet/%s 1 %.2f min %.2f polls %.2f requests %d touched\n",
-			what, took.Minutes(), float64(number[Polls])/size, float64(rest)/size, s.touched)
 	}
-	return number
+	if os.Getenv("LOAM_FLEET") != "" {
+		fmt.Printf("BenchmarkLargeFleet/%s 1 %.2f min %.2f polls %.2f requests %d touched\n",
+			what, took.Minutes(), polls, rest, s.touched)
+	}
+	return polls, rest
 }
 
 // cpu returns the time that the process has used of processors.
