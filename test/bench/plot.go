@@ -34,7 +34,7 @@ var plots = []struct {
 		"One change",
 		[]string{"config", "gardener", "cluster", "change", "start", "rollout"},
 	},
-	{"upgrade.svg", "Upgrade and installation", []string{"upgrade", "flash"}},
+	{"upgrade.svg", "Upgrade and installation", []string{"upgrade", "flash", "install"}},
 	{
 		"own-cluster.svg",
 		"A machine that is a cluster",

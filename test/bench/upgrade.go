@@ -54,7 +54,7 @@ func measureUpgrade(ctx context.Context, r *report) error {
 	c := conditions("amd64 cloud, one line of agent/status and the version changed; " +
 		"of the entire pack")
 	err = r.add(
-		result("upgrade/download/agent-only", "%", 10, "loam, 31 MB, of which every block differs",
+		result("upgrade/download/agent-only", "%", 10, "loam, of which every block differs",
 			c, percent(missing(have, next))),
 		result("upgrade/download/again", "%", 1, "the index", c,
 			percent(int64(len(text))+missing(next, next))),
