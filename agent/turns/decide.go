@@ -167,13 +167,8 @@ func Decide(p Policy, l Ledger, me Me, fleet Fleet, now time.Time) Decision {
 
 	r := l.toward(me)
 	turns := fleet.turns(l)
-	if late := overdue(p, turns, now); r.Failed+len(late) > p.MaxFailures {
-		reason := stoppedByHalt
-		if len(late) > 0 {
-			reason = stoppedByOverdue
-		}
-		return stop(now, reason, fmt.Sprintf("%d nodes have failed, and %d have their turn for too long: %s",
-			r.Failed, len(late), strings.Join(late[:min(3, len(late))], ", ")))
+	if d := inBounds(p, r, turns, now); d.Verdict != Take {
+		return d
 	}
 
 	if first := fleet.first(p, turns, me, now); first != "" {
@@ -195,6 +190,22 @@ func Decide(p Policy, l Ledger, me Me, fleet Fleet, now time.Time) Decision {
 	}
 	free := p.MayBeAway(size) - used.total
 	return inOrder(r, me, size, begunBy(turns, me), free, now)
+}
+
+// inBounds returns Take unless more nodes have failed, or have one of the turns for too
+// long, than the policy allows.
+func inBounds(p Policy, r Rollout, turns []Holder, now time.Time) Decision {
+	late := overdue(p, turns, now)
+	if r.Failed+len(late) <= p.MaxFailures {
+		return Decision{Verdict: Take}
+	}
+
+	reason := stoppedByHalt
+	if len(late) > 0 {
+		reason = stoppedByOverdue
+	}
+	return stop(now, reason, fmt.Sprintf("%d nodes have failed, and %d have their turn for too long: %s",
+		r.Failed, len(late), strings.Join(late[:min(3, len(late))], ", ")))
 }
 
 // inChunk returns Take unless as many nodes as the policy allows so far have begun.

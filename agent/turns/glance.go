@@ -93,13 +93,14 @@ func mayList(p Policy, l Ledger, me Me, now time.Time) Decision {
 		g = *me.Glance
 	}
 	used := g.outside
-	for _, h := range l.Holders {
+	turns := slices.Collect(maps.Values(l.Holders))
+	for _, h := range turns {
 		used.add(Node{Zone: h.Zone, Rack: h.Rack}, me)
 	}
 
 	free := max(1, p.MayBeAway(l.Size)-used.total)
 	if !me.isRestart() {
-		d := inOrder(l.toward(me), me, l.Size, len(l.Holders), free, now)
+		d := inOrder(l.toward(me), me, l.Size, len(turns), free, now)
 		if d.Verdict != Take {
 			return d
 		}
@@ -108,6 +109,9 @@ func mayList(p Policy, l Ledger, me Me, now time.Time) Decision {
 		return Decision{Verdict: Take}
 	}
 
+	if d := inBounds(p, l.toward(me), turns, now); d.Verdict != Take {
+		return d
+	}
 	next := now.Add(pause(me, l.Size))
 	if g.isAhead(l, me) {
 		return wait(next, "canary "+g.canary+" comes first")
@@ -118,7 +122,7 @@ func mayList(p Policy, l Ledger, me Me, now time.Time) Decision {
 	if me.isRestart() {
 		return Decision{Verdict: Take}
 	}
-	return inChunk(p, l, slices.Collect(maps.Values(l.Holders)), me, l.Size, now)
+	return inChunk(p, l, turns, me, l.Size, now)
 }
 
 // isAhead reports whether a canary still comes before me: it has its turn now, or has

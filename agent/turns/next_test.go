@@ -72,6 +72,14 @@ func full() View {
 	return v
 }
 
+// overdueTurn frees a turn, and has another one be overdue.
+func overdueTurn(v *View) {
+	delete(v.Seen.Ledger.Holders, "node-3")
+	h := v.Seen.Ledger.Holders["node-4"]
+	h.Since = noon.Add(-v.Policy.Overdue[h.Class] - time.Second)
+	v.Seen.Ledger.Holders["node-4"] = h
+}
+
 // canaryFirst is [wants] a second after node-3, a canary, came first in a list.
 func canaryFirst() View {
 	v := wants()
@@ -147,6 +155,11 @@ func TestNext(t *testing.T) {
 			delete(v.Seen.Ledger.Holders, "node-3")
 			v.Me.Zone = "a"
 			v.Policy.PerZone = Amount{Percent: 40}
+		}, List},
+		{"a node is overdue", full(), overdueTurn, Await},
+		{"a node is overdue, and the fleet was listed a while ago", full(), func(v *View) {
+			overdueTurn(v)
+			v.Me.Listed = listPause(10)
 		}, List},
 		{"a canary came first just now", canaryFirst(), func(*View) {}, Await},
 		{"a canary came first a while ago", canaryFirst(), func(v *View) {
