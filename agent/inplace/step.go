@@ -68,11 +68,16 @@ type State struct {
 
 // Next returns the next step. An update that has begun goes on even if the node
 // is no longer Drained: it is halfway.
+//
+// Another configuration may come meanwhile, for which nothing is left to change, as
+// the update has done that already, or as it goes back. The update is completed with
+// that one: otherwise nobody would hear that the node can have its pods again.
 func Next(s State) Step {
 	c := Diff(s.Done, s.Want, s.Image)
 	began := s.Version != "" && s.Version == s.Offered
+	isLeft := s.Version != "" && s.Drained
 	switch {
-	case !c.Any() && !began:
+	case !c.Any() && !began && !isLeft:
 		return Nothing
 	case !began && !s.Drained:
 		return Await

@@ -278,6 +278,29 @@ func TestNext(t *testing.T) {
 				s.Want = done
 				s.Applied = true
 			}, inplace.Clear},
+		{"an update goes on with a newer configuration for which it has done all",
+			func(s *inplace.State) {
+				s.Record = began
+				s.Done = newer
+				s.Image = "2.0.0"
+				s.Offered = "v3"
+				s.Drained = true
+			}, inplace.Configure},
+		{"and with one that goes back", func(s *inplace.State) {
+			s.Record = began
+			s.Want = done
+			s.Offered = "v3"
+			s.Drained = true
+		}, inplace.Configure},
+		{"an update of a node that is in use again is over", func(s *inplace.State) {
+			s.Record = began
+			s.Want = done
+			s.Offered = "v3"
+		}, inplace.Nothing},
+		{"a drained node without an update has none", func(s *inplace.State) {
+			s.Want = done
+			s.Drained = true
+		}, inplace.Nothing},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := base

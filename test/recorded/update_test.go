@@ -242,13 +242,49 @@ func TestAnUpdateInPlaceWaitsUntilTheNodeIsDrained(t *testing.T) {
 	})
 
 	t.Run("a document that cannot be applied is a failed update", func(t *testing.T) {
-		w.says(strings.Replace(updatable("four", "1.37.0", "1.0.0", summer), "path: /etc/a",
+		w.says(strings.Replace(updatable("four", "1.37.0", "2.0.0", summer), "path: /etc/a",
 			"path: etc/a", 1))
+		w.waitsFor("update of the operating system, kubelet's version waits") // It is seen.
 		w.drained()
 		w.labelled(updateResult, "failed")
 		w.says(updatable("five", "1.37.0", "1.0.0", summer)) // It is tried without another drain.
 		w.labelled(updateResult, "successful")
 		w.carries(updateReason, "")
+	})
+}
+
+// TestAnUpdateInPlaceIsCompletedWithANewerConfiguration: the next one may come when all is
+// done that both ask for, but nobody was told. The Node would stay without pods.
+func TestAnUpdateInPlaceIsCompletedWithANewerConfiguration(t *testing.T) {
+	t.Parallel()
+	w, d := updatableFixture(t, updatable("one", "1.35.0", "1.0.0", spring))
+	asked, well := d.hold()
+	w.says(updatable("two", "1.36.0", "1.0.0", spring))
+	w.drained()
+	<-asked
+
+	w.says(strings.Replace(updatable("three", "1.36.0", "1.0.0", spring), "path: /etc/a",
+		"path: etc/a", 1))
+	w.conditioned("False", "OSCInvalid")
+	well()
+	w.labelled(updateResult, "failed")
+
+	w.says(updatable("four", "1.36.0", "1.0.0", spring))
+	w.labelled(updateResult, "successful")
+	w.carries(updateReason, "")
+	w.file("etc/a", "four")
+
+	t.Run("and goes back, too", func(t *testing.T) {
+		w.givenBack()
+		_, well := d.hold()
+		w.says(updatable("five", "1.37.0", "1.0.0", spring))
+		w.waitsFor("update of kubelet's version waits for the Node to be drained")
+		w.drained()
+		w.file("etc/a", "five")
+		w.says(updatable("six", "1.36.0", "1.0.0", spring))
+		w.file("etc/a", "six")
+		well()
+		w.labelled(updateResult, "successful")
 	})
 }
 
