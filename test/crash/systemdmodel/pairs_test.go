@@ -16,6 +16,7 @@ import (
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/health"
 	"github.com/loam-os/loam/agent/plan"
+	"github.com/loam-os/loam/agent/turns"
 	"github.com/loam-os/loam/test/judge"
 )
 
@@ -29,7 +30,8 @@ const (
 // TestPairs walks through random configurations on one real systemd. After each
 // step, the outcome of every unit must be what the plan said, and what an
 // oracle expects that knows nothing of the engine: no needless restart, and
-// none that is missing.
+// none that is missing. A step for which a node of a pool would wait for its turn
+// is one that stops or restarts something.
 func TestPairs(t *testing.T) {
 	t.Parallel()
 	onMachine(t, func(t *testing.T, m machine) {
@@ -58,7 +60,7 @@ func TestPairs(t *testing.T) {
 			have = want
 		}
 
-		t.Logf("%d pairs from %s=%d in %s: %v; 0 needless, 0 missed",
+		t.Logf("%d pairs from %s=%d in %s: %v; 0 needless, 0 missed, 0 turns for nothing",
 			pairs, seedVariable, seed, time.Since(began).Round(time.Second), total)
 	})
 }
@@ -121,6 +123,14 @@ func (m machine) step(
 	}
 	if diff := cmp.Diff(due(have, want, before).butSlices(before), did); diff != "" {
 		t.Errorf("what had to become of units, and what did (-due +did):\n%s", diff)
+	}
+	takes := turns.ClassOf(p) != turns.None
+	stops, runs := did.disturbs(before, have, want)
+	if (stops && !takes) || (takes && !stops && !runs) {
+		t.Errorf("it waits for a turn: %v, it stops something: %v", takes, stops)
+	}
+	if takes {
+		total["turns"]++
 	}
 	if (p.Reload && m.reloads.count != 1) || (!p.Reload && m.reloads.count != 0) {
 		t.Errorf("%d daemon-reloads, and planned is %v", m.reloads.count, p.Reload)

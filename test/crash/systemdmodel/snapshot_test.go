@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/loam-os/loam/agent/apply"
+	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/health"
 	"github.com/loam-os/loam/agent/unit"
 	"github.com/loam-os/loam/test/container"
@@ -175,6 +176,19 @@ func (o outcome) butSlices(before snapshot) outcome {
 		return what == "new" && strings.HasSuffix(id, ".slice") && !before.units[id].up()
 	})
 	return o
+}
+
+// disturbs reports whether something that was up has stopped or was started again, and
+// whether one ran that is or was a oneshot: it is never up, and may do anything.
+func (o outcome) disturbs(before snapshot, have, want config.Desired) (stops, runs bool) {
+	isOneshot := func(v *view) bool { return v != nil && strings.Contains(v.text, "Type=oneshot") }
+	was, will := views(have), views(want)
+	for id, what := range o {
+		isNew := what == "new"
+		stops = stops || what == "stopped" || (isNew && before.units[id].up())
+		runs = runs || (isNew && (isOneshot(was[id]) || isOneshot(will[id])))
+	}
+	return stops, runs
 }
 
 // became compares two snapshots.
