@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -250,6 +251,9 @@ func (b benchmark) result(f figure, value float64, values map[string]float64) Re
 	return res
 }
 
+// isLogged matches the place that begins a line of a test's log.
+var isLogged = regexp.MustCompile(`^\w+\.go:\d+:$`)
+
 // parse returns what each part of the benchmark reports, by unit. What a
 // program writes meanwhile may part a name from its figures.
 func (b benchmark) parse(out []byte) map[string]map[string]float64 {
@@ -265,6 +269,8 @@ func (b benchmark) parse(out []byte) map[string]map[string]float64 {
 		if len(fields) > 0 && strings.HasPrefix(fields[0], prefix) {
 			part = strings.TrimSuffix(strings.TrimPrefix(fields[0], prefix), processors)
 			found[part] = map[string]float64{}
+		} else if len(fields) > 0 && isLogged.MatchString(fields[0]) {
+			continue // Perhaps of the next part.
 		}
 		for i := 1; i < len(fields) && part != ""; i++ {
 			if v, err := strconv.ParseFloat(fields[i-1], 64); err == nil {
