@@ -42,11 +42,11 @@ var realRollout = benchmark{
 	rounds: 1,
 	n:      1,
 	figures: []figure{
-		{"configuration", "1000", "min", noGoal},
-		{"polls", "1000", "polls", 20},
-		{"requests", "1000", "requests", 10},
-		{"conflicts", "1000", "conflicts", noGoal},
-		{"p99", "1000", "p99-ms", 1000},
+		{"configuration", "pool", "min", noGoal},
+		{"polls", "pool", "polls", 20},
+		{"requests", "pool", "requests", 10},
+		{"conflicts", "pool", "conflicts", noGoal},
+		{"p99", "pool", "p99-ms", 1000},
 	},
 	conditions: "1,000 agents in one process, etcd and kube-apiserver with the admission " +
 		"policies, all on this machine; 5 % may be away, a kubelet restarts in 15 s; requests " +

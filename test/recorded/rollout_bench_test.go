@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,11 +17,20 @@ import (
 // restartTime is how long a kubelet restarts.
 const restartTime = 15 * time.Second
 
-// BenchmarkRollout is from the answer to the PUT of the Secret until all of a thousand
-// nodes have changed and given their turns. 5 % may be away, and the admission policies
-// of examples/cluster look at each write. The requests are those of the audit log.
+// BenchmarkRollout is from the answer to the PUT of the Secret until all nodes, a
+// thousand or LOAM_FLEET, have changed and given their turns. 5 % may be away, and the
+// admission policies of examples/cluster look at each write. The requests are those of
+// the audit log.
 func BenchmarkRollout(b *testing.B) {
-	f := newPoolIn(b, cluster.Start(b, cluster.Options{Audit: true}), 1000,
+	size := 1000
+	if text := os.Getenv("LOAM_FLEET"); text != "" {
+		var err error
+		size, err = strconv.Atoi(text)
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	f := newPoolIn(b, cluster.Start(b, cluster.Options{Audit: true}), size,
 		`{"maxUnavailable": "5%"}`, func(ctx context.Context, _ string) error {
 			select {
 			case <-time.After(restartTime):
@@ -28,9 +39,9 @@ func BenchmarkRollout(b *testing.B) {
 				return ctx.Err()
 			}
 		})
-	f.patience = 30 * time.Minute
+	f.patience = 2 * time.Hour
 
-	b.Run("1000", func(b *testing.B) {
+	b.Run("pool", func(b *testing.B) {
 		var times []time.Duration
 		var asked traffic
 		for i := range b.N {
