@@ -26,9 +26,6 @@ func isUnlabelled(l Ledger, me Me) bool {
 // looked returns the ledger in which me has just taken a turn, after it has seen the
 // labels of the fleet.
 func looked(l Ledger, me Me, fleet Fleet) Ledger {
-	if me.isSystem() {
-		return l
-	}
 	l = l.clone()
 	r := l.toward(me)
 	r.Unlabelled = turnsTaken(l, me) + fleet.Size()/labelShare

@@ -37,6 +37,21 @@ func TestLabelsOfALargePoolAreLookedForOnceInAWhile(t *testing.T) {
 			v.Me.Target = "5678"
 			v.Me.Version = "3.0.0"
 		}, false},
+		{"a system whose labels nobody has looked for", 8, func(v *View) {
+			v.Me.Target = "1234"
+			v.Me.Version = "2.0.0"
+			v.Seen.Ledger.Systems["1234"] = Rollout{Done: 20}
+		}, false},
+		{"a system that has few turns left without", 0, func(v *View) {
+			v.Me.Target = "1234"
+			v.Me.Version = "2.0.0"
+			v.Seen.Ledger.Systems["1234"] = Rollout{Done: 20, Unlabelled: 22}
+		}, true},
+		{"a system that was rolled out before", 0, func(v *View) {
+			v.Me.Target = "1234"
+			v.Me.Version = "2.0.0"
+			v.Seen.Ledger.Systems["1234"] = Rollout{Done: 20, Unlabelled: 103}
+		}, false},
 		{"a restart", 8, func(v *View) { v.Me.Target = "" }, false},
 		{"a small pool", 4, func(v *View) { v.Seen.Ledger.Size = 19 }, false},
 		{"a brief list for another change", 0, func(v *View) {
@@ -68,13 +83,19 @@ func TestANodeThatTakesATurnSaysWhetherThereAreLabels(t *testing.T) {
 		}, 0},
 		{"a pinned Node", func(v *View) { v.Seen.Fleet[50].Pinned = true }, 0},
 		{"it has not looked", func(v *View) { v.Seen.Brief = true }, 8},
+		{"none, for a system", func(v *View) {
+			v.Me.Target = "1234"
+			v.Me.Version = "2.0.0"
+			v.Seen.Ledger.Systems["1234"] = Rollout{Done: 20}
+		}, 21 + 5},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			v := many(8)
 			tt.edit(&v)
 			v.Turn = Next(v).Turn
 			step := Next(v)
-			if have := step.Ledger.Unlabelled; step.Kind != Write || have != tt.want {
+			have := step.Ledger.toward(v.Me).Unlabelled
+			if step.Kind != Write || have != tt.want {
 				t.Errorf("%q, unlabelled up to turn %d, want %d", step.Kind, have, tt.want)
 			}
 		})

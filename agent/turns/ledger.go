@@ -86,8 +86,8 @@ type Rollout struct {
 	Postponed int `json:"postponed,omitempty"`
 
 	// Unlabelled is up to which turn the nodes of a large pool do not look for canaries
-	// and pinned Nodes: there were none. Of a system it is 0: admission policies that are
-	// in use refuse another field in the rollout of one.
+	// and pinned Nodes: there were none. Of a system, it has an annotation of its own:
+	// admission policies that are in use refuse another field in the rollout of one.
 	Unlabelled int `json:"-"`
 
 	// Halted is why no further node may take a turn: too many have failed. It is
@@ -143,11 +143,12 @@ type Holder struct {
 
 // Annotations of the Lease that is the ledger.
 const (
-	prefix         = "rollout.loam.dev/"
-	holderPrefix   = "holder.loam.dev/"
-	restoredPrefix = "restored.loam.dev/"
-	systemPrefix   = "system.loam.dev/"
-	haltPrefix     = "halted.loam.dev/"
+	prefix           = "rollout.loam.dev/"
+	holderPrefix     = "holder.loam.dev/"
+	restoredPrefix   = "restored.loam.dev/"
+	systemPrefix     = "system.loam.dev/"
+	unlabelledPrefix = "unlabelled.loam.dev/"
+	haltPrefix       = "halted.loam.dev/"
 )
 
 // haltKey returns the name under which a ledger keeps that a target is halted: the
@@ -204,19 +205,19 @@ func ReadLedger(annotations map[string]string) (Ledger, error) {
 	if text, ok := annotations[prefix+"revision"]; ok {
 		l.Revision, err = strconv.ParseUint(text, 10, 64)
 		if err != nil {
-			return Ledger{}, invalid("revision", text, "a number")
+			return Ledger{}, invalid(prefix+"revision", text, "a number")
 		}
 	}
 	if text, ok := annotations[prefix+"begun"]; ok {
 		l.Begun, err = time.Parse(time.RFC3339, text)
 		if err != nil {
-			return Ledger{}, invalid("begun", text, "a time as in RFC 3339")
+			return Ledger{}, invalid(prefix+"begun", text, "a time as in RFC 3339")
 		}
 	}
 	if text, ok := annotations[prefix+"now"]; ok {
 		l.Hurry = &Hurry{}
 		if err := json.Unmarshal([]byte(text), l.Hurry); err != nil {
-			return Ledger{}, invalid("now", text, "what `loamctl rollout now` writes")
+			return Ledger{}, invalid(prefix+"now", text, "what `loamctl rollout now` writes")
 		}
 	}
 	for key, counter := range counters(&l) {
@@ -226,7 +227,7 @@ func ReadLedger(annotations map[string]string) (Ledger, error) {
 		}
 		*counter, err = strconv.Atoi(text)
 		if err != nil || *counter < 0 {
-			return Ledger{}, invalid(key, text, "a number")
+			return Ledger{}, invalid(prefix+key, text, "a number")
 		}
 	}
 
@@ -237,6 +238,19 @@ func ReadLedger(annotations map[string]string) (Ledger, error) {
 		if err := readEntry(l, key, text); err != nil {
 			return Ledger{}, hint.With(fmt.Errorf("annotation %s: %w", key, err), deleteLease)
 		}
+	}
+
+	for target, r := range l.Systems {
+		key := unlabelledPrefix + target
+		text, ok := annotations[key]
+		if !ok {
+			continue
+		}
+		r.Unlabelled, err = strconv.Atoi(text)
+		if err != nil || r.Unlabelled < 0 {
+			return Ledger{}, invalid(key, text, "a number")
+		}
+		l.Systems[target] = r
 	}
 	return l, nil
 }
@@ -278,8 +292,7 @@ func readEntry(l Ledger, key, text string) error {
 const deleteLease = "delete the Lease: the nodes make it again from their marks"
 
 func invalid(key, text, want string) error {
-	return hint.With(fmt.Errorf("annotation %s%s is %.40q, want %s", prefix, key, text, want),
-		deleteLease)
+	return hint.With(fmt.Errorf("annotation %s is %.40q, want %s", key, text, want), deleteLease)
 }
 
 // ParseHolder reads a [Holder] as [Holder.String] writes it.
@@ -345,6 +358,9 @@ func (l Ledger) Annotations(before map[string]string) map[string]string {
 	for target, r := range l.Systems {
 		text, _ := json.Marshal(r) // Strings and numbers only.
 		out[systemPrefix+target] = string(text)
+		if r.Unlabelled > 0 {
+			out[unlabelledPrefix+target] = strconv.Itoa(r.Unlabelled)
+		}
 	}
 	for target, why := range l.Halts {
 		out[haltPrefix+target] = why
@@ -360,7 +376,7 @@ func (l Ledger) Annotations(before map[string]string) map[string]string {
 
 func isOurs(key string) bool {
 	return slices.ContainsFunc([]string{prefix, holderPrefix, restoredPrefix, systemPrefix,
-		haltPrefix},
+		unlabelledPrefix, haltPrefix},
 		func(p string) bool { return strings.HasPrefix(key, p) })
 }
 

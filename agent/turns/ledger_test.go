@@ -41,12 +41,13 @@ func running() Ledger {
 	l.Holders["node-1"] = holder("node-1", "1")
 	l.Restored["node-2"] = holder("node-2", "2")
 	l.Systems["1234"] = Rollout{
-		Target:   "1234",
-		Version:  "2.0.0",
-		Revision: 1,
-		Done:     1,
-		Failed:   1,
-		Halted:   "node-9: it fell back",
+		Target:     "1234",
+		Version:    "2.0.0",
+		Revision:   1,
+		Done:       1,
+		Failed:     1,
+		Unlabelled: 8,
+		Halted:     "node-9: it fell back",
 	}
 	return l
 }
@@ -56,8 +57,13 @@ func TestALedgerIsWrittenAndRead(t *testing.T) {
 	l.Halts["old"] = "node-3: no"
 	l.Hurry = &Hurry{Max: Amount{Percent: 30}, Why: "a hole", Until: noon}
 	l.Unlabelled = 9
-	text := l.Annotations(map[string]string{"example.com/a": "b", prefix + "why": "old"})
-	if text["example.com/a"] != "b" || text[prefix+"why"] != "" {
+	text := l.Annotations(map[string]string{
+		"example.com/a":             "b",
+		prefix + "why":              "old",
+		unlabelledPrefix + "pruned": "3",
+	})
+	if text["example.com/a"] != "b" || text[prefix+"why"] != "" ||
+		text[unlabelledPrefix+"pruned"] != "" {
 		t.Errorf("%v", text)
 	}
 
@@ -82,6 +88,12 @@ func TestALedgerThatIsNotUnderstoodIsRefused(t *testing.T) {
 		"a system with a count below none": func(a map[string]string) {
 			a[systemPrefix+"1"] = `{"done":-1}`
 		},
+		"a look at the labels in words": func(a map[string]string) {
+			a[unlabelledPrefix+"1234"] = "x"
+		},
+		"a look at the labels below none": func(a map[string]string) {
+			a[unlabelledPrefix+"1234"] = "-1"
+		},
 		"a turn of another machine": func(a map[string]string) {
 			a[holderPrefix+"x"] = a[holderPrefix+"node-1"]
 		},
@@ -105,6 +117,7 @@ func TestEveryMistakeInALedgerHasAHint(t *testing.T) {
 		{holderPrefix + "node-1", "{}", deleteLease},
 		{holderPrefix + "x", holder("y", "1").String(), deleteLease},
 		{systemPrefix + "1", `{"done":-1}`, deleteLease},
+		{unlabelledPrefix + "1234", "no", deleteLease},
 	} {
 		t.Run(tt.key+" of "+tt.text, func(t *testing.T) {
 			a := running().Annotations(nil)
