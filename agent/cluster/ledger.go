@@ -94,6 +94,11 @@ func (a *api) writeLedger(
 // leaseOf returns the Lease with another ledger. What others wrote there stays.
 // Each write has another time, so it is a change that later writes can be
 // compared with.
+//
+// Who wrote which annotation is as long as the annotations, in each answer to each node,
+// and nobody needs it: it is cleared (Kubernetes, Server-Side Apply, "Clearing
+// managedFields"), and not recorded again. In Gardener, the Lease may become one of serial
+// rollouts, of which that has to be known.
 func leaseOf(
 	lease *coordination.Lease, ledger turns.Ledger, now time.Time,
 ) *coordination.Lease {
@@ -104,6 +109,9 @@ func leaseOf(
 	l.Annotations = ledger.Annotations(lease.Annotations)
 	l.Spec.HolderIdentity = &summary
 	l.Spec.RenewTime = &renewed
+	if strings.HasPrefix(l.Name, ledgerPrefix) && len(l.ManagedFields) > 0 {
+		l.ManagedFields = []meta.ManagedFieldsEntry{{}}
+	}
 	return l
 }
 
