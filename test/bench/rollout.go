@@ -54,6 +54,23 @@ var realRollout = benchmark{
 		"of them but watches",
 }
 
+// realStatus is what a person sees of a rollout.
+var realStatus = benchmark{
+	name:   "RolloutStatus",
+	in:     "./test/recorded",
+	prefix: "rollout/status",
+	rounds: 20,
+	n:      20,
+	figures: []figure{
+		{"", "status", "p50-ms", 500},
+		{"/nodes", "status", "nodes-kB", 50},
+		{"/ledger", "status", "loam-rollout-pool-kB", noGoal},
+	},
+	conditions: "loamctl rollout status of 5,000 Nodes with 20 images each, of which 250 have " +
+		"a turn, from its start to its end; etcd and kube-apiserver on this machine; answers " +
+		"as they are sent",
+}
+
 // curve is a rollout as test/fleet records it.
 type curve struct {
 	Name    string `json:"name"`
@@ -82,6 +99,9 @@ func measureRollouts(ctx context.Context, r *report) error {
 		return fmt.Errorf("measure rollouts: %w\n%s", err, text)
 	}
 	if err := rollouts.take(text, r); err != nil {
+		return err
+	}
+	if err := realStatus.measure(ctx, r); err != nil {
 		return err
 	}
 	return realRollout.measure(ctx, r)
