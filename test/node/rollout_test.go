@@ -3,8 +3,10 @@ package node
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -70,23 +72,35 @@ func newPool(t *testing.T, u updates, names ...string) *pool {
 	return p
 }
 
-// watchTurns fails the test when two Nodes have the mark of a turn.
+// watchTurns fails the test when the ledger has two turns, or two Nodes are drained: a
+// node gives its turn once its Node is as it was before. That its mark is removed after
+// that, the next node does not wait for.
 func (p *pool) watchTurns(t *testing.T) {
 	var group sync.WaitGroup
 	group.Go(func() {
 		for t.Context().Err() == nil {
-			marked := 0
 			_ = p.Await(t.Context(), nodesAPI, func(nodes map[string]any) error {
+				var drained []string
 				for _, n := range nodes["items"].([]any) {
-					if carries("annotations", turnMark, "")(n.(map[string]any)) != nil {
-						marked++
+					n := n.(map[string]any)
+					if n["spec"].(map[string]any)["unschedulable"] == true {
+						drained = append(drained, n["metadata"].(map[string]any)["name"].(string))
 					}
+				}
+				if len(drained) > 1 {
+					t.Errorf("%q are drained at once", drained)
 				}
 				return nil
 			})
-			if marked > 1 {
-				t.Errorf("%d Nodes have the mark of a turn", marked)
-			}
+			_ = p.Await(t.Context(), ledgerAPI, func(lease map[string]any) error {
+				l, err := ledgerOf(lease)
+				if err != nil {
+					t.Errorf("the ledger: %v", err)
+				} else if len(l.Holders) > 1 {
+					t.Errorf("two turns at once: %v", slices.Sorted(maps.Keys(l.Holders)))
+				}
+				return nil
+			})
 			time.Sleep(200 * time.Millisecond)
 		}
 	})
@@ -110,13 +124,8 @@ func (p *pool) reaches(text string) {
 func (p *pool) ledger(what string, right func(l turns.Ledger) error) (l turns.Ledger) {
 	p.Helper()
 	p.await(what, ledgerAPI, func(lease map[string]any) error {
-		annotations := map[string]string{}
-		all, _ := lease["metadata"].(map[string]any)["annotations"].(map[string]any)
-		for key, value := range all {
-			annotations[key] = value.(string)
-		}
 		var err error
-		if l, err = turns.ReadLedger(annotations); err != nil {
+		if l, err = ledgerOf(lease); err != nil {
 			return err
 		}
 		if err := right(l); err != nil {
@@ -125,6 +134,16 @@ func (p *pool) ledger(what string, right func(l turns.Ledger) error) (l turns.Le
 		return nil
 	})
 	return l
+}
+
+// ledgerOf reads the ledger from its Lease.
+func ledgerOf(lease map[string]any) (turns.Ledger, error) {
+	annotations := map[string]string{}
+	all, _ := lease["metadata"].(map[string]any)["annotations"].(map[string]any)
+	for key, value := range all {
+		annotations[key] = value.(string)
+	}
+	return turns.ReadLedger(annotations)
 }
 
 // isOver wants nobody to have a turn.
