@@ -29,10 +29,15 @@ const (
 // ledgerName returns the name of the Lease that is the ledger of the node's
 // pool. Gardener's authorizer refuses all Leases but the node's own and the Lease
 // of a serial rollout, which has the name of the Secret. A policy replaces a
-// serial rollout, so that Lease is free.
+// serial rollout, so that Lease is free. Elsewhere, a turn is given in the ledger in
+// which it was taken, whatever the pool of the Node is by then.
 func ledgerName(w world) string {
-	if w.config.Gardener {
+	kept := w.turn.kept
+	switch {
+	case w.config.Gardener:
 		return w.secret
+	case kept.Phase != turns.Over && kept.Ledger != "":
+		return kept.Ledger
 	}
 	return ledgerPrefix + poolOf(w)
 }

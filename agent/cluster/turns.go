@@ -443,6 +443,7 @@ func (c *turnController) do(
 		c.seen = nil
 		return c.patch(ctx, w, map[string]any{canaryTriedAnnotation: step.Tried.String()})
 	case turns.Unmark:
+		c.seen = nil
 		changes := map[string]any{turnAnnotation: nil}
 		if failed := failureAnnotationOf(v.Me.Version); step.Clears && v.Failure != "" {
 			changes[failed] = nil
@@ -463,6 +464,9 @@ func (c *turnController) patch(ctx context.Context, w *world, annotations map[st
 }
 
 func (c *turnController) save(w *world, t turns.Turn) error {
+	if w.turn.kept.Phase == turns.Over {
+		t.Ledger = ledgerName(*w)
+	}
 	if err := saveTurn(c.env.records(), turnRecord{t, w.turn.byPolicy}); err != nil {
 		return err
 	}

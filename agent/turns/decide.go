@@ -210,7 +210,7 @@ func inBounds(p Policy, r Rollout, turns []Holder, now time.Time) Decision {
 
 // inChunk returns Take unless as many nodes as the policy allows so far have begun.
 func inChunk(p Policy, l Ledger, turns []Holder, me Me, size int, now time.Time) Decision {
-	done := l.toward(me).Done
+	done := l.toward(me).done(size)
 	if most := p.chunk(done, size); done+begunBy(turns, me) >= most {
 		return wait(now.Add(pause(me, size)), fmt.Sprintf("the first %d nodes are not done", most))
 	}
@@ -255,7 +255,7 @@ func mayBegin(p Policy, l Ledger, me Me, now time.Time) Decision {
 // postponed node asks once all others have had their turn, or do not ask.
 func inOrder(r Rollout, me Me, size, begun, free int, now time.Time) Decision {
 	rank := position(me) * float64(size)
-	open := float64(r.Done + r.Failed + begun)
+	open := float64(r.had(size) + begun)
 	if me.Postponed && open+1 < float64(size) && me.Unchanged < longestRest {
 		return wait(now.Add(pause(me, size)), "postponed: the other nodes come first")
 	}

@@ -189,6 +189,18 @@ func TestDecide(t *testing.T) {
 			w, _ := window.Parse("22:00-04:00")
 			p.Windows = []window.Window{w}
 		}, Wait, "the maintenance window opens 2026-03-01T22:00:00Z"},
+		{"a system that all have had, and the first of this time is not done", func(
+			p *Policy, l *Ledger, me *Me, f Fleet,
+		) {
+			p.MaxUnavailable = Amount{Number: 5}
+			p.Chunks = []Amount{{Number: 1}, {Percent: 100}}
+			me.Target = "5678"
+			me.Version = "3.0.0"
+			l.Systems["5678"] = Rollout{Version: "3.0.0", Done: len(f)}
+			h := l.Holders["node-1"]
+			h.Target = me.Target
+			l.Holders["node-1"] = h
+		}, Wait, "the first 1 nodes are not done"},
 		{"a canary has not had its turn", func(_ *Policy, _ *Ledger, _ *Me, f Fleet) {
 			f[4].Canary = true
 		}, Wait, "canary node-5 comes first"},

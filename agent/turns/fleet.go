@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"time"
 
@@ -161,6 +162,7 @@ func ParseFailure(text string) (Failure, error) {
 	case f.Target == "":
 		err = fmt.Errorf("a failure without a target: %.80q", text)
 	case len(f.Target) > maxTarget || len(f.Version) > maxTarget,
+		!versionText.MatchString(f.Version),
 		f.Version != "" && !keyName.MatchString(f.Target),
 		!keyName.MatchString(haltKey(f.Target)):
 		err = fmt.Errorf("a failure of %.80q, which is no target", f.Target)
@@ -168,6 +170,11 @@ func ParseFailure(text string) (Failure, error) {
 	f.Why = fmt.Sprintf("%.*s", maxWhy, f.Why)
 	return f, err
 }
+
+// versionText matches the version of a system, or none. Each node can write what it likes
+// to its own Node: with a character that JSON escapes, the admission policies would refuse
+// the ledger of all.
+var versionText = regexp.MustCompile(`^[A-Za-z0-9.~^+_-]*$`)
 
 // String returns the text of an annotation.
 func (f Failure) String() string {

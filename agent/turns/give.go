@@ -41,6 +41,9 @@ func (v View) returning() Turn {
 // change to by now. What failed is on the Node before it is in the ledger, so a
 // ledger that is deleted at any time halts again. If there is no Node, its turn
 // does not wait for one, but what failed does.
+//
+// The ledger is read once more without the mark: another node may have made it again
+// meanwhile, by the mark, and only this one may remove what was restored.
 func (v View) giveBack() Step {
 	o := v.Turn.Outcome
 	v.Me.Target = o.Target

@@ -18,6 +18,9 @@ type Glance struct {
 	// there are in the zone and in the rack of the one that has listed them.
 	outside        away
 	inZone, inRack int
+
+	// gone are the names of Nodes that had a turn and were not there.
+	gone map[string]bool
 }
 
 // Glance returns what me has to know of the fleet until it lists that again.
@@ -26,6 +29,7 @@ func (f Fleet) Glance(p Policy, l Ledger, me Me, now time.Time) *Glance {
 	turns := f.turns(l)
 	g.canary = f.first(p, turns, me, now)
 	g.target = me.Target
+	g.gone = f.gone(l)
 
 	holds := map[string]bool{me.Node: true}
 	for _, h := range turns {
@@ -37,6 +41,18 @@ func (f Fleet) Glance(p Policy, l Ledger, me Me, now time.Time) *Glance {
 		}
 	}
 	return &g
+}
+
+// gone returns the names of Nodes that have a turn and are not there.
+func (f Fleet) gone(l Ledger) map[string]bool {
+	gone := map[string]bool{}
+	for _, h := range l.Holders {
+		gone[h.Node] = true
+	}
+	for _, n := range f {
+		delete(gone, n.Name)
+	}
+	return gone
 }
 
 // glance returns how many nodes may change in the zone and the rack of me.
@@ -93,7 +109,8 @@ func mayList(p Policy, l Ledger, me Me, now time.Time) Decision {
 		g = *me.Glance
 	}
 	used := g.outside
-	turns := slices.Collect(maps.Values(l.Holders))
+	turns := slices.DeleteFunc(slices.Collect(maps.Values(l.Holders)),
+		func(h Holder) bool { return g.gone[h.Node] })
 	for _, h := range turns {
 		used.add(Node{Zone: h.Zone, Rack: h.Rack}, me)
 	}

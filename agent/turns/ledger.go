@@ -187,6 +187,9 @@ func ReadLedger(annotations map[string]string) (Ledger, error) {
 	l.Target = annotations[prefix+"target"]
 	l.Halted = annotations[prefix+halted]
 	l.Nodes = annotations[prefix+"nodes"]
+	if key := haltKey(l.Target); key != "" && !keyName.MatchString(key) {
+		return Ledger{}, invalid("target", l.Target, "a digest")
+	}
 
 	switch l.State {
 	case Restoring, Running, Paused:

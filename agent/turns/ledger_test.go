@@ -75,11 +75,14 @@ func TestALedgerIsWrittenAndRead(t *testing.T) {
 
 func TestALedgerThatIsNotUnderstoodIsRefused(t *testing.T) {
 	for name, edit := range map[string]func(a map[string]string){
-		"no state":                   func(a map[string]string) { delete(a, prefix+"state") },
-		"an unknown state":           func(a map[string]string) { a[prefix+"state"] = "merry" },
-		"a count below none":         func(a map[string]string) { a[prefix+"done"] = "-1" },
-		"a count in words":           func(a map[string]string) { a[prefix+"failed"] = "some" },
-		"a revision in words":        func(a map[string]string) { a[prefix+"revision"] = "x" },
+		"no state":            func(a map[string]string) { delete(a, prefix+"state") },
+		"an unknown state":    func(a map[string]string) { a[prefix+"state"] = "merry" },
+		"a count below none":  func(a map[string]string) { a[prefix+"done"] = "-1" },
+		"a count in words":    func(a map[string]string) { a[prefix+"failed"] = "some" },
+		"a revision in words": func(a map[string]string) { a[prefix+"revision"] = "x" },
+		"a target that is no name of an annotation": func(a map[string]string) {
+			a[prefix+"target"] = "!/?"
+		},
 		"a hurry in words":           func(a map[string]string) { a[prefix+"now"] = "yes" },
 		"a begin in words":           func(a map[string]string) { a[prefix+"begun"] = "soon" },
 		"a torn holder":              func(a map[string]string) { a[holderPrefix+"node-1"] = `{"id":` },
@@ -252,7 +255,7 @@ func TestSystemsHaveTheirOwnHalt(t *testing.T) {
 }
 
 // TestASystemIsRolledOutAgain has a pool go back to a system that all its nodes have had:
-// what it counts is about this time.
+// it begins anew, and counts on.
 func TestASystemIsRolledOutAgain(t *testing.T) {
 	me := Me{Machine: "node-1", Target: "5678", Version: "2.0.0"}
 	l := running()
@@ -264,11 +267,13 @@ func TestASystemIsRolledOutAgain(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
 		size, begun int
-		done        int
+		isAnew      bool
 	}{
-		{"before all have had their turn", 11, 0, 9},
-		{"while another node has its turn", 10, 1, 9},
-		{"again", 10, 0, 0},
+		{"before all have had their turn", 11, 0, false},
+		{"while another node has its turn", 10, 1, false},
+		{"again", 10, 0, true},
+		{"once more", 5, 0, true},
+		{"when some have had their turn again", 9, 0, false},
 	} {
 		l := l.clone()
 		for range tt.begun {
@@ -278,7 +283,7 @@ func TestASystemIsRolledOutAgain(t *testing.T) {
 		}
 		got := l.Take(me, again, tt.size).Systems["5678"]
 		isAnew := got.Begun.Equal(again.Since)
-		if got.Done != tt.done || isAnew != (tt.done == 0) || got.Failed != 1 {
+		if got.Done != 9 || isAnew != tt.isAnew || got.Failed != 1 {
 			t.Errorf("%s: %+v", tt.name, got)
 		}
 	}
@@ -448,6 +453,8 @@ func TestRestoreTakesNoNonsense(t *testing.T) {
 		node(2, Holder{ID: "2", Machine: long, Node: "node-2"}, Failure{Target: long}),
 		node(3, Holder{ID: "3", Machine: "", Node: "node-3"},
 			Failure{Target: "1234", Version: "2.0.0", Why: long}),
+		node(4, Holder{ID: "4", Machine: "node-4", Node: "node-4", Zone: long},
+			Failure{Target: "5678", Version: "<"}),
 	})
 
 	size := 0
@@ -458,7 +465,8 @@ func TestRestoreTakesNoNonsense(t *testing.T) {
 			t.Errorf("key %.80q", key)
 		}
 	}
-	if size > 2*maxWhy || l.Systems["1234"].Failed != 1 {
-		t.Errorf("%d bytes, failed %d", size, l.Systems["1234"].Failed)
+	_, isOdd := l.Systems["5678"]
+	if size > 2*maxWhy || l.Systems["1234"].Failed != 1 || isOdd {
+		t.Errorf("%d bytes, systems %v", size, l.Systems)
 	}
 }

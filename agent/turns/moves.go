@@ -18,7 +18,8 @@ func New() Ledger { return Ledger{State: Restoring}.clone() }
 // Restore returns a restoring ledger with the turns and the failures that the
 // annotations of the Nodes show, running. The fleet must have been read after
 // the ledger was created. A failure in another pool, which the Node was in before,
-// says nothing about this one, and its revision nothing about which is newer.
+// says nothing about this one, and its revision nothing about which is newer. A mark that
+// no agent has written, as it is too long, is left out: the ledger would be too large.
 func (l Ledger) Restore(p Policy, pool string, fleet Fleet) Ledger {
 	l = l.clone()
 	for _, n := range fleet {
@@ -29,8 +30,8 @@ func (l Ledger) Restore(p Policy, pool string, fleet Fleet) Ledger {
 				h.Counted = h.Counted || h.Target == f.Target
 			}
 		}
-		if err == nil {
-			h.Node = n.Name
+		h.Node = n.Name
+		if err == nil && len(h.String()) <= largestHolder {
 			l.Restored[h.Machine] = h
 		}
 	}
@@ -135,7 +136,8 @@ func haltOf(l Ledger, me Me) string {
 }
 
 // Take returns the ledger in which me has the turn h. A system that all nodes have had
-// their turn for is rolled out again: they have changed to another one since.
+// their turn for is rolled out again: they have changed to another one since. It begins
+// anew, but counts on: the admission policies let no count become less.
 func (l Ledger) Take(me Me, h Holder, size int) Ledger {
 	l = l.clone()
 	l.Size = size
@@ -143,11 +145,9 @@ func (l Ledger) Take(me Me, h Holder, size int) Ledger {
 	l.Nodes = me.Nodes
 
 	r := l.toward(me)
-	isOver := r.Done+r.Failed >= size && begunBy(slices.Collect(maps.Values(l.Holders)), me) == 0
-	if me.isSystem() && isOver {
+	isOver := r.Done+r.Failed > 0 && r.had(size) == 0
+	if isOver && begunBy(slices.Collect(maps.Values(l.Holders)), me) == 0 {
 		r.Begun = time.Time{}
-		r.Done = 0
-		r.Postponed = 0
 	}
 	l.Holders[me.Machine] = h
 	if r.Begun.IsZero() {
@@ -157,18 +157,18 @@ func (l Ledger) Take(me Me, h Holder, size int) Ledger {
 	return l
 }
 
-// withoutGiven returns the ledger without the restored turns whose Node has lost its
-// mark since: nodes that gave them while the ledger was made again do not come back for
-// that.
-func withoutGiven(l Ledger, fleet Fleet) Ledger {
-	l = l.clone()
-	maps.DeleteFunc(l.Restored, func(_ string, h Holder) bool {
-		return slices.ContainsFunc(fleet, func(n Node) bool {
-			return n.Name == h.Node && marked(n.Mark) != h.ID
-		})
-	})
-	return l
+// had returns how many nodes of a pool of that size have had their turn. If all have had
+// one for a system, the next one that changes to it begins anew: the pool has had another
+// system since.
+func (r Rollout) had(size int) int {
+	if r.Version == "" {
+		return r.Done + r.Failed
+	}
+	return (r.Done + r.Failed) % max(size, 1)
 }
+
+// done returns how many nodes of a pool of that size have changed, likewise.
+func (r Rollout) done(size int) int { return min(r.Done, r.had(size)) }
 
 // Drop returns the ledger without the turn id of a machine, which has not
 // changed anything. Another turn of the machine stays.

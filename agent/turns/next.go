@@ -29,6 +29,10 @@ type Turn struct {
 	Holder Holder `json:"holder"`
 	Phase  Phase  `json:"phase,omitempty"`
 
+	// Ledger is the name of the ledger that the turn is in: a label of the Node, which
+	// names the pool, may change meanwhile. It is "" if that is not known.
+	Ledger string `json:"ledger,omitempty"`
+
 	// Own is [Me.Own] when the turn began.
 	Own string `json:"own,omitempty"`
 
@@ -142,8 +146,7 @@ const (
 )
 
 // Step is what to do next. A step that writes to the API server ends what was
-// seen, whether it succeeds or not. Unmark does not: it follows from what was
-// seen.
+// seen, whether it succeeds or not.
 type Step struct {
 	Kind     Kind
 	Ledger   Ledger
@@ -236,6 +239,9 @@ func (v View) begin() Step {
 	if id := v.Turn.Holder.ID; v.Seen.Ledger.has(v.Me.Machine, id) {
 		return Step{Kind: Write, Ledger: v.Seen.Ledger.Drop(v.Me.Machine, id)}
 	}
+	if h, ok := v.forgotten(); ok {
+		return Step{Kind: Write, Ledger: v.Seen.Ledger.Drop(v.Me.Machine, h.ID)}
+	}
 
 	s, ok := v.decide()
 	if !ok {
@@ -257,6 +263,15 @@ func (v View) begin() Step {
 		Since:   v.Now,
 	}
 	return Step{Kind: Save, Turn: turn}
+}
+
+// forgotten returns the turn of a machine that had the name of this one, false if there
+// is none. To delete a Node takes its turn away; it would count again with the Node of the
+// machine that was installed since. A machine that lives has marked that Node, too.
+func (v View) forgotten() (Holder, bool) {
+	h, ok := v.Seen.Ledger.Holders[v.Me.Machine]
+	isOfAnother := h.UID != "" && h.UID != v.Me.UID
+	return h, ok && h.Node == v.Me.Node && isOfAnother && marked(v.Mark) != h.ID
 }
 
 // take takes the turn. The node may change once its Node is marked and the
@@ -299,7 +314,7 @@ func (v View) take() Step {
 		return s
 	}
 	h.Since = v.Now
-	l := withoutGiven(*v.Seen.Ledger, v.Seen.Fleet).Take(v.Me, h, v.Seen.Fleet.Size())
+	l := v.Seen.Ledger.Take(v.Me, h, v.Seen.Fleet.Size())
 	if !v.Seen.Brief {
 		l = looked(l, v.Me, v.Seen.Fleet)
 	}

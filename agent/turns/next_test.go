@@ -161,6 +161,13 @@ func TestNext(t *testing.T) {
 			overdueTurn(v)
 			v.Me.Listed = listPause(10)
 		}, List},
+		{"a node is overdue, and its Node was gone just now", full(), func(v *View) {
+			overdueTurn(v)
+			v.Me.Glance = &Glance{gone: map[string]bool{"node-4": true}}
+		}, List},
+		{"all turns are taken, and the Node of one was gone just now", full(), func(v *View) {
+			v.Me.Glance = &Glance{gone: map[string]bool{"node-3": true}}
+		}, List},
 		{"a canary came first just now", canaryFirst(), func(*View) {}, Await},
 		{"a canary came first a while ago", canaryFirst(), func(v *View) {
 			v.Me.Listed = listPause(10)
@@ -187,6 +194,17 @@ func TestNext(t *testing.T) {
 		}, Await},
 		{"a clone has a mark", wants(), func(v *View) {
 			v.Seen.Fleet[9].Mark = holder("node-10", "x").String()
+		}, Await},
+		{"a machine that was installed again finds the turn that it had", wants(), func(v *View) {
+			h := holder("node-10", "x")
+			h.UID = "the UID before"
+			v.Seen.Ledger.Holders["node-10"] = h
+		}, Write},
+		{"a clone has a turn from before the Node was made again", wants(), func(v *View) {
+			h := holder("node-10", "x")
+			h.UID = "the UID before"
+			v.Seen.Ledger.Holders["node-10"] = h
+			v.Mark = h.String()
 		}, Await},
 		{"the policy selects other Nodes", wants(), func(v *View) {
 			v.Seen.Fleet = v.Seen.Fleet[:9]
@@ -243,6 +261,21 @@ func TestNext(t *testing.T) {
 			v.Mark = ""
 			*v.Seen.Ledger = running()
 		}, Save},
+		{"its mark is removed, and the ledger not read since", ended(NeedGive), func(v *View) {
+			v.Mark = ""
+			v.Seen = nil
+		}, Read},
+		{"its mark is removed, and another node makes the ledger again", ended(NeedGive),
+			func(v *View) {
+				v.Mark = ""
+				v.Me.Unchanged = 0
+				v.Seen = &Seen{Ledger: new(New())}
+			}, Await},
+		{"its turn was restored before its mark was removed", ended(NeedGive), func(v *View) {
+			v.Mark = ""
+			*v.Seen.Ledger = running()
+			v.Seen.Ledger.Restored["node-10"] = v.Turn.Holder
+		}, Write},
 		{"that it has failed is on the disk", ended(NeedFail), func(*View) {}, Note},
 		{"it has failed, and its Node is gone", ended(NeedFail), func(v *View) {
 			v.Me.Node = ""
@@ -280,9 +313,10 @@ func TestATurnThatIsDroppedIsNotCounted(t *testing.T) {
 	}
 }
 
-// TestARestoredTurnThatWasGivenIsRemoved: a node gave its turn while another one made
-// the ledger again.
-func TestARestoredTurnThatWasGivenIsRemoved(t *testing.T) {
+// TestARestoredTurnOfAnotherNodeStays: a node gave its turn while another one made the
+// ledger again. The admission policies let only that node remove it, which it does before
+// its next turn.
+func TestARestoredTurnOfAnotherNodeStays(t *testing.T) {
 	v := takes()
 	v.Seen.Ledger.Restored = map[string]Holder{
 		"given":  holder("node-5", "1"),
@@ -296,7 +330,7 @@ func TestARestoredTurnThatWasGivenIsRemoved(t *testing.T) {
 
 	l := Next(v).Ledger
 	got := slices.Sorted(maps.Keys(l.Restored))
-	if diff := cmp.Diff([]string{"gone", "marked"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"again", "given", "gone", "marked"}, got); diff != "" {
 		t.Errorf("restored turns (-want +got):\n%s", diff)
 	}
 	if _, ok := l.Holders["node-10"]; !ok {

@@ -61,6 +61,13 @@ func TestANodeWritesItsTurnOnly(t *testing.T) {
 		many = many.Give(ledgerNode(fmt.Sprint(i), "1.0.0", uint64(i)), "")
 	}
 	systemKey := "system.loam.dev/" + system.Target
+	allHad := hasSystem.Give(system, "node-1").Take(system, turnOf("node-1"), 2).Give(system, "node-1")
+	restored := base
+	restored.Restored = map[string]turns.Holder{"node-3": turnOf("node-3")}
+	large := turnOf("node-2")
+	large.Zone = strings.Repeat("z", 150<<10)
+	larger := turnOf("node-3")
+	larger.Zone = large.Zone
 
 	set := func(key, value string) func(map[string]string) {
 		return func(a map[string]string) { a[key] = value }
@@ -95,6 +102,19 @@ func TestANodeWritesItsTurnOnly(t *testing.T) {
 			{Name: "node-1", Failures: []string{turns.Failure{Target: target, Revision: 7}.String()}},
 			{Name: "node-2", Mark: turnOf("node-2").String()},
 		}), nil, false},
+		{"it takes a turn for a system that all nodes have had", allHad,
+			allHad.Take(system, turnOf("node-1"), 2), nil, false},
+		{"it takes a turn for a system and has seen no labels", base, hasSystem,
+			set("unlabelled.loam.dev/"+system.Target, "250"), false},
+		{"it takes its turn beside one that was restored", restored,
+			restored.Take(me, turnOf("node-1"), 2), nil, false},
+		{"it restores a ledger from Nodes that say what no agent writes", turns.New(),
+			turns.New().Restore(turns.Policy{}, "pool", turns.Fleet{
+				{Name: "node-1", Failures: []string{
+					turns.Failure{Target: system.Target, Version: "<", Revision: 7}.String()}},
+				{Name: "node-2", Mark: large.String()},
+				{Name: "node-3", Mark: larger.String()},
+			}), nil, false},
 
 		{"done without its turn", base, base, set("rollout.loam.dev/done", "1"), true},
 		{"done twice", has, has.Give(me, "node-1"), set("rollout.loam.dev/done", "2"), true},
@@ -120,6 +140,10 @@ func TestANodeWritesItsTurnOnly(t *testing.T) {
 		}, true},
 		{"a halt is dropped while paused", halted.Pause("lunch"), halted.Pause("lunch"),
 			without("rollout.loam.dev/halted"), true},
+		{"a halt is kept without its reason", halted, moved,
+			set("halted.loam.dev/"+target[:32], ""), true},
+		{"a target that is no name of an annotation", base, has,
+			set("rollout.loam.dev/target", "!/?"), true},
 		{"a halt is forgotten with another target", halted, moved,
 			without("halted.loam.dev/" + target[:32]), true},
 		{"a halt is forgotten after another target", moved, moved,

@@ -320,7 +320,7 @@ func (f *Fleet) runs(text string) error {
 }
 
 // settled is nil if no node has a turn or a mark. Without its mark, a restored turn
-// counts no more; the node that takes the next turn removes it.
+// counts no more; its node removes it before its next turn.
 func (f *Fleet) settled() error {
 	s := f.checker.state()
 	if n := len(s.ledger.Holders); n > 0 || len(s.marked) > 0 {

@@ -508,7 +508,7 @@ func (s scenario) steps(w world, i int) []edge {
 			lossy = []edge{{label + " without an answer", lost, true}}
 		}
 		m.node = *n
-		if step.Kind != turns.Unmark && !s.keeps {
+		if !s.keeps {
 			m.seen = nil
 		}
 	case turns.Proceed:
@@ -656,6 +656,13 @@ func (s scenario) isOver(w world) bool {
 
 // problem returns what is wrong with w, "" for nothing.
 func (s scenario) problem(w world) string {
+	if w.ledger != nil && s.isOver(w) {
+		for i := range s.size {
+			if _, is := w.ledger.Restored[name(i)]; is {
+				return name(i) + " has given a turn that stays in the ledger"
+			}
+		}
+	}
 	all := 0
 	controlPlanes := 0
 	zones := map[string]int{}

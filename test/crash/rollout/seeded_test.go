@@ -109,6 +109,16 @@ var seeded = map[string]bug{
 		fleetOf(2, 1, faults{delete: 1}),
 		func(s *scenario) { s.keeps = true },
 	},
+	"the ledger is not read again without the mark": {
+		fleetOf(2, 1, faults{delete: 1}),
+		instead(func(v turns.View, step turns.Step) (turns.Step, bool) {
+			turn := v.Turn
+			turn.Phase = turns.Over
+			turn.Outcome = turns.Outcome{}
+			isOver := v.Turn.Phase == turns.Returning && v.Seen == nil && v.Mark == ""
+			return turns.Step{Kind: turns.Save, Turn: turn}, isOver
+		}),
+	},
 	"the Node is not marked": {
 		fleetOf(2, 1, faults{delete: 1}),
 		seeing(func(v *turns.View) {
