@@ -88,6 +88,11 @@ type drainController struct {
 	running drainAction
 	stop    context.CancelFunc
 
+	// turn is the turn that the node was drained for last, since the uptime at which
+	// that began in this run of the agent.
+	turn  string
+	since time.Duration
+
 	// problem is why that has failed, and retryAt when it is tried again, after
 	// pause, or when the clock is set back: setBacks is that of the world.
 	problem  string
@@ -120,9 +125,14 @@ func (c *drainController) step(_ context.Context, w *world) (outcome, error) {
 	return outcome{}, nil
 }
 
-// drain evicts the pods.
+// drain evicts the pods. One that has failed for as long as a drain may take is
+// postponed: nothing has changed yet, and others wait for the turn.
 func (c *drainController) drain(w *world) {
 	turn := w.turn.kept.Holder.ID
+	if c.turn != turn {
+		c.turn = turn
+		c.since = w.uptime
+	}
 	policy := drain.Policy(w.pending.policy.Drain)
 	began := w.uptime
 	c.env.Log.Info("draining the Node", zap.String("turn", turn))
@@ -137,6 +147,13 @@ func (c *drainController) drain(w *world) {
 			done:      result.Postponed == "",
 			postponed: result.Postponed,
 		}
+		c.report(result, c.env.Uptime()-began)
+	}, func() {
+		if w.turn.kept.Holder.ID != turn || c.env.Uptime()-c.since < policy.Timeout {
+			return
+		}
+		result.Postponed = c.problem
+		w.turn.drain = drainState{turn: turn, postponed: c.problem}
 		c.report(result, c.env.Uptime()-began)
 	})
 }
@@ -164,12 +181,14 @@ func (c *drainController) release(w *world) {
 	w.turn.drain = drainState{}
 	c.run(w, drainRelease, func(ctx context.Context, api *kubeletAPI) error {
 		return drain.Release(ctx, api)
-	}, func() { c.env.Log.Info("the Node is released") })
+	}, func() { c.env.Log.Info("the Node is released") }, func() {})
 }
 
-// run runs a job in the background, and done after it if it has succeeded.
+// run runs a job in the background, and done after it if it has succeeded, or else
+// failed, unless the job was ended.
 func (c *drainController) run(
-	w *world, action drainAction, job func(ctx context.Context, api *kubeletAPI) error, done func(),
+	w *world, action drainAction, job func(ctx context.Context, api *kubeletAPI) error,
+	done, failed func(),
 ) {
 	config := w.config
 	name := w.node.Name
@@ -187,6 +206,7 @@ func (c *drainController) run(
 		defer api.close()
 		return job(ctx, api)
 	}, func(err error) {
+		isEnded := jobs.ctx.Err() != nil
 		c.stop()
 		c.stop = nil
 		if api != nil && api.last != nil && !w.isStale(api.last) {
@@ -198,6 +218,9 @@ func (c *drainController) run(
 			c.pause = nextPause(c.pause, maxRejected)
 			c.retryAt = c.env.Now().Add(c.env.about(c.pause))
 			c.setBacks = w.setBacks
+			if !isEnded {
+				failed()
+			}
 			return
 		}
 		c.pause = 0

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -258,4 +260,32 @@ func (w *fixture) state(state string) {
 	w.Helper()
 	w.must(http.MethodPatch, ledgerLease,
 		`{"metadata": {"annotations": {"rollout.loam.dev/state": "`+state+`"}}}`)
+}
+
+// TestADrainThatCannotBeginIsPostponed: the node has no certificate of a kubelet that
+// could cordon its Node. It gives its turn back, for the others.
+func TestADrainThatCannotBeginIsPostponed(t *testing.T) {
+	t.Parallel()
+	f := newPool(t, 2, `{"maxUnavailable": 1, "chunks": ["100%"], "drain": {"timeout": "2s"}}`,
+		func(context.Context, string) error { return nil })
+	if err := os.Remove(filepath.Join(f.nodes[0].Dir, kubeletCertificate)); err != nil {
+		t.Fatal(err)
+	}
+	f.says(disturbing("two"))
+	f.reached(disturbing("two"), 1)
+	f.await("the end of the turn", func() error {
+		l, err := f.readLedger()
+		if err != nil {
+			return err
+		}
+		if l == nil || l.Postponed == 0 || l.Done != 1 || len(l.Holders) > 0 {
+			return fmt.Errorf("%+v", l)
+		}
+		return nil
+	})
+	said, err := f.events("DrainPostponed")
+	const want = "Warning the change is postponed: "
+	if err != nil || len(said) == 0 || !strings.HasPrefix(said[0], want) {
+		t.Errorf("%q, %v", said, err)
+	}
 }
