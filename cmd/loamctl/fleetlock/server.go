@@ -15,11 +15,16 @@ import (
 
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/fleetlock"
+	"github.com/loam-os/loam/agent/printable"
 	"github.com/loam-os/loam/hint"
 )
 
-// recordName is the file in the directory of the state.
-const recordName = "turns.json"
+// recordName is the file in the directory of the state, lockName the one that keeps
+// another server from it: each would give all slots.
+const (
+	recordName = "turns.json"
+	lockName   = "turns.lock"
+)
 
 // ListPath lists the slots that are taken. It is not part of the protocol.
 const ListPath = "/v1/turns"
@@ -48,27 +53,45 @@ type Server struct {
 	dir   *durable.Dir
 	now   func() time.Time
 	out   io.Writer
+	held  io.Closer
 
 	mu     sync.Mutex
 	groups map[string]Holders
 }
 
-// Open returns a server that keeps its record in root. It prints who takes and
-// gives a slot to out.
+// Open returns a server that keeps its record in root until it is closed. It prints who
+// takes and gives a slot to out.
 func Open(root *os.Root, slots int, now func() time.Time, out io.Writer) (*Server, error) {
+	held, err := durable.TryLock(root, lockName)
+	if errors.Is(err, durable.ErrLocked) {
+		err = hint.With(fmt.Errorf("another server gives the slots: %w", err),
+			"stop it, or use another --state and other machines")
+	}
+	if err != nil {
+		return nil, err
+	}
+
 	s := &Server{
 		slots:  slots,
 		dir:    durable.New(root, nil),
 		now:    now,
 		out:    out,
+		held:   held,
 		groups: map[string]Holders{},
 	}
 	if _, err := durable.ReadJSON(root.FS(), recordName, &s.groups); err != nil {
-		return nil, hint.With(fmt.Errorf("read the slots that are taken: %w", err),
+		err = hint.With(fmt.Errorf("read the slots that are taken: %w", err),
 			"remove the file only if no machine restarts now")
+		return nil, errors.Join(err, held.Close())
+	}
+	if s.groups == nil { // The record is null.
+		s.groups = map[string]Holders{}
 	}
 	return s, nil
 }
+
+// Close lets another server have the record.
+func (s *Server) Close() error { return s.held.Close() }
 
 // Register adds the paths of the server to a mux.
 func (s *Server) Register(mux *http.ServeMux) {
@@ -142,7 +165,8 @@ func (s *Server) lock(c fleetlock.Client) error {
 		s.remove(c)
 		return err
 	}
-	fmt.Fprintf(s.out, "%s of %s takes a turn: %d of %d\n", c.ID, c.Group, len(holders), s.slots)
+	fmt.Fprintf(s.out, "%s of %s takes a turn: %d of %d\n", printable.Line(c.ID, maxText), c.Group,
+		len(holders), s.slots)
 	return nil
 }
 
@@ -161,7 +185,7 @@ func (s *Server) unlock(c fleetlock.Client) error {
 		s.groups[c.Group][c.ID] = since
 		return err
 	}
-	fmt.Fprintf(s.out, "%s of %s gives its turn\n", c.ID, c.Group)
+	fmt.Fprintf(s.out, "%s of %s gives its turn\n", printable.Line(c.ID, maxText), c.Group)
 	return nil
 }
 

@@ -1,19 +1,23 @@
 package fleetlock
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/loam-os/loam/agent/fleetlock"
+	"github.com/loam-os/loam/hint"
 )
 
 // open serves slots with the record in dir.
-func open(t *testing.T, dir string, slots int) *httptest.Server {
+func open(t *testing.T, dir string, slots int) (server *httptest.Server, stop func()) {
 	t.Helper()
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -27,9 +31,13 @@ func open(t *testing.T, dir string, slots int) *httptest.Server {
 
 	mux := http.NewServeMux()
 	s.Register(mux)
-	server := httptest.NewServer(mux)
-	t.Cleanup(server.Close)
-	return server
+	server = httptest.NewServer(mux)
+	stop = sync.OnceFunc(func() {
+		server.Close()
+		s.Close()
+	})
+	t.Cleanup(stop)
+	return server, stop
 }
 
 // machine asks a server for a machine, by the client of the agent.
@@ -45,7 +53,7 @@ func machine(server *httptest.Server, id, group string) fleetlock.Server {
 // restart of the server.
 func TestTheClientAndTheServer(t *testing.T) {
 	dir := t.TempDir()
-	server := open(t, dir, 1)
+	server, stop := open(t, dir, 1)
 	a := machine(server, "a", "default")
 	b := machine(server, "b", "default")
 	c := machine(server, "c", "line-3")
@@ -69,7 +77,8 @@ func TestTheClientAndTheServer(t *testing.T) {
 		t.Errorf("b gives back what it has not: %v", err)
 	}
 
-	again := open(t, dir, 1)
+	stop()
+	again, _ := open(t, dir, 1)
 	b.URL = again.URL
 	if err := b.Lock(ctx); !full(err) {
 		t.Errorf("b takes the slot of a from a server that has started again: %v", err)
@@ -96,6 +105,73 @@ func TestTheClientAndTheServer(t *testing.T) {
 	}
 }
 
+// TestARecordHasOneServer: two would give each slot twice.
+func TestARecordHasOneServer(t *testing.T) {
+	root, err := os.OpenRoot(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	first, err := Open(root, 1, time.Now, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if second, err := Open(root, 1, time.Now, io.Discard); err == nil {
+		second.Close()
+		t.Error("a second server opens it")
+	} else if hint.Of(err) == "" {
+		t.Errorf("%v has no hint", err)
+	}
+
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	next, err := Open(root, 1, time.Now, io.Discard)
+	if err != nil {
+		t.Fatalf("after that: %v", err)
+	}
+	next.Close()
+}
+
+// TestARecordOfNullIsEmpty: it is valid JSON.
+func TestARecordOfNullIsEmpty(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, recordName), []byte("null"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	server, _ := open(t, dir, 1)
+	if err := machine(server, "a", "default").Lock(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAMachineWritesNoLinesOfItsOwn into what the server prints.
+func TestAMachineWritesNoLinesOfItsOwn(t *testing.T) {
+	root, err := os.OpenRoot(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	var out strings.Builder
+	s, err := Open(root, 1, time.Now, &out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	mux := http.NewServeMux()
+	s.Register(mux)
+	server := httptest.NewServer(mux)
+	defer server.Close()
+
+	a := machine(server, "\x1b[2Ja\nb of line-3 gives its turn\r", "default")
+	if err := errors.Join(a.Lock(t.Context()), a.Unlock(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if strings.ContainsAny(out.String(), "\x1b\r") || strings.Count(out.String(), "\n") != 2 {
+		t.Errorf("%q", out.String())
+	}
+}
+
 // TestRequestsOfTheSpecification has the example of the protocol, and what it
 // says a server should check.
 func TestRequestsOfTheSpecification(t *testing.T) {
@@ -105,7 +181,7 @@ func TestRequestsOfTheSpecification(t *testing.T) {
     "id": "c988d2509fdf5cdcbed39037c56406fb"
   }
 }`
-	server := open(t, t.TempDir(), 1)
+	server, _ := open(t, t.TempDir(), 1)
 	for _, tt := range []struct {
 		name, method, path, header, body string
 		code                             int

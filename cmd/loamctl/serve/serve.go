@@ -188,8 +188,13 @@ func serveTurns(mux *http.ServeMux, state string, slots int, out io.Writer) (io.
 		return nil, errors.Join(fmt.Errorf("%s: %w", state, err), root.Close())
 	}
 	server.Register(mux)
-	return root, nil
+	return turnsOf{server, root}, nil
 }
+
+// turnsOf is a server of turns with the directory of its record.
+type turnsOf struct{ server, root io.Closer }
+
+func (t turnsOf) Close() error { return errors.Join(t.server.Close(), t.root.Close()) }
 
 // notADirectory gives an error of [os.OpenRoot] its code. For a file it is not the
 // error of the kernel.
