@@ -95,7 +95,12 @@ func reportAfter(
 	if err != nil {
 		return rollout.Report{}, err
 	}
-	return r.Report(ctx, l, time.Now())
+	report, err := r.Report(ctx, l, time.Now())
+	if err != nil {
+		err = fmt.Errorf("the ledger of pool %s is %s now, but its Nodes cannot be shown: %w", r.Pool,
+			report.State, err)
+	}
+	return report, err
 }
 
 // print prints what a verb observed in the format that was asked for.

@@ -218,6 +218,27 @@ func TestRolloutAtARealAPIServer(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "--reason is required") {
 		t.Errorf("a pause without a reason: %v", err)
 	}
+
+	// Who may not list the Nodes learns what has become of the ledger.
+	for _, object := range []struct{ path, body string }{
+		{"/apis/rbac.authorization.k8s.io/v1/clusterroles", `{"metadata": {"name": "ledgers"}, "rules": [
+			{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "update"]}]}`},
+		{"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", `{"metadata": {"name": "ledgers"},
+			"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "ledgers"},
+			"subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "carl"}]}`},
+	} {
+		if _, err := c.Do(http.MethodPost, object.path, object.body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	carl := strings.Replace(c.Admin(t), "  user:\n", "  user:\n    as: carl\n", 1)
+	t.Setenv("KUBECONFIG", kubeconfigFile(t, carl))
+	_, err = loamctl(t, "rollout", "pause", "edge", "--reason", "carl")
+	const paused = "the ledger of pool edge is paused now, but its Nodes cannot be shown: "
+	if err == nil || !strings.HasPrefix(err.Error(), paused) ||
+		annotations(t, c, testLeases+"/loam-rollout-edge")["rollout.loam.dev/why"] != "carl" {
+		t.Errorf("a pause of one who may not list the Nodes: %v", err)
+	}
 }
 
 // TestForgetTellsAProgramThatItIsRefused mistypes the name of a machine.

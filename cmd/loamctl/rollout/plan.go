@@ -215,14 +215,15 @@ func (r Rollout) planLedgers(ctx context.Context, p turns.Policy, plan *Plan) er
 func stops(pool string, l turns.Ledger) []string {
 	var all []string
 	if l.State == turns.Paused {
-		all = append(all, "paused: "+l.Why)
+		all = append(all, "paused: "+line(l.Why))
 	}
 	if l.Halted != "" {
-		all = append(all, "the configuration is halted: "+l.Halted)
+		all = append(all, "the configuration is halted: "+line(l.Halted))
 	}
 	for _, target := range slices.Sorted(maps.Keys(l.Systems)) {
 		if s := l.Systems[target]; s.Halted != "" {
-			all = append(all, fmt.Sprintf("version %s is halted: %s", s.Version, s.Halted))
+			all = append(all, fmt.Sprintf("version %s is halted: %s", line(s.Version),
+				line(s.Halted)))
 		}
 	}
 	if len(all) > 0 {
@@ -260,7 +261,7 @@ func (p Plan) String() string {
 	}
 	var held []string
 	for _, h := range p.Held {
-		held = append(held, h.Node+"\t"+h.Why)
+		held = append(held, h.Node+"\t"+line(h.Why))
 	}
 	for _, list := range []struct {
 		label string

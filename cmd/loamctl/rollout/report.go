@@ -12,6 +12,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/loam-os/loam/agent/printable"
 	"github.com/loam-os/loam/agent/turns"
 	"github.com/loam-os/loam/cmd/loamctl/kubeconfig"
 )
@@ -242,7 +243,12 @@ func column(t kubeconfig.Table, name string) int {
 		func(c struct{ Name string }) bool { return c.Name == name })
 }
 
+// progressOf returns how far a rollout is. A system that a pool goes back to counts on,
+// so what is done is that of the last time.
 func progressOf(r turns.Rollout, nodes int, now time.Time) Progress {
+	if r.Version != "" && nodes > 0 && r.Done > nodes {
+		r.Done = (r.Done-1)%nodes + 1
+	}
 	p := Progress{Rollout: r, Target: r.Target}
 	took := now.Sub(r.Begun)
 	if r.Begun.IsZero() || took <= 0 || r.Done == 0 {
@@ -277,24 +283,24 @@ func (r Report) String() string {
 	fmt.Fprintf(out, "pool\t%s, %d nodes\n", r.Pool, r.Nodes)
 	state := r.State
 	if why := cmp.Or(r.Why, r.Configuration.Halted); why != "" {
-		state += ": " + why
+		state += ": " + line(why)
 	}
 	fmt.Fprintf(out, "state\t%s\n", state)
 	if halt := r.Configuration.Halted; halt != "" && r.Why != "" {
-		fmt.Fprintf(out, "halted\t%s\n", halt)
+		fmt.Fprintf(out, "halted\t%s\n", line(halt))
 	}
 	if h := r.Hurry; h != nil {
 		fmt.Fprintf(out, "now\t%s may be away until %s: %s\n", h.Max,
-			h.Until.Format(time.RFC3339), h.Why)
+			h.Until.Format(time.RFC3339), line(h.Why))
 	}
 
-	fmt.Fprintf(out, "target\t%.12s\n", cmp.Or(r.Configuration.Target, "-"))
+	fmt.Fprintf(out, "target\t%.12s\n", line(cmp.Or(r.Configuration.Target, "-")))
 	fmt.Fprintf(out, "done\t%s\n", r.Configuration.line(r.changing()))
 	for _, s := range r.Systems {
-		fmt.Fprintf(out, "system\t%s\n", s.Version)
+		fmt.Fprintf(out, "system\t%s\n", line(s.Version))
 		fmt.Fprintf(out, "done\t%s\n", s.line(r.changing()-len(r.Held)))
 		if s.Halted != "" {
-			fmt.Fprintf(out, "halted\t%s\n", s.Halted)
+			fmt.Fprintf(out, "halted\t%s\n", line(s.Halted))
 		}
 	}
 
@@ -302,7 +308,7 @@ func (r Report) String() string {
 	for _, t := range r.Turns[:min(most, len(r.Turns))] {
 		what := t.Class.String()
 		if t.Version != "" {
-			what = "system " + t.Version
+			what = "system " + line(t.Version)
 		}
 		fmt.Fprintf(out, "%s\t%s\t%s\tfor %s\n", label, t.Machine, what, t.For)
 		label = ""
@@ -318,11 +324,11 @@ func (r Report) String() string {
 
 	label = "failed"
 	for _, f := range r.Failed[:min(most, len(r.Failed))] {
-		what := fmt.Sprintf("%.12s", f.Target)
+		what := fmt.Sprintf("%.12s", line(f.Target))
 		if f.Version != "" {
 			what = "system " + f.Version
 		}
-		why := strings.ReplaceAll(f.Why, "\n", " ")
+		why := line(f.Why)
 		if f.Retry {
 			why = "is to be tried once more: " + why
 		}
@@ -340,7 +346,7 @@ func (r Report) String() string {
 	} {
 		label := list.label
 		for _, p := range list.of[:min(most, len(list.of))] {
-			fmt.Fprintf(out, "%s\t%s\t%s\n", label, p.Node, p.Why)
+			fmt.Fprintf(out, "%s\t%s\t%s\n", label, p.Node, line(p.Why))
 			label = ""
 		}
 		rest(out, len(list.of))
@@ -348,6 +354,10 @@ func (r Report) String() string {
 	_ = out.Flush() // A builder takes everything.
 	return page.String()
 }
+
+// line returns a text that a node has written, on one line and fit for a terminal: a page
+// must not say what one node likes.
+func line(text string) string { return printable.Line(text, printable.Most) }
 
 // rest says how many are not named.
 func rest(out io.Writer, all int) {
@@ -362,6 +372,7 @@ const width = 20
 // line returns a bar, the counts, and what follows from them. A node that changes once
 // more, to a value that only it has, counts each time.
 func (p Progress) line(nodes int) string {
+	nodes = max(0, nodes) // Nodes were pinned between two lists.
 	done := min(p.Done, nodes)
 	full := width * done / max(1, nodes)
 	text := fmt.Sprintf("[%s%s] %d of %d nodes, %d failed", strings.Repeat("#", full),

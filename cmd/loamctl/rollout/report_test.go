@@ -24,3 +24,41 @@ func TestNoChunkIsLargerThanThePool(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestAPageIsText has a Node say what a terminal would obey, and lines of its own.
+func TestAPageIsText(t *testing.T) {
+	const odd = "\x1b[2J\x1b]0;owned\x07\nstate   running"
+	l := turns.New()
+	l.Halted = odd
+	l.Systems["1234"] = turns.Rollout{Version: odd, Halted: odd}
+	held := []Pinned{{Node: "node-1", Why: odd}}
+	for _, page := range []string{
+		Report{
+			Why:           odd,
+			Configuration: Progress{Rollout: turns.Rollout{Halted: odd}, Target: odd},
+			Systems:       []Progress{{Rollout: l.Systems["1234"]}},
+			Turns:         []Turn{{Holder: turns.Holder{Version: odd}}},
+			Failed:        []Failed{{Node: "node-1", Failure: turns.Failure{Target: "1", Why: odd}}},
+			Held:          held,
+			Pinned:        held,
+		}.String(),
+		Plan{Held: held}.String(),
+		strings.Join(stops("edge", l.Pause(odd)), ""),
+	} {
+		for line := range strings.Lines(page) {
+			if strings.ContainsAny(line, "\x1b\x07") || strings.HasPrefix(line, "state   running") {
+				t.Errorf("%q", line)
+			}
+		}
+	}
+}
+
+// TestASystemThatComesBackIsCountedAnew: the ledger counts on.
+func TestASystemThatComesBackIsCountedAnew(t *testing.T) {
+	for _, tt := range []struct{ done, want int }{{9, 9}, {10, 10}, {11, 1}, {20, 10}, {25, 5}} {
+		p := progressOf(turns.Rollout{Version: "2.0.0", Done: tt.done}, 10, time.Now())
+		if p.Done != tt.want {
+			t.Errorf("%d done, want %d of %d", p.Done, tt.want, tt.done)
+		}
+	}
+}
