@@ -64,7 +64,7 @@ var realStatus = benchmark{
 	figures: []figure{
 		{"", "status", "p50-ms", 500},
 		{"/nodes", "status", "nodes-kB", 50},
-		{"/ledger", "status", "loam-rollout-pool-kB", noGoal},
+		{"/ledger", "status", "ledger-kB", noGoal},
 	},
 	conditions: "loamctl rollout status of 5,000 Nodes with 20 images each, of which 250 have " +
 		"a turn, from its start to its end; etcd and kube-apiserver on this machine; answers " +

@@ -72,8 +72,10 @@ func BenchmarkRolloutStatus(b *testing.B) {
 		}
 		slices.Sort(times)
 		b.ReportMetric(float64(times[len(times)/2].Milliseconds()), "p50-ms")
-		for path, size := range proxy.sizes {
-			b.ReportMetric(float64(size)/1000/float64(b.N), path+"-kB")
+		b.ReportMetric(float64(times[0].Milliseconds()), "min-ms")
+		b.ReportMetric(float64(times[len(times)-1].Milliseconds()), "max-ms")
+		for what, size := range proxy.sizes {
+			b.ReportMetric(float64(size)/1000/float64(b.N), what+"-kB")
 		}
 	})
 }
@@ -181,9 +183,12 @@ func (p *counted) start(b *testing.B, c *cluster.Cluster) string {
 	proxy := httputil.NewSingleHostReverseProxy(target)
 	proxy.Transport = c.AdminClient().Transport
 	proxy.ModifyResponse = func(r *http.Response) error {
-		what := filepath.Base(r.Request.URL.Path)
-		if r.Request.URL.Query().Has("labelSelector") {
-			what += "-by-label"
+		what := "ledger"
+		switch {
+		case r.Request.URL.Query().Has("labelSelector"):
+			what = "pinned"
+		case r.Request.URL.Path == nodes:
+			what = "nodes"
 		}
 		r.Body = counter{r.Body, func(n int) {
 			p.mu.Lock()
