@@ -559,9 +559,9 @@ func TestATurnCostsFewRequests(t *testing.T) {
 	}
 	cost := f.tally().since(before)
 
-	// Some of each are Events, such as that the turn is taken. What comes besides is
+	// Three of each read the ledger, and some are Events. What comes besides is
 	// the last Event of the change before, and a renewal of the node's Lease.
-	const each, besides = 11, 3
+	const each, besides = 12, 3
 	if n := cost.rest + cost.renewals; n > changes*each+besides {
 		t.Errorf("%v requests (%+v) for %d changes, want at most %d each and %d besides",
 			n, cost, changes, each, besides)
