@@ -10,5 +10,6 @@
 // more machines disturb their Node than the policy allows, in all, of a zone and of a
 // rack. None begins after the failure that halts the rollout, while another one has
 // its turn for too long, while the pool is paused, or outside of the window. From each
-// state, without further faults, all machines can still end.
+// state, without further faults, all machines can still end, and when they have, the
+// ledger has no turn that somebody has given.
 package rollout
