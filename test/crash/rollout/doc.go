@@ -11,5 +11,5 @@
 // rack. None begins after the failure that halts the rollout, while another one has
 // its turn for too long, while the pool is paused, or outside of the window. From each
 // state, without further faults, all machines can still end, and when they have, the
-// ledger has no turn that somebody has given.
+// ledger has no turn that somebody has given, unless a Node was deleted.
 package rollout
