@@ -12,4 +12,7 @@
 // its turn for too long, while the pool is paused, or outside of the window. From each
 // state, without further faults, all machines can still end, and when they have, the
 // ledger has no turn that somebody has given, unless a Node was deleted.
+//
+// A step that only its own machine notices, and that nothing else changes, is walked at
+// once rather than in every order.
 package rollout

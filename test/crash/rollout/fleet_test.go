@@ -282,17 +282,8 @@ type edge struct {
 	fault bool
 }
 
-// edges returns all transitions of w. A write to the disk concerns no other
-// machine: if nothing can come between, it is the only transition.
+// edges returns all transitions of w.
 func (s scenario) edges(w world) []edge {
-	if w.left.kill+w.left.rebirth+w.left.clock+w.left.hour+w.left.shut == 0 && !w.shut {
-		for i := range s.size {
-			if w.machines[i].up && s.next(s.view(w, i)).Kind == turns.Save {
-				return s.steps(w, i)
-			}
-		}
-	}
-
 	var out []edge
 	for i := range s.size {
 		if w.machines[i].up {
@@ -302,6 +293,51 @@ func (s scenario) edges(w world) []edge {
 	}
 
 	return append(out, w.events()...)
+}
+
+// private returns a step of one machine that commutes with all else that may happen:
+// no other machine notices it, and it comes out the same, and with the same view after
+// it, whatever happens first. It need not be walked in every order. It returns false if
+// there is none.
+//
+// Such steps are a write to the disk, and those by which a machine forgets what it has
+// read: it waits, its write conflicts, with a list of the Nodes for it before that, or
+// the ledger that it is to create is there. Its death before it forgets is its death
+// after.
+func (s scenario) private(w world) (edge, bool) {
+	left := w.left
+	changesViews := left.rebirth+left.clock+left.hour+left.shut+left.again > 0 || w.shut
+	if changesViews || s.clone {
+		return edge{}, false
+	}
+
+	for i := range s.size {
+		m := w.machines[i]
+		isUpToDate := m.node == w.nodes[i] && m.stage != unwanted
+		if !m.up || !isUpToDate {
+			continue
+		}
+
+		isPrivate := false
+		switch s.next(s.view(w, i)).Kind {
+		case turns.Save:
+			isPrivate = left.kill+left.off == 0
+		case turns.Await:
+			isPrivate = m.seen != nil
+		case turns.Write:
+			isPrivate = m.old && !s.blind
+		case turns.Create:
+			isPrivate = w.ledger != nil && left.delete == 0
+		case turns.List:
+			l := m.seen.Ledger
+			isNext := l != nil && (l.State == turns.Restoring || m.turn.Phase == turns.Taking)
+			isPrivate = isNext && m.old && !s.blind
+		}
+		if isPrivate {
+			return s.steps(w, i)[0], true
+		}
+	}
+	return edge{}, false
 }
 
 // events are what happens to all machines, and what people do.

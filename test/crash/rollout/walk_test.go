@@ -5,6 +5,7 @@ import (
 	"hash/maphash"
 	"slices"
 	"strings"
+	"unique"
 )
 
 // walk visits the states of a scenario.
@@ -15,7 +16,7 @@ type walk struct {
 
 	// parent and label say how each state was reached first.
 	parent []int32
-	label  []string
+	label  []unique.Handle[string]
 
 	// over are the states in which all have ended. before and after are the
 	// transitions without faults.
@@ -47,13 +48,15 @@ func (s scenario) run(limit int) (*walk, string) {
 		}
 
 		for _, e := range s.edges(at.world) {
+			e, wrong := s.settle(at.world, e)
+			if wrong != "" {
+				return w, w.trace(at.number, e.label+"\n"+wrong)
+			}
+
 			n, isNew := w.add(e.to, at.number, e.label)
 			if !e.fault {
 				w.before = append(w.before, at.number)
 				w.after = append(w.after, n)
-			}
-			if wrong := s.wrong(at.world, e.to); wrong != "" {
-				return w, w.trace(at.number, e.label+": "+wrong)
 			}
 			if !isNew {
 				continue
@@ -70,6 +73,25 @@ func (s scenario) run(limit int) (*walk, string) {
 	return w, w.stuck()
 }
 
+// settle returns a transition with the private steps that follow it, and what is wrong
+// with one of them, "" for nothing.
+func (s scenario) settle(from world, e edge) (edge, string) {
+	for {
+		if wrong := s.wrong(from, e.to); wrong != "" {
+			return e, wrong
+		}
+		next, ok := s.private(e.to)
+		if !ok {
+			return e, ""
+		}
+		if problem := s.problem(e.to); problem != "" {
+			return e, problem
+		}
+		from = e.to
+		e = edge{e.label + "\n" + next.label, next.to, e.fault}
+	}
+}
+
 // add returns the number of a state, and whether it is new.
 func (w *walk) add(to world, parent int32, label string) (int32, bool) {
 	key := to.hash(w.seed, w.size)
@@ -80,16 +102,26 @@ func (w *walk) add(to world, parent int32, label string) (int32, bool) {
 	n := int32(len(w.parent))
 	w.number[key] = n
 	w.parent = append(w.parent, parent)
-	w.label = append(w.label, label)
+	w.label = append(w.label, unique.Make(label))
 	return n, true
 }
 
 // stuck returns how a state is reached from which not all machines can end, ""
 // if there is none.
 func (w *walk) stuck() string {
-	sources := make([][]int32, len(w.parent))
+	// The sources of the transitions to n are from first[n] to first[n+1].
+	first := make([]int32, len(w.parent)+1)
+	for _, to := range w.after {
+		first[to+1]++
+	}
+	for n := range w.parent {
+		first[n+1] += first[n]
+	}
+	sources := make([]int32, len(w.before))
+	free := slices.Clone(first)
 	for i, to := range w.after {
-		sources[to] = append(sources[to], w.before[i])
+		sources[free[to]] = w.before[i]
+		free[to]++
 	}
 
 	ends := make([]bool, len(w.parent))
@@ -99,7 +131,7 @@ func (w *walk) stuck() string {
 		todo = todo[:len(todo)-1]
 		if !ends[n] {
 			ends[n] = true
-			todo = append(todo, sources[n]...)
+			todo = append(todo, sources[first[n]:first[n+1]]...)
 		}
 	}
 
@@ -113,7 +145,7 @@ func (w *walk) stuck() string {
 func (w *walk) trace(n int32, problem string) string {
 	var lines []string
 	for ; n >= 0; n = w.parent[n] {
-		lines = append(lines, w.label[n])
+		lines = append(lines, w.label[n].Value())
 	}
 	slices.Reverse(lines)
 	return strings.Join(lines, "\n") + "\n" + problem
