@@ -23,6 +23,7 @@ import (
 type fleet struct {
 	*fixture
 	nodes []*Node
+	image *os.Root // of all nodes
 	seen  chan sighting
 	// shown is the value that each Node was seen with last.
 	shown map[string]string
@@ -72,6 +73,7 @@ func newFleetIn(
 	f.says(text)
 
 	dir := fleetDir(t)
+	f.image = imageIn(t, dir)
 	for i := range size {
 		f.add(filepath.Join(dir, fmt.Sprint(i)), fmt.Sprintf("node-%d", i), steady)
 	}
@@ -85,7 +87,7 @@ func newFleetIn(
 // raise the limit.
 func openFiles(t testing.TB, nodes int) {
 	t.Helper()
-	need := 12 * uint64(nodes) // directories, a connection, and files that are open briefly
+	need := 4 * uint64(nodes) // two directories, a connection, and a file now and then
 	var limit unix.Rlimit
 	err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit)
 	if err == nil && limit.Max < need {
@@ -106,6 +108,23 @@ func fleetDir(t testing.TB) string {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return dir
+}
+
+// imageIn makes the image of all nodes below dir.
+func imageIn(t testing.TB, dir string) *os.Root {
+	t.Helper()
+	path := filepath.Join(dir, "image")
+	for _, name := range []string{"usr/lib/systemd/system", "etc"} {
+		if err := os.MkdirAll(filepath.Join(path, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	image, err := os.OpenRoot(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = image.Close() })
+	return image
 }
 
 // allow is examples/cluster/rbac.yaml without names of Nodes and their Leases:
@@ -148,7 +167,9 @@ func (f *fleet) add(dir, name string, steady time.Duration) {
 			})
 		}
 	}
-	n, err := New(dir, c, "", systemd, steady, logger())
+	process := ThisProcess()
+	process.Image = f.image
+	n, err := NewIn(process, dir, c, "", systemd, steady, logger())
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -57,13 +57,7 @@ func New(
 	steady time.Duration,
 	log *zap.Logger,
 ) (*Node, error) {
-	p := Process{
-		Now:        time.Now,
-		Uptime:     agent.Uptime,
-		Part:       rand.Float64,
-		FreeMemory: agent.FreeMemory,
-	}
-	return NewIn(p, dir, c, token, systemd, steady, log)
+	return NewIn(ThisProcess(), dir, c, token, systemd, steady, log)
 }
 
 // Process is the program that an agent runs in.
@@ -79,6 +73,20 @@ type Process struct {
 
 	// FreeMemory gives memory back to the kernel.
 	FreeMemory func()
+
+	// Image is the tree of an image that all agents share. Without it, each opens one
+	// below its own directory.
+	Image *os.Root
+}
+
+// ThisProcess has the clocks of the machine.
+func ThisProcess() Process {
+	return Process{
+		Now:        time.Now,
+		Uptime:     agent.Uptime,
+		Part:       rand.Float64,
+		FreeMemory: agent.FreeMemory,
+	}
 }
 
 // NewIn is New in a process with other agents, or with another clock.
@@ -97,9 +105,12 @@ func NewIn(
 		return nil, err
 	}
 
-	image, err := n.root(filepath.Join(dir, "image"), "usr/lib/systemd/system", "etc")
-	if err != nil {
-		return nil, errors.Join(err, n.Close())
+	image := process.Image
+	if image == nil {
+		image, err = n.root(filepath.Join(dir, "image"), "usr/lib/systemd/system", "etc")
+		if err != nil {
+			return nil, errors.Join(err, n.Close())
+		}
 	}
 
 	state, err := n.root(filepath.Join(dir, "var/lib/loam"))
