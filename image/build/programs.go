@@ -76,11 +76,13 @@ func checkFloors(tree rootfs.Root, p programs) error {
 }
 
 // compile builds the program of the node with the name of file. It carries no
-// commit: the same sources give the same bytes.
+// commit: the same sources give the same bytes. Nor does it carry information for
+// debuggers, with which the compiler takes an eighth longer.
 func (c compiler) compile(ctx context.Context, file string, w io.Writer) error {
 	name := filepath.Base(file)
 	args := append([]string{
-		"build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w -buildid=", "-o", file,
+		"build", "-trimpath", "-buildvcs=false",
+		"-gcflags=all=-dwarf=false", "-ldflags=-s -w -buildid=", "-o", file,
 	}, c.flags...)
 
 	cmd := exec.CommandContext(ctx, "go", append(args, "./cmd/"+name)...)

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/loam-os/loam/agent/turns"
-	"github.com/loam-os/loam/test/judge"
 )
 
 // one waits until a node of f changes in its turn, and returns it.
@@ -83,7 +82,7 @@ func TestAMachineThatIsInstalledAgainTakesItsTurn(t *testing.T) {
 func TestTheTurnOfANodeThatIsGoneDoesNotStopThePool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := fifty()
-		o.Nodes = judge.PickOf(100, 300, 300)
+		o.Nodes = 300
 		o.Policy = `{"maxUnavailable": "5%", "chunks": ["100%"]}`
 		o.Limits = Limits{Total: o.Nodes / 20}
 		f := New(t, o, Configuration("one"))

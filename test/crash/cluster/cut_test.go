@@ -283,7 +283,7 @@ func crashPoints() (limit, again int) {
 	}
 	limit, err := strconv.Atoi(points)
 	if err != nil {
-		limit = judge.PickOf(2, 8, 1500)
+		limit = judge.Pick(8, 1500)
 	}
 	return limit, max(1, limit/60)
 }

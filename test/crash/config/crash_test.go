@@ -29,7 +29,7 @@ func crashPoints() (limit, random int) {
 	}
 	limit, err := strconv.Atoi(points)
 	if err != nil {
-		return judge.PickOf(2, 8, 12), 2
+		return judge.Pick(8, 12), 2
 	}
 	return limit, 8
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/loam-os/loam/agent/apply"
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/durable"
-	"github.com/loam-os/loam/test/judge"
 )
 
 // faulty fails step number at, from 0, and with forever all that make or sync
@@ -66,7 +65,7 @@ func failures() []failure {
 // node has the old configuration or waits to be completed, and goes on as soon
 // as steps succeed.
 func (o *oracle) crashFault(t *testing.T, f failure) (count int) {
-	interval := judge.PickOf(97, 19, 19)
+	interval := 19
 	if thorough() {
 		interval = 3
 	}

@@ -108,18 +108,6 @@ func (f faults) String() string {
 	return cmp.Or(strings.TrimSpace(strings.Trim(text, "{}")), "none")
 }
 
-// number returns how many faults may happen.
-func (f faults) number() int {
-	n := int8(0)
-	for _, of := range []int8{
-		f.kill, f.delete, f.rebirth, f.loss, f.clock, f.postpone, f.giveUp, f.off, f.again,
-		f.hour, f.shut, f.pause, f.hurry,
-	} {
-		n += of
-	}
-	return int(n)
-}
-
 // scenario is a fleet and what may happen to it.
 type scenario struct {
 	name   string

@@ -35,7 +35,7 @@ type crashes struct {
 // states were seen. Without the variable, the test takes samples.
 func TestCrashStates(t *testing.T) {
 	began := time.Now()
-	wanted := judge.PickOf(2_000, 10_000, 40_000)
+	wanted := judge.Pick(10_000, 40_000)
 	oneIn := uint64(24)
 	if text := os.Getenv("LOAM_CRASH_STATES"); text != "" {
 		var err error

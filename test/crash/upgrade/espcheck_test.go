@@ -160,7 +160,7 @@ func (c *course) hasSlash() bool {
 // TestDamagesOfTheESP damages the ESP of a machine that runs. What is damaged
 // afterwards is said.
 func TestDamagesOfTheESP(t *testing.T) {
-	count := judge.PickOf(50, 200, 1000)
+	count := judge.Pick(200, 1000)
 	if n, err := strconv.Atoi(os.Getenv("LOAM_DAMAGES")); err == nil {
 		count = n
 	}

@@ -388,7 +388,7 @@ func newMachine(t *testing.T) *box {
 // without the kill. Without LOAM_CRASH_STATES it takes one point in fifteen, in short mode one in 45.
 func TestKilledAtEveryPoint(t *testing.T) {
 	began := time.Now()
-	every := judge.PickOf(200, 45, 15)
+	every := judge.Pick(45, 15)
 	if os.Getenv("LOAM_CRASH_STATES") != "" {
 		every = 1
 	}
