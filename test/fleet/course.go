@@ -224,7 +224,7 @@ func (c *course) note(format string, args ...any) {
 		fmt.Sprintf(format, args...))
 }
 
-// explain logs what has happened, and what is left of turns.
+// explain logs what has happened, what is left of turns, and why nodes do not arrive.
 func (c *course) explain() {
 	s := c.checker.state()
 	for _, h := range slices.Concat(slices.Collect(maps.Values(s.ledger.Holders)),
@@ -235,6 +235,9 @@ func (c *course) explain() {
 		t := m.turn()
 		if t.Phase != turns.Over || c.checker.listed()[m.name].mark != "" {
 			c.note("%s: mark %q, turn %+v", m.name, c.checker.listed()[m.name].mark, t)
+		}
+		if c.checker.listed()[m.name].runs != sum(Configuration(c.text)) {
+			c.note("%s does not say that it runs %s: %s", m.name, c.text, m.says())
 		}
 	}
 	c.Logf("%d nodes, policy %s, failing %v:\n%s", len(c.members), c.Options.Policy, c.failing,

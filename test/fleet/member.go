@@ -63,6 +63,9 @@ type member struct {
 	// dir is the disk.
 	dir string
 
+	// news has the name of a unit that has changed until the present agent receives it.
+	news chan string
+
 	// runs is its system, state what its upgrades are at. changed is signalled
 	// when state is another.
 	runs    system
@@ -119,7 +122,11 @@ type hands struct {
 	*units.Fake
 	member *member
 	ctx    context.Context
+	news   chan string
 }
+
+// Changes implements loop.Units.
+func (h hands) Changes(context.Context) (<-chan string, error) { return h.news, nil }
 
 // Reload implements apply.Units, as do the following methods.
 func (h hands) Reload(ctx context.Context) error { return h.do(ctx, "", h.reload) }
@@ -158,6 +165,7 @@ func (m *member) restart(ctx context.Context, name string) error {
 			InvocationID: before[0].InvocationID,
 			Job:          true,
 		})
+		m.tell(name)
 	}
 
 	done := make(chan error, 1)
@@ -187,6 +195,7 @@ func (m *member) disturb(target string) (end func()) {
 
 // restarted ends the restart of a unit.
 func (m *member) restarted(power context.Context, name string) error {
+	defer m.tell(name)
 	if fails := m.fleet.Options.Fails; fails != nil && fails(m.name, m.text()) {
 		m.systemd.Set(name, unit.State{Active: "failed", Sub: "failed"})
 		return &unit.JobError{Verb: "restart", Unit: name, Result: "failed"}
@@ -200,6 +209,18 @@ func (m *member) restarted(power context.Context, name string) error {
 	return nil
 }
 
+// tell tells the agent that a unit has changed: one that has died may have begun its
+// restart.
+func (m *member) tell(name string) {
+	m.mu.Lock()
+	news := m.news
+	m.mu.Unlock()
+	select {
+	case news <- name:
+	default: // It has yet to look.
+	}
+}
+
 // text returns what the configuration on the disk says, "" for none.
 func (m *member) text() string {
 	m.mu.Lock()
@@ -210,6 +231,21 @@ func (m *member) text() string {
 	}
 	text, _ := os.ReadFile(filepath.Join(m.dir, name))
 	return string(text)
+}
+
+// says returns what the status of the agent says.
+func (m *member) says() string {
+	m.mu.Lock()
+	text, err := os.ReadFile(filepath.Join(m.dir, status.Path))
+	m.mu.Unlock()
+	if err != nil {
+		return err.Error()
+	}
+	s, err := status.Parse(text)
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%s, %s: %s, units %+v", s.Health, s.Phase, s.Reason, s.Units)
 }
 
 // turn returns the turn on the disk.
@@ -261,7 +297,7 @@ func (m *member) start() {
 		Part:       m.part,
 		FreeMemory: func() {}, // One agent of thousands would stop all for a collection.
 	}
-	systemd := hands{Fake: m.systemd, member: m, ctx: ctx}
+	systemd := hands{Fake: m.systemd, member: m, ctx: ctx, news: make(chan string, 1)}
 	n, err := recorded.NewIn(process, m.dir, m.config, "", systemd, 0, logger().Named(m.name))
 	if err != nil {
 		f.Error(err)
@@ -269,6 +305,7 @@ func (m *member) start() {
 		return
 	}
 	m.mu.Lock()
+	m.news = systemd.news
 	n.Agent.Status.RootHash = m.runs.hash
 	n.Agent.Status.ImageVersion = m.runs.version
 	m.mu.Unlock()

@@ -125,3 +125,30 @@ func TestANodeThatIsStillGoneAfterACutComesBack(t *testing.T) {
 		})
 	}
 }
+
+// TestANodeSeesTheRestartThatItsAgentBeforeHasBegun: a kubelet is restarted as its Node is
+// gone, and the agent dies before that is done. The next one says what the node runs.
+func TestANodeSeesTheRestartThatItsAgentBeforeHasBegun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := fifty()
+		o.Nodes = 4
+		f := New(t, o, Configuration("one"))
+		m := f.members[1]
+		f.Do(http.MethodDelete, nodesPath+"/"+m.name, "")
+		f.Await("the restart of the kubelet", time.Minute, func() error {
+			if f.checker.doing(m.name) != "disturbed" {
+				return errors.New("it has not begun")
+			}
+			return nil
+		})
+
+		synctest.Wait() // Then its agent does not write to its disk.
+		m.busy.lock()
+		m.kill()
+		m.start()
+		m.busy.unlock()
+		f.Await("all nodes", 10*time.Minute, func() error {
+			return errors.Join(f.runs(Configuration("one")), f.settled())
+		})
+	})
+}
