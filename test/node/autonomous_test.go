@@ -668,7 +668,7 @@ func (n *node) awaitReady(path string) {
 func serveKubernetes(t *testing.T, withDNS bool) (port string, root []byte) {
 	t.Helper()
 	b := kubernetesBundle(t, withDNS)
-	r := published.New(t)
+	r := published.NewLasting(t, 10*365*24*time.Hour) // A clock may be five years ahead.
 	r.PublishKubernetes(b.Index, b.Pack)
 	return serveOn(t, http.FileServer(http.Dir(r.Dir))), r.Root()
 }

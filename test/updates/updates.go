@@ -17,9 +17,11 @@ import (
 
 // Repository is one in a temporary directory, with keys of its own.
 type Repository struct {
-	t    testing.TB
-	Dir  string
-	keys publish.Keys
+	t        testing.TB
+	Dir      string
+	keys     publish.Keys
+	expiries publish.Expiries
+
 	// SignSums signs SHA256SUMS; nil leaves them unsigned.
 	SignSums func(text []byte) ([]byte, error)
 }
@@ -27,11 +29,27 @@ type Repository struct {
 // New makes an empty one.
 func New(t testing.TB) Repository {
 	t.Helper()
-	r := Repository{t: t, Dir: t.TempDir()}
+	return newWith(t, publish.DefaultExpiries())
+}
+
+// NewLasting is New, and what is signed is valid for that time.
+func NewLasting(t testing.TB, valid time.Duration) Repository {
+	t.Helper()
+	return newWith(t, publish.Expiries{
+		Root:      valid,
+		Targets:   valid,
+		Snapshot:  valid,
+		Timestamp: valid,
+	})
+}
+
+func newWith(t testing.TB, e publish.Expiries) Repository {
+	t.Helper()
+	r := Repository{t: t, Dir: t.TempDir(), expiries: e}
 	var err error
 	r.keys, err = publish.NewKeys(filepath.Join(t.TempDir(), "keys"), 1)
 	if err == nil {
-		err = publish.Init(r.Dir, r.keys, 1, publish.DefaultExpiries(), time.Now())
+		err = publish.Init(r.Dir, r.keys, 1, r.expiries, time.Now())
 	}
 
 	if err != nil {
@@ -54,8 +72,7 @@ func (r Repository) Root() []byte {
 // Refresh signs a new timestamp.
 func (r Repository) Refresh() {
 	r.t.Helper()
-	err := publish.Refresh(r.t.Context(), r.Dir, r.keys, publish.DefaultExpiries(), time.Now(),
-		meter.None)
+	err := publish.Refresh(r.t.Context(), r.Dir, r.keys, r.expiries, time.Now(), meter.None)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -65,7 +82,7 @@ func (r Repository) Refresh() {
 func (r Repository) PublishKubernetes(ix bundle.Kubernetes, pack string) {
 	r.t.Helper()
 	_, err := publish.PublishKubernetes(r.t.Context(), r.Dir, r.keys, ix, pack,
-		publish.DefaultExpiries(), time.Now(), meter.None)
+		r.expiries, time.Now(), meter.None)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -93,8 +110,7 @@ func (r Repository) Publish(about bundle.Sources, root, verity, uki string) {
 	}
 
 	if err == nil {
-		_, err = publish.Publish(r.t.Context(), r.Dir, r.keys, b, publish.DefaultExpiries(),
-			time.Now(), meter.None)
+		_, err = publish.Publish(r.t.Context(), r.Dir, r.keys, b, r.expiries, time.Now(), meter.None)
 	}
 
 	if err != nil {
