@@ -29,17 +29,40 @@ const (
 // stuckAfter is how long a unit may be starting or stopping.
 const stuckAfter = 5 * time.Minute
 
+// restartTakes is how long a restart of a unit takes at most, mostly. The Node is not
+// told of one: that would be two writes for each node of each rollout.
+const restartTakes = 30 * time.Second
+
+// Reasons of unitsReady.
+const (
+	unitsHealthy     = "AllUnitsHealthy"
+	unitsProgressing = "ProgressingUnits"
+)
+
+// isMoving reports whether a unit is starting or stopping.
+func isMoving(u status.Unit) bool {
+	return slices.Contains([]string{"activating", "deactivating", "reloading"}, u.Active)
+}
+
+// areRestarting reports whether units have only begun to start or stop at uptime.
+func areRestarting(units []status.Unit, uptime time.Duration) bool {
+	return !slices.ContainsFunc(units, func(u status.Unit) bool {
+		isRestarting := isMoving(u) && u.Sub != "auto-restart" &&
+			uptime-time.Duration(u.Since) < restartTakes
+		return !u.Settled && !isRestarting
+	})
+}
+
 // unitsCondition returns the condition of the units at uptime. It is False
 // while the node refuses the newest configuration and Unknown on a node without
 // one.
 func unitsCondition(s status.Status, r refusal, uptime time.Duration) core.NodeCondition {
 	var bad, busy []string
 	for _, u := range s.Units {
-		moving := slices.Contains([]string{"activating", "deactivating", "reloading"}, u.Active)
 		text := fmt.Sprintf("%s is %s/%s", u.Name, u.Active, u.Sub)
 		switch {
 		case u.Settled:
-		case u.Sub == "auto-restart", moving && uptime-time.Duration(u.Since) < stuckAfter:
+		case u.Sub == "auto-restart", isMoving(u) && uptime-time.Duration(u.Since) < stuckAfter:
 			busy = append(busy, text)
 		default:
 			bad = append(bad, text)
@@ -64,10 +87,10 @@ func unitsCondition(s status.Status, r refusal, uptime time.Duration) core.NodeC
 	case len(bad) > 0:
 		return condition(core.ConditionFalse, "UnhealthyUnits", strings.Join(bad, ", "))
 	case len(busy) > 0:
-		return condition(core.ConditionTrue, "ProgressingUnits", strings.Join(busy, ", "))
+		return condition(core.ConditionTrue, unitsProgressing, strings.Join(busy, ", "))
 	}
 
-	return condition(core.ConditionTrue, "AllUnitsHealthy", "all units are as wanted")
+	return condition(core.ConditionTrue, unitsHealthy, "all units are as wanted")
 }
 
 // upgradeCondition returns the outcome of the newest release that was tried on
@@ -139,7 +162,7 @@ func diskConditions(s status.Status) []core.NodeCondition {
 // its conditions, nil if they are set. It does not add a condition without
 // content: units without a configuration, or upgrades that have not failed. A
 // refusal that an earlier run of the agent reported stays until this run has
-// read a document.
+// read a document, and units that were as wanted stay so while they are restarted.
 func conditionPatch(
 	n *core.Node, s status.Status, r refusal, uptime time.Duration, now time.Time,
 ) []byte {
@@ -163,6 +186,10 @@ func conditionPatch(
 
 		have := n.Status.Conditions[at]
 		if s.Offered == "" && isRefusalReason(have.Reason) {
+			continue
+		}
+		if have.Reason == unitsHealthy && next.Reason == unitsProgressing &&
+			areRestarting(s.Units, uptime) {
 			continue
 		}
 

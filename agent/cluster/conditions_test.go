@@ -298,3 +298,49 @@ func TestConditionIsPatchedOnlyWhenItChanges(t *testing.T) {
 		t.Errorf("once it is well again: %s", patch)
 	}
 }
+
+// TestARestartIsNoNews has units that were as wanted start and stop, and says whether that
+// changes their condition.
+func TestARestartIsNoNews(t *testing.T) {
+	const since = time.Hour
+	for _, tt := range []struct {
+		name        string
+		was         string
+		active, sub string
+		moves       time.Duration
+		want        string
+	}{
+		{"it stops", unitsHealthy, "deactivating", "stop-sigterm", time.Second, ""},
+		{"it starts", unitsHealthy, "activating", "start", 29 * time.Second, ""},
+		{"it starts for long", unitsHealthy, "activating", "start", restartTakes, unitsProgressing},
+		{"it has failed", unitsHealthy, "activating", "auto-restart", time.Second, unitsProgressing},
+		{"it was not well before", "UnhealthyUnits", "activating", "start", time.Second, unitsProgressing},
+		{"it is not there", unitsHealthy, "inactive", "dead", time.Second, "UnhealthyUnits"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			n := &core.Node{Status: core.NodeStatus{Conditions: []core.NodeCondition{{
+				Type:   unitsReady,
+				Status: core.ConditionTrue,
+				Reason: tt.was,
+			}}}}
+			s := status.Status{
+				Generation: "000001-0123456789ab",
+				Offered:    "sum",
+				Units: []status.Unit{
+					{Name: "a.service", Active: "active", Sub: "running", Settled: true},
+					{
+						Name:   "b.service",
+						Active: tt.active,
+						Sub:    tt.sub,
+						Since:  status.Duration(since),
+					},
+				},
+			}
+
+			patch := string(conditionPatch(n, s, refusal{}, since+tt.moves, noon))
+			if (patch != "") != (tt.want != "") || !strings.Contains(patch, tt.want) {
+				t.Errorf("patch %q, want reason %q", patch, tt.want)
+			}
+		})
+	}
+}

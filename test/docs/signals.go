@@ -186,7 +186,8 @@ func SignalsPage(signals []Signal) string {
 	}
 
 	b.WriteString("\n## Conditions\n\nOf the Node. `SystemdUnitsReady` says whether its units are " +
-		"well, `SystemUpgradeFailed` whether it fell back from a system, `DiskFailing` and `DiskWorn` " +
+		"well; of a unit that was, it does not say that it starts or stops before that takes 30 s. " +
+		"`SystemUpgradeFailed` says whether the node fell back from a system, `DiskFailing` and `DiskWorn` " +
 		"what its disks say of themselves. `InPlaceUpdate` is read: its reason `ReadyForUpdate` " +
 		"says that the Node is drained. While the node drains itself and " +
 		"changes, it has `MaintenancePlanned` and `DrainInProgress`, and then `Drained` and " +

@@ -163,6 +163,7 @@ func (m *member) restart(ctx context.Context, name string) error {
 			Active:       "deactivating",
 			Sub:          "stop-sigterm",
 			InvocationID: before[0].InvocationID,
+			Since:        m.clock.uptime(),
 			Job:          true,
 		})
 		m.tell(name)
