@@ -22,8 +22,11 @@ const (
 	// ledgerPoll is how often a ledger that cannot be understood is read.
 	ledgerPoll = 30 * time.Second
 
-	// conflictPause is the pause after a write that another node preceded.
+	// conflictPause is the pause after a write that another node preceded. It doubles
+	// with each until one succeeds or the Nodes are listed anew, up to maxDoubled times:
+	// of many nodes that write at once, one succeeds.
 	conflictPause = 500 * time.Millisecond
+	maxDoubled    = 3
 )
 
 // ledgerName returns the name of the Lease that is the ledger of the node's

@@ -182,12 +182,16 @@ type turnController struct {
 	// classifies is the configuration that is being classified.
 	classifies classified
 
-	// seen is what was read since the last write. lease is the Lease of the
-	// ledger, created the version of the one that this node has created, changed the
-	// uptime at which its version was first seen, and listed that of the last list of
-	// the Nodes, or at which the node began to ask for a turn. glance is what is known
-	// of that list.
-	seen    *turns.Seen
+	// seen is what was read since the last write. kept is what was seen before one that
+	// another node preceded, and conflicts how many did since the Nodes were listed.
+	seen      *turns.Seen
+	kept      keptList
+	conflicts int
+
+	// lease is the Lease of the ledger, created the version of the one that this node
+	// has created, changed the uptime at which its version was first seen, and listed
+	// that of the last list of the Nodes, or at which the node began to ask for a turn.
+	// glance is what is known of that list.
 	lease   *coordination.Lease
 	created string
 	changed time.Duration
@@ -233,6 +237,7 @@ func (c *turnController) takeTurn(ctx context.Context, w *world) (outcome, error
 		w.turn.asked = asked
 		c.listed = w.uptime
 		c.glance = nil
+		c.kept = keptList{}
 	}
 	if w.pending.policyErr != nil && w.turn.kept.Phase != turns.Over {
 		// How many failures halt, and which Nodes are of the pool, is not known.
@@ -496,100 +501,27 @@ func describe(h turns.Holder) string {
 	return fmt.Sprintf("configuration %.12s", h.Target)
 }
 
-// read reads the ledger. One that cannot be understood is looked at again later.
-func (c *turnController) read(ctx context.Context, w *world) error {
-	lease, err := c.api.readLedger(ctx, ledgerName(*w))
-	if err != nil {
-		return err
-	}
-	if lease == nil || !turns.IsLedger(lease.Annotations) {
-		c.lease = lease
-		c.seen = &turns.Seen{}
-		return nil
-	}
-
-	ledger, err := turns.ReadLedger(lease.Annotations)
-	if err != nil {
-		err = fmt.Errorf("read Lease %s: %w", lease.Name, err)
-		c.await(w, turns.Decision{Why: hint.Line(err), Until: w.now.Add(ledgerPoll)})
-		return nil
-	}
-	if c.lease == nil || c.lease.ResourceVersion != lease.ResourceVersion {
-		c.changed = w.uptime
-	}
-	c.lease = lease
-	c.seen = &turns.Seen{Ledger: &ledger}
-	return nil
-}
-
-// selectorOf returns the label selector of the Nodes of the pool, "" for all.
-func selectorOf(w world) string {
-	if p := w.pending; p != nil && p.policy != nil && p.policy.Nodes != "" {
-		return p.policy.Nodes
-	}
-	if w.node != nil && w.node.Labels[poolLabel] != "" {
-		return poolLabel + "=" + w.node.Labels[poolLabel]
-	}
-	return ""
-}
-
-// list lists the Nodes of the pool for me. If mayBeBrief, canaries and pinned Nodes need
-// not be known.
-func (c *turnController) list(
-	ctx context.Context, w world, me turns.Me, mayBeBrief bool,
-) error {
-	p := turns.Policy{}
-	if w.pending != nil && w.pending.policy != nil {
-		p = *w.pending.policy
-	}
-
-	mark := ""
-	if n := w.node; n != nil {
-		mark = n.Annotations[turnAnnotation]
-	}
-
-	l := c.seen.Ledger
-	e := labelled
-	switch {
-	case l.State == turns.Restoring, len(l.Restored) > 0, l.Size <= manyNodes,
-		p.PerZone != (turns.Amount{}), p.PerRack != (turns.Amount{}):
-		e = full
-	case mayBeBrief:
-		e = brief
-	}
-
-	fleet, err := c.api.listFleet(ctx, selectorOf(w), e, p.RackLabel)
-	if err != nil {
-		return err
-	}
-	for i := range fleet {
-		if fleet[i].Name == me.Node && e != full {
-			fleet[i].Mark = mark
-		}
-	}
-	c.listed = w.uptime
-	c.glance = fleet.Glance(p, *l, me, w.now)
-	c.seen = &turns.Seen{Ledger: l, Fleet: fleet, Listed: true, Brief: e == brief}
-	return nil
-}
-
 // write writes the ledger, unless another node was faster.
 func (c *turnController) write(
 	ctx context.Context, w *world, v turns.View, step turns.Step,
 ) error {
-	halted := newlyHalted(*c.seen.Ledger, step.Ledger)
+	seen := *c.seen
+	halted := newlyHalted(*seen.Ledger, step.Ledger)
 	c.seen = nil
 	lease, err := c.api.writeLedger(ctx, c.lease, step.Ledger, w.now)
 	if err != nil {
 		return err
 	}
 	if lease == nil {
-		c.until = w.now.Add(c.env.about(conflictPause))
+		c.keep(*w, seen)
+		c.until = w.now.Add(c.env.about(conflictPause << min(c.conflicts, maxDoubled)))
+		c.conflicts++
 		return nil
 	}
 
 	c.lease = lease
 	c.changed = w.uptime
+	c.conflicts = 0
 	c.seen = &turns.Seen{Ledger: &step.Ledger}
 	c.reportGiven(*w, v, step)
 	if halted != "" {

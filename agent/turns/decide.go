@@ -126,9 +126,12 @@ const (
 	pollStopped = 30 * time.Second
 
 	// patience is after how long a turn that nobody takes lets twice as many
-	// nodes ask. few may always ask.
+	// nodes ask. few may always ask: of more that write at once, most write in vain.
 	patience = 10 * time.Second
 	few      = 16
+
+	// writing is how long a node takes for its turn, roughly, before the next one can.
+	writing = 50 * time.Millisecond
 
 	// longestRest is the longest pause between two looks at the ledger. A
 	// postponed node that sees no write for so long is behind no other node.
@@ -250,16 +253,16 @@ func mayBegin(p Policy, l Ledger, me Me, now time.Time) Decision {
 	return Decision{Verdict: Take}
 }
 
-// inOrder lets the nodes ask in their order, so that few write at once. It
-// limits nothing: the longer a turn is free, the more nodes may take it. A
-// postponed node asks once all others have had their turn, or do not ask.
+// inOrder lets the nodes ask in their order, so that few write at once, also where many
+// turns are free. It limits nothing: the longer a turn is free, the more nodes may take
+// it. A postponed node asks once all others have had their turn, or do not ask.
 func inOrder(r Rollout, me Me, size, begun, free int, now time.Time) Decision {
 	rank := position(me) * float64(size)
 	open := float64(r.had(size) + begun)
 	if me.Postponed && open+1 < float64(size) && me.Unchanged < longestRest {
 		return wait(now.Add(pause(me, size)), "postponed: the other nodes come first")
 	}
-	ahead := float64(max(free, few))
+	ahead := float64(few)
 	for waited := time.Duration(0); waited <= me.Unchanged && rank >= open+ahead; waited += patience {
 		ahead *= 2
 	}
@@ -267,10 +270,14 @@ func inOrder(r Rollout, me Me, size, begun, free int, now time.Time) Decision {
 		return Decision{Verdict: Take}
 	}
 
-	rounds := (rank - open) / float64(max(1, free+begun))
+	first := rank - open
+	rounds := first / float64(max(1, free+begun))
 	rest := time.Duration(rounds * float64(pace[me.Class]) / 2)
 	rest = min(max(rest, pause(me, size)), longestRest)
-	return wait(now.Add(rest), fmt.Sprintf("about %.0f nodes come first", rank-open))
+	if first < float64(free) {
+		rest = time.Duration(first * float64(writing))
+	}
+	return wait(now.Add(rest), fmt.Sprintf("about %.0f nodes come first", first))
 }
 
 // pause returns how long a node of a pool of that size waits before it looks at

@@ -363,49 +363,64 @@ func TestDecide(t *testing.T) {
 }
 
 // TestFewNodesAskAtOnce counts the nodes of a large pool that would write the
-// ledger as one turn is free. A turn that is not taken is free for all in the
-// end.
+// ledger while turns are free, and those that look at it again within seconds. A turn
+// that is not taken is free for all in the end.
 func TestFewNodesAskAtOnce(t *testing.T) {
-	const size = 500
-	p := Policy{
-		MaxUnavailable: Amount{Number: 10},
-		HardMax:        Amount{Number: 10},
-		Chunks:         []Amount{{Percent: 100}},
-	}
+	const (
+		size = 500
+		done = 100 // They would not ask, but are counted.
+	)
 	l := New()
 	l.State = Running
 	l.Target = "new"
-	l.Done = 100
+	l.Done = done
 	f := make(Fleet, size)
 	for i := range f {
 		f[i].Name = fmt.Sprint(i)
 	}
 
-	asks := func(unchanged time.Duration) int {
-		n := 0
-		for i := range size {
-			me := Me{
-				Machine:   fmt.Sprint(i),
-				Target:    "new",
-				Class:     Kubelet,
-				Unchanged: unchanged,
-			}
-			d := Decide(p, l, me, f, noon)
-			if d.Verdict == Take {
-				n++
-			} else if d.Until.Sub(noon) > 10*time.Minute {
-				t.Fatalf("node %d waits %s", i, d.Until.Sub(noon))
-			}
-		}
-		return n
-	}
+	for _, tt := range []struct {
+		name               string
+		free               int
+		unchanged          time.Duration
+		leastAsk, mostAsk  int
+		leastSoon, mostSum int
+	}{
+		{"one turn is free", 1, 0, 1, 3 * few, 0, 3 * few},
+		{"a hundred turns are free", 100, 0, 1, 3 * few, 50, 150},
+		{"nobody has taken one for a while", 1, 10 * patience, size - done, size - done, 0, size},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			limit := Amount{Number: tt.free}
+			p := Policy{MaxUnavailable: limit, HardMax: limit, Chunks: []Amount{{Percent: 100}}}
 
-	// A hundred are done already and would not ask.
-	if n := asks(0) - 100; n < 1 || n > 60 {
-		t.Errorf("%d nodes ask at once", n)
-	}
-	if n := asks(10 * patience); n != size {
-		t.Errorf("%d nodes ask after a while", n)
+			ask, soon := -done, 0
+			for i := range size {
+				d := Decide(p, l, Me{
+					Machine:   fmt.Sprint(i),
+					Target:    "new",
+					Class:     Kubelet,
+					Unchanged: tt.unchanged,
+				}, f, noon)
+				rest := d.Until.Sub(noon)
+				switch {
+				case d.Verdict == Take:
+					ask++
+				case rest > longestRest:
+					t.Fatalf("node %d waits %s", i, rest)
+				case rest < time.Duration(tt.free)*writing:
+					soon++
+				}
+			}
+
+			if ask < tt.leastAsk || ask > tt.mostAsk {
+				t.Errorf("%d nodes ask at once, want %d to %d", ask, tt.leastAsk, tt.mostAsk)
+			}
+			if soon < tt.leastSoon || ask+soon > tt.mostSum {
+				t.Errorf("%d nodes look again soon, want %d, and %d with those that ask",
+					soon, tt.leastSoon, tt.mostSum)
+			}
+		})
 	}
 }
 

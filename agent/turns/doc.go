@@ -40,11 +40,13 @@
 // A list of the Nodes of a large pool is dear, so a node lists them only when the ledger,
 // with its [Glance] at the list before, lets it begin. The labels of canaries and pinned
 // Nodes are lists of their own: where there are none, one node in a while looks for all.
+// A node whose write another one preceded uses its list once more ([Seen.Later]). If each
+// write needed a list, others would write during most of them, and few would succeed.
 //
 // A pool has one ledger, not one for each zone: with 250 turns at once, 5,000 nodes restart
 // their kubelets by it in 6.4 minutes, of which 5 are the limit alone (docs/figures.md).
 // Which nodes are away without a turn is not in the ledger, where it would be old: that is
-// read from the Nodes before each turn.
+// read from the Nodes before each turn, some seconds before it at most.
 //
 // A ledger has the rollout of one configuration, in which a newer one takes the
 // place of an older one, and one of each system that nodes are upgraded to. All

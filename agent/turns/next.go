@@ -102,18 +102,6 @@ type View struct {
 	Now time.Time
 }
 
-// Seen is what was read of the API server.
-type Seen struct {
-	// Ledger is nil if it does not exist.
-	Ledger *Ledger
-
-	// Fleet was read after Ledger; valid if Listed. Brief says that nobody has looked
-	// for canaries and pinned Nodes.
-	Fleet  Fleet
-	Listed bool
-	Brief  bool
-}
-
 // Kind is a kind of [Step].
 type Kind string
 

@@ -191,7 +191,7 @@ func (b benchmark) measure(ctx context.Context, r *report) error {
 		return err
 	}
 	cmd := disk.command(ctx, "go", "test", "-run", "^$", "-bench", "^Benchmark"+b.name+"$",
-		"-benchtime", fmt.Sprintf("%dx", b.rounds), "-timeout", "30m", b.in)
+		"-benchtime", fmt.Sprintf("%dx", b.rounds), "-timeout", "2h", b.in)
 
 	// With CI=true missing programs fail the test instead of skipping it.
 	cmd.Env = append(os.Environ(), "CI=true", "LOAM_BUILD="+build,

@@ -34,7 +34,7 @@ var rollouts = benchmark{
 		"requests are of a node and change, without renewals of Leases",
 }
 
-// realRollout is a smaller pool at a real API server.
+// realRollout is a smaller pool at a real API server, and one of that size.
 var realRollout = benchmark{
 	name:   "Rollout",
 	in:     "./test/recorded",
@@ -42,13 +42,18 @@ var realRollout = benchmark{
 	rounds: 1,
 	n:      1,
 	figures: []figure{
-		{"configuration", "pool", "min", noGoal},
-		{"polls", "pool", "polls", 20},
-		{"requests", "pool", "requests", 10},
-		{"conflicts", "pool", "conflicts", noGoal},
-		{"p99", "pool", "p99-ms", 1000},
+		{"configuration", "1000", "min", noGoal},
+		{"polls", "1000", "polls", 20},
+		{"requests", "1000", "requests", 10},
+		{"conflicts", "1000", "conflicts", noGoal},
+		{"p99", "1000", "p99-ms", 1000},
+		{"large/configuration", "5000", "min", noGoal},
+		{"large/polls", "5000", "polls", 20},
+		{"large/requests", "5000", "requests", 10},
+		{"large/conflicts", "5000", "conflicts", noGoal},
+		{"large/p99", "5000", "p99-ms", 1000},
 	},
-	conditions: "1,000 agents in one process, etcd and kube-apiserver with the admission " +
+	conditions: "1,000 agents, or 5,000 (large), in one process, etcd and kube-apiserver with the admission " +
 		"policies, all on this machine; 5 % may be away, a kubelet restarts in 15 s; requests " +
 		"are of a node and change, by the audit log, without renewals of Leases; p99 is of all " +
 		"of them but watches",

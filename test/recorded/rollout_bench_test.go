@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,19 +18,34 @@ import (
 // restartTime is how long a kubelet restarts.
 const restartTime = 15 * time.Second
 
-// BenchmarkRollout is from the answer to the PUT of the Secret until all nodes, a
-// thousand or LOAM_FLEET, have changed and given their turns. 5 % may be away, and the
+// rolloutMemory is how much of the machine the agents and the API server take each, about,
+// before they collect their garbage more often.
+const rolloutMemory = "9GiB"
+
+// BenchmarkRollout is from the answer to the PUT of the Secret until all nodes, 1,000,
+// 5,000 or LOAM_FLEET, have changed and given their turns. 5 % may be away, and the
 // admission policies of examples/cluster look at each write. The requests are those of
 // the audit log.
 func BenchmarkRollout(b *testing.B) {
-	size := 1000
+	if os.Getenv("GOMEMLIMIT") == "" {
+		b.Setenv("GOMEMLIMIT", rolloutMemory) // Of kube-apiserver and etcd.
+		debug.SetMemoryLimit(9 << 30)
+	}
+
+	sizes := []int{1000, 5000}
 	if text := os.Getenv("LOAM_FLEET"); text != "" {
-		var err error
-		size, err = strconv.Atoi(text)
+		size, err := strconv.Atoi(text)
 		if err != nil {
 			b.Fatal(err)
 		}
+		sizes = []int{size}
 	}
+	for _, size := range sizes {
+		b.Run(strconv.Itoa(size), func(b *testing.B) { benchmarkRollout(b, size) })
+	}
+}
+
+func benchmarkRollout(b *testing.B, size int) {
 	f := newPoolIn(b, cluster.Start(b, cluster.Options{Audit: true}), size,
 		`{"maxUnavailable": "5%"}`, func(ctx context.Context, _ string) error {
 			select {
@@ -41,25 +57,23 @@ func BenchmarkRollout(b *testing.B) {
 		})
 	f.patience = 2 * time.Hour
 
-	b.Run("pool", func(b *testing.B) {
-		var times []time.Duration
-		var asked traffic
-		for i := range b.N {
-			text := osc(fmt.Sprintf("%d of %d", i, b.N))
-			start := time.Now()
-			f.says(text)
-			f.reached(text, len(f.nodes))
-			ledger := f.settled()
-			times = append(times, time.Since(start))
-			if ledger.Done != len(f.nodes) || ledger.Failed > 0 {
-				b.Errorf("ledger %s", ledger.Summary())
-			}
-			asked.add(b, f, start)
+	var times []time.Duration
+	var asked traffic
+	for i := range b.N {
+		text := osc(fmt.Sprintf("%d of %d", i, b.N))
+		start := time.Now()
+		f.says(text)
+		f.reached(text, len(f.nodes))
+		ledger := f.settled()
+		times = append(times, time.Since(start))
+		if ledger.Done != len(f.nodes) || ledger.Failed > 0 {
+			b.Errorf("ledger %s", ledger.Summary())
 		}
-		asked.report(b, len(f.nodes))
-		slices.Sort(times)
-		b.ReportMetric(times[len(times)/2].Minutes(), "min")
-	})
+		asked.add(b, f, start)
+	}
+	asked.report(b, len(f.nodes))
+	slices.Sort(times)
+	b.ReportMetric(times[len(times)/2].Minutes(), "min")
 }
 
 // traffic is what node agents have asked of the API server.

@@ -40,9 +40,11 @@ type machine struct {
 	// node is the Node as the agent last saw it.
 	node node
 
-	// seen is what was read, and old says that the ledger was written since.
+	// seen is what was read, and old says that the ledger was written since. kept is
+	// what was seen, with a list of the Nodes, before a write that conflicted.
 	seen *turns.Seen
 	old  bool
+	kept *turns.Seen
 
 	// clock is by how many hours its clock is ahead.
 	clock int8
@@ -136,8 +138,10 @@ type scenario struct {
 	// clone says that the last machine has the name and the Node of the first.
 	clone bool
 
-	// next is how machines decide, [turns.Next] unless a bug is seeded.
-	next func(turns.View) turns.Step
+	// next is how machines decide, [turns.Next] unless a bug is seeded. later is
+	// [turns.Seen.Later] likewise.
+	next  func(turns.View) turns.Step
+	later func(turns.Seen, *turns.Ledger) turns.Seen
 
 	// keeps, blind, forgetful and amnesic seed bugs of the caller: what was read
 	// is kept after a mark, a write does not compare, a turn is not saved, a
@@ -301,9 +305,9 @@ func (s scenario) edges(w world) []edge {
 // there is none.
 //
 // Such steps are a write to the disk, and those by which a machine forgets what it has
-// read: it waits, its write conflicts, with a list of the Nodes for it before that, or
-// the ledger that it is to create is there. Its death before it forgets is its death
-// after.
+// read: it waits, its write conflicts, or the ledger that it is to create is there. Its
+// death before it forgets is its death after. A list of the Nodes for a write that will
+// conflict is one if it is the same at any time, or not kept.
 func (s scenario) private(w world) (edge, bool) {
 	left := w.left
 	changesViews := left.rebirth+left.clock+left.hour+left.shut+left.again > 0 || w.shut
@@ -330,14 +334,25 @@ func (s scenario) private(w world) (edge, bool) {
 			isPrivate = w.ledger != nil && left.delete == 0
 		case turns.List:
 			l := m.seen.Ledger
-			isNext := l != nil && (l.State == turns.Restoring || m.turn.Phase == turns.Taking)
-			isPrivate = isNext && m.old && !s.blind
+			isForgotten := l != nil && l.State == turns.Restoring
+			isSame := l != nil && m.turn.Phase == turns.Taking && s.isConstant(w)
+			isPrivate = (isForgotten || isSame) && m.old && !s.blind
 		}
 		if isPrivate {
 			return s.steps(w, i)[0], true
 		}
 	}
 	return edge{}, false
+}
+
+// isConstant reports whether what is kept of a list of the Nodes will always be the same.
+func (s scenario) isConstant(w world) bool {
+	for i := range s.size {
+		if !w.nodes[i].there || s.canaries[i] {
+			return false
+		}
+	}
+	return w.left.rebirth == 0
 }
 
 // events are what happens to all machines, and what people do.
@@ -419,6 +434,7 @@ func (s scenario) accidents(w world, i int) []edge {
 			to.machines[i].up = false
 			to.machines[i].off = true
 			to.machines[i].seen = nil
+			to.machines[i].kept = nil
 		})
 	}
 	switch {
@@ -433,6 +449,7 @@ func (s scenario) accidents(w world, i int) []edge {
 			to.left.kill--
 			to.machines[i].up = false
 			to.machines[i].seen = nil
+			to.machines[i].kept = nil
 			if m.stage == refused || m.stage == unwanted {
 				to.machines[i].stage = waiting
 			}
@@ -499,8 +516,13 @@ func (s scenario) steps(w world, i int) []edge {
 	case turns.Await:
 		m.seen = nil
 	case turns.Read:
-		m.seen = &turns.Seen{Ledger: w.ledger}
+		seen := turns.Seen{Ledger: w.ledger}
+		if m.kept != nil {
+			seen = s.later(*m.kept, w.ledger)
+		}
+		m.seen = &seen
 		m.old = false
+		m.kept = nil
 	case turns.List:
 		m.seen = &turns.Seen{Ledger: m.seen.Ledger, Fleet: s.fleet(w), Listed: true}
 	case turns.Create:
@@ -560,6 +582,7 @@ func (s scenario) write(w world, i int, step turns.Step) []edge {
 	m := &to.machines[i]
 	label := fmt.Sprintf("%d write", i)
 	if (m.old && !s.blind) || w.ledger == nil {
+		m.kept = kept(*m.seen, name(s.of(i)))
 		m.seen = nil
 		return []edge{{label + " conflicts", to, false}}
 	}
@@ -580,6 +603,29 @@ func (s scenario) write(w world, i int, step turns.Step) []edge {
 		m.save(step.Turn)
 	}
 	return append(out, edge{label + " " + step.Ledger.Summary(), to, false})
+}
+
+// kept returns what is kept of what a machine has seen that knows the Node own, nil
+// for nothing: what counts later of it.
+func kept(seen turns.Seen, own string) *turns.Seen {
+	l := seen.Ledger
+	if !seen.Listed || l.State == turns.Restoring || len(l.Restored) > 0 {
+		return nil
+	}
+
+	var fleet turns.Fleet
+	for _, n := range seen.Fleet {
+		if n.Name != own {
+			n.Mark = ""
+		}
+		n.Failures = nil
+		fleet = append(fleet, n)
+	}
+	return &turns.Seen{
+		Ledger: &turns.Ledger{Holders: l.Holders},
+		Fleet:  fleet,
+		Listed: true,
+	}
 }
 
 // has reports whether the turn of machine i is in the ledger.
@@ -613,6 +659,7 @@ func (s scenario) change(w world, i int) []edge {
 		m.rebooted = true
 		m.up = false
 		m.seen = nil
+		m.kept = nil
 		if s.amnesic {
 			m.turn = turns.Turn{}
 		}
@@ -850,10 +897,12 @@ func (w world) hash(seed maphash.Seed, size int) uint64 {
 		if m.seen != nil {
 			b = appendLedger(b, m.seen.Ledger)
 			b = append(b, flag(m.seen.Listed))
-			for _, n := range m.seen.Fleet {
-				b = appendText(b, n.Name, n.Mark, n.Failures[0], n.Tried.String())
-				b = append(b, flag(n.Away))
-			}
+			b = appendFleet(b, m.seen.Fleet)
+		}
+		b = append(b, flag(m.kept != nil))
+		if m.kept != nil {
+			b = appendLedger(b, m.kept.Ledger)
+			b = appendFleet(b, m.kept.Fleet)
 		}
 		n := w.nodes[i]
 		b = append(b, flag(n.there), byte(n.uid))
@@ -876,6 +925,15 @@ func appendText(b []byte, texts ...string) []byte {
 	for _, t := range texts {
 		b = binary.AppendUvarint(b, uint64(len(t)))
 		b = append(b, t...)
+	}
+	return b
+}
+
+func appendFleet(b []byte, fleet turns.Fleet) []byte {
+	b = append(b, byte(len(fleet)))
+	for _, n := range fleet {
+		b = appendText(b, n.Name, n.Mark, strings.Join(n.Failures, ""), n.Tried.String())
+		b = append(b, flag(n.Away), flag(n.Pinned))
 	}
 	return b
 }

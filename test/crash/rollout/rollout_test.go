@@ -32,6 +32,7 @@ func fleetOf(size, away int, left faults) scenario {
 		policy: policy(away),
 		left:   left,
 		next:   turns.Next,
+		later:  turns.Seen.Later,
 	}
 }
 

@@ -318,6 +318,31 @@ var seeded = map[string]bug{
 			}
 		}),
 	},
+	"a list that is kept lacks the Nodes that have joined": {
+		fleetOf(2, 1, faults{rebirth: 1}),
+		func(s *scenario) {
+			s.later = func(seen turns.Seen, l *turns.Ledger) turns.Seen {
+				later := seen.Later(l)
+				if later.Listed {
+					later.Fleet = seen.Fleet
+				}
+				return later
+			}
+		},
+	},
+	"a list is kept although turns were restored": {
+		fleetOf(3, 1, faults{delete: 1}),
+		func(s *scenario) {
+			s.later = func(seen turns.Seen, l *turns.Ledger) turns.Seen {
+				later := seen.Later(l)
+				if l != nil && l.State != turns.Restoring {
+					later.Fleet = seen.Fleet
+					later.Listed = true
+				}
+				return later
+			}
+		},
+	},
 	"control planes are ignored": {
 		fleetOf(3, 3, faults{}).withControlPlanes(),
 		seeing(func(v *turns.View) { v.Me.ControlPlane = false }),

@@ -1,0 +1,119 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/loam-os/loam/agent/turns"
+	"github.com/loam-os/loam/hint"
+)
+
+// read reads the ledger. One that cannot be understood is looked at again later.
+func (c *turnController) read(ctx context.Context, w *world) error {
+	lease, err := c.api.readLedger(ctx, ledgerName(*w))
+	if err != nil {
+		return err
+	}
+	if lease == nil || !turns.IsLedger(lease.Annotations) {
+		c.lease = lease
+		c.seen = &turns.Seen{}
+		return nil
+	}
+
+	ledger, err := turns.ReadLedger(lease.Annotations)
+	if err != nil {
+		err = fmt.Errorf("read Lease %s: %w", lease.Name, err)
+		c.await(w, turns.Decision{Why: hint.Line(err), Until: w.now.Add(ledgerPoll)})
+		return nil
+	}
+	if c.lease == nil || c.lease.ResourceVersion != lease.ResourceVersion {
+		c.changed = w.uptime
+	}
+	c.lease = lease
+	c.seen = c.later(*w, &ledger)
+	return nil
+}
+
+// listLasts is for how long a list of the Nodes is used again, after writes that others
+// preceded. Nodes that are not ready since, without a turn, do not count meanwhile.
+const listLasts = 15 * time.Second
+
+// keptList is what was seen with a list of the Nodes, and what that was for.
+type keptList struct {
+	seen     turns.Seen
+	policy   *turns.Policy
+	selector string
+}
+
+// keep keeps what was seen before a write that another one preceded.
+func (c *turnController) keep(w world, seen turns.Seen) {
+	if w.pending != nil {
+		c.kept = keptList{seen, w.pending.policy, selectorOf(w)}
+	}
+}
+
+// later returns what is seen with a ledger that was just read.
+func (c *turnController) later(w world, l *turns.Ledger) *turns.Seen {
+	kept := c.kept
+	c.kept = keptList{}
+
+	isSame := w.pending != nil && w.pending.policy == kept.policy && selectorOf(w) == kept.selector
+	if !isSame || w.uptime-c.listed > listLasts {
+		return &turns.Seen{Ledger: l}
+	}
+	later := kept.seen.Later(l)
+	return &later
+}
+
+// selectorOf returns the label selector of the Nodes of the pool, "" for all.
+func selectorOf(w world) string {
+	if p := w.pending; p != nil && p.policy != nil && p.policy.Nodes != "" {
+		return p.policy.Nodes
+	}
+	if w.node != nil && w.node.Labels[poolLabel] != "" {
+		return poolLabel + "=" + w.node.Labels[poolLabel]
+	}
+	return ""
+}
+
+// list lists the Nodes of the pool for me. If mayBeBrief, canaries and pinned Nodes need
+// not be known.
+func (c *turnController) list(
+	ctx context.Context, w world, me turns.Me, mayBeBrief bool,
+) error {
+	p := turns.Policy{}
+	if w.pending != nil && w.pending.policy != nil {
+		p = *w.pending.policy
+	}
+
+	mark := ""
+	if n := w.node; n != nil {
+		mark = n.Annotations[turnAnnotation]
+	}
+
+	l := c.seen.Ledger
+	e := labelled
+	switch {
+	case l.State == turns.Restoring, len(l.Restored) > 0, l.Size <= manyNodes,
+		p.PerZone != (turns.Amount{}), p.PerRack != (turns.Amount{}):
+		e = full
+	case mayBeBrief:
+		e = brief
+	}
+
+	fleet, err := c.api.listFleet(ctx, selectorOf(w), e, p.RackLabel)
+	if err != nil {
+		return err
+	}
+	for i := range fleet {
+		if fleet[i].Name == me.Node && e != full {
+			fleet[i].Mark = mark
+		}
+	}
+	c.listed = w.uptime
+	c.conflicts = 0
+	c.glance = fleet.Glance(p, *l, me, w.now)
+	c.seen = &turns.Seen{Ledger: l, Fleet: fleet, Listed: true, Brief: e == brief}
+	return nil
+}

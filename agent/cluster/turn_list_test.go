@@ -1,0 +1,136 @@
+package cluster
+
+import (
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	core "k8s.io/api/core/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/loam-os/loam/agent/turns"
+	"github.com/loam-os/loam/test/apiserver"
+)
+
+// TestAListOfTheNodesLasts has a node list the Nodes, and another one write the ledger
+// before it: with which list it decides then.
+func TestAListOfTheNodesLasts(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		edit func(w *world)
+		want bool
+	}{
+		{"nothing else has changed", func(*world) {}, true},
+		{"it is old", func(w *world) { w.uptime += listLasts + time.Second }, false},
+		{"the policy has changed", func(w *world) {
+			p := *w.pending.policy
+			w.pending.policy = &p
+		}, false},
+		{"the Node is of another pool", func(w *world) {
+			w.node.Labels = map[string]string{poolLabel: "other"}
+		}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c, w := newLister(t)
+			c.conflict(t, &w)
+
+			w.node = w.node.DeepCopy()
+			tt.edit(&w)
+			c.step(t, &w, turns.Step{Kind: turns.Read})
+			if c.seen.Listed != tt.want {
+				t.Errorf("it has a list: %t, want %t", c.seen.Listed, tt.want)
+			}
+			if len(c.seen.Fleet) != 1 && tt.want {
+				t.Errorf("%d Nodes, want 1", len(c.seen.Fleet))
+			}
+
+			c.step(t, &w, turns.Step{Kind: turns.Read})
+			if c.seen.Listed {
+				t.Error("it has a list without a write before")
+			}
+		})
+	}
+}
+
+// TestNodesThatWriteAtOnceWaitLonger checks that the pause after a write that another
+// node preceded doubles, and is short again after one that succeeds.
+func TestNodesThatWriteAtOnceWaitLonger(t *testing.T) {
+	c, w := newLister(t)
+	for _, want := range []time.Duration{
+		conflictPause,
+		2 * conflictPause,
+		4 * conflictPause,
+		8 * conflictPause,
+		8 * conflictPause,
+	} {
+		c.conflict(t, &w)
+		if got := c.until.Sub(w.now); got != want {
+			t.Errorf("it waits for %s, want %s", got, want)
+		}
+		c.step(t, &w, turns.Step{Kind: turns.Read})
+	}
+
+	c.step(t, &w, turns.Step{Kind: turns.Write, Ledger: *c.seen.Ledger})
+	c.step(t, &w, turns.Step{Kind: turns.Read})
+	c.seen.Listed = true // Otherwise it lists the Nodes anew.
+	c.conflict(t, &w)
+	if got := c.until.Sub(w.now); got != conflictPause {
+		t.Errorf("after a write that succeeded, it waits for %s, want %s", got, conflictPause)
+	}
+}
+
+// lister is a node that takes a turn, at an API server with its Node and the ledger.
+type lister struct{ *turnController }
+
+func newLister(t *testing.T) (lister, world) {
+	part := func() float64 { return 0.5 }
+	c := &turnController{
+		api: newTestAPI(t, apiserver.New()),
+		env: Env{Part: part, Log: zap.NewNop()},
+	}
+	w := withPolicy(newWorld())
+
+	node := &core.Node{ObjectMeta: meta.ObjectMeta{Name: "node-1"}}
+	if err := c.api.core.Post().Resource("nodes").Body(node).Do(t.Context()).Error(); err != nil {
+		t.Fatal(err)
+	}
+	l := turns.New()
+	l.State = turns.Running
+	lease, err := c.api.createLedger(t.Context(), nil, ledgerName(w), noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.api.writeLedger(t.Context(), lease, l, noon); err != nil {
+		t.Fatal(err)
+	}
+	return lister{c}, w
+}
+
+func (l lister) step(t *testing.T, w *world, s turns.Step) {
+	t.Helper()
+	l.until = time.Time{}
+	if err := l.do(t.Context(), w, turns.View{}, s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// conflict reads the ledger and lists the Nodes, if that is not done yet, and writes
+// after another node.
+func (l lister) conflict(t *testing.T, w *world) {
+	t.Helper()
+	if l.seen == nil {
+		l.step(t, w, turns.Step{Kind: turns.Read})
+	}
+	if !l.seen.Listed {
+		l.step(t, w, turns.Step{Kind: turns.List})
+	}
+	later := l.lease.Spec.RenewTime.Add(time.Second) // Another time is another version.
+	first, err := l.api.writeLedger(t.Context(), l.lease, *l.seen.Ledger, later)
+	if err != nil || first == nil {
+		t.Fatalf("the other node has not written: %v", err)
+	}
+	l.step(t, w, turns.Step{Kind: turns.Write, Ledger: *l.seen.Ledger})
+	if l.seen != nil || l.until.IsZero() {
+		t.Fatal("the write has succeeded")
+	}
+}
