@@ -95,7 +95,7 @@ style:
 test: suite ## what CI runs: style, short unit tests, judges on the image, the image in a VM (15 minutes; 30 with empty caches)
 test: short = -short
 
-test-all: suite ## the whole of every test, as after a change of the rigs or before a release (45 minutes)
+test-all: suite ## the whole of every test, as after a change of the rigs or before a release (3 hours)
 
 # Its last lines say what is broken. ONLY=STAGE,STAGE runs these stages, and what they need.
 suite:

@@ -15,6 +15,8 @@ func (c *turnController) read(ctx context.Context, w *world) error {
 	if err != nil {
 		return err
 	}
+	kept := c.kept
+	c.kept = keptList{}
 	if lease == nil || !turns.IsLedger(lease.Annotations) {
 		c.lease = lease
 		c.seen = &turns.Seen{}
@@ -31,7 +33,7 @@ func (c *turnController) read(ctx context.Context, w *world) error {
 		c.changed = w.uptime
 	}
 	c.lease = lease
-	c.seen = c.later(*w, &ledger)
+	c.seen = c.later(*w, kept, &ledger)
 	return nil
 }
 
@@ -53,11 +55,8 @@ func (c *turnController) keep(w world, seen turns.Seen) {
 	}
 }
 
-// later returns what is seen with a ledger that was just read.
-func (c *turnController) later(w world, l *turns.Ledger) *turns.Seen {
-	kept := c.kept
-	c.kept = keptList{}
-
+// later returns what is seen with what was kept and a ledger that was just read.
+func (c *turnController) later(w world, kept keptList, l *turns.Ledger) *turns.Seen {
 	isSame := w.pending != nil && w.pending.policy == kept.policy && selectorOf(w) == kept.selector
 	if !isSame || w.uptime-c.listed > listLasts {
 		return &turns.Seen{Ledger: l}
