@@ -125,14 +125,6 @@ const (
 	// pollStopped is how often a node looks at a rollout that has stopped.
 	pollStopped = 30 * time.Second
 
-	// patience is after how long a turn that nobody takes lets twice as many
-	// nodes ask. few may always ask: of more that write at once, most write in vain.
-	patience = 10 * time.Second
-	few      = 16
-
-	// writing is how long a node takes for its turn, roughly, before the next one can.
-	writing = 50 * time.Millisecond
-
 	// longestRest is the longest pause between two looks at the ledger. A
 	// postponed node that sees no write for so long is behind no other node.
 	longestRest = 10 * time.Minute
@@ -143,21 +135,6 @@ const (
 	// pollShare is the pause that each node adds between two looks at the
 	// ledger.
 	pollShare = 100 * time.Millisecond
-)
-
-// pace is how long a change of a class takes, roughly, and poll how often the
-// next nodes of a large pool look at the ledger. They only spread requests.
-var (
-	pace = map[Class]time.Duration{
-		Kubelet: 15 * time.Second,
-		Pods:    4 * time.Minute,
-		Reboot:  100 * time.Second,
-	}
-	poll = map[Class]time.Duration{
-		Kubelet: 5 * time.Second,
-		Pods:    30 * time.Second,
-		Reboot:  15 * time.Second,
-	}
 )
 
 // Decide returns whether me may take a turn for its target. fleet must have
@@ -251,33 +228,6 @@ func mayBegin(p Policy, l Ledger, me Me, now time.Time) Decision {
 		return d
 	}
 	return Decision{Verdict: Take}
-}
-
-// inOrder lets the nodes ask in their order, so that few write at once, also where many
-// turns are free. It limits nothing: the longer a turn is free, the more nodes may take
-// it. A postponed node asks once all others have had their turn, or do not ask.
-func inOrder(r Rollout, me Me, size, begun, free int, now time.Time) Decision {
-	rank := position(me) * float64(size)
-	open := float64(r.had(size) + begun)
-	if me.Postponed && open+1 < float64(size) && me.Unchanged < longestRest {
-		return wait(now.Add(pause(me, size)), "postponed: the other nodes come first")
-	}
-	ahead := float64(few)
-	for waited := time.Duration(0); waited <= me.Unchanged && rank >= open+ahead; waited += patience {
-		ahead *= 2
-	}
-	if rank < open+ahead {
-		return Decision{Verdict: Take}
-	}
-
-	first := rank - open
-	rounds := first / float64(max(1, free+begun))
-	rest := time.Duration(rounds * float64(pace[me.Class]) / 2)
-	rest = min(max(rest, pause(me, size)), longestRest)
-	if first < float64(free) {
-		rest = time.Duration(first * float64(writing))
-	}
-	return wait(now.Add(rest), fmt.Sprintf("about %.0f nodes come first", first))
 }
 
 // pause returns how long a node of a pool of that size waits before it looks at

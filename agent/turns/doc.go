@@ -37,6 +37,11 @@
 // that can has given its own. A canary notes that on its Node before it gives
 // its turn, so the others know it from the list of Nodes, also with a new ledger.
 //
+// Each target has an order of the nodes, by a hash. A node asks for a turn when it is among
+// the next ones, or when nobody has for a while: if all asked at once, most would write in
+// vain. How far the nodes are is in the ledger, as the rank of those that took a turn last:
+// nodes that run the target already take none, and nobody knows how many they are.
+//
 // A list of the Nodes of a large pool is dear, so a node lists them only when the ledger,
 // with its [Glance] at the list before, lets it begin. The labels of canaries and pinned
 // Nodes are lists of their own: where there are none, one node in a while looks for all.

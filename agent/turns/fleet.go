@@ -1,8 +1,6 @@
 package turns
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -245,18 +243,4 @@ func marked(mark string) string {
 		return ""
 	}
 	return h.ID
-}
-
-// position returns where a node is in the order of the pool, from 0 to 1. Each
-// target has another order. Canaries are first, and those whose change was
-// postponed last.
-func position(me Me) float64 {
-	switch {
-	case me.Postponed:
-		return 1
-	case me.Canary:
-		return 0
-	}
-	sum := sha256.Sum256([]byte(me.Pool + "\x00" + me.Target + "\x00" + me.Machine))
-	return float64(binary.BigEndian.Uint64(sum[:])>>11) / (1 << 53)
 }

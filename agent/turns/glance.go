@@ -117,7 +117,7 @@ func mayList(p Policy, l Ledger, me Me, now time.Time) Decision {
 
 	free := max(1, p.MayBeAway(l.Size)-used.total)
 	if !me.isRestart() {
-		d := inOrder(l.toward(me), me, l.Size, len(turns), free, now)
+		d := inOrder(l.toward(me), me, l.Size, begunBy(turns, me), free, now)
 		if d.Verdict != Take {
 			return d
 		}

@@ -85,9 +85,12 @@ type Rollout struct {
 	// Postponed counts the nodes that gave their turn to take it later.
 	Postponed int `json:"postponed,omitempty"`
 
+	// Reached is how far the nodes are in their order: about the rank of the one that took
+	// a turn last. It spreads requests, and limits nothing.
+	Reached int `json:"-"`
+
 	// Unlabelled is up to which turn the nodes of a large pool do not look for canaries
-	// and pinned Nodes: there were none. Of a system, it has an annotation of its own:
-	// admission policies that are in use refuse another field in the rollout of one.
+	// and pinned Nodes: there were none.
 	Unlabelled int `json:"-"`
 
 	// Halted is why no further node may take a turn: too many have failed. It is
@@ -148,6 +151,7 @@ const (
 	restoredPrefix   = "restored.loam.dev/"
 	systemPrefix     = "system.loam.dev/"
 	unlabelledPrefix = "unlabelled.loam.dev/"
+	reachedPrefix    = "reached.loam.dev/"
 	haltPrefix       = "halted.loam.dev/"
 )
 
@@ -162,8 +166,32 @@ func counters(l *Ledger) map[string]*int {
 		"failed":     &l.Failed,
 		"postponed":  &l.Postponed,
 		"size":       &l.Size,
+		"reached":    &l.Reached,
 		"unlabelled": &l.Unlabelled,
 	}
+}
+
+// extras are the numbers of a system's rollout that have annotations of their own, by
+// prefix: admission policies that are in use refuse another field in the rollout.
+func extras(r *Rollout) map[string]*int {
+	return map[string]*int{
+		reachedPrefix:    &r.Reached,
+		unlabelledPrefix: &r.Unlabelled,
+	}
+}
+
+// readNumber reads the annotation key into n, if it is there.
+func readNumber(annotations map[string]string, key string, n *int) error {
+	text, ok := annotations[key]
+	if !ok {
+		return nil
+	}
+	var err error
+	*n, err = strconv.Atoi(text)
+	if err != nil || *n < 0 {
+		return invalid(key, text, "a number")
+	}
+	return nil
 }
 
 // IsLedger reports whether the Lease with these annotations is a ledger. In
@@ -224,13 +252,8 @@ func ReadLedger(annotations map[string]string) (Ledger, error) {
 		}
 	}
 	for key, counter := range counters(&l) {
-		text, ok := annotations[prefix+key]
-		if !ok {
-			continue
-		}
-		*counter, err = strconv.Atoi(text)
-		if err != nil || *counter < 0 {
-			return Ledger{}, invalid(prefix+key, text, "a number")
+		if err := readNumber(annotations, prefix+key, counter); err != nil {
+			return Ledger{}, err
 		}
 	}
 
@@ -244,14 +267,10 @@ func ReadLedger(annotations map[string]string) (Ledger, error) {
 	}
 
 	for target, r := range l.Systems {
-		key := unlabelledPrefix + target
-		text, ok := annotations[key]
-		if !ok {
-			continue
-		}
-		r.Unlabelled, err = strconv.Atoi(text)
-		if err != nil || r.Unlabelled < 0 {
-			return Ledger{}, invalid(key, text, "a number")
+		for of, n := range extras(&r) {
+			if err := readNumber(annotations, of+target, n); err != nil {
+				return Ledger{}, err
+			}
 		}
 		l.Systems[target] = r
 	}
@@ -361,8 +380,10 @@ func (l Ledger) Annotations(before map[string]string) map[string]string {
 	for target, r := range l.Systems {
 		text, _ := json.Marshal(r) // Strings and numbers only.
 		out[systemPrefix+target] = string(text)
-		if r.Unlabelled > 0 {
-			out[unlabelledPrefix+target] = strconv.Itoa(r.Unlabelled)
+		for of, n := range extras(&r) {
+			if *n > 0 {
+				out[of+target] = strconv.Itoa(*n)
+			}
 		}
 	}
 	for target, why := range l.Halts {
@@ -379,7 +400,7 @@ func (l Ledger) Annotations(before map[string]string) map[string]string {
 
 func isOurs(key string) bool {
 	return slices.ContainsFunc([]string{prefix, holderPrefix, restoredPrefix, systemPrefix,
-		unlabelledPrefix, haltPrefix},
+		unlabelledPrefix, reachedPrefix, haltPrefix},
 		func(p string) bool { return strings.HasPrefix(key, p) })
 }
 

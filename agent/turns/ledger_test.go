@@ -47,6 +47,7 @@ func running() Ledger {
 		Done:       1,
 		Failed:     1,
 		Unlabelled: 8,
+		Reached:    70,
 		Halted:     "node-9: it fell back",
 	}
 	return l
@@ -57,6 +58,7 @@ func TestALedgerIsWrittenAndRead(t *testing.T) {
 	l.Halts["old"] = "node-3: no"
 	l.Hurry = &Hurry{Max: Amount{Percent: 30}, Why: "a hole", Until: noon}
 	l.Unlabelled = 9
+	l.Reached = 80
 	text := l.Annotations(map[string]string{
 		"example.com/a":             "b",
 		prefix + "why":              "old",
@@ -121,6 +123,7 @@ func TestEveryMistakeInALedgerHasAHint(t *testing.T) {
 		{holderPrefix + "x", holder("y", "1").String(), deleteLease},
 		{systemPrefix + "1", `{"done":-1}`, deleteLease},
 		{unlabelledPrefix + "1234", "no", deleteLease},
+		{reachedPrefix + "1234", "-1", deleteLease},
 	} {
 		t.Run(tt.key+" of "+tt.text, func(t *testing.T) {
 			a := running().Annotations(nil)

@@ -145,10 +145,13 @@ func (l Ledger) Take(me Me, h Holder, size int) Ledger {
 	l.Nodes = me.Nodes
 
 	r := l.toward(me)
+	begun := begunBy(slices.Collect(maps.Values(l.Holders)), me)
 	isOver := r.Done+r.Failed > 0 && r.had(size) == 0
-	if isOver && begunBy(slices.Collect(maps.Values(l.Holders)), me) == 0 {
+	if isOver && begun == 0 {
 		r.Begun = time.Time{}
+		r.Reached = 0
 	}
+	r.Reached = reachedBy(r, me, size, begun)
 	l.Holders[me.Machine] = h
 	if r.Begun.IsZero() {
 		r.Begun = h.Since.Truncate(time.Second)

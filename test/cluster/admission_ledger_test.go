@@ -106,6 +106,8 @@ func TestANodeWritesItsTurnOnly(t *testing.T) {
 			allHad.Take(system, turnOf("node-1"), 2), nil, false},
 		{"it takes a turn for a system and has seen no labels", base, hasSystem,
 			set("unlabelled.loam.dev/"+system.Target, "250"), false},
+		{"it says how far the nodes are", hasSystem, hasSystem,
+			set("reached.loam.dev/"+system.Target, "40"), false},
 		{"it takes its turn beside one that was restored", restored,
 			restored.Take(me, turnOf("node-1"), 2), nil, false},
 		{"it restores a ledger from Nodes that say what no agent writes", turns.New(),
