@@ -49,7 +49,7 @@
 // write needed a list, others would write during most of them, and few would succeed.
 //
 // A pool has one ledger, not one for each zone: with 250 turns at once, 5,000 nodes restart
-// their kubelets by it in 6.4 minutes, of which 5 are the limit alone (docs/figures.md).
+// their kubelets by it in 7 minutes, of which 5 are the limit alone (docs/figures.md).
 // Which nodes are away without a turn is not in the ledger, where it would be old: that is
 // read from the Nodes before each turn, some seconds before it at most.
 //

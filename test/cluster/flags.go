@@ -50,7 +50,8 @@ func (c *Cluster) apiFlags() []string {
 		"--egress-selector-config-file=" + egressFile,
 	}
 	if c.audits {
-		flags = append(flags, "--audit-policy-file="+auditPolicyFile, "--audit-log-path="+auditLogFile)
+		flags = append(flags, "--audit-policy-file="+auditPolicyFile, "--audit-log-path="+auditLogFile,
+			"--audit-log-maxsize=100000") // MB: all of it is in one file.
 	}
 	return flags
 }
