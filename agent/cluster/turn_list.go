@@ -18,10 +18,15 @@ func (c *turnController) read(ctx context.Context, w *world) error {
 	kept := c.kept
 	c.kept = keptList{}
 	if lease == nil || !turns.IsLedger(lease.Annotations) {
+		if !c.absent {
+			c.changed = w.uptime
+		}
+		c.absent = true
 		c.lease = lease
 		c.seen = &turns.Seen{}
 		return nil
 	}
+	c.absent = false
 
 	ledger, err := turns.ReadLedger(lease.Annotations)
 	if err != nil {
@@ -37,8 +42,8 @@ func (c *turnController) read(ctx context.Context, w *world) error {
 	return nil
 }
 
-// listLasts is for how long a list of the Nodes is used again, after writes that others
-// preceded. Nodes that are not ready since, without a turn, do not count meanwhile.
+// listLasts is for how long a list of the Nodes is used with later ledgers, as after
+// writes that others preceded. Nodes that are not ready since, without a turn, do not count meanwhile.
 const listLasts = 15 * time.Second
 
 // keptList is what was seen with a list of the Nodes, and what that was for.
@@ -48,7 +53,7 @@ type keptList struct {
 	selector string
 }
 
-// keep keeps what was seen before a write that another one preceded.
+// keep keeps what was seen before the ledger is read again.
 func (c *turnController) keep(w world, seen turns.Seen) {
 	if w.pending != nil {
 		c.kept = keptList{seen, w.pending.policy, selectorOf(w)}
@@ -114,5 +119,10 @@ func (c *turnController) list(
 	c.conflicts = 0
 	c.glance = fleet.Glance(p, *l, me, w.now)
 	c.seen = &turns.Seen{Ledger: l, Fleet: fleet, Listed: true, Brief: e == brief}
+	if l.Size > manyNodes && l.State == turns.Running {
+		// While so many are listed, others write the ledger: it is read once more.
+		c.keep(w, *c.seen)
+		c.seen = nil
+	}
 	return nil
 }

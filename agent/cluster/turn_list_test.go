@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -52,10 +53,65 @@ func TestAListOfTheNodesLasts(t *testing.T) {
 	}
 }
 
+// TestTheLedgerOfALargePoolIsReadAfterTheList has another node write while a node lists
+// the Nodes: which ledger it decides with.
+func TestTheLedgerOfALargePoolIsReadAfterTheList(t *testing.T) {
+	for size, isLater := range map[int]bool{manyNodes: false, manyNodes + 1: true} {
+		t.Run(strconv.Itoa(size), func(t *testing.T) {
+			c, w := newLister(t)
+			c.step(t, &w, turns.Step{Kind: turns.Read})
+			l := *c.seen.Ledger
+			l.Size = size
+			c.step(t, &w, turns.Step{Kind: turns.Write, Ledger: l})
+			before := c.lease.ResourceVersion
+
+			c.step(t, &w, turns.Step{Kind: turns.Read})
+			c.step(t, &w, turns.Step{Kind: turns.List})
+			c.overtake(t, l)
+			if c.seen == nil {
+				c.step(t, &w, turns.Step{Kind: turns.Read})
+			}
+			if !c.seen.Listed || len(c.seen.Fleet) != 1 {
+				t.Errorf("it has a list: %t, of %d Nodes, want 1", c.seen.Listed, len(c.seen.Fleet))
+			}
+			if got := c.lease.ResourceVersion != before; got != isLater {
+				t.Errorf("it has the ledger of the other node: %t, want %t", got, isLater)
+			}
+		})
+	}
+}
+
+// TestALedgerIsAbsentSince checks for how long a node has seen that its pool has no
+// ledger: it does not create one at once.
+func TestALedgerIsAbsentSince(t *testing.T) {
+	c, w := newLister(t)
+	if err := c.api.lease(ledgerName(w), c.api.coordination.Delete()).Do(t.Context()).Error(); err != nil {
+		t.Fatal(err)
+	}
+	w.uptime = time.Hour
+	for _, passed := range []time.Duration{0, 2 * time.Second, time.Second} {
+		w.uptime += passed
+		c.step(t, &w, turns.Step{Kind: turns.Read})
+		if got, want := c.view(w, change{}).Me.Unchanged, w.uptime-time.Hour; got != want {
+			t.Errorf("the ledger is absent for %s, want %s", got, want)
+		}
+	}
+
+	c.step(t, &w, turns.Step{Kind: turns.Create})
+	c.step(t, &w, turns.Step{Kind: turns.Read})
+	w.uptime += time.Minute
+	if got := c.view(w, change{}).Me.Unchanged; got != time.Minute {
+		t.Errorf("the ledger is there for %s, want 1m", got)
+	}
+}
+
 // TestNodesThatWriteAtOnceWaitLonger checks that the pause after a write that another
-// node preceded doubles, and is short again after one that succeeds.
+// node preceded doubles, and is short again after one that succeeds. It begins when the
+// write is refused.
 func TestNodesThatWriteAtOnceWaitLonger(t *testing.T) {
 	c, w := newLister(t)
+	refused := w.now.Add(3 * time.Second)
+	c.env.Now = func() time.Time { return refused }
 	for _, want := range []time.Duration{
 		conflictPause,
 		2 * conflictPause,
@@ -64,7 +120,7 @@ func TestNodesThatWriteAtOnceWaitLonger(t *testing.T) {
 		8 * conflictPause,
 	} {
 		c.conflict(t, &w)
-		if got := c.until.Sub(w.now); got != want {
+		if got := c.until.Sub(refused); got != want {
 			t.Errorf("it waits for %s, want %s", got, want)
 		}
 		c.step(t, &w, turns.Step{Kind: turns.Read})
@@ -74,7 +130,7 @@ func TestNodesThatWriteAtOnceWaitLonger(t *testing.T) {
 	c.step(t, &w, turns.Step{Kind: turns.Read})
 	c.seen.Listed = true // Otherwise it lists the Nodes anew.
 	c.conflict(t, &w)
-	if got := c.until.Sub(w.now); got != conflictPause {
+	if got := c.until.Sub(refused); got != conflictPause {
 		t.Errorf("after a write that succeeded, it waits for %s, want %s", got, conflictPause)
 	}
 }
@@ -86,7 +142,7 @@ func newLister(t *testing.T) (lister, world) {
 	part := func() float64 { return 0.5 }
 	c := &turnController{
 		api: newTestAPI(t, apiserver.New()),
-		env: Env{Part: part, Log: zap.NewNop()},
+		env: Env{Part: part, Log: zap.NewNop(), Now: func() time.Time { return noon }},
 	}
 	w := withPolicy(newWorld())
 
@@ -124,13 +180,19 @@ func (l lister) conflict(t *testing.T, w *world) {
 	if !l.seen.Listed {
 		l.step(t, w, turns.Step{Kind: turns.List})
 	}
-	later := l.lease.Spec.RenewTime.Add(time.Second) // Another time is another version.
-	first, err := l.api.writeLedger(t.Context(), l.lease, *l.seen.Ledger, later)
-	if err != nil || first == nil {
-		t.Fatalf("the other node has not written: %v", err)
-	}
+	l.overtake(t, *l.seen.Ledger)
 	l.step(t, w, turns.Step{Kind: turns.Write, Ledger: *l.seen.Ledger})
 	if l.seen != nil || l.until.IsZero() {
 		t.Fatal("the write has succeeded")
+	}
+}
+
+// overtake has another node write the ledger.
+func (l lister) overtake(t *testing.T, ledger turns.Ledger) {
+	t.Helper()
+	later := l.lease.Spec.RenewTime.Add(time.Second) // Another time is another version.
+	written, err := l.api.writeLedger(t.Context(), l.lease, ledger, later)
+	if err != nil || written == nil {
+		t.Fatalf("the other node has not written: %v", err)
 	}
 }

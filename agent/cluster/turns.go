@@ -183,16 +183,18 @@ type turnController struct {
 	classifies classified
 
 	// seen is what was read since the last write. kept is what was seen before one that
-	// another node preceded, and conflicts how many did since the Nodes were listed.
+	// another node preceded, or when the Nodes of a large pool were listed, and conflicts how many did since the Nodes were listed.
 	seen      *turns.Seen
 	kept      keptList
 	conflicts int
 
-	// lease is the Lease of the ledger, created the version of the one that this node
-	// has created, changed the uptime at which its version was first seen, and listed
-	// that of the last list of the Nodes, or at which the node began to ask for a turn.
-	// glance is what is known of that list.
+	// lease is the Lease of the ledger, absent says that it is none, and created is the
+	// version of the one that this node has created. changed is the uptime at which its
+	// version, or that it is absent, was first seen, and listed that of the last list of
+	// the Nodes, or at which the node began to ask for a turn. glance is what is known of
+	// that list.
 	lease   *coordination.Lease
+	absent  bool
 	created string
 	changed time.Duration
 	listed  time.Duration
@@ -455,7 +457,7 @@ func (c *turnController) do(
 		}
 		err := c.api.patchSeen(ctx, w, changes)
 		if apierrors.IsConflict(err) {
-			c.until = w.now.Add(c.env.about(conflictPause))
+			c.until = c.env.Now().Add(c.env.about(conflictPause))
 			return nil
 		}
 		return err
@@ -514,7 +516,7 @@ func (c *turnController) write(
 	}
 	if lease == nil {
 		c.keep(*w, seen)
-		c.until = w.now.Add(c.env.about(conflictPause << min(c.conflicts, maxDoubled)))
+		c.until = c.env.Now().Add(c.env.about(conflictPause << min(c.conflicts, maxDoubled)))
 		c.conflicts++
 		return nil
 	}

@@ -651,7 +651,7 @@ func TestATurnWaitsForTheNode(t *testing.T) {
 func TestAMarkOfALaterTurnStays(t *testing.T) {
 	const mark = "a later turn"
 	part := func() float64 { return 0.5 }
-	c := &turnController{api: newTestAPI(t, apiserver.New()), env: Env{Part: part}}
+	c := &turnController{api: newTestAPI(t, apiserver.New()), env: Env{Part: part, Now: func() time.Time { return noon }}}
 	w := newWorld()
 	seen := &core.Node{}
 	node := &core.Node{ObjectMeta: meta.ObjectMeta{Name: "node-1"}}

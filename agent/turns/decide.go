@@ -131,6 +131,9 @@ const (
 
 	// restorePause is between two looks at a ledger that another node restores.
 	restorePause = 2 * time.Second
+	// createSpread is the time within which the nodes of a pool that has no ledger
+	// create one.
+	createSpread = 4 * time.Second
 
 	// pollShare is the pause that each node adds between two looks at the
 	// ledger.

@@ -204,6 +204,8 @@ func (v View) ledger() (Step, bool) {
 	switch {
 	case v.Seen == nil:
 		return Step{Kind: Read}, true
+	case v.Seen.Ledger == nil && v.Me.Unchanged < time.Second:
+		return v.await(wait(v.Now.Add(v.Me.createPause()), "the pool has no ledger yet")), true
 	case v.Seen.Ledger == nil:
 		return Step{Kind: Create}, true
 	case v.Seen.Ledger.State != Restoring:
@@ -403,6 +405,12 @@ func (v View) decide() (Step, bool) {
 			"the ledger of the pool is full: %d nodes have a turn", len(l.Holders)+len(l.Restored)))
 	}
 	return v.await(d), d.Verdict == Take
+}
+
+// createPause returns how long me waits before it creates the first ledger of its pool.
+// All nodes begin to ask at the same time, of which one should.
+func (me Me) createPause() time.Duration {
+	return restorePause + time.Duration(position(me)*float64(createSpread))
 }
 
 // mayRestore reports whether me may list the Nodes to restore a ledger: the node that

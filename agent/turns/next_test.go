@@ -99,6 +99,10 @@ func TestNext(t *testing.T) {
 		{"nothing to do", wants(), func(v *View) { v.Need = NeedNothing }, Nothing},
 		{"nothing was read", wants(), func(v *View) { v.Seen = nil }, Read},
 		{"no ledger", wants(), func(v *View) { v.Seen = &Seen{} }, Create},
+		{"no ledger, seen just now", wants(), func(v *View) {
+			v.Seen = &Seen{}
+			v.Me.Unchanged = time.Second - 1
+		}, Await},
 		{"a new ledger of its own", wants(), func(v *View) {
 			v.Seen.Ledger.State = Restoring
 			v.Seen.Listed = false
