@@ -24,13 +24,15 @@ var rollouts = benchmark{
 		{"configuration", "configuration", "min", 10},
 		{"configuration/polls", "configuration", "polls", 20},
 		{"configuration/requests", "configuration", "requests", 10},
+		{"configuration/conflicts", "configuration", "conflicts", noGoal},
 		{"system", "system", "min", 45},
 		{"system/polls", "system", "polls", 20},
 		{"system/requests", "system", "requests", 10},
+		{"system/conflicts", "system", "conflicts", noGoal},
 		{"bad/touched", "bad", "touched", 1},
 	},
 	conditions: "5,000 real agents in one process, in virtual time, at an API server in memory; " +
-		"5 % may be away; a kubelet restarts in 15 s, a machine in 100 s; polls and other " +
+		"a request takes up to 40 ms; 5 % may be away; a kubelet restarts in 15 s, a machine in 100 s; polls and other " +
 		"requests are of a node and change, without renewals of Leases",
 }
 

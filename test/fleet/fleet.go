@@ -67,8 +67,9 @@ type Options struct {
 	Canary func(node string) bool
 
 	// Seed is that of the networks of the agents, in which requests take their time
-	// and faults may happen. Without one, agents reach the server at once.
-	Seed uint64
+	// and faults may happen. Without one, requests take up to Delay.
+	Seed  uint64
+	Delay time.Duration
 }
 
 // Fleet is nodes of one pool. It must be used within one bubble of

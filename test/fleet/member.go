@@ -98,7 +98,13 @@ func newMember(f *Fleet, name, dir string, number int, config cluster.Config) *m
 		clock:   clock{began: time.Now()},
 	}
 	m.power, m.off = context.WithCancel(f.ctx)
-	m.config.Transport = &apiserver.Transport{Server: f.counts.around(f.Server)}
+	m.config.Transport = &apiserver.Transport{
+		Server: f.counts.around(f.Server),
+		Fault: func(*http.Request) apiserver.Fault {
+			part := rand.Float64() * float64(f.Options.Delay)
+			return apiserver.Fault{Delay: time.Duration(part)}
+		},
+	}
 	if f.Options.Seed != 0 {
 		m.network = newNetwork(f, rand.New(rand.NewPCG(f.Options.Seed, uint64(2*number))))
 		m.config.Transport = m.network
