@@ -129,7 +129,7 @@ const (
 	// postponed node that sees no write for so long is behind no other node.
 	longestRest = 10 * time.Minute
 
-	// restorePause is between two looks at a ledger that another node restores.
+	// restorePause is between the first two looks at a ledger that another node restores.
 	restorePause = 2 * time.Second
 	// createSpread is the time within which the nodes of a pool that has no ledger
 	// create one.
@@ -218,7 +218,7 @@ func mayBegin(p Policy, l Ledger, me Me, now time.Time) Decision {
 	case me.Pinned != "":
 		return stop(now, stoppedByPin, "the Node is pinned: "+me.Pinned)
 	case l.State == Restoring:
-		return wait(now.Add(restorePause), restoring)
+		return wait(now.Add(me.restorePause()), restoring)
 	case l.State == Paused:
 		return stop(now, stoppedByPause, "the rollout is paused: "+l.Why)
 	case l.isNewer(me):

@@ -211,7 +211,7 @@ func (v View) ledger() (Step, bool) {
 	case v.Seen.Ledger.State != Restoring:
 		return Step{}, false
 	case !v.Seen.Listed && !v.Me.mayRestore():
-		return v.await(wait(v.Now.Add(restorePause), restoring)), true
+		return v.await(wait(v.Now.Add(v.Me.restorePause()), restoring)), true
 	case !v.Seen.Listed:
 		return Step{Kind: List}, true
 	}
@@ -411,6 +411,12 @@ func (v View) decide() (Step, bool) {
 // All nodes begin to ask at the same time, of which one should.
 func (me Me) createPause() time.Duration {
 	return restorePause + time.Duration(position(me)*float64(createSpread))
+}
+
+// restorePause returns how long me waits before it looks again at a ledger that another
+// node restores: the longer that takes, the more the API server has to do.
+func (me Me) restorePause() time.Duration {
+	return min(restorePause+me.Unchanged, 2*patience)
 }
 
 // mayRestore reports whether me may list the Nodes to restore a ledger: the node that

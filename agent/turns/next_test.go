@@ -89,6 +89,23 @@ func canaryFirst() View {
 	return v
 }
 
+// TestOthersSeldomLookWhileALedgerIsRestored checks when a node looks again at a ledger
+// that another one restores.
+func TestOthersSeldomLookWhileALedgerIsRestored(t *testing.T) {
+	for unchanged, want := range map[time.Duration]time.Duration{
+		0:            restorePause,
+		time.Second:  restorePause + time.Second,
+		patience:     restorePause + patience,
+		2 * patience: 2 * patience,
+		longestRest:  2 * patience,
+	} {
+		me := Me{Unchanged: unchanged}
+		if got := me.restorePause(); got != want {
+			t.Errorf("after %s, it looks again after %s, want %s", unchanged, got, want)
+		}
+	}
+}
+
 func TestNext(t *testing.T) {
 	for _, tt := range []struct {
 		name string
