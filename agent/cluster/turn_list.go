@@ -42,9 +42,13 @@ func (c *turnController) read(ctx context.Context, w *world) error {
 	return nil
 }
 
-// listLasts is for how long a list of the Nodes is used with later ledgers, as after
-// writes that others preceded. Nodes that are not ready since, without a turn, do not count meanwhile.
-const listLasts = 15 * time.Second
+// listLasts returns for how long a list of the Nodes of a pool is used with later ledgers,
+// as after writes that others preceded. Nodes that are not ready since, without a turn, do
+// not count meanwhile. The longer an API server takes for a list, the longer that list has
+// to serve: otherwise it is old before a write succeeds.
+func listLasts(size int) time.Duration {
+	return min(max(15*time.Second, time.Duration(size)*20*time.Millisecond), time.Minute)
+}
 
 // keptList is what was seen with a list of the Nodes, and what that was for.
 type keptList struct {
@@ -63,7 +67,7 @@ func (c *turnController) keep(w world, seen turns.Seen) {
 // later returns what is seen with what was kept and a ledger that was just read.
 func (c *turnController) later(w world, kept keptList, l *turns.Ledger) *turns.Seen {
 	isSame := w.pending != nil && w.pending.policy == kept.policy && selectorOf(w) == kept.selector
-	if !isSame || w.uptime-c.listed > listLasts {
+	if !isSame || w.uptime-c.listed > listLasts(l.Size) {
 		return &turns.Seen{Ledger: l}
 	}
 	later := kept.seen.Later(l)

@@ -22,7 +22,7 @@ func TestAListOfTheNodesLasts(t *testing.T) {
 		want bool
 	}{
 		{"nothing else has changed", func(*world) {}, true},
-		{"it is old", func(w *world) { w.uptime += listLasts + time.Second }, false},
+		{"it is old", func(w *world) { w.uptime += listLasts(0) + time.Second }, false},
 		{"the policy has changed", func(w *world) {
 			p := *w.pending.policy
 			w.pending.policy = &p
@@ -50,6 +50,21 @@ func TestAListOfTheNodesLasts(t *testing.T) {
 				t.Error("it has a list without a write before")
 			}
 		})
+	}
+}
+
+// TestAListOfALargePoolLastsLonger checks for how long a list of the Nodes is used.
+func TestAListOfALargePoolLastsLonger(t *testing.T) {
+	for size, want := range map[int]time.Duration{
+		0:      15 * time.Second,
+		250:    15 * time.Second,
+		1000:   20 * time.Second,
+		5000:   time.Minute,
+		100000: time.Minute,
+	} {
+		if got := listLasts(size); got != want {
+			t.Errorf("a list of %d Nodes lasts %s, want %s", size, got, want)
+		}
 	}
 }
 
