@@ -16,6 +16,12 @@ const (
 	patience = 10 * time.Second
 	widen    = 4
 
+	// prior is the part of a large pool, as 1/prior, that counts as ranks before the first
+	// of which all took a turn: little is concluded from few ranks. A node whose writes
+	// others precede looks like one that does not change. Without the prior, the more
+	// nodes write in vain, the more ask.
+	prior = 16
+
 	// writing is how long a node takes for its turn, roughly, before the next one can.
 	writing = 50 * time.Millisecond
 
@@ -68,7 +74,8 @@ func inOrder(r Rollout, me Me, size, begun, free int, now time.Time) Decision {
 
 	// Of the ranks that come first, as many take a turn as of those before.
 	front := r.front(size, begun)
-	share := max(float64(taken+few)/float64(front+few), thinnest)
+	known := max(few, size/prior)
+	share := max(float64(taken+known)/float64(front+known), thinnest)
 	first := share * (position(me)*float64(size) - float64(front))
 	ahead := float64(few)
 	for waited := patience; waited <= me.Unchanged && first >= ahead; waited += patience {
