@@ -168,6 +168,7 @@ func (f *fleet) add(dir, name string, steady time.Duration) {
 		}
 	}
 	process := ThisProcess()
+	process.FreeMemory = func() {} // It would collect the garbage of all agents, for each one.
 	process.Image = f.image
 	n, err := NewIn(process, dir, c, "", systemd, steady, logger())
 	if err != nil {
