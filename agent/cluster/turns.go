@@ -478,7 +478,7 @@ func (c *turnController) save(w *world, t turns.Turn) error {
 		return err
 	}
 
-	if t.Phase == turns.Holding {
+	if t.Phase == turns.Holding && !isBrief(t.Holder) {
 		c.inbox.event(false, "TurnTaken", fmt.Sprintf("the node has its turn in pool %s for %s",
 			poolOf(*w), describe(t.Holder)))
 	}
@@ -490,6 +490,13 @@ func (c *turnController) save(w *world, t turns.Turn) error {
 	w.turn.stopped = ""
 	c.env.Log.Info("turn", zap.String("phase", string(t.Phase)), zap.String("id", t.Holder.ID))
 	return nil
+}
+
+// isBrief reports whether a turn is for a configuration that leaves pods running: it is
+// over within seconds, and the Events of what restarts and of the configuration say so.
+// Each Event is a write more, by each node of a pool.
+func isBrief(h turns.Holder) bool {
+	return h.Version == "" && h.Target != "" && h.Class <= turns.Kubelet
 }
 
 // describe says what a turn is for.

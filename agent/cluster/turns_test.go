@@ -284,6 +284,37 @@ func TestATurnIsKept(t *testing.T) {
 	}
 }
 
+// TestAShortTurnIsNoEventOfItsOwn takes turns for each kind of change.
+func TestAShortTurnIsNoEventOfItsOwn(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		h    turns.Holder
+		want int
+	}{
+		{"a configuration that restarts the kubelet", turns.Holder{Target: "a", Class: turns.Kubelet}, 0},
+		{"one that stops pods", turns.Holder{Target: "a", Class: turns.Pods}, 1},
+		{"a system", turns.Holder{Target: "a", Version: "2.0.0", Class: turns.Reboot}, 1},
+		{"a restart of services", turns.Holder{Class: turns.Kubelet}, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			root, err := os.OpenRoot(t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer root.Close()
+			c := turnController{env: Env{Root: root, Log: zap.NewNop()}, inbox: newInbox()}
+
+			w := newWorld()
+			if err := c.save(&w, turns.Turn{Phase: turns.Holding, Holder: tt.h}); err != nil {
+				t.Fatal(err)
+			}
+			if got := len(c.inbox.events); got != tt.want {
+				t.Errorf("%d Events, want %d", got, tt.want)
+			}
+		})
+	}
+}
+
 func TestASystemNeedsATurn(t *testing.T) {
 	const hash = "89abcdef89abcdef89abcdef89abcdef89abcdef89abcdef89abcdef89abcdef"
 	other := system{"0123", "1.5.0"}
@@ -380,7 +411,6 @@ func TestASystemNeedsATurn(t *testing.T) {
 	}
 }
 
-// TestSinceWhenANodeAsks has a node ask, take its turn, and ask for another.
 func TestAnUnreadableTurnKeepsTheMachine(t *testing.T) {
 	for _, text := range []string{"", "{", `{"byPolicy": 1}`, `{"holder": {"since": "x"}}`} {
 		dir := t.TempDir()
@@ -445,6 +475,7 @@ func TestANodeLooksAgainWhenItsClockIsSetBack(t *testing.T) {
 	}
 }
 
+// TestSinceWhenANodeAsks has a node ask, take its turn, and ask for another.
 func TestSinceWhenANodeAsks(t *testing.T) {
 	needs := func(target string) change { return change{need: turns.NeedTurn, target: target} }
 	later := noon.Add(time.Hour)

@@ -78,7 +78,9 @@ func benchmarkRollout(b *testing.B, size int) {
 
 // traffic is what node agents have asked of the API server.
 type traffic struct {
-	polls, conflicts, renewals, rest int
+	// rest are neither polls nor renewals, and conflicts those of them that write the
+	// ledger after another node.
+	polls, renewals, rest, conflicts int
 
 	// took is how long each request took that is no watch.
 	took []time.Duration
@@ -110,6 +112,7 @@ func (a *traffic) add(b *testing.B, f *fleet, start time.Time) {
 			a.polls++
 		case isLedger && r.Code == 409:
 			a.conflicts++
+			a.rest++
 		case r.Resource == "leases" && !isLedger:
 			a.renewals++
 		default:
