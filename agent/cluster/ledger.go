@@ -132,14 +132,18 @@ func failureAnnotationOf(version string) string {
 	return failedAnnotation
 }
 
-// table is a list as kubectl prints it (meta.k8s.io/v1, Table).
+// table is a list of Nodes as kubectl prints it (meta.k8s.io/v1, Table). The cells are those
+// of nodeColumns; nobody decodes the others.
 type table struct {
 	ColumnDefinitions []struct{ Name string }
 	Rows              []struct {
-		Cells  []any
+		Cells  [3]string
 		Object meta.PartialObjectMetadata
 	}
 }
+
+// nodeColumns are the first columns of a list of Nodes, which need no metadata.
+var nodeColumns = [3]string{"Name", "Status", "Roles"}
 
 // extent is how much is listed of the Nodes of a pool.
 type extent int
@@ -219,30 +223,26 @@ func (a *api) listNodes(
 	return fleetOf(t, rackLabel)
 }
 
-// fleetOf reads the columns Name, Status and Roles, which needs no metadata.
+// fleetOf returns the Nodes of a list.
 func fleetOf(t table, rackLabel string) (turns.Fleet, error) {
-	column := func(name string) int {
-		return slices.IndexFunc(t.ColumnDefinitions,
-			func(c struct{ Name string }) bool { return c.Name == name })
-	}
-	name := column("Name")
-	status := column("Status")
-	roles := column("Roles")
-	if name < 0 || status < 0 || roles < 0 {
-		return nil, fmt.Errorf("list the Nodes of the pool: no columns Name, Status and Roles")
+	for i, name := range nodeColumns {
+		if len(t.ColumnDefinitions) <= i || t.ColumnDefinitions[i].Name != name {
+			return nil, fmt.Errorf("list the Nodes of the pool: column %d is not %s", i+1, name)
+		}
 	}
 
 	var fleet turns.Fleet
 	for _, row := range t.Rows {
-		if len(row.Cells) <= max(name, status, roles) {
-			return nil, fmt.Errorf("list the Nodes of the pool: a row of %d cells", len(row.Cells))
+		name, status, roles := row.Cells[0], row.Cells[1], row.Cells[2]
+		if name == "" || status == "" || roles == "" {
+			return nil, fmt.Errorf("list the Nodes of the pool: a row without cells: %q", row.Cells)
 		}
 		node := turns.Node{
-			Name: fmt.Sprint(row.Cells[name]),
-			Away: isAway(fmt.Sprint(row.Cells[status])),
+			Name: name,
+			Away: isAway(status),
 
-			ControlPlane: slices.Contains(
-				strings.Split(fmt.Sprint(row.Cells[roles]), ","), controlPlaneRole),
+			ControlPlane: slices.Contains(strings.Split(roles, ","), controlPlaneRole),
+
 			Mark: row.Object.Annotations[turnAnnotation],
 			Zone: row.Object.Labels[zoneLabel],
 		}

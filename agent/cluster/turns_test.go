@@ -240,7 +240,8 @@ func TestFleetOfATable(t *testing.T) {
 		{"cells": ["node-1", "Ready", "<none>"], "object": {"metadata": {"name": "node-1",
 			"labels": {"topology.kubernetes.io/zone": "a", "rack": "1", "loam.dev/canary": ""},
 			"annotations": {"loam.dev/turn": "x", "loam.dev/held": "db", "loam.dev/tried": "{\"targets\":[\"a\"]}"}}}},
-		{"cells": ["node-2", "Ready,SchedulingDisabled", "control-plane,worker"], "object": null},
+		{"cells": ["node-2", "Ready,SchedulingDisabled", "control-plane,worker", "5d", 1, null],
+			"object": null},
 		{"cells": ["node-3", "NotReady", "worker"]}]}`), &read)
 	if err != nil {
 		t.Fatal(err)
@@ -263,8 +264,19 @@ func TestFleetOfATable(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("fleet (-want +got):\n%s%v", diff, err)
 	}
-	if _, err := fleetOf(table{}, ""); err == nil {
-		t.Error("a table without columns is read")
+
+	for name, text := range map[string]string{
+		"a list without columns":      `{"rows": []}`,
+		"a list with columns swapped": `{"columnDefinitions": [{"name": "Name"}, {"name": "Roles"}, {"name": "Status"}]}`,
+		"a row that is too short":     head + `{"cells": ["node-1", "Ready"]}]}`,
+	} {
+		var read table
+		if err := json.Unmarshal([]byte(text), &read); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := fleetOf(read, ""); err == nil {
+			t.Errorf("%s is read", name)
+		}
 	}
 }
 
