@@ -27,6 +27,12 @@ const (
 	// of many nodes that write at once, one succeeds.
 	conflictPause = 500 * time.Millisecond
 	maxDoubled    = 3
+
+	// aside is how many times as long as from the read of a ledger to the answer to such
+	// a write the pause is at least, up to maxConflictPause: the longer that takes, the
+	// more writes come between, and the fewer nodes may write at once.
+	aside            = 8
+	maxConflictPause = 30 * time.Second
 )
 
 // ledgerName returns the name of the Lease that is the ledger of the node's

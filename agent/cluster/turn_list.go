@@ -11,6 +11,7 @@ import (
 
 // read reads the ledger. One that cannot be understood is looked at again later.
 func (c *turnController) read(ctx context.Context, w *world) error {
+	c.readAt = c.env.Uptime()
 	lease, err := c.api.readLedger(ctx, ledgerName(*w))
 	if err != nil {
 		return err

@@ -150,6 +150,26 @@ func TestNodesThatWriteAtOnceWaitLonger(t *testing.T) {
 	}
 }
 
+// TestNodesAskSeldomWhereAnswersTakeLong checks that the pause after a write that another
+// node preceded grows with the time since the ledger was read.
+func TestNodesAskSeldomWhereAnswersTakeLong(t *testing.T) {
+	for _, tt := range []struct{ took, want time.Duration }{
+		{10 * time.Millisecond, conflictPause},
+		{time.Second, 8 * time.Second},
+		{time.Minute, maxConflictPause},
+	} {
+		t.Run(tt.took.String(), func(t *testing.T) {
+			c, w := newLister(t)
+			c.step(t, &w, turns.Step{Kind: turns.Read})
+			c.env.Uptime = func() time.Duration { return tt.took }
+			c.conflict(t, &w)
+			if got := c.until.Sub(c.env.Now()); got != tt.want {
+				t.Errorf("it waits for %s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
 // lister is a node that takes a turn, at an API server with its Node and the ledger.
 type lister struct{ *turnController }
 
@@ -157,7 +177,12 @@ func newLister(t *testing.T) (lister, world) {
 	part := func() float64 { return 0.5 }
 	c := &turnController{
 		api: newTestAPI(t, apiserver.New()),
-		env: Env{Part: part, Log: zap.NewNop(), Now: func() time.Time { return noon }},
+		env: Env{
+			Part:   part,
+			Log:    zap.NewNop(),
+			Now:    func() time.Time { return noon },
+			Uptime: func() time.Duration { return 0 },
+		},
 	}
 	w := withPolicy(newWorld())
 

@@ -183,22 +183,26 @@ type turnController struct {
 	classifies classified
 
 	// seen is what was read since the last write. kept is what was seen before one that
-	// another node preceded, or when the Nodes of a large pool were listed, and conflicts how many did since the Nodes were listed.
+	// another node preceded, or when the Nodes of a large pool were listed, and conflicts
+	// how many did since the Nodes were listed.
 	seen      *turns.Seen
 	kept      keptList
 	conflicts int
 
 	// lease is the Lease of the ledger, absent says that it is none, and created is the
-	// version of the one that this node has created. changed is the uptime at which its
-	// version, or that it is absent, was first seen, and listed that of the last list of
-	// the Nodes, or at which the node began to ask for a turn. glance is what is known of
-	// that list.
+	// version of the one that this node has created. glance is what is known of the last
+	// list of the Nodes.
 	lease   *coordination.Lease
 	absent  bool
 	created string
+	glance  *turns.Glance
+
+	// readAt is the uptime at which the ledger was asked for last, changed that at which
+	// its version, or that it is absent, was first seen, and listed that of the last list
+	// of the Nodes, or at which the node began to ask for a turn.
+	readAt  time.Duration
 	changed time.Duration
 	listed  time.Duration
-	glance  *turns.Glance
 
 	// until is when to look again, unless what it waits for has changed, or the clock
 	// was set back: setBacks is that of the world.
@@ -523,7 +527,7 @@ func (c *turnController) write(
 	}
 	if lease == nil {
 		c.keep(*w, seen)
-		c.until = c.env.Now().Add(c.env.about(conflictPause << min(c.conflicts, maxDoubled)))
+		c.until = c.env.Now().Add(c.env.about(pauseAfter(c.conflicts, c.env.Uptime()-c.readAt)))
 		c.conflicts++
 		return nil
 	}
@@ -541,6 +545,12 @@ func (c *turnController) write(
 		return c.save(w, step.Turn)
 	}
 	return nil
+}
+
+// pauseAfter returns the pause after a write that another node preceded, as before it did
+// so many, where the ledger was read so long ago.
+func pauseAfter(conflicts int, took time.Duration) time.Duration {
+	return max(conflictPause<<min(conflicts, maxDoubled), min(aside*took, maxConflictPause))
 }
 
 // newlyHalted returns why a write has halted a rollout, "" if it has not.
