@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -114,10 +115,15 @@ func (r Rollout) front(size, begun int) int {
 
 // reachedBy returns [Rollout.Reached] once me has taken a turn. Where many ask, those that
 // succeed would move it on together, further than the others are; and those that come late
-// say nothing about it: so it moves back a little, too.
+// say nothing about it: so it moves back a little, too. In a large pool it stays beyond the
+// turns taken, if it was there. Fewer nodes than those may be of the ranks behind, by two
+// standard deviations the root of the size, and the next ones would be too far ahead to ask.
 func reachedBy(r Rollout, me Me, size, begun int) int {
 	if size <= few || me.Postponed || me.Canary {
 		return r.Reached
 	}
-	return max(int(position(me)*float64(size)), r.front(size, begun)-few/2)
+	front := r.front(size, begun)
+	beyond := max(0, int(math.Sqrt(float64(size)))-few)
+	least := min(front, r.had(size)+begun+beyond)
+	return max(int(position(me)*float64(size)), front-few/2, least)
 }
