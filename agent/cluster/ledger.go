@@ -11,6 +11,8 @@ import (
 	coordination "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/rest"
 
 	"github.com/loam-os/loam/agent/turns"
 )
@@ -203,20 +205,57 @@ func withDetails(fleet, some turns.Fleet) turns.Fleet {
 	return fleet
 }
 
+// fewNames is how many Nodes are looked for by name. Where more are, all Nodes of the
+// cluster are listed instead.
+const fewNames = 8
+
+// nodesNamed returns which Nodes of those names there are, in brief.
+func (a *api) nodesNamed(ctx context.Context, names []string) (turns.Fleet, error) {
+	var found turns.Fleet
+	if len(names) > fewNames {
+		all, err := a.listNodes(ctx, "", false, "")
+		for _, n := range all {
+			if slices.Contains(names, n.Name) {
+				found = append(found, n)
+			}
+		}
+		return found, err
+	}
+
+	for _, name := range names {
+		named := fields.OneTermEqualSelector(meta.ObjectNameField, name).String()
+		one, err := tableOf(ctx, a.nodeTable(false).Param("fieldSelector", named), "")
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, one...)
+	}
+	return found, nil
+}
+
 // listNodes lists the Nodes that match a label selector.
 func (a *api) listNodes(
 	ctx context.Context, selector string, details bool, rackLabel string,
 ) (turns.Fleet, error) {
+	r := a.nodeTable(details)
+	if selector != "" {
+		r = r.Param("labelSelector", selector)
+	}
+	return tableOf(ctx, r, rackLabel)
+}
+
+// nodeTable requests Nodes as kubectl prints them, with their metadata or without.
+func (a *api) nodeTable(details bool) *rest.Request {
 	include := "None"
 	if details {
 		include = "Metadata"
 	}
-
-	r := a.core.Get().Resource("nodes").Param("includeObject", include).
+	return a.core.Get().Resource("nodes").Param("includeObject", include).
 		SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
-	if selector != "" {
-		r = r.Param("labelSelector", selector)
-	}
+}
+
+// tableOf returns the Nodes that a request of [api.nodeTable] answers with.
+func tableOf(ctx context.Context, r *rest.Request, rackLabel string) (turns.Fleet, error) {
 	text, err := r.DoRaw(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list the Nodes of the pool: %w", err)

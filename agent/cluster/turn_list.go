@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/loam-os/loam/agent/turns"
@@ -114,6 +115,14 @@ func (c *turnController) list(
 	fleet, err := c.api.listFleet(ctx, selectorOf(w), e, p.RackLabel)
 	if err != nil {
 		return err
+	}
+	if selectorOf(w) != "" {
+		missing := slices.DeleteFunc(fleet.Missing(*l), func(name string) bool { return name == me.Node })
+		others, err := c.api.nodesNamed(ctx, missing)
+		if err != nil {
+			return err
+		}
+		fleet = fleet.WithUnselected(*l, others)
 	}
 	for i := range fleet {
 		if fleet[i].Name == me.Node && e != full {

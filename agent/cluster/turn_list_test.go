@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -91,6 +92,59 @@ func TestTheLedgerOfALargePoolIsReadAfterTheList(t *testing.T) {
 			}
 			if got := c.lease.ResourceVersion != before; got != isLater {
 				t.Errorf("it has the ledger of the other node: %t, want %t", got, isLater)
+			}
+		})
+	}
+}
+
+// TestATurnCountsThoughItsNodeIsNotSelected has other nodes with a turn, whose Nodes a
+// person has labelled otherwise since, or deleted: which the list has.
+func TestATurnCountsThoughItsNodeIsNotSelected(t *testing.T) {
+	for _, tt := range []struct {
+		name           string
+		selector       string
+		holders, nodes []string
+		want           []string
+	}{
+		{"it is there", "a=b", []string{"node-8"}, []string{"node-8"}, []string{"node-8"}},
+		{"it is gone", "a=b", []string{"node-8", "a,metadata.name=node-9"}, []string{"node-9"}, nil},
+		{"it is the own Node", "a=b", []string{"node-1"}, nil, nil},
+		{"it is one of many that are gone", "a=b",
+			[]string{"selected", "node-8", "1", "2", "3", "4", "5", "6", "7", "8"},
+			[]string{"selected", "node-8", "node-9"}, []string{"selected", "node-8"}},
+		{"all are selected", "", []string{"node-8"}, []string{"node-8"}, []string{"node-1", "node-8"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c, w := newLister(t)
+			for _, name := range tt.nodes {
+				node := &core.Node{ObjectMeta: meta.ObjectMeta{Name: name}}
+				if name == "selected" {
+					node.Labels = map[string]string{"a": "b"}
+				}
+				if err := c.api.core.Post().Resource("nodes").Body(node).Do(t.Context()).Error(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w.pending.policy.Nodes = tt.selector
+			c.step(t, &w, turns.Step{Kind: turns.Read})
+			l := *c.seen.Ledger
+			for _, name := range tt.holders {
+				l.Holders[name] = turns.Holder{ID: name, Machine: name, Node: name, Zone: "z"}
+			}
+			c.seen.Ledger = &l
+
+			if err := c.list(t.Context(), w, turns.Me{Node: "node-1"}, false); err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, n := range c.seen.Fleet {
+				got = append(got, n.Name)
+				if tt.selector != "" && n.Name != "selected" && (n.Zone != "z" || !n.Pinned) {
+					t.Errorf("%+v has not the zone of its turn, or is of the pool", n)
+				}
+			}
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("the list has %q, want %q", got, tt.want)
 			}
 		})
 	}

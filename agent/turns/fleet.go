@@ -3,6 +3,7 @@ package turns
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"time"
@@ -194,6 +195,54 @@ func (a *away) add(n Node, me Me) {
 	}
 	if n.ControlPlane {
 		a.controlPlanes++
+	}
+}
+
+// Missing returns the names of Nodes that have a turn and are not in the fleet: they are
+// gone, or not selected any more.
+func (f Fleet) Missing(l Ledger) []string {
+	missing := map[string]bool{}
+	for _, holders := range []map[string]Holder{l.Holders, l.Restored} {
+		for _, h := range holders {
+			missing[h.Node] = true
+		}
+	}
+	for _, n := range f {
+		delete(missing, n.Name)
+	}
+	return slices.Sorted(maps.Keys(missing))
+}
+
+// WithUnselected returns the fleet with Nodes that have a turn and are [Fleet.Missing]: a
+// person has labelled them otherwise in their turn, or the policy names other Nodes
+// since. Their turns count, but they not for the size of the pool, like pinned Nodes.
+func (f Fleet) WithUnselected(l Ledger, others Fleet) Fleet {
+	turns := map[string]Holder{}
+	for _, holders := range []map[string]Holder{l.Restored, l.Holders} {
+		for _, h := range holders {
+			turns[h.Node] = h
+		}
+	}
+
+	f = slices.Clone(f)
+	for _, n := range others {
+		if h, ok := turns[n.Name]; ok {
+			f = append(f, h.unselected(n.ControlPlane))
+		}
+	}
+	return f
+}
+
+// unselected returns the Node of a turn that is not of the pool, as far as is known. A
+// restored turn counts as one whose mark is still there.
+func (h Holder) unselected(isControlPlane bool) Node {
+	return Node{
+		Name:         h.Node,
+		Zone:         h.Zone,
+		Rack:         h.Rack,
+		ControlPlane: isControlPlane,
+		Pinned:       true,
+		Mark:         h.String(),
 	}
 }
 

@@ -29,7 +29,10 @@ func (f Fleet) Glance(p Policy, l Ledger, me Me, now time.Time) *Glance {
 	turns := f.turns(l)
 	g.canary = f.first(p, turns, me, now)
 	g.target = me.Target
-	g.gone = f.gone(l)
+	g.gone = map[string]bool{}
+	for _, name := range f.Missing(l) {
+		g.gone[name] = true
+	}
 
 	holds := map[string]bool{me.Node: true}
 	for _, h := range turns {
@@ -41,18 +44,6 @@ func (f Fleet) Glance(p Policy, l Ledger, me Me, now time.Time) *Glance {
 		}
 	}
 	return &g
-}
-
-// gone returns the names of Nodes that have a turn and are not there.
-func (f Fleet) gone(l Ledger) map[string]bool {
-	gone := map[string]bool{}
-	for _, h := range l.Holders {
-		gone[h.Node] = true
-	}
-	for _, n := range f {
-		delete(gone, n.Name)
-	}
-	return gone
 }
 
 // glance returns how many nodes may change in the zone and the rack of me.

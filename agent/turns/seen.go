@@ -49,14 +49,7 @@ func (s Seen) Later(l *Ledger) Seen {
 	for machine, h := range l.Holders {
 		_, isThere := index[h.Node]
 		if !isThere && !s.Ledger.has(machine, h.ID) {
-			// As a pinned Node, it does not count for the size of the pool.
-			fleet = append(fleet, Node{
-				Name:         h.Node,
-				Zone:         h.Zone,
-				Rack:         h.Rack,
-				ControlPlane: true,
-				Pinned:       true,
-			})
+			fleet = append(fleet, h.unselected(true)) // It may be one.
 		}
 	}
 

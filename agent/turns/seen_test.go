@@ -15,7 +15,7 @@ func TestAListServesALaterLedger(t *testing.T) {
 		l.Restored = map[string]Holder{}
 		return &l
 	}
-	control := func() Node { return Node{Name: "node-11", Zone: "a", Pinned: true, ControlPlane: true} }
+	control := func() Node { return holder("node-11", "11").unselected(true) }
 
 	for _, tt := range []struct {
 		name string
