@@ -84,8 +84,8 @@ const (
 type Decision struct {
 	Verdict Verdict
 
-	// Why says what it waits for. Until is when to decide again, and Opens that a
-	// window opens then, which is not to be missed.
+	// Why says what it waits for. Until is when to decide again, roughly, and Opens that
+	// a window opens then, which is not to be missed.
 	Why   string
 	Until time.Time
 	Opens bool
@@ -227,7 +227,10 @@ func mayBegin(p Policy, l Ledger, me Me, now time.Time) Decision {
 		return stop(now, stoppedByHalt, "the rollout is halted: "+haltOf(l, me))
 	case opens.After(now):
 		d := wait(opens, "the maintenance window opens "+opens.UTC().Format(time.RFC3339))
-		d.Opens = true
+		d.Opens = opens.Sub(now) <= longestRest
+		if !d.Opens {
+			d.Until = now.Add(longestRest / 2) // A person may let some begin before.
+		}
 		return d
 	}
 	return Decision{Verdict: Take}

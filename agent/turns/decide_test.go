@@ -446,3 +446,27 @@ func TestANodeThatIsBehindLeavesTheServerAlone(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 }
+
+// TestAPersonMayLetNodesBeginBeforeTheWindow checks when a node looks again while no
+// window is open: not only when one opens, as a person may hurry before.
+func TestAPersonMayLetNodesBeginBeforeTheWindow(t *testing.T) {
+	w, err := window.Parse("22:00-04:00")
+	if err != nil {
+		t.Fatal(err)
+	}
+	opens := time.Date(2026, 3, 1, 22, 0, 0, 0, time.UTC)
+	for _, tt := range []struct {
+		now, want time.Time
+		isOpening bool
+	}{
+		{noon, noon.Add(longestRest / 2), false},
+		{opens.Add(-longestRest - 1), opens.Add(-longestRest/2 - 1), false},
+		{opens.Add(-longestRest), opens, true},
+		{opens.Add(-time.Minute), opens, true},
+	} {
+		d := mayBegin(Policy{Windows: []window.Window{w}}, running(), Me{Target: "new", Revision: 7}, tt.now)
+		if !d.Until.Equal(tt.want) || d.Opens != tt.isOpening {
+			t.Errorf("at %s, it looks at %s (opening: %t), want %s", tt.now, d.Until, d.Opens, tt.want)
+		}
+	}
+}
