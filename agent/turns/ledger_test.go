@@ -223,7 +223,7 @@ func TestMoves(t *testing.T) {
 }
 
 func TestRestoreFindsTheMarks(t *testing.T) {
-	l := New().Restore(Policy{}, "pool", Fleet{
+	l := New().Restore(Policy{}, Me{Pool: "pool", Nodes: "a=b"}, Fleet{
 		{Name: "node-1", Mark: holder("machine-1", "1").String()},
 		{Name: "node-2"},
 		{Name: "node-3", Mark: "nonsense"},
@@ -231,8 +231,8 @@ func TestRestoreFindsTheMarks(t *testing.T) {
 	want := holder("machine-1", "1")
 	want.Node = "node-1"
 	if diff := cmp.Diff(map[string]Holder{"machine-1": want}, l.Restored); diff != "" ||
-		l.State != Running {
-		t.Errorf("%s restored (-want +got):\n%s", l.State, diff)
+		l.State != Running || l.Nodes != "a=b" {
+		t.Errorf("%s restored of the Nodes %q (-want +got):\n%s", l.State, l.Nodes, diff)
 	}
 }
 
@@ -409,11 +409,17 @@ func TestRestoreFindsTheFailures(t *testing.T) {
 		{Name: "node-4", Failures: []string{note("old", "", 6)}},
 	}
 
-	l := New().Restore(Policy{MaxFailures: 1}, "pool", fleet)
-	system := l.Systems["1234"]
-	if l.Target != "new" || l.Failed != 2 || l.Halted != "node-3: no" ||
-		system.Failed != 1 || system.Halted != "" {
-		t.Errorf("%+v", l)
+	for _, halts := range []string{"node-3: no", "node-2: no"} {
+		l := New().Restore(Policy{MaxFailures: 1}, Me{Pool: "pool"}, fleet)
+		system := l.Systems["1234"]
+		if l.Target != "new" || l.Failed != 2 || l.Halted != halts ||
+			system.Failed != 1 || system.Halted != "" {
+			t.Errorf("%+v", l)
+		}
+		if back := (Me{Target: "old", Revision: 8}); !l.stands(back) {
+			t.Errorf("what has failed before is not halted when it comes back: %+v", l)
+		}
+		slices.Reverse(fleet) // The Nodes have any order.
 	}
 }
 
@@ -421,7 +427,7 @@ func TestRestoreFindsTheFailures(t *testing.T) {
 // in its pool before, and one whose failure a ledger takes for a newer configuration.
 func TestAFailureOfAnotherPoolHoldsNobodyUp(t *testing.T) {
 	fails := func(f Failure) Ledger {
-		return New().Restore(Policy{}, "pool", Fleet{{Name: "node-1", Failures: []string{f.String()}}})
+		return New().Restore(Policy{}, Me{Pool: "pool"}, Fleet{{Name: "node-1", Failures: []string{f.String()}}})
 	}
 	me := Me{Target: "new", Revision: 7}
 
@@ -450,7 +456,7 @@ func TestRestoreTakesNoNonsense(t *testing.T) {
 	node := func(n int, mark Holder, f Failure) Node {
 		return Node{Name: fmt.Sprint("node-", n), Mark: mark.String(), Failures: []string{f.String()}}
 	}
-	l := New().Restore(Policy{}, "pool", Fleet{
+	l := New().Restore(Policy{}, Me{Pool: "pool"}, Fleet{
 		node(1, Holder{ID: "1", Machine: "no key", Node: "node-1"},
 			Failure{Target: "no key", Version: "2.0.0"}),
 		node(2, Holder{ID: "2", Machine: long, Node: "node-2"}, Failure{Target: long}),

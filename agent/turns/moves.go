@@ -15,18 +15,24 @@ const maxSystems = 4
 // New returns the ledger that a node creates if there is none.
 func New() Ledger { return Ledger{State: Restoring}.clone() }
 
-// Restore returns a restoring ledger with the turns and the failures that the
-// annotations of the Nodes show, running. The fleet must have been read after
-// the ledger was created. A failure in another pool, which the Node was in before,
-// says nothing about this one, and its revision nothing about which is newer. A mark that
-// no agent has written, as it is too long, is left out: the ledger would be too large.
-func (l Ledger) Restore(p Policy, pool string, fleet Fleet) Ledger {
+// Restore returns a restoring ledger with the turns and the failures that the annotations
+// of the Nodes of the pool of me show, running. The fleet must have been read after the
+// ledger was created. A failure in another pool, which the Node was in before, says nothing
+// about this one, and its revision nothing about which is newer. A mark that no agent has
+// written, as it is too long, is left out: the ledger would be too large.
+func (l Ledger) Restore(p Policy, me Me, fleet Fleet) Ledger {
+	type failed struct {
+		node string
+		Failure
+	}
+	var failures []failed
+
 	l = l.clone()
 	for _, n := range fleet {
 		h, err := ParseHolder(n.Mark)
 		for _, text := range n.Failures {
-			if f, err := ParseFailure(text); err == nil && (f.Pool == "" || f.Pool == pool) {
-				l.count(p, n.Name, f)
+			if f, err := ParseFailure(text); err == nil && (f.Pool == "" || f.Pool == me.Pool) {
+				failures = append(failures, failed{n.Name, f})
 				h.Counted = h.Counted || h.Target == f.Target
 			}
 		}
@@ -35,7 +41,14 @@ func (l Ledger) Restore(p Policy, pool string, fleet Fleet) Ledger {
 			l.Restored[h.Machine] = h
 		}
 	}
+
+	// A configuration takes the place of older ones, whose halts stay.
+	slices.SortStableFunc(failures, func(a, b failed) int { return cmp.Compare(a.Revision, b.Revision) })
+	for _, f := range failures {
+		l.count(p, f.node, f.Failure)
+	}
 	l.State = Running
+	l.Nodes = me.Nodes
 	l.Size = fleet.Size()
 	return l
 }

@@ -215,7 +215,7 @@ func (v View) ledger() (Step, bool) {
 	case !v.Seen.Listed:
 		return Step{Kind: List}, true
 	}
-	return Step{Kind: Write, Ledger: v.Seen.Ledger.Restore(v.Policy, v.Me.Pool, v.Seen.Fleet)}, true
+	return Step{Kind: Write, Ledger: v.Seen.Ledger.Restore(v.Policy, v.Me, v.Seen.Fleet)}, true
 }
 
 // begin decides whether to take a turn.

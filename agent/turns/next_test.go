@@ -392,7 +392,7 @@ func TestADrainedNodeLooksAgain(t *testing.T) {
 		{"halted", func(_ *View, l *Ledger) { l.Halted = "node-1: no" }, false},
 		{"forgotten", func(v *View, l *Ledger) { *l = l.Forget(v.Me.Machine) }, false},
 		{"restored from its mark", func(v *View, l *Ledger) {
-			*l = New().Restore(v.Policy, "pool", Fleet{{Name: v.Me.Node, Mark: v.Mark}})
+			*l = New().Restore(v.Policy, Me{Pool: "pool"}, Fleet{{Name: v.Me.Node, Mark: v.Mark}})
 		}, true},
 		{"pinned", func(v *View, _ *Ledger) { v.Me.Pinned = "for a reason" }, false},
 	} {

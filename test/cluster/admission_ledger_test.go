@@ -98,7 +98,7 @@ func TestANodeWritesItsTurnOnly(t *testing.T) {
 		{"it takes another system after a halt", systemHalted,
 			systemHalted.Take(other, turnOf("node-1"), 2), nil, false},
 		{"it forgets an old system", many, many.Take(other, turnOf("node-1"), 2), nil, false},
-		{"it restores a ledger", turns.New(), turns.New().Restore(turns.Policy{}, "pool", turns.Fleet{
+		{"it restores a ledger", turns.New(), turns.New().Restore(turns.Policy{}, turns.Me{Pool: "pool", Nodes: "a=b"}, turns.Fleet{
 			{Name: "node-1", Failures: []string{turns.Failure{Target: target, Revision: 7}.String()}},
 			{Name: "node-2", Mark: turnOf("node-2").String()},
 		}), nil, false},
@@ -111,7 +111,7 @@ func TestANodeWritesItsTurnOnly(t *testing.T) {
 		{"it takes its turn beside one that was restored", restored,
 			restored.Take(me, turnOf("node-1"), 2), nil, false},
 		{"it restores a ledger from Nodes that say what no agent writes", turns.New(),
-			turns.New().Restore(turns.Policy{}, "pool", turns.Fleet{
+			turns.New().Restore(turns.Policy{}, turns.Me{Pool: "pool"}, turns.Fleet{
 				{Name: "node-1", Failures: []string{
 					turns.Failure{Target: system.Target, Version: "<", Revision: 7}.String()}},
 				{Name: "node-2", Mark: large.String()},

@@ -138,7 +138,7 @@ var seeded = map[string]bug{
 			}
 			return turns.Step{
 				Kind:   turns.Create,
-				Ledger: turns.New().Restore(v.Policy, v.Me.Pool, v.Seen.Fleet),
+				Ledger: turns.New().Restore(v.Policy, v.Me, v.Seen.Fleet),
 			}, true
 		}),
 	},
