@@ -1,6 +1,9 @@
 package turns
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // Seen is what was read of the API server.
 type Seen struct {
@@ -28,6 +31,9 @@ func (s Seen) Later(l *Ledger) Seen {
 		if read.State == Restoring || len(read.Restored) > 0 {
 			return later
 		}
+	}
+	if !maps.Equal(failuresOf(*s.Ledger), failuresOf(*l)) {
+		return later // Of a turn that was taken since, and is in neither ledger.
 	}
 
 	fleet := slices.Clone(s.Fleet)
@@ -57,4 +63,15 @@ func (s Seen) Later(l *Ledger) Seen {
 	later.Listed = true
 	later.Brief = s.Brief
 	return later
+}
+
+// failuresOf returns how many nodes have failed by their target.
+func failuresOf(l Ledger) map[string]int {
+	failures := map[string]int{}
+	for target, r := range l.Systems {
+		failures[target] = r.Failed
+	}
+	failures[l.Target] = l.Failed
+	maps.DeleteFunc(failures, func(_ string, failed int) bool { return failed == 0 })
+	return failures
 }

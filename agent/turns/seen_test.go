@@ -40,6 +40,21 @@ func TestAListServesALaterLedger(t *testing.T) {
 			func(f Fleet) Fleet { f[0].Away = true; return f },
 		},
 		{
+			"a node that took a turn since has failed",
+			func(_ *Seen, l *Ledger) { l.Failed++ },
+			nil,
+		},
+		{
+			"a node that took a turn for a system since has failed",
+			func(_ *Seen, l *Ledger) { l.Systems["1234"] = Rollout{Version: "2.0.0", Failed: 2} },
+			nil,
+		},
+		{
+			"a turn for another system was taken",
+			func(_ *Seen, l *Ledger) { l.Systems["5678"] = Rollout{Version: "2.0.0"} },
+			func(f Fleet) Fleet { return f },
+		},
+		{
 			"a canary has given its turn",
 			func(s *Seen, l *Ledger) {
 				s.Fleet[0].Canary = true
