@@ -523,6 +523,8 @@ func lists(t *testing.T, c client) {
 		"labelSelector=name+in+(list-a,other)":                      {"list-a"},
 		"fieldSelector=metadata.name%3Dlist-b":                      {"list-b"},
 		"fieldSelector=metadata.name%3Dlist-b&labelSelector=!lists": nil,
+		// A name that somebody made up: the characters of a selector in it are escaped.
+		"fieldSelector=metadata.name%3Da%5C,metadata.name%5C%3Dlist-b": nil,
 	} {
 		list := c.get(t, nodes+"?"+selector)
 		if diff := cmp.Diff(want, names(list.items(t, "items"))); diff != "" {
