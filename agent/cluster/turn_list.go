@@ -117,12 +117,10 @@ func (c *turnController) list(
 		return err
 	}
 	if selectorOf(w) != "" {
-		missing := slices.DeleteFunc(fleet.Missing(*l), func(name string) bool { return name == me.Node })
-		others, err := c.api.nodesNamed(ctx, missing)
+		fleet, err = c.withUnselected(ctx, w, *l, me, fleet)
 		if err != nil {
 			return err
 		}
-		fleet = fleet.WithUnselected(*l, others)
 	}
 	for i := range fleet {
 		if fleet[i].Name == me.Node && e != full {
@@ -139,4 +137,20 @@ func (c *turnController) list(
 		c.seen = nil
 	}
 	return nil
+}
+
+// withUnselected returns a list of the Nodes of the pool with those that have a turn in
+// its ledger and are not selected, or not any more. A ledger that is being restored has
+// no turns: it needs all marks of the cluster.
+func (c *turnController) withUnselected(
+	ctx context.Context, w world, l turns.Ledger, me turns.Me, fleet turns.Fleet,
+) (turns.Fleet, error) {
+	if l.State == turns.Restoring {
+		all, err := c.api.listNodes(ctx, "", true, "")
+		return fleet.WithMarked(ledgerName(w), all), err
+	}
+
+	missing := slices.DeleteFunc(fleet.Missing(l), func(name string) bool { return name == me.Node })
+	others, err := c.api.nodesNamed(ctx, missing)
+	return fleet.WithUnselected(l, others), err
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 	core "k8s.io/api/core/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -147,6 +148,41 @@ func TestATurnCountsThoughItsNodeIsNotSelected(t *testing.T) {
 				t.Errorf("the list has %q, want %q", got, tt.want)
 			}
 		})
+	}
+}
+
+// TestARestoredLedgerHasTheTurnsOfNodesThatAreNotSelected restores a ledger that was
+// deleted, where a person has labelled a Node otherwise in its turn.
+func TestARestoredLedgerHasTheTurnsOfNodesThatAreNotSelected(t *testing.T) {
+	c, w := newLister(t)
+	for name, ledger := range map[string]string{
+		"node-7": ledgerName(w),
+		"node-8": ledgerPrefix + "other",
+		"node-9": "",
+	} {
+		mark := turns.Holder{ID: name, Machine: name, Node: name, Zone: "z", Ledger: ledger}
+		node := &core.Node{ObjectMeta: meta.ObjectMeta{
+			Name:        name,
+			Annotations: map[string]string{turnAnnotation: mark.String()},
+		}}
+		if err := c.api.core.Post().Resource("nodes").Body(node).Do(t.Context()).Error(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.pending.policy.Nodes = "a=b"
+	l := turns.New()
+	c.seen = &turns.Seen{Ledger: &l}
+
+	me := turns.Me{Node: "node-1"}
+	if err := c.list(t.Context(), w, me, false); err != nil {
+		t.Fatal(err)
+	}
+	restored := l.Restore(turns.Policy{}, me, c.seen.Fleet)
+	want := map[string]turns.Holder{
+		"node-7": {ID: "node-7", Machine: "node-7", Node: "node-7", Zone: "z"},
+	}
+	if diff := cmp.Diff(want, restored.Restored); diff != "" || restored.Size != 0 {
+		t.Errorf("a pool of %d, with the turns (-want +got):\n%s", restored.Size, diff)
 	}
 }
 

@@ -444,7 +444,9 @@ func (c *turnController) do(
 		return c.save(w, step.Turn)
 	case turns.Mark:
 		c.seen = nil
-		return c.patch(ctx, w, map[string]any{turnAnnotation: step.Turn.Holder.String()})
+		mark := step.Turn.Holder
+		mark.Ledger = ledgerName(*w)
+		return c.patch(ctx, w, map[string]any{turnAnnotation: mark.String()})
 	case turns.Note:
 		c.seen = nil
 		return c.patch(ctx, w, map[string]any{

@@ -233,6 +233,26 @@ func (f Fleet) WithUnselected(l Ledger, others Fleet) Fleet {
 	return f
 }
 
+// WithMarked returns the fleet with those of all Nodes that are not selected and whose
+// mark says that they have a turn in that ledger. Nothing else of them counts.
+func (f Fleet) WithMarked(ledger string, all Fleet) Fleet {
+	selected := map[string]bool{}
+	for _, n := range f {
+		selected[n.Name] = true
+	}
+
+	f = slices.Clone(f)
+	for _, n := range all {
+		h, err := ParseHolder(n.Mark)
+		if err != nil || h.Ledger != ledger || selected[n.Name] {
+			continue
+		}
+		h.Node = n.Name
+		f = append(f, h.unselected(n.ControlPlane))
+	}
+	return f
+}
+
 // unselected returns the Node of a turn that is not of the pool, as far as is known. A
 // restored turn counts as one whose mark is still there.
 func (h Holder) unselected(isControlPlane bool) Node {

@@ -140,6 +140,10 @@ type Holder struct {
 	// Since is when the turn began.
 	Since time.Time `json:"since"`
 
+	// Ledger is the name of the ledger that the turn is in. Only marks have it, "" from
+	// a version that did not say so.
+	Ledger string `json:"ledger,omitempty"`
+
 	// Counted says that the turn was restored, and its failure counted then.
 	Counted bool `json:"counted,omitempty"`
 }

@@ -37,6 +37,7 @@ func (l Ledger) Restore(p Policy, me Me, fleet Fleet) Ledger {
 			}
 		}
 		h.Node = n.Name
+		h.Ledger = ""
 		if err == nil && len(h.String()) <= largestHolder {
 			l.Restored[h.Machine] = h
 		}
