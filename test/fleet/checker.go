@@ -39,8 +39,9 @@ type seenNode struct {
 	// turn that marks it, and target what that turn is for; "" for none.
 	runs, mark, target string
 
-	// isAway says that it is not Ready or is cordoned.
-	isAway bool
+	// isAway says that it is not Ready or is cordoned, isOther that the policy does not
+	// select it: then only its turn counts.
+	isAway, isOther bool
 
 	// failed are the targets of which it remembers a failure.
 	failed []string
@@ -51,8 +52,9 @@ type seenNode struct {
 //
 //   - A turn is taken only in a running ledger, for a target that is not halted,
 //     also if the ledger was deleted since the halt. With it, no more nodes are
-//     away than the policy allows: those with a turn, and those that are not Ready
-//     or are cordoned in the list that its node has read for it. An operator who
+//     away than the policy allows: those with a turn, also if their Node is not
+//     selected any more, and those of the selected Nodes that are not Ready or are
+//     cordoned in the list that its node has read for it. An operator who
 //     cordons a Node after that list may make them more.
 //   - A node is disturbed only with a turn in the ledger and a mark on its Node, for
 //     what these are for or on the way back from there, and gives its turn when it is
@@ -217,6 +219,7 @@ func (c *checker) wroteNode(before, after *core.Node) {
 		runs:   after.Annotations[doneAnnotation],
 		isAway: after.Spec.Unschedulable || !isReady(after),
 	}
+	_, n.isOther = after.Labels[otherLabel]
 	if h, err := turns.ParseHolder(after.Annotations[markAnnotation]); err == nil {
 		n.mark = h.ID
 		n.target = h.Target
@@ -413,7 +416,7 @@ func (c *checker) took(machine string, h turns.Holder, next turns.Ledger) {
 		}
 	}
 	for name, n := range list {
-		if n.isAway {
+		if n.isAway && !n.isOther {
 			away[name] = true
 		}
 	}
@@ -566,6 +569,19 @@ func (c *checker) listed() map[string]seenNode {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return maps.Clone(c.nodes)
+}
+
+// lookedFor returns a list in which one of the Nodes was looked for by name.
+func (c *checker) lookedFor(name string, list map[string]seenNode) map[string]seenNode {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	list = maps.Clone(list)
+	if n, isThere := c.nodes[name]; isThere {
+		list[name] = n
+	} else {
+		delete(list, name)
+	}
+	return list
 }
 
 // doing says what a node is doing about its turn.

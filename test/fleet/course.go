@@ -37,6 +37,7 @@ func policyOf(l Limits, maxFailures int) string {
 		"maxUnavailable": l.Total,
 		"maxFailures":    maxFailures,
 		"chunks":         []any{1, "50%", "100%"},
+		"nodes":          "!" + otherLabel,
 	}
 	if l.Zone > 0 {
 		p["perZone"] = l.Zone
@@ -340,6 +341,7 @@ var accidents = []struct {
 	{"policy", (*course).changePolicy},
 	{"pause", (*course).pause},
 	{"cordon", (*course).cordon},
+	{"of another pool", (*course).moveAway},
 	{"not Ready", (*course).notReady},
 }
 
@@ -550,5 +552,14 @@ func (c *course) notReady(m *member) {
 		m.busy.lock()
 		defer m.busy.unlock()
 		m.ready(true)
+	})
+}
+
+// moveAway labels the Node as one of another pool, and takes that back later.
+func (c *course) moveAway(m *member) {
+	path := nodesPath + "/" + m.name
+	c.asks(http.MethodPatch, path, `{"metadata": {"labels": {"`+otherLabel+`": "yes"}}}`)
+	c.undo(c.upTo(5*time.Minute), func() {
+		c.asks(http.MethodPatch, path, `{"metadata": {"labels": {"`+otherLabel+`": null}}}`)
 	})
 }

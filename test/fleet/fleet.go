@@ -39,6 +39,9 @@ const (
 	doneAnnotation = "checksum/cloud-config-data"
 	rackLabel      = "example.com/rack"
 
+	// otherLabel is on Nodes that the policy of a course does not select.
+	otherLabel = "example.com/other"
+
 	nodesPath   = "/api/v1/nodes"
 	secretsPath = "/api/v1/namespaces/kube-system/secrets"
 

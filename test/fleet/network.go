@@ -258,7 +258,12 @@ func (n *network) serve(
 		return failed(r, http.StatusInternalServerError), list
 	}
 	if kindOf(r) == Lists && strings.Contains(r.Header.Get("Accept"), "as=Table") {
-		list = n.fleet.checker.listed()
+		name, isOne := strings.CutPrefix(r.URL.Query().Get("fieldSelector"), "metadata.name=")
+		if isOne && list != nil {
+			list = n.fleet.checker.lookedFor(name, list)
+		} else {
+			list = n.fleet.checker.listed()
+		}
 	}
 	if n.tamper != nil {
 		n.tamper(r, a)
