@@ -346,15 +346,31 @@ func (h Holder) String() string {
 	return string(text)
 }
 
-// Annotations returns the annotations of the Lease. Those of others are kept.
+// Annotations returns the annotations of the Lease. Those of others are kept, and so is
+// the text of each entry that means what it meant: other programs write the same with
+// spaces, later versions with more fields, and the admission policy lets an agent change
+// the text of no turn but its own.
 func (l Ledger) Annotations(before map[string]string) map[string]string {
-	out := map[string]string{}
-	for key, value := range before {
-		if !isOurs(key) {
-			out[key] = value
+	out := entries(l)
+	if was, err := ReadLedger(before); err == nil {
+		for key, text := range entries(was) {
+			if kept, ok := before[key]; ok && out[key] == text {
+				out[key] = kept
+			}
 		}
 	}
 
+	for key, text := range before {
+		if !isOurs(key) {
+			out[key] = text
+		}
+	}
+	return out
+}
+
+// entries returns the annotations of a ledger as this version writes them.
+func entries(l Ledger) map[string]string {
+	out := map[string]string{}
 	out[prefix+"state"] = string(l.State)
 	if l.State == Running && l.Halted != "" {
 		out[prefix+"state"] = halted

@@ -75,6 +75,48 @@ func TestALedgerIsWrittenAndRead(t *testing.T) {
 	}
 }
 
+// TestAnEntryKeepsItsText has entries that other programs and later versions write
+// in another way. The admission policy lets an agent change no turn but its own.
+func TestAnEntryKeepsItsText(t *testing.T) {
+	before := running().Annotations(nil)
+	for key, text := range map[string]string{
+		prefix + "now":   `{"max": "30%", "why": "a hole", "until": "2026-03-01T12:00:00Z"}`,
+		prefix + "begun": "2026-03-01T13:00:00+01:00",
+		prefix + "done":  "+2",
+
+		systemPrefix + "1234": `{"version": "2.0.0", "revision": 1, "done": 1, "failed": 1}`,
+
+		holderPrefix + "node-1": `{"wave":1,"id":"1","machine":"node-1","node":"node-1",` +
+			`"class":"firmware","since":"2026-03-01T12:00:00Z"}`,
+		restoredPrefix + "node-2": `{"id":"2", "machine":"node-2", "node":"node-2"}`,
+	} {
+		before[key] = text
+	}
+	l, err := ReadLedger(before)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	me := Me{Machine: "node-3", Node: "node-3", Target: "new", Revision: 7, Nodes: "a=b"}
+	want := maps.Clone(before)
+	want[holderPrefix+"node-3"] = holder("node-3", "3").String()
+	want[prefix+"reached"] = "0"
+	got := l.Take(me, holder("node-3", "3"), 10).Annotations(before)
+	got[prefix+"reached"] = "0"
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("with another turn (-want +got):\n%s", diff)
+	}
+
+	got = l.Give(Me{Machine: "node-1", Target: "1234", Version: "2.0.0"}, "1").Annotations(before)
+	if text, isThere := got[holderPrefix+"node-1"]; isThere {
+		t.Errorf("the turn that was given is still there: %s", text)
+	}
+	read, err := ReadLedger(got)
+	if err != nil || read.Systems["1234"].Done != 2 || read.Holders["node-1"].ID != "" {
+		t.Errorf("an entry that changed: %+v, %v", read, err)
+	}
+}
+
 func TestALedgerThatIsNotUnderstoodIsRefused(t *testing.T) {
 	for name, edit := range map[string]func(a map[string]string){
 		"no state":            func(a map[string]string) { delete(a, prefix+"state") },

@@ -199,6 +199,63 @@ func TestANodeWritesItsTurnOnly(t *testing.T) {
 	})
 }
 
+// TestANodeWritesBesideWhatOthersWrote has entries that people and later versions write in
+// another way than the agent does. The policy compares text.
+func TestANodeWritesBesideWhatOthersWrote(t *testing.T) {
+	c := policed(t)
+	const name = "loam-rollout-pool"
+	me := ledgerNode(strings.Repeat("a", 64), "", 7)
+	system := ledgerNode("5678", "2.0.0", 1)
+
+	base := turns.New()
+	base.State = turns.Running
+	base.Holders["node-2"] = turnOf("node-2")
+	neighbour := turnOf("node-2").String()
+
+	for _, row := range []struct {
+		name, key, text string
+	}{
+		{"leave with spaces", "rollout.loam.dev/now",
+			`{"max": "30%", "why": "a hole", "until": "2030-03-01T13:00:00Z"}`},
+		{"a system with spaces", "system.loam.dev/5678",
+			`{"version" : "2.0.0", "revision" : 1, "done" : 3, "failed" : 1}`},
+		{"a halted system with spaces", "system.loam.dev/5678",
+			`{"version": "2.0.0", "revision": 1, "done": 3, "failed": 1, "halted" : "no"}`},
+		{"a count with a sign", "rollout.loam.dev/done", "+3"},
+		{"a turn with a class of a later version", "holder.loam.dev/node-2",
+			strings.Replace(neighbour, `"kubelet"`, `"firmware"`, 1)},
+		{"a turn with a field of a later version", "holder.loam.dev/node-2",
+			strings.Replace(neighbour, `{"id"`, `{"wave":1,"id"`, 1)},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			path := leases + "/" + name
+			now := base.Annotations(nil)
+			now[row.key] = row.text
+			_, _ = c.Do(http.MethodDelete, path, "") // It may be absent.
+			c.mustDo(t, http.MethodPost, leases, ledgerLease(name, now))
+
+			write := func(what string, edit func(l turns.Ledger) turns.Ledger) {
+				t.Helper()
+				l, err := turns.ReadLedger(now)
+				if err != nil {
+					t.Fatal(err)
+				}
+				now = edit(l).Annotations(now)
+				if err := c.as(t, agent1, http.MethodPut, path, ledgerLease(name, now)); err != nil {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			turn := turnOf("node-1")
+			write("it takes a turn", func(l turns.Ledger) turns.Ledger { return l.Take(me, turn, 2) })
+			write("it gives it", func(l turns.Ledger) turns.Ledger { return l.Give(me, turn.ID) })
+			write("it takes one for a system", func(l turns.Ledger) turns.Ledger {
+				return l.Take(system, turn, 20)
+			})
+			write("it gives that", func(l turns.Ledger) turns.Ledger { return l.Give(system, turn.ID) })
+		})
+	}
+}
+
 // TestTheLastTurnOfALedgerFits has the API server judge the largest ledger, with the
 // failures that come after it.
 func TestTheLastTurnOfALedgerFits(t *testing.T) {
