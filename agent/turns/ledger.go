@@ -184,6 +184,10 @@ func extras(r *Rollout) map[string]*int {
 	}
 }
 
+// maxCount is more than any count of turns. Near the largest int, the next turn would make
+// it one below 0, which nobody reads.
+const maxCount = 1_000_000_000
+
 // readNumber reads the annotation key into n, if it is there.
 func readNumber(annotations map[string]string, key string, n *int) error {
 	text, ok := annotations[key]
@@ -192,7 +196,7 @@ func readNumber(annotations map[string]string, key string, n *int) error {
 	}
 	var err error
 	*n, err = strconv.Atoi(text)
-	if err != nil || *n < 0 {
+	if err != nil || *n < 0 || *n > maxCount {
 		return invalid(key, text, "a number")
 	}
 	return nil
@@ -245,14 +249,14 @@ func ReadLedger(annotations map[string]string) (Ledger, error) {
 	}
 	if text, ok := annotations[prefix+"begun"]; ok {
 		l.Begun, err = time.Parse(time.RFC3339, text)
-		if err != nil {
+		if year := l.Begun.UTC().Year(); err != nil || year < 0 || year > 9999 {
 			return Ledger{}, invalid(prefix+"begun", text, "a time as in RFC 3339")
 		}
 	}
 	if text, ok := annotations[prefix+"now"]; ok {
-		l.Hurry = &Hurry{}
-		if err := json.Unmarshal([]byte(text), l.Hurry); err != nil {
-			return Ledger{}, invalid(prefix+"now", text, "what `loamctl rollout now` writes")
+		l.Hurry, err = readHurry(text)
+		if err != nil {
+			return Ledger{}, err
 		}
 	}
 	for key, counter := range counters(&l) {
@@ -287,8 +291,9 @@ func readEntry(l Ledger, key, text string) error {
 	if target, ok := strings.CutPrefix(key, systemPrefix); ok {
 		r := Rollout{Target: target}
 		err := json.Unmarshal([]byte(text), &r)
-		if err == nil && min(r.Done, r.Failed, r.Postponed) < 0 {
-			err = fmt.Errorf("a count below 0: %.80q", text)
+		counts := []int{r.Done, r.Failed, r.Postponed}
+		if err == nil && (slices.Min(counts) < 0 || slices.Max(counts) > maxCount) {
+			err = fmt.Errorf("a count below 0 or above %d: %.80q", maxCount, text)
 		}
 		l.Systems[target] = r
 		return err
@@ -314,11 +319,27 @@ func readEntry(l Ledger, key, text string) error {
 	return nil
 }
 
+// readHurry reads a person's leave. One without a number of nodes would be written as 0 of
+// them, which nobody reads.
+func readHurry(text string) (*Hurry, error) {
+	h := &Hurry{}
+	err := json.Unmarshal([]byte(text), h)
+	if err != nil || h.Max == (Amount{}) {
+		return nil, hint.With(mistake(prefix+"now", text, "what `loamctl rollout now` writes"),
+			"correct or remove the annotation: without the Lease, a pause would end, too")
+	}
+	return h, nil
+}
+
 // deleteLease is the hint about what a person cannot write as well as the nodes.
 const deleteLease = "delete the Lease: the nodes make it again from their marks"
 
 func invalid(key, text, want string) error {
-	return hint.With(fmt.Errorf("annotation %s is %.40q, want %s", key, text, want), deleteLease)
+	return hint.With(mistake(key, text, want), deleteLease)
+}
+
+func mistake(key, text, want string) error {
+	return fmt.Errorf("annotation %s is %.40q, want %s", key, text, want)
 }
 
 // ParseHolder reads a [Holder] as [Holder.String] writes it.

@@ -127,8 +127,21 @@ func TestALedgerThatIsNotUnderstoodIsRefused(t *testing.T) {
 		"a target that is no name of an annotation": func(a map[string]string) {
 			a[prefix+"target"] = "!/?"
 		},
-		"a hurry in words":           func(a map[string]string) { a[prefix+"now"] = "yes" },
-		"a begin in words":           func(a map[string]string) { a[prefix+"begun"] = "soon" },
+		"a hurry in words":     func(a map[string]string) { a[prefix+"now"] = "yes" },
+		"a hurry that is null": func(a map[string]string) { a[prefix+"now"] = "null" },
+		"a hurry without a number": func(a map[string]string) {
+			a[prefix+"now"] = `{"why":"a hole","until":"2026-03-01T13:00:00Z"}`
+		},
+		"a begin in words": func(a map[string]string) { a[prefix+"begun"] = "soon" },
+		"a begin in a year of five digits": func(a map[string]string) {
+			a[prefix+"begun"] = "9999-12-31T23:00:00-02:00"
+		},
+		"a count that has no next one": func(a map[string]string) {
+			a[prefix+"done"] = "9223372036854775807"
+		},
+		"a system with a count that has no next one": func(a map[string]string) {
+			a[systemPrefix+"1"] = `{"done":9223372036854775807}`
+		},
 		"a torn holder":              func(a map[string]string) { a[holderPrefix+"node-1"] = `{"id":` },
 		"a holder without ID":        func(a map[string]string) { a[holderPrefix+"node-1"] = `{}` },
 		"a torn rollout of a system": func(a map[string]string) { a[systemPrefix+"1"] = `{"done":` },
@@ -160,6 +173,8 @@ func TestALedgerThatIsNotUnderstoodIsRefused(t *testing.T) {
 func TestEveryMistakeInALedgerHasAHint(t *testing.T) {
 	for _, tt := range []struct{ key, text, hint string }{
 		{prefix + "state", "Paused", "write one of running, paused, halted into it"},
+		{prefix + "now", "{}", "correct or remove the annotation: without the Lease, a pause " +
+			"would end, too"},
 		{prefix + "done", "many", deleteLease},
 		{holderPrefix + "node-1", "{}", deleteLease},
 		{holderPrefix + "x", holder("y", "1").String(), deleteLease},
@@ -176,6 +191,41 @@ func TestEveryMistakeInALedgerHasAHint(t *testing.T) {
 			}
 		})
 	}
+}
+
+// FuzzReadLedger checks that what one node reads and writes, the next one reads.
+func FuzzReadLedger(f *testing.F) {
+	for key, text := range running().Annotations(nil) {
+		f.Add(key, text)
+	}
+	f.Add(prefix+"now", `{"max":"5%"}`)
+	f.Add(prefix+"begun", "0000-01-01T00:00:00+01:00")
+	f.Add(systemPrefix+"5678", "null")
+	f.Add(haltPrefix+"old", "")
+
+	me := Me{Machine: "node-1", Node: "node-1", Target: "new", Revision: 7}
+	system := Me{Machine: "node-1", Node: "node-1", Target: "1234", Version: "2.0.0"}
+	f.Fuzz(func(t *testing.T, key, text string) {
+		a := running().Annotations(nil)
+		a[key] = text
+		l, err := ReadLedger(a)
+		if err != nil {
+			return
+		}
+		for _, next := range []Ledger{
+			l,
+			l.Pause("lunch"),
+			l.Resume(),
+			l.Take(me, holder("node-1", "3"), 10),
+			l.Give(me, "1"),
+			l.Fail(Policy{}, system, "1", "no"),
+			l.Postpone(system, "1"),
+		} {
+			if _, err := ReadLedger(next.Annotations(nil)); err != nil {
+				t.Errorf("%q of %q: %v", text, key, err)
+			}
+		}
+	})
 }
 
 func TestMoves(t *testing.T) {
