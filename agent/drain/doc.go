@@ -19,7 +19,8 @@
 // A drain that takes too long, or that may not evict a pod, is postponed: the
 // Node is released, and the [Result] names the pods and their budgets. A Node
 // that was cordoned before stays cordoned, also after the change. If an operator
-// uncordons the Node meanwhile, the drain is postponed, too.
+// uncordons the Node meanwhile, the drain is postponed, too. After a clock that was
+// ahead is set back, the time of the drain begins again, once.
 //
 // The conditions are defined in KEP-5683: MaintenancePlanned and DrainInProgress,
 // then Drained and MaintenanceInProgress. Release removes them.

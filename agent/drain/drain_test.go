@@ -124,6 +124,52 @@ func TestABudgetPostpones(t *testing.T) {
 	})
 }
 
+// TestAClockThatIsSetBackDoesNotProlongADrain has a clock that is three days ahead when the
+// drain begins, and an agent that is killed after it was set back.
+func TestAClockThatIsSetBackDoesNotProlongADrain(t *testing.T) {
+	for _, cordoned := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newAPI(newPod("a"))
+			f.node.Spec.Unschedulable = cordoned
+			f.refuse = func(string) error { return budgetError("web", 0) }
+			f.ahead = 72 * time.Hour
+			patches := 0
+			f.before = func(request string) {
+				if request == "read" && slices.Contains(f.requests, "evict a") {
+					f.ahead = 0
+				}
+				if strings.Contains(request, "since") {
+					patches++
+				}
+			}
+
+			begun := time.Now()
+			first, kill := context.WithTimeout(t.Context(), 6*time.Minute)
+			defer kill()
+			if result, err := drain.Drain(first, f, tenMinutes); err == nil {
+				t.Fatalf("not killed: %+v", result)
+			}
+			if !f.node.Spec.Unschedulable {
+				t.Error("not cordoned")
+			}
+
+			second, stop := context.WithTimeout(t.Context(), time.Hour)
+			defer stop()
+			result, err := drain.Drain(second, f, tenMinutes)
+			if err != nil || result.Postponed == "" {
+				t.Fatalf("%+v: %v", result, err)
+			}
+			if took := time.Since(begun); took > tenMinutes.Timeout+10*time.Second {
+				t.Errorf("postponed after %s", took)
+			}
+			if patches != 2 {
+				t.Errorf("%d records of a drain, want one more: %v", patches, f.requests)
+			}
+			f.isAsBefore(t, cordoned)
+		})
+	}
+}
+
 func TestABudgetThatOpensIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newAPI(newPod("a"))

@@ -29,6 +29,9 @@ type fakeAPI struct {
 	refuse func(name string) error
 	before func(request string)
 
+	// ahead is how far the clock is ahead.
+	ahead time.Duration
+
 	// cut fails this request, and all after it, counted from 1. If lost, it
 	// takes effect.
 	cut  int
@@ -59,7 +62,7 @@ func (f *fakeAPI) request(name string) (bool, error) {
 	return true, nil
 }
 
-func (f *fakeAPI) Now() time.Time { return time.Now() }
+func (f *fakeAPI) Now() time.Time { return time.Now().Add(f.ahead) }
 
 func (f *fakeAPI) Node(context.Context) (*core.Node, error) {
 	f.mu.Lock()

@@ -48,7 +48,7 @@ const (
 	// Read reads the Node, List its pods.
 	Read Kind = "read"
 	List Kind = "list"
-	// Cordon and Uncordon patch the Node, Report patches its status.
+	// Cordon and Uncordon patch the Node with its record, Report patches its status.
 	Cordon   Kind = "cordon"
 	Uncordon Kind = "uncordon"
 	Report   Kind = "report"
@@ -79,6 +79,10 @@ func Next(s State) Step {
 		return s.release(r, begun)
 	case begun && !s.Node.Spec.Unschedulable:
 		return postpone(Result{Postponed: "an operator has uncordoned the Node"})
+	case r.Since.After(s.Now):
+		// The clock was set back. By the record, the drain would last as long as the clock
+		// was ahead.
+		return Step{Kind: Cordon, Patch: againPatch(s.Node, r, s.Now)}
 	case !s.Listed:
 		return Step{Kind: List}
 	}
@@ -107,7 +111,7 @@ func Next(s State) Step {
 // evict evicts the pods that are due. A drain that has taken too long tries each
 // pod once more, if only to learn what keeps it.
 func (s State) evict(pods []core.Pod, r record) Step {
-	deadline := r.begun(s.Now).Add(s.Policy.Timeout)
+	deadline := r.Since.Add(s.Policy.Timeout)
 	isLate := !s.Now.Before(deadline)
 	until := s.Now.Add(poll)
 	if !isLate && deadline.Before(until) {

@@ -80,7 +80,16 @@ func TestNext(t *testing.T) {
 		{"after the clock was set back", func(s *drain.State) {
 			s.Tries = tried
 			s.Now = noon.Add(-time.Hour)
-		}, drain.Wait, -time.Hour + 5*time.Second},
+		}, drain.Cordon, 0},
+		{"after the clock was set back, and the change is over", func(s *drain.State) {
+			s.Over = true
+			s.Now = noon.Add(-time.Hour)
+			s.Node.Status.Conditions = nil
+		}, drain.Uncordon, 0},
+		{"after the clock was set back, and an operator has uncordoned", func(s *drain.State) {
+			s.Now = noon.Add(-time.Hour)
+			s.Node.Spec.Unschedulable = false
+		}, drain.Done, 0},
 		{"no pods, not reported", func(s *drain.State) { s.Pods = nil }, drain.Report, 0},
 		{"no pods, reported", func(s *drain.State) {
 			s.Pods = nil

@@ -38,24 +38,27 @@ func recordOf(n *core.Node) (r record, begun bool) {
 	return r, begun
 }
 
-// begun returns when the drain began. That is now if the clock was set back.
-func (r record) begun(now time.Time) time.Time {
-	if r.Since.After(now) {
-		return now
-	}
-	return r.Since
-}
-
 // cordonPatch begins a drain, unless the Node has changed since it was read.
 func cordonPatch(n *core.Node, now time.Time) []byte {
-	r := record{Since: now.UTC().Truncate(time.Second), Cordoned: !n.Spec.Unschedulable}
-	text, _ := json.Marshal(r) // A time and a bool only.
-
-	patch := patchOf(n, string(text))
+	r := record{Cordoned: !n.Spec.Unschedulable}
+	patch := patchOf(n, r.begun(now))
 	if r.Cordoned {
 		patch["spec"] = object{"unschedulable": true}
 	}
 	return encode(patch)
+}
+
+// againPatch begins the time of a drain again, unless the Node has changed since it was
+// read.
+func againPatch(n *core.Node, r record, now time.Time) []byte {
+	return encode(patchOf(n, r.begun(now)))
+}
+
+// begun returns the text of r with now as the time at which the drain began.
+func (r record) begun(now time.Time) string {
+	r.Since = now.UTC().Truncate(time.Second)
+	text, _ := json.Marshal(r) // A time and a bool only.
+	return string(text)
 }
 
 // uncordonPatch ends a drain, unless the Node has changed since it was read.
