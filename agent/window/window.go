@@ -82,7 +82,9 @@ func (w Window) In(zone *time.Location) Window {
 	return w
 }
 
-// Opens returns when the window is next open, which is now if it is open.
+// Opens returns when the window is next open, which is now if it is open. It is open while
+// the clocks of the zone show a time of it: of an hour that summer time skips, none, and of
+// one that is repeated, each time twice.
 func (w Window) Opens(now time.Time) time.Time {
 	if !w.set {
 		return now
@@ -93,18 +95,38 @@ func (w Window) Opens(now time.Time) time.Time {
 		zone = time.UTC
 	}
 
-	year, month, today := now.In(zone).Date()
+	// Until the next change of the clocks, they are as far from UTC as now. time.Date does
+	// not say what it makes of a time that they skip or repeat.
+	for at := now.In(zone); ; {
+		_, offset := at.Zone()
+		_, change := at.ZoneBounds()
+
+		shown := at.UTC().Add(time.Duration(offset) * time.Second)
+		wait := w.shows(shown).Sub(shown)
+		if opens := at.Add(wait); change.IsZero() || opens.Before(change) {
+			if opens.Equal(now) {
+				return now
+			}
+			return opens.Round(0)
+		}
+		at = change
+	}
+}
+
+// shows returns when clocks that never change, and show now, next show a time of the
+// window.
+func (w Window) shows(now time.Time) time.Time {
+	year, month, today := now.Date()
 	for day := today - 1; ; day++ {
 		// Start at yesterday, whose window may extend past midnight.
-		opens := time.Date(year, month, day, 0, 0, 0, int(w.from), zone)
-		closes := time.Date(year, month, day, 0, 0, 0, int(w.to), zone)
-		switch {
-		case !w.days[time.Date(year, month, day, 12, 0, 0, 0, zone).Weekday()],
-			!now.Before(closes), !opens.Before(closes):
-		case now.Before(opens):
-			return opens
-		default:
-			return now
+		midnight := time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
+		closes := midnight.Add(w.to)
+		if !w.days[midnight.Weekday()] || !now.Before(closes) {
+			continue
 		}
+		if opens := midnight.Add(w.from); now.Before(opens) {
+			return opens
+		}
+		return now
 	}
 }

@@ -58,10 +58,7 @@ func FuzzParse(f *testing.F) {
 }
 
 func TestWindowInAZone(t *testing.T) {
-	berlin, err := time.LoadLocation("Europe/Berlin")
-	if err != nil {
-		t.Fatal(err)
-	}
+	berlin := load(t, "Europe/Berlin")
 
 	// Summer time begins on 2026-03-29 at 02:00 and ends on 2026-10-25 at 03:00.
 	for _, test := range []struct{ name, window, now, opens string }{
@@ -87,4 +84,121 @@ func TestWindowInAZone(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAWindowIsOpenWhileTheClocksShowIt has windows that begin or end in an hour that is
+// skipped or repeated. Those of Lord Howe change by half an hour.
+func TestAWindowIsOpenWhileTheClocksShowIt(t *testing.T) {
+	const newYork, losAngeles = "America/New_York", "America/Los_Angeles"
+	const berlin, lordHowe = "Europe/Berlin", "Australia/Lord_Howe"
+	for _, test := range []struct{ name, zone, window, now, opens string }{
+		{"begins in the hour that is skipped", newYork, "02:30-05:00",
+			"2026-03-08T01:30:00-05:00", "2026-03-08T03:00:00-04:00"},
+		{"begins in it", losAngeles, "02:30-05:00",
+			"2026-03-08T01:59:00-08:00", "2026-03-08T03:00:00-07:00"},
+		{"begins in it", berlin, "02:30-05:00",
+			"2026-03-29T01:30:00+01:00", "2026-03-29T03:00:00+02:00"},
+		{"begins in it", lordHowe, "02:15-05:00",
+			"2026-10-04T01:45:00+10:30", "2026-10-04T02:30:00+11:00"},
+
+		{"has begun before it, and ends in it", newYork, "01:00-02:30",
+			"2026-03-08T01:59:00-05:00", "2026-03-08T01:59:00-05:00"},
+		{"has ended in it", newYork, "01:00-02:30",
+			"2026-03-08T03:00:00-04:00", "2026-03-09T01:00:00-04:00"},
+		{"has ended in it", lordHowe, "01:00-02:15",
+			"2026-10-04T02:30:00+11:00", "2026-10-05T01:00:00+11:00"},
+		{"is skipped", newYork, "02:00-03:00",
+			"2026-03-08T01:30:00-05:00", "2026-03-09T02:00:00-04:00"},
+		{"of a week is skipped", losAngeles, "Sun 02:15-02:45",
+			"2026-03-02T12:00:00-08:00", "2026-03-15T02:15:00-07:00"},
+
+		{"begins in the hour that is repeated", newYork, "01:30-05:00",
+			"2026-11-01T00:30:00-04:00", "2026-11-01T01:30:00-04:00"},
+		{"begins in it once more", newYork, "01:30-05:00",
+			"2026-11-01T01:00:00-05:00", "2026-11-01T01:30:00-05:00"},
+		{"begins in it once more", lordHowe, "01:45-05:00",
+			"2026-04-05T01:30:00+10:30", "2026-04-05T01:45:00+10:30"},
+		{"ends in it", berlin, "01:00-02:30",
+			"2026-10-25T02:30:00+02:00", "2026-10-25T02:00:00+01:00"},
+		{"ends in it once more", berlin, "01:00-02:30",
+			"2026-10-25T02:30:00+01:00", "2026-10-26T01:00:00+01:00"},
+		{"is repeated", losAngeles, "01:15-01:30",
+			"2026-11-01T01:30:00-07:00", "2026-11-01T01:15:00-08:00"},
+	} {
+		t.Run(test.name+" in "+test.zone, func(t *testing.T) {
+			w, err := Parse(test.window)
+			if err != nil {
+				t.Fatal(err)
+			}
+			now, err := time.Parse(time.RFC3339, test.now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			zone := load(t, test.zone)
+			if got := w.In(zone).Opens(now).In(zone).Format(time.RFC3339); got != test.opens {
+				t.Errorf("%s at %s opens %s, want %s", test.window, test.now, got, test.opens)
+			}
+		})
+	}
+}
+
+// TestAWindowOpensAtTheFirstTimeThatIsShown compares each five minutes of some days with
+// what a clock on the wall shows.
+func TestAWindowOpensAtTheFirstTimeThatIsShown(t *testing.T) {
+	for _, zone := range []*time.Location{
+		load(t, "America/New_York"),
+		load(t, "America/Los_Angeles"),
+		load(t, "Europe/Berlin"),
+		load(t, "Australia/Lord_Howe"),
+	} {
+		for _, change := range []time.Time{
+			time.Date(2026, 3, 8, 0, 0, 0, 0, time.UTC),
+			time.Date(2026, 3, 29, 0, 0, 0, 0, time.UTC),
+			time.Date(2026, 4, 5, 0, 0, 0, 0, time.UTC),
+			time.Date(2026, 10, 4, 0, 0, 0, 0, time.UTC),
+			time.Date(2026, 10, 25, 0, 0, 0, 0, time.UTC),
+			time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC),
+		} {
+			for _, text := range []string{
+				"02:00-03:00", "02:30-05:00", "01:30-02:15", "01:45-02:45", "23:00-01:35",
+				"Sun 02:05-24:00", "Sat 22:00-02:30",
+			} {
+				w, err := Parse(text)
+				if err != nil {
+					t.Fatal(err)
+				}
+				w = w.In(zone)
+
+				var next time.Time
+				for at := change.AddDate(0, 0, 3); at.After(change.AddDate(0, 0, -3)); {
+					at = at.Add(-5 * time.Minute)
+					if w.isShownBy(at.In(zone)) {
+						next = at
+					}
+					if got := w.Opens(at); !next.IsZero() && !got.Equal(next) {
+						t.Fatalf("%s of %s at %s opens %s, want %s", text, zone, at.In(zone),
+							got.In(zone), next.In(zone))
+					}
+				}
+			}
+		}
+	}
+}
+
+// isShownBy reports whether a clock on the wall shows a time of the window.
+func (w Window) isShownBy(clock time.Time) bool {
+	since := time.Duration(clock.Hour())*time.Hour + time.Duration(clock.Minute())*time.Minute
+	day := clock.Weekday()
+	before := (day + 6) % 7
+	return (w.days[day] && w.from <= since && since < w.to) ||
+		(w.days[before] && since+24*time.Hour < w.to)
+}
+
+func load(t *testing.T, zone string) *time.Location {
+	t.Helper()
+	z, err := time.LoadLocation(zone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return z
 }
