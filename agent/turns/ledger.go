@@ -2,6 +2,8 @@ package turns
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -163,6 +165,17 @@ const (
 // name of an annotation has 63 characters at most.
 func haltKey(target string) string { return target[:min(32, len(target))] }
 
+// holderKey returns the name under which a ledger keeps the turn of a machine, which may
+// have 253 characters: of a longer name, the first ones and a hash. What is changed here
+// has to change in examples/cluster/admission.yaml.
+func holderKey(machine string) string {
+	if len(machine) <= 63 {
+		return machine
+	}
+	sum := sha256.Sum256([]byte(machine))
+	return machine[:30] + "." + hex.EncodeToString(sum[:16])
+}
+
 // counters are the annotations of a ledger with a number.
 func counters(l *Ledger) map[string]*int {
 	return map[string]*int{
@@ -303,7 +316,7 @@ func readEntry(l Ledger, key, text string) error {
 		holderPrefix:   l.Holders,
 		restoredPrefix: l.Restored,
 	} {
-		machine, ok := strings.CutPrefix(key, of)
+		name, ok := strings.CutPrefix(key, of)
 		if !ok {
 			continue
 		}
@@ -311,10 +324,10 @@ func readEntry(l Ledger, key, text string) error {
 		switch {
 		case err != nil:
 			return err
-		case h.Machine != machine:
+		case holderKey(h.Machine) != name:
 			return fmt.Errorf("a turn of %s", h.Machine)
 		}
-		holders[machine] = h
+		holders[h.Machine] = h
 	}
 	return nil
 }
@@ -350,7 +363,7 @@ func ParseHolder(text string) (Holder, error) {
 	case err != nil:
 	case h.ID == "" || h.Machine == "" || h.Node == "":
 		err = fmt.Errorf("a turn without id, machine or node: %.80q", text)
-	case !keyName.MatchString(h.Machine):
+	case !machineName.MatchString(h.Machine):
 		err = fmt.Errorf("a turn of %.80q, which is no name of a machine", h.Machine)
 	}
 	return h, err
@@ -360,6 +373,9 @@ func ParseHolder(text string) (Holder, error) {
 // node can write what it likes to its own Node: with another name from there, the
 // API server would refuse the ledger of all.
 var keyName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
+
+// machineName matches the name of a machine, which may be longer: see [holderKey].
+var machineName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$`)
 
 // String returns the text of an annotation.
 func (h Holder) String() string {
@@ -431,10 +447,10 @@ func entries(l Ledger) map[string]string {
 		out[haltPrefix+target] = why
 	}
 	for machine, h := range l.Holders {
-		out[holderPrefix+machine] = h.String()
+		out[holderPrefix+holderKey(machine)] = h.String()
 	}
 	for machine, h := range l.Restored {
-		out[restoredPrefix+machine] = h.String()
+		out[restoredPrefix+holderKey(machine)] = h.String()
 	}
 	return out
 }

@@ -117,6 +117,39 @@ func TestAnEntryKeepsItsText(t *testing.T) {
 	}
 }
 
+// TestAMachineWithALongNameTakesATurn has names as long as a Node may have, of which two
+// differ at the end only. The name of an annotation has 63 characters at most.
+func TestAMachineWithALongNameTakesATurn(t *testing.T) {
+	long := strings.Repeat("rack-17.row-b.", 18)
+	names := []string{"node-1", long[:62] + "x", long[:63] + "x", long[:251] + "-1", long[:251] + "-2"}
+	l := New()
+	fleet := Fleet{}
+	for _, name := range names {
+		h := holder(name, "1")
+		l.Holders[name] = h
+		fleet = append(fleet, Node{Name: name, Mark: h.String()})
+	}
+	l.Restored = New().Restore(Policy{}, Me{Pool: "pool"}, fleet).Restored
+
+	text := l.Annotations(nil)
+	if text[holderPrefix+names[1]] == "" {
+		t.Error("a name that fits is not the name of its annotation")
+	}
+	for key := range text {
+		if _, name, _ := strings.Cut(key, "/"); !keyName.MatchString(name) {
+			t.Errorf("key %q", key)
+		}
+	}
+	read, err := ReadLedger(text)
+	if diff := cmp.Diff(l, read); diff != "" || err != nil || len(read.Restored) != len(names) {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+
+	if _, err := ParseHolder(holder(long[:251]+"-10", "1").String()); err == nil {
+		t.Error("a name with 254 characters is read")
+	}
+}
+
 func TestALedgerThatIsNotUnderstoodIsRefused(t *testing.T) {
 	for name, edit := range map[string]func(a map[string]string){
 		"no state":            func(a map[string]string) { delete(a, prefix+"state") },

@@ -10,7 +10,7 @@ const (
 	ledgerReserve = 16 << 10
 
 	// largestHolder is more than a turn takes with the longest names.
-	largestHolder = 1 << 10
+	largestHolder = 1280
 )
 
 // MaxHolders returns how many nodes of a pool may have a turn at once: as many as

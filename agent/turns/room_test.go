@@ -33,8 +33,7 @@ func TestAFullLedgerTakesNoTurn(t *testing.T) {
 // TestTheLongestTurnFits has all names as long as Kubernetes allows.
 func TestTheLongestTurnFits(t *testing.T) {
 	label := strings.Repeat("x", 63)
-	h := holder(label, strings.Repeat("x", 26))
-	h.Node = strings.Repeat("x", 253)
+	h := holder(strings.Repeat("x", 253), strings.Repeat("x", 26))
 	h.UID = strings.Repeat("x", 36)
 	h.Target = strings.Repeat("x", maxTarget)
 	h.Version = strings.Repeat("x", maxTarget)

@@ -256,6 +256,62 @@ func TestANodeWritesBesideWhatOthersWrote(t *testing.T) {
 	}
 }
 
+// TestAMachineWithALongNameWritesItsTurnOnly has two machines with names that are too long
+// for an annotation and begin alike, so the policy knows their turns by what is in them.
+func TestAMachineWithALongNameWritesItsTurnOnly(t *testing.T) {
+	c := policed(t)
+	const name, path = "loam-rollout-pool", leases + "/loam-rollout-pool"
+	const long = "rack-17.row-b.hall-2.plant-3.region-eu-central-1.example-industries.com"
+	const own, other = long + ".a", long + ".b"
+	const prefix = "gardener.cloud:node-agent:machine:"
+	agent := http.Header{"Impersonate-User": {prefix + own}}
+	c.mustDo(t, http.MethodPost,
+		"/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/rolebindings",
+		`{"metadata": {"name": "long"}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io",
+		"kind": "Role", "name": "loam-pool"}, "subjects": [{"apiGroup": "rbac.authorization.k8s.io",
+		"kind": "User", "name": "`+prefix+own+`"}]}`)
+
+	node := func(machine string) turns.Me {
+		return turns.Me{Machine: machine, Node: machine, Target: strings.Repeat("a", 64), Revision: 7}
+	}
+	base := turns.New()
+	base.State = turns.Running
+	base = base.Take(node("node-2"), turnOf("node-2"), 3)
+	taken := base.Take(node(own), turnOf(own), 3)
+	others := base.Take(node(other), turnOf(other), 3)
+	both := others.Take(node(own), turnOf(own), 3)
+	restored := others
+	restored.Restored = map[string]turns.Holder{own: turnOf(own)}
+	again := turnOf(other)
+	again.ID = "another"
+
+	for _, row := range []struct {
+		name     string
+		was, now turns.Ledger
+		refused  bool
+	}{
+		{"it takes its turn", base, taken, false},
+		{"it takes its turn beside the other one", others, both, false},
+		{"it gives its turn", both, both.Give(node(own), own), false},
+		{"it fails", both, both.Fail(turns.Policy{}, node(own), own, "no"), false},
+		{"it takes its turn after it was restored", restored,
+			restored.Take(node(own), turnOf(own), 3), false},
+		{"a turn for the other one", base, others, true},
+		{"another turn of the other one", both, both.Take(node(other), again, 3), true},
+		{"the turn of the other one, given", both, both.Drop(other, other), true},
+		{"the turn of node-2, given", both, both.Drop("node-2", "node-2"), true},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			_, _ = c.Do(http.MethodDelete, path, "") // It may be absent.
+			c.mustDo(t, http.MethodPost, leases, ledgerLease(name, row.was.Annotations(nil)))
+			err := c.as(t, agent, http.MethodPut, path, ledgerLease(name, row.now.Annotations(nil)))
+			if refused(err) != row.refused || (err != nil && !row.refused) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
 // TestTheLastTurnOfALedgerFits has the API server judge the largest ledger, with the
 // failures that come after it.
 func TestTheLastTurnOfALedgerFits(t *testing.T) {
