@@ -365,6 +365,8 @@ func ParseHolder(text string) (Holder, error) {
 		err = fmt.Errorf("a turn without id, machine or node: %.80q", text)
 	case !machineName.MatchString(h.Machine):
 		err = fmt.Errorf("a turn of %.80q, which is no name of a machine", h.Machine)
+	case len(h.Node) > 253, !nodeName.MatchString(h.Node):
+		err = fmt.Errorf("a turn on %.80q, which is no name of a Node", h.Node)
 	}
 	return h, err
 }
@@ -373,6 +375,10 @@ func ParseHolder(text string) (Holder, error) {
 // node can write what it likes to its own Node: with another name from there, the
 // API server would refuse the ledger of all.
 var keyName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
+
+// nodeName matches the name of a Node (RFC 1123 subdomain): it becomes part of the path of
+// requests, and of what operators read.
+var nodeName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$`)
 
 // machineName matches the name of a machine, which may be longer: see [holderKey].
 var machineName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$`)

@@ -175,8 +175,13 @@ func TestALedgerThatIsNotUnderstoodIsRefused(t *testing.T) {
 		"a system with a count that has no next one": func(a map[string]string) {
 			a[systemPrefix+"1"] = `{"done":9223372036854775807}`
 		},
-		"a torn holder":              func(a map[string]string) { a[holderPrefix+"node-1"] = `{"id":` },
-		"a holder without ID":        func(a map[string]string) { a[holderPrefix+"node-1"] = `{}` },
+		"a torn holder":       func(a map[string]string) { a[holderPrefix+"node-1"] = `{"id":` },
+		"a holder without ID": func(a map[string]string) { a[holderPrefix+"node-1"] = `{}` },
+		"a holder whose Node is a path": func(a map[string]string) {
+			h := holder("node-1", "1")
+			h.Node = "../namespaces/kube-system/configmaps/x"
+			a[holderPrefix+"node-1"] = h.String()
+		},
 		"a torn rollout of a system": func(a map[string]string) { a[systemPrefix+"1"] = `{"done":` },
 		"a system with a count below none": func(a map[string]string) {
 			a[systemPrefix+"1"] = `{"done":-1}`
@@ -589,6 +594,7 @@ func TestRestoreTakesNoNonsense(t *testing.T) {
 			Failure{Target: "1234", Version: "2.0.0", Why: long}),
 		node(4, Holder{ID: "4", Machine: "node-4", Node: "node-4", Zone: long},
 			Failure{Target: "5678", Version: "<"}),
+		node(5, Holder{ID: "5", Machine: "node-5", Node: "a/b"}, Failure{}),
 	})
 
 	size := 0
@@ -600,7 +606,7 @@ func TestRestoreTakesNoNonsense(t *testing.T) {
 		}
 	}
 	_, isOdd := l.Systems["5678"]
-	if size > 2*maxWhy || l.Systems["1234"].Failed != 1 || isOdd {
+	if len(l.Restored) > 0 || size > 2*maxWhy || l.Systems["1234"].Failed != 1 || isOdd {
 		t.Errorf("%d bytes, systems %v", size, l.Systems)
 	}
 }

@@ -64,6 +64,14 @@ func TestANodeWritesItsTurnOnly(t *testing.T) {
 	allHad := hasSystem.Give(system, "node-1").Take(system, turnOf("node-1"), 2).Give(system, "node-1")
 	restored := base
 	restored.Restored = map[string]turns.Holder{"node-3": turnOf("node-3")}
+	byPool := me
+	byPool.Nodes = "worker.gardener.cloud/pool=pool"
+	bySelector := base.Take(byPool, turnOf("node-1"), 2)
+	elsewhere := turnOf("node-1")
+	elsewhere.Node = "node-2"
+	onAnother := base.Take(me, elsewhere, 2)
+	elsewhere.Node = "../namespaces/kube-system/configmaps/x"
+	onPath := base.Take(me, elsewhere, 2)
 	large := turnOf("node-2")
 	large.Zone = strings.Repeat("z", 150<<10)
 	larger := turnOf("node-3")
@@ -117,6 +125,45 @@ func TestANodeWritesItsTurnOnly(t *testing.T) {
 				{Name: "node-2", Mark: large.String()},
 				{Name: "node-3", Mark: larger.String()},
 			}), nil, false},
+
+		{"it halts a rollout that is paused without a reason", has.Pause(""),
+			has.Pause("").Fail(turns.Policy{}, me, "node-1", "no"), nil, false},
+		{"it takes a newer target after a halt, while paused", halted.Pause("lunch"),
+			halted.Pause("lunch").Take(newer, turnOf("node-1"), 2), nil, false},
+		{"it takes a turn by another selector", base, bySelector, nil, false},
+		{"it takes the last turn for a target that has begun", has.Give(me, "node-1"),
+			has.Give(me, "node-1").Take(me, turnOf("node-1"), 2), nil, false},
+
+		{"the reason of a pause is another one", has.Pause("lunch"), has.Pause("dinner"), nil, true},
+		{"the reason of a pause is that of a halt", has.Pause("lunch"),
+			has.Pause("lunch").Fail(turns.Policy{}, me, "node-1", "no"),
+			set("rollout.loam.dev/why", "node-1: no"), true},
+		{"a reason without a halt", has, has, set("rollout.loam.dev/why", "dinner"), true},
+		{"a halt for another reason", halted, halted, func(a map[string]string) {
+			a["rollout.loam.dev/why"] = "dinner"
+			a["rollout.loam.dev/halted"] = "dinner"
+		}, true},
+		{"a halt without its text", halted, halted, without("rollout.loam.dev/halted"), true},
+		{"another selector without a turn", has, has,
+			set("rollout.loam.dev/nodes", "kubernetes.io/hostname=node-1"), true},
+		{"it has begun at no time", base, has, set("rollout.loam.dev/begun", "x"), true},
+		{"it has begun at another time", has, has,
+			set("rollout.loam.dev/begun", "2025-03-01T12:00:00Z"), true},
+		{"it has never begun", has, has, without("rollout.loam.dev/begun"), true},
+		{"a size that is no number", has, has, set("rollout.loam.dev/size", "x"), true},
+		{"a revision that is no number", has, has, set("rollout.loam.dev/revision", "x"), true},
+		{"a system has begun at no time", hasSystem, hasSystem, set(systemKey,
+			`{"version":"2.0.0","revision":1,"begun":"12:00","done":0,"failed":0}`), true},
+		{"a turn on another Node", base, onAnother, nil, true},
+		{"a turn on a path", base, onPath, nil, true},
+		{"a turn on two Nodes", base, has, set("holder.loam.dev/node-1", strings.Replace(
+			turnOf("node-1").String(), `"since"`, `"Node":"node-2","since"`, 1)), true},
+		{"a turn on two Nodes, one of them with escapes", base, has, set("holder.loam.dev/node-1",
+			strings.Replace(turnOf("node-1").String(), `"since"`, `"n\u006fde":"node-2","since"`, 1)),
+			true},
+		{"a turn that is torn", base, has, set("holder.loam.dev/node-1", `{"id":`), true},
+		{"a turn with a field of a later version", base, has, set("holder.loam.dev/node-1",
+			strings.Replace(turnOf("node-1").String(), `"since"`, `"wave":1,"since"`, 1)), false},
 
 		{"done without its turn", base, base, set("rollout.loam.dev/done", "1"), true},
 		{"done twice", has, has.Give(me, "node-1"), set("rollout.loam.dev/done", "2"), true},
@@ -212,25 +259,34 @@ func TestANodeWritesBesideWhatOthersWrote(t *testing.T) {
 	base.Holders["node-2"] = turnOf("node-2")
 	neighbour := turnOf("node-2").String()
 
+	type texts = map[string]string
 	for _, row := range []struct {
-		name, key, text string
+		name    string
+		written texts
 	}{
-		{"leave with spaces", "rollout.loam.dev/now",
-			`{"max": "30%", "why": "a hole", "until": "2030-03-01T13:00:00Z"}`},
-		{"a system with spaces", "system.loam.dev/5678",
-			`{"version" : "2.0.0", "revision" : 1, "done" : 3, "failed" : 1}`},
-		{"a halted system with spaces", "system.loam.dev/5678",
-			`{"version": "2.0.0", "revision": 1, "done": 3, "failed": 1, "halted" : "no"}`},
-		{"a count with a sign", "rollout.loam.dev/done", "+3"},
-		{"a turn with a class of a later version", "holder.loam.dev/node-2",
-			strings.Replace(neighbour, `"kubelet"`, `"firmware"`, 1)},
-		{"a turn with a field of a later version", "holder.loam.dev/node-2",
-			strings.Replace(neighbour, `{"id"`, `{"wave":1,"id"`, 1)},
+		{"leave with spaces", texts{"rollout.loam.dev/now": `{"max": "30%", "why": "a hole",
+			"until": "2030-03-01T13:00:00Z"}`}},
+		{"a system with spaces", texts{"system.loam.dev/5678": `{"version" : "2.0.0",
+			"revision" : 1, "done" : 3, "failed" : 1}`}},
+		{"a halted system with spaces", texts{"system.loam.dev/5678": `{"version": "2.0.0",
+			"revision": 1, "done": 3, "failed": 1, "halted" : "no"}`}},
+		{"a count with a sign", texts{"rollout.loam.dev/done": "+3"}},
+		{"a halt by hand", texts{"rollout.loam.dev/state": "halted"}},
+		{"a halt by hand with a reason", texts{"rollout.loam.dev/state": "halted",
+			"rollout.loam.dev/why": "it looks bad"}},
+		{"a halt by hand beside the reason of a pause", texts{"rollout.loam.dev/state": "halted",
+			"rollout.loam.dev/why": "lunch", "rollout.loam.dev/halted": "it looks bad"}},
+		{"a pause by hand without a reason", texts{"rollout.loam.dev/state": "paused",
+			"rollout.loam.dev/halted": "it looks bad"}},
+		{"a turn with a class of a later version", texts{"holder.loam.dev/node-2": strings.Replace(
+			neighbour, `"kubelet"`, `"firmware"`, 1)}},
+		{"a turn with a field of a later version", texts{"holder.loam.dev/node-2": strings.Replace(
+			neighbour, `{"id"`, `{"wave":1,"id"`, 1)}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			path := leases + "/" + name
 			now := base.Annotations(nil)
-			now[row.key] = row.text
+			maps.Copy(now, row.written)
 			_, _ = c.Do(http.MethodDelete, path, "") // It may be absent.
 			c.mustDo(t, http.MethodPost, leases, ledgerLease(name, now))
 

@@ -152,11 +152,12 @@ const free = `{"metadata": {"name": "gardener-node-agent-pool"}, "spec": {}}`
 func TestANodeChangesNoNeighbour(t *testing.T) {
 	c := policed(t)
 	const turns = leases + "/loam-rollout-pool"
-	ledger := func(state, target string, turns ...string) string {
+	ledger := func(state, target string, has ...string) string {
 		text := fmt.Sprintf(`{"metadata": {"name": "loam-rollout-pool", "annotations": {
 			"rollout.loam.dev/state": %q, "rollout.loam.dev/target": %q`, state, target)
-		for _, turn := range turns {
-			text += fmt.Sprintf(`, %q: "{}"`, turn)
+		for _, key := range has {
+			_, machine, _ := strings.Cut(key, "/")
+			text += fmt.Sprintf(`, %q: %q`, key, turnOf(machine))
 		}
 		return text + `}}, "spec": {"holderIdentity": "running"}}`
 	}
