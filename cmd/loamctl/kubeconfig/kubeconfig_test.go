@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -33,6 +34,8 @@ func server(t *testing.T) (url, ca string) {
 			http.Error(w, "a gateway's page", http.StatusBadGateway)
 		case "/garbage":
 			_, _ = io.WriteString(w, "x")
+		case "/long":
+			_, _ = io.WriteString(w, `{"a": "`+strings.Repeat("x", 8<<20)+`"}`)
 		default:
 			body, _ := io.ReadAll(r.Body)
 			fmt.Fprintf(w, `{"path": %q, "token": %q, "body": %q}`,
@@ -279,6 +282,7 @@ func TestAnswersThatAreNotGood(t *testing.T) {
 			path: "/garbage",
 			want: "GET " + url + "/garbage: invalid character 'x' looking for beginning of value",
 		},
+		{path: "/long", want: "GET " + url + "/long: the answer is longer than 8 MiB"},
 	} {
 		var into map[string]any
 		err := s.Do(t.Context(), http.MethodGet, test.path, nil, &into)
@@ -372,4 +376,119 @@ func TestFiles(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestALongListIsReadInPages lists 1,100 objects of 8 KB, more than an answer may have,
+// while the API server forgets the rest of the list as often as that.
+func TestALongListIsReadInPages(t *testing.T) {
+	const objects = 1100
+	for _, tt := range []struct {
+		name         string
+		forgets      int
+		want, begins int
+		err          string
+	}{
+		{"all is well", 0, objects, 1, ""},
+		{"the rest is forgotten once", 1, objects, 2, ""},
+		{"the rest is forgotten each time", 9, 0, 3, "it is too old (410)"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s, begins := lister(t, objects, tt.forgets)
+
+			items, err := s.List(t.Context(), "/leases", "a=b")
+			if len(items) != tt.want || *begins != tt.begins || textOf(err) != tt.err {
+				t.Errorf("%d items after %d begins, %v", len(items), *begins, err)
+			}
+
+			s, begins = lister(t, objects, tt.forgets)
+			table, err := s.Table(t.Context(), "/nodes", "a=b", true)
+			if len(table.Rows) != tt.want || *begins != tt.begins || textOf(err) != tt.err {
+				t.Errorf("%d rows after %d begins, %v", len(table.Rows), *begins, err)
+			}
+			if err != nil {
+				return
+			}
+			last := table.Rows[objects-1].Object.Metadata.Name
+			if len(table.ColumnDefinitions) != 1 || last != "object-1099" {
+				t.Errorf("columns %v, last %q", table.ColumnDefinitions, last)
+			}
+		})
+	}
+}
+
+// TestATableWithoutMetadataIsOneRequest: of a pool that is well, nothing else is asked.
+func TestATableWithoutMetadataIsOneRequest(t *testing.T) {
+	s, begins := lister(t, 1100, 9)
+	table, err := s.Table(t.Context(), "/nodes", "a=b", false)
+	if err != nil || len(table.Rows) != 1100 || *begins != 1 {
+		t.Errorf("%d rows after %d begins, %v", len(table.Rows), *begins, err)
+	}
+}
+
+// lister is an API server that lists objects as long as a request wants, and forgets the
+// rest of a list so many times. begins counts lists that began.
+func lister(t *testing.T, objects, forgets int) (s *kubeconfig.Server, begins *int) {
+	t.Helper()
+	begins = new(int)
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		query := r.URL.Query()
+		if query.Get("labelSelector") != "a=b" {
+			http.Error(w, "it wants others", http.StatusBadRequest)
+			return
+		}
+
+		from, _ := strconv.Atoi(query.Get("continue"))
+		if from == 0 {
+			*begins++
+		}
+		if from >= 1000 && *begins <= forgets {
+			w.WriteHeader(http.StatusGone)
+			_, _ = io.WriteString(w, `{"kind": "Status", "message": "it is too old"}`)
+			return
+		}
+
+		to := objects
+		next := ""
+		if limit, _ := strconv.Atoi(query.Get("limit")); limit > 0 && from+limit < objects {
+			to = from + limit
+			next = strconv.Itoa(to)
+		}
+		more := ""
+		if query.Get("includeObject") != "None" {
+			more = strings.Repeat("x", 8<<10)
+		}
+		var items, rows []string
+		for i := from; i < to; i++ {
+			object := fmt.Sprintf(`{"metadata": {"name": "object-%d", "labels": {"a": %q}}}`, i, more)
+			items = append(items, object)
+			rows = append(rows, `{"cells": ["x"], "object": `+object+`}`)
+		}
+		field, columns, list := "items", "", items
+		if strings.Contains(r.Header.Get("Accept"), "as=Table") {
+			field, list = "rows", rows
+		}
+		if field == "rows" && from == 0 {
+			columns = `"columnDefinitions": [{"name": "Name"}], ` // The first page only.
+		}
+		fmt.Fprintf(w, `{"metadata": {"continue": %q}, %s%q: [%s]}`, next, columns, field,
+			strings.Join(list, ","))
+	}))
+	t.Cleanup(server.Close)
+
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	file := write(t, "server: "+server.URL+", certificate-authority-data: "+
+		base64.StdEncoding.EncodeToString(ca), "")
+	s, err := kubeconfig.Open([]string{file}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s, begins
+}
+
+func textOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
 }

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -81,6 +82,14 @@ func (e *StatusError) FaultCode() fault.Code {
 // the fields of the server come on top.
 const maxAnswer = 8 << 20
 
+// pageSize is how many objects with their metadata an answer has at most: of 5,000 Nodes,
+// that is 10 to 20 MB in all.
+const pageSize = "500"
+
+// maxBegins is how often a list is begun. The API server forgets the rest of one that
+// takes longer than some minutes.
+const maxBegins = 3
+
 // Do makes a request with body as JSON, nil if none, and decodes the answer
 // into into, nil for nowhere. An answer that is not 2xx is a *StatusError.
 func (s *Server) Do(ctx context.Context, method, path string, body, into any) error {
@@ -104,22 +113,15 @@ type Object struct {
 // "Receiving resources as metadata").
 const metadataOnly = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
+// asTable asks for a [Table].
+const asTable = "application/json;as=Table;v=v1;g=meta.k8s.io"
+
 // List returns the metadata of the objects at path that a label selector selects,
 // "" for all.
 func (s *Server) List(ctx context.Context, path, selector string) ([]Object, error) {
-	request, err := s.request(ctx, http.MethodGet, path, nil)
-	if err != nil {
-		return nil, fmt.Errorf("GET %s: %w", path, err)
-	}
-
-	request.Header.Set("Accept", metadataOnly)
-	if selector != "" {
-		request.URL.RawQuery = url.Values{"labelSelector": {selector}}.Encode()
-	}
-
-	var list struct{ Items []Object }
-	err = s.send(request, &list)
-	return list.Items, err
+	query := url.Values{"limit": {pageSize}}
+	all, err := s.list(ctx, path, selector, metadataOnly, query)
+	return all.Items, err
 }
 
 // Table is a list as kubectl prints it (Kubernetes API concepts, "Receiving
@@ -136,27 +138,73 @@ type Row struct {
 }
 
 // Table lists the objects at path that a label selector selects, "" for all, as
-// a table. Without details, it has no metadata: of 5,000 Nodes that is 40 KB
-// instead of 10 MB.
+// a table. Without details, it has no metadata and is one request: of 5,000 Nodes that
+// is 40 KB instead of 10 MB.
 func (s *Server) Table(ctx context.Context, path, selector string, details bool) (Table, error) {
-	request, err := s.request(ctx, http.MethodGet, path, nil)
-	if err != nil {
-		return Table{}, fmt.Errorf("GET %s: %w", path, err)
-	}
-
 	query := url.Values{"includeObject": {"None"}}
 	if details {
 		query.Set("includeObject", "Metadata")
+		query.Set("limit", pageSize)
 	}
+	all, err := s.list(ctx, path, selector, asTable, query)
+	return all.Table, err
+}
+
+// list is a list, or a page of it: with rows, or with items.
+type list struct {
+	Metadata struct{ Continue string }
+	Table
+	Items []Object
+}
+
+// list lists the objects at path that a label selector selects, "" for all, page by page
+// if the query has a limit. If the API server has forgotten the rest of a list, it begins
+// anew.
+func (s *Server) list(
+	ctx context.Context, path, selector, accept string, query url.Values,
+) (list, error) {
 	if selector != "" {
 		query.Set("labelSelector", selector)
 	}
-	request.URL.RawQuery = query.Encode()
-	request.Header.Set("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
 
-	var t Table
-	err = s.send(request, &t)
-	return t, err
+	var all list
+	for begins := 1; ; {
+		request, err := s.request(ctx, http.MethodGet, path, nil)
+		if err != nil {
+			return list{}, fmt.Errorf("GET %s: %w", path, err)
+		}
+		request.URL.RawQuery = query.Encode()
+		request.Header.Set("Accept", accept)
+
+		var page list
+		err = s.send(request, &page)
+		switch {
+		case isExpired(err) && query.Has("continue") && begins < maxBegins:
+			begins++
+			query.Del("continue")
+			all = list{}
+			continue
+		case err != nil:
+			return list{}, err
+		}
+
+		if len(page.ColumnDefinitions) > 0 {
+			all.ColumnDefinitions = page.ColumnDefinitions
+		}
+		all.Rows = append(all.Rows, page.Rows...)
+		all.Items = append(all.Items, page.Items...)
+		if page.Metadata.Continue == "" {
+			return all, nil
+		}
+		query.Set("continue", page.Metadata.Continue)
+	}
+}
+
+// isExpired reports whether the API server has forgotten the rest of a list (Kubernetes
+// API concepts, "Retrieving large results sets in chunks").
+func isExpired(err error) bool {
+	status, ok := errors.AsType[*StatusError](err)
+	return ok && status.Code == http.StatusGone
 }
 
 // send makes the request, and decodes the answer into into, nil for nowhere.
@@ -167,12 +215,15 @@ func (s *Server) send(request *http.Request, into any) error {
 	}
 	defer response.Body.Close()
 
-	answer, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	answer, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
 	switch {
 	case err != nil:
 		return fmt.Errorf("%s %s: %w", request.Method, request.URL, err)
 	case response.StatusCode/100 != 2:
 		return statusError(response, answer)
+	case len(answer) > maxAnswer:
+		return fmt.Errorf("%s %s: the answer is longer than %d MiB", request.Method, request.URL,
+			maxAnswer>>20)
 	case into == nil:
 		return nil
 	}
