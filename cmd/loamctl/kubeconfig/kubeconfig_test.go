@@ -38,8 +38,9 @@ func server(t *testing.T) (url, ca string) {
 			_, _ = io.WriteString(w, `{"a": "`+strings.Repeat("x", 8<<20)+`"}`)
 		default:
 			body, _ := io.ReadAll(r.Body)
-			fmt.Fprintf(w, `{"path": %q, "token": %q, "body": %q}`,
-				r.URL.Path, r.Header.Get("Authorization")+r.Header.Get("Impersonate-User"), body)
+			fmt.Fprintf(w, `{"path": %q, "token": %q, "type": %q, "body": %q}`, r.URL.Path,
+				r.Header.Get("Authorization")+r.Header.Get("Impersonate-User"),
+				r.Header.Get("Content-Type"), body)
 		}
 	}))
 
@@ -226,6 +227,29 @@ func TestOpenAndAsk(t *testing.T) {
 				t.Errorf("the server saw (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestAPatchSaysItsType: with another one, the API server refuses it.
+func TestAPatchSaysItsType(t *testing.T) {
+	url, ca := server(t)
+	file := write(t, "server: "+url+", certificate-authority-data: "+
+		base64.StdEncoding.EncodeToString([]byte(ca)), "")
+	s, err := kubeconfig.Open([]string{file}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+
+	for method, want := range map[string]string{
+		http.MethodPatch: "application/json-patch+json",
+		http.MethodPut:   "application/json",
+	} {
+		var answer struct{ Type string }
+		err := s.Do(t.Context(), method, "/api", []int{}, &answer)
+		if err != nil || answer.Type != want {
+			t.Errorf("%s: %v, type %q", method, err, answer.Type)
+		}
 	}
 }
 

@@ -91,7 +91,8 @@ const pageSize = "500"
 const maxBegins = 3
 
 // Do makes a request with body as JSON, nil if none, and decodes the answer
-// into into, nil for nowhere. An answer that is not 2xx is a *StatusError.
+// into into, nil for nowhere. The body of a PATCH is a JSON Patch (RFC 6902). An answer
+// that is not 2xx is a *StatusError.
 func (s *Server) Do(ctx context.Context, method, path string, body, into any) error {
 	request, err := s.request(ctx, method, path, body)
 	if err != nil {
@@ -259,6 +260,9 @@ func (s *Server) request(
 
 	request.Header.Set("Accept", "application/json")
 	request.Header.Set("Content-Type", "application/json")
+	if method == http.MethodPatch {
+		request.Header.Set("Content-Type", "application/json-patch+json")
+	}
 	return request, nil
 }
 

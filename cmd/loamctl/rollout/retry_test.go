@@ -28,8 +28,37 @@ func (f fakeAPI) Do(_ context.Context, method, path string, body, into any) erro
 		text, err := json.Marshal(body)
 		f[path] = string(text)
 		return err
+	case method == http.MethodPatch:
+		return f.patch(path, body.([]operation))
 	}
 	return json.Unmarshal([]byte(text), into)
+}
+
+// patch changes the annotations of an object, unless a test of the patch fails.
+func (f fakeAPI) patch(path string, patch []operation) error {
+	var object struct {
+		Metadata struct {
+			Name        string            `json:"name"`
+			Annotations map[string]string `json:"annotations"`
+		} `json:"metadata"`
+	}
+	if err := json.Unmarshal([]byte(f[path]), &object); err != nil {
+		return err
+	}
+
+	for _, o := range patch {
+		key, ok := strings.CutPrefix(o.Path, "/metadata/annotations/")
+		key = strings.ReplaceAll(key, "~1", "/")
+		switch {
+		case ok && o.Op == "add":
+			object.Metadata.Annotations[key] = o.Value
+		case !ok || o.Op != "test" || object.Metadata.Annotations[key] != o.Value:
+			return &kubeconfig.StatusError{Code: http.StatusUnprocessableEntity, Message: key}
+		}
+	}
+	text, err := json.Marshal(object)
+	f[path] = string(text)
+	return err
 }
 
 // List implements [API].

@@ -37,8 +37,21 @@ const (
 	retryAnnotation = "loam.dev/retry"
 )
 
-// tries is how often a concurrent writer may come first.
-const tries = 10
+// stopAnnotations are those of a ledger by which its nodes stand still.
+var stopAnnotations = []string{
+	"rollout.loam.dev/state",
+	"rollout.loam.dev/why",
+	"rollout.loam.dev/halted",
+}
+
+// tries is how often a concurrent writer of a Node may come first, and patience for how
+// long one of a ledger, which the nodes of a large pool write many times a second.
+// tryPause is between two attempts.
+const (
+	tries    = 10
+	patience = time.Minute
+	tryPause = 50 * time.Millisecond
+)
 
 // API is a server of the Kubernetes API; see kubeconfig.Server.
 type API interface {
@@ -125,6 +138,15 @@ func Pools(ctx context.Context, api API) ([]string, error) {
 func (r Rollout) Change(
 	ctx context.Context, edit func(turns.Ledger) (turns.Ledger, error),
 ) (turns.Ledger, error) {
+	return change(ctx, r, edit, update)
+}
+
+// change is [Rollout.Change] with a way to write the annotations of the Lease.
+func change(
+	ctx context.Context, r Rollout, edit func(turns.Ledger) (turns.Ledger, error),
+	write func(ctx context.Context, api API, lease map[string]any, to map[string]string) error,
+) (turns.Ledger, error) {
+	begun := time.Now()
 	for try := 1; ; try++ {
 		l, lease, err := r.read(ctx)
 		if err != nil {
@@ -135,17 +157,62 @@ func (r Rollout) Change(
 			return turns.Ledger{}, err
 		}
 
-		metadata, _ := lease["metadata"].(map[string]any)
-		metadata["annotations"] = l.Annotations(annotationsOf(lease))
-		name, _ := metadata["name"].(string)
-		err = r.API.Do(ctx, http.MethodPut, leasesPath+"/"+name, lease, nil)
+		err = write(ctx, r.API, lease, l.Annotations(annotationsOf(lease)))
 		if err == nil {
 			return l, nil
 		}
-		if !isStatus(err, http.StatusConflict) || try == tries {
+
+		// A patch is invalid if a value has changed, or for good.
+		again := isStatus(err, http.StatusConflict) ||
+			(isStatus(err, http.StatusUnprocessableEntity) && try < tries)
+		if !again || time.Since(begun) > patience {
 			return turns.Ledger{}, fmt.Errorf("write the ledger of pool %s: %w", r.Pool, err)
 		}
+		select {
+		case <-time.After(tryPause):
+		case <-ctx.Done():
+			return turns.Ledger{}, ctx.Err()
+		}
 	}
+}
+
+// update writes a Lease with other annotations, unless it has changed since it was read.
+func update(ctx context.Context, api API, lease map[string]any, to map[string]string) error {
+	metadata, _ := lease["metadata"].(map[string]any)
+	metadata["annotations"] = to
+	return api.Do(ctx, http.MethodPut, leasePath(lease), lease, nil)
+}
+
+// operation is one of a JSON Patch (RFC 6902).
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value string `json:"value"`
+}
+
+// patchStop writes only the annotations of a Lease by which its nodes stand still, unless
+// one of those has changed since it was read: a halt that is written at the same time
+// must stay, and a ledger that is being restored must not look like one that is not.
+func patchStop(ctx context.Context, api API, lease map[string]any, to map[string]string) error {
+	before := annotationsOf(lease)
+	var patch []operation
+	for _, key := range stopAnnotations {
+		path := "/metadata/annotations/" + strings.ReplaceAll(key, "/", "~1")
+		was, isSet := before[key]
+		if isSet {
+			patch = append(patch, operation{Op: "test", Path: path, Value: was})
+		}
+		if now, ok := to[key]; ok && (!isSet || now != was) {
+			patch = append(patch, operation{Op: "add", Path: path, Value: now})
+		}
+	}
+	return api.Do(ctx, http.MethodPatch, leasePath(lease), patch, nil)
+}
+
+func leasePath(lease map[string]any) string {
+	metadata, _ := lease["metadata"].(map[string]any)
+	name, _ := metadata["name"].(string)
+	return leasesPath + "/" + name
 }
 
 // errRestoring means that a node makes a ledger again that was deleted.
@@ -153,11 +220,13 @@ var errRestoring = hint.With(
 	fault.With(errors.New("the ledger is being restored"), fault.Busy), "try again")
 
 // Pause lets no node begin until Resume. It returns also why the pool was paused
-// before, "" if it was not.
+// before, "" if it was not. The nodes of a busy pool write the ledger between each read
+// and the write that follows, so it does not depend on what else they write. Whoever may
+// not patch the Lease has to come first once.
 func (r Rollout) Pause(
 	ctx context.Context, why string,
 ) (l turns.Ledger, before string, err error) {
-	l, err = r.Change(ctx, func(l turns.Ledger) (turns.Ledger, error) {
+	edit := func(l turns.Ledger) (turns.Ledger, error) {
 		if l.State == turns.Restoring {
 			return l, errRestoring
 		}
@@ -166,7 +235,12 @@ func (r Rollout) Pause(
 			before = cmp.Or(l.Why, "without a reason")
 		}
 		return l.Pause(why), nil
-	})
+	}
+
+	l, err = change(ctx, r, edit, patchStop)
+	if isStatus(err, http.StatusForbidden) {
+		l, err = r.Change(ctx, edit)
+	}
 	return l, before, err
 }
 
