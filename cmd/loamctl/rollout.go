@@ -29,7 +29,8 @@ func rolloutCommand() *cobra.Command {
 ledger is the Lease loam-rollout-POOL in namespace kube-system. In Gardener, it has the name of the
 Secret with the configuration, which is POOL then. What you may do is what your kubeconfig may: list
 Nodes, get and update that Lease, patch it to pause a busy pool, for forget and retry, get and
-update the Node and, for plan and retry, get the Secret.`,
+update the Node and, for plan and retry, get the Secret. If you may, status says by the policy why
+no node begins although the rollout runs.`,
 		Example: "  loamctl rollout status edge\n" +
 			"  loamctl rollout pause edge --reason \"the weekend\"",
 		Args: cobra.NoArgs,

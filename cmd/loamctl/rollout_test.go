@@ -118,6 +118,8 @@ func TestRolloutAtARealAPIServer(t *testing.T) {
 		{[]string{"status", "edge"}, "system  2.0.0\ndone    [----"},
 		{[]string{"status", "edge"}, "halted  node-3: version 2.0.0: no kubelet"},
 		{[]string{"status", "edge"}, "away    node-2     Unknown,SchedulingDisabled\n"},
+		{[]string{"status", "edge"}, "stands  no node may begin: 1 have their turn for too long, " +
+			"and maxFailures is 0: machine-1\n"},
 		{[]string{"status", "edge", "-o", "json"}, `"node": "node-2"`},
 		{[]string{"retry", "edge", "node-5"}, "failed  node-5     0123456789ab  is to be tried once " +
 			"more: a.service fails\n"},

@@ -75,13 +75,17 @@ func (r Rollout) Plan(ctx context.Context, now time.Time) (Plan, error) {
 		Held:          []Pinned{},
 		Problems:      []string{},
 	}
-	if err := r.planNodes(ctx, p, &plan); err != nil {
+	marks, err := r.planNodes(ctx, p, &plan)
+	if err != nil {
 		return Plan{}, err
 	}
 
-	if err := r.planLedgers(ctx, p, &plan); err != nil {
+	l, err := r.planLedgers(ctx, p, &plan)
+	if err != nil {
 		return Plan{}, err
 	}
+	late := overdue(p, l, marks, now)
+	plan.Problems = append(plan.Problems, outOfBounds(p, l, r.Pool, late)...)
 
 	size := plan.Nodes - len(plan.Pinned)
 	plan.Policy = Describe(p, size, now)
@@ -121,23 +125,26 @@ func (r Rollout) policy(ctx context.Context) (turns.Policy, error) {
 	return turns.ParsePolicy("annotation "+policyAnnotation, []byte(text))
 }
 
-// planNodes adds to a plan what the Nodes of the pool say.
-func (r Rollout) planNodes(ctx context.Context, p turns.Policy, plan *Plan) error {
+// planNodes adds to a plan what the Nodes of the pool say, and returns their marks.
+func (r Rollout) planNodes(
+	ctx context.Context, p turns.Policy, plan *Plan,
+) (marks map[string]string, err error) {
 	selector := p.Nodes
 	pool := strings.TrimPrefix(r.Pool, secretPrefix)
 	table, err := r.API.Table(ctx, nodesPath, selector, true)
 	if err != nil {
-		return fmt.Errorf("list the Nodes: %w", err)
+		return nil, fmt.Errorf("list the Nodes: %w", err)
 	}
 	status := column(table, "Status")
 	if status < 0 {
-		return fmt.Errorf("list the Nodes: no column Status")
+		return nil, fmt.Errorf("list the Nodes: no column Status")
 	}
 
 	labelled := slices.ContainsFunc(table.Rows, func(row kubeconfig.Row) bool {
 		return row.Object.Metadata.Labels[poolLabel] == pool
 	})
 	without := map[string]int{}
+	marks = map[string]string{}
 	for _, row := range table.Rows {
 		of := row.Object.Metadata
 		if len(row.Cells) <= status || (selector == "" && labelled && of.Labels[poolLabel] != pool) {
@@ -145,6 +152,7 @@ func (r Rollout) planNodes(ctx context.Context, p turns.Policy, plan *Plan) erro
 		}
 
 		plan.Nodes++
+		marks[of.Name] = of.Annotations[markAnnotation]
 		_, isControlPlane := of.Labels[controlPlaneLabel]
 		if isControlPlane {
 			plan.ControlPlanes = append(plan.ControlPlanes, of.Name)
@@ -179,16 +187,18 @@ func (r Rollout) planNodes(ctx context.Context, p turns.Policy, plan *Plan) erro
 			plan.add("%d Nodes have no label %s: they count as one zone or rack", n, label)
 		}
 	}
-	return nil
+	return marks, nil
 }
 
 // planLedgers adds to a plan what the ledger of the pool keeps from going on, and that
 // another one is about the same Nodes: each would let as many of them be away as the
-// policy allows.
-func (r Rollout) planLedgers(ctx context.Context, p turns.Policy, plan *Plan) error {
+// policy allows. It returns the ledger of the pool, the zero Ledger if it has none.
+func (r Rollout) planLedgers(
+	ctx context.Context, p turns.Policy, plan *Plan,
+) (of turns.Ledger, err error) {
 	leases, err := r.API.List(ctx, leasesPath, "")
 	if err != nil {
-		return fmt.Errorf("list the ledgers: %w", err)
+		return of, fmt.Errorf("list the ledgers: %w", err)
 	}
 
 	pool := strings.TrimPrefix(r.Pool, secretPrefix)
@@ -200,6 +210,7 @@ func (r Rollout) planLedgers(ctx context.Context, p turns.Policy, plan *Plan) er
 			continue
 		}
 		if slices.Contains(own, name) {
+			of = l
 			plan.Problems = append(plan.Problems, stops(r.Pool, l)...)
 			continue
 		}
@@ -208,7 +219,7 @@ func (r Rollout) planLedgers(ctx context.Context, p turns.Policy, plan *Plan) er
 				"nodes have another Secret now", name, l.Nodes)
 		}
 	}
-	return nil
+	return of, nil
 }
 
 // stops returns why nodes take no turns by the ledger of a pool.

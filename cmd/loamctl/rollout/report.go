@@ -52,6 +52,10 @@ type Report struct {
 	Held []Pinned `json:"held"`
 	// Failed are the Nodes that remember a failure of one of these rollouts.
 	Failed []Failed `json:"failed"`
+
+	// Problems are why nodes take no turns although its rollouts run. Without the right
+	// to read the policy, they are not known.
+	Problems []string `json:"problems"`
 }
 
 // Failed is a change that failed on a Node.
@@ -118,6 +122,8 @@ func (r Rollout) Report(ctx context.Context, l turns.Ledger, now time.Time) (Rep
 		Pinned: []Pinned{},
 		Held:   []Pinned{},
 		Failed: []Failed{},
+
+		Problems: []string{},
 	}
 	if l.State == turns.Running && l.Halted != "" {
 		report.State = "halted"
@@ -127,8 +133,16 @@ func (r Rollout) Report(ctx context.Context, l turns.Ledger, now time.Time) (Rep
 		age := max(0, now.Sub(h.Since)).Round(time.Second)
 		report.Turns = append(report.Turns, Turn{Holder: h, For: age.String()})
 	}
-	if err := r.nodes(ctx, l, &report); err != nil {
+	marks, err := r.nodes(ctx, l, &report)
+	if err != nil {
 		return report, err
+	}
+	if mayStand(l, now) {
+		p, err := r.policy(ctx)
+		if err == nil {
+			report.Problems = append(report.Problems,
+				outOfBounds(p, l, r.Pool, overdue(p, l, marks, now))...)
+		}
 	}
 
 	if err := r.pinned(ctx, l, &report); err != nil {
@@ -147,17 +161,20 @@ func (r Rollout) Report(ctx context.Context, l turns.Ledger, now time.Time) (Rep
 // is not listed unless it is needed.
 const manyNodes = 250
 
-// nodes adds to a report the Nodes that are away.
-func (r Rollout) nodes(ctx context.Context, l turns.Ledger, report *Report) error {
+// nodes adds to a report the Nodes that are away, and returns the marks of all: those of
+// a large pool are empty, unless a change has failed there.
+func (r Rollout) nodes(
+	ctx context.Context, l turns.Ledger, report *Report,
+) (marks map[string]string, err error) {
 	details := hasFailed(l) || l.Size <= manyNodes
 	table, err := r.API.Table(ctx, nodesPath, l.Nodes, details)
 	if err != nil {
-		return fmt.Errorf("list the Nodes: %w", err)
+		return nil, fmt.Errorf("list the Nodes: %w", err)
 	}
 	name := column(table, "Name")
 	status := column(table, "Status")
 	if name < 0 || status < 0 {
-		return errors.New("list the Nodes: no columns Name and Status")
+		return nil, errors.New("list the Nodes: no columns Name and Status")
 	}
 
 	holds := map[string]bool{}
@@ -165,12 +182,14 @@ func (r Rollout) nodes(ctx context.Context, l turns.Ledger, report *Report) erro
 		holds[t.Node] = true
 	}
 
+	marks = map[string]string{}
 	report.Nodes = len(table.Rows)
 	for _, row := range table.Rows {
 		if len(row.Cells) <= max(name, status) {
-			return fmt.Errorf("list the Nodes: a row of %d cells", len(row.Cells))
+			return nil, fmt.Errorf("list the Nodes: a row of %d cells", len(row.Cells))
 		}
 		away := Away{Node: fmt.Sprint(row.Cells[name]), Status: fmt.Sprint(row.Cells[status])}
+		marks[away.Node] = row.Object.Metadata.Annotations[markAnnotation]
 		if away.Status != "Ready" && !holds[away.Node] {
 			report.Away = append(report.Away, away)
 		}
@@ -187,7 +206,7 @@ func (r Rollout) nodes(ctx context.Context, l turns.Ledger, report *Report) erro
 			})
 		}
 	}
-	return nil
+	return marks, nil
 }
 
 // hasFailed reports whether a change of a rollout has failed on a node.
@@ -350,6 +369,12 @@ func (r Report) String() string {
 			label = ""
 		}
 		rest(out, len(list.of))
+	}
+
+	label = "stands"
+	for _, text := range r.Problems {
+		fmt.Fprintf(out, "%s\t%s\n", label, text)
+		label = ""
 	}
 	_ = out.Flush() // A builder takes everything.
 	return page.String()
