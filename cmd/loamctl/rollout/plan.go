@@ -237,6 +237,9 @@ func stops(pool string, l turns.Ledger) []string {
 				line(s.Halted)))
 		}
 	}
+	for _, halt := range keptHalts(l) {
+		all = append(all, halt.String())
+	}
 	if len(all) > 0 {
 		all = append(all, fmt.Sprintf("`loamctl rollout resume %s` lets it go on", pool))
 	}

@@ -37,6 +37,9 @@ type Report struct {
 
 	// Configuration is the rollout of the configuration.
 	Configuration Progress `json:"configuration"`
+	// Halts are configurations that were halted before another one replaced them. If one
+	// comes back, no node begins with it.
+	Halts []Halt `json:"halts,omitempty"`
 	// Systems are the rollouts of systems.
 	Systems []Progress `json:"systems,omitempty"`
 
@@ -56,6 +59,20 @@ type Report struct {
 	// Problems are why nodes take no turns although its rollouts run. Without the right
 	// to read the policy, they are not known.
 	Problems []string `json:"problems"`
+}
+
+// Halt is a configuration that stays halted.
+type Halt struct {
+	// Target is the start of its digest.
+	Target string `json:"target"`
+	// Why is why it was halted.
+	Why string `json:"why"`
+}
+
+// String says it in a line.
+func (h Halt) String() string {
+	return fmt.Sprintf("configuration %.12s is halted if it comes back: %s", line(h.Target),
+		line(h.Why))
 }
 
 // Failed is a change that failed on a Node.
@@ -116,6 +133,7 @@ func (r Rollout) Report(ctx context.Context, l turns.Ledger, now time.Time) (Rep
 		Why:   l.Why,
 		Nodes: l.Size,
 		Hurry: l.Hurry,
+		Halts: keptHalts(l),
 		Turns: []Turn{},
 		Away:  []Away{},
 
@@ -315,6 +333,9 @@ func (r Report) String() string {
 
 	fmt.Fprintf(out, "target\t%.12s\n", line(cmp.Or(r.Configuration.Target, "-")))
 	fmt.Fprintf(out, "done\t%s\n", r.Configuration.line(r.changing()))
+	for _, halt := range r.Halts {
+		fmt.Fprintf(out, "halted\t%s\n", halt)
+	}
 	for _, s := range r.Systems {
 		fmt.Fprintf(out, "system\t%s\n", line(s.Version))
 		fmt.Fprintf(out, "done\t%s\n", s.line(r.changing()-len(r.Held)))

@@ -36,6 +36,7 @@ func TestAPageIsText(t *testing.T) {
 		Report{
 			Why:           odd,
 			Configuration: Progress{Rollout: turns.Rollout{Halted: odd}, Target: odd},
+			Halts:         []Halt{{Target: odd, Why: odd}},
 			Systems:       []Progress{{Rollout: l.Systems["1234"]}},
 			Turns:         []Turn{{Holder: turns.Holder{Version: odd}}},
 			Failed:        []Failed{{Node: "node-1", Failure: turns.Failure{Target: "1", Why: odd}}},

@@ -90,7 +90,7 @@ func (r Rollout) askRetry(
 			}
 		}
 		if len(all) == 0 {
-			return false, noFailure(r.Pool, texts)
+			return false, noFailure(r.Pool, l, texts)
 		}
 		annotations[retryAnnotation] = strings.Join(append(before, asked...), ",")
 		return len(asked) > 0, nil
@@ -115,7 +115,7 @@ func retriesOf(annotations map[string]string) []string {
 
 // noFailure is the error for a Node on which nothing has failed that the pool
 // still changes to. It says what the Node remembers.
-func noFailure(pool string, annotations map[string]string) error {
+func noFailure(pool string, l turns.Ledger, annotations map[string]string) error {
 	var others []string
 	for _, key := range []string{failedAnnotation, failedSystemAnnotation} {
 		text, ok := annotations[key]
@@ -123,6 +123,14 @@ func noFailure(pool string, annotations map[string]string) error {
 			continue
 		}
 		f, err := turns.ParseFailure(text)
+		if halt := turns.KeptHalt(l, f.Target); err == nil && f.Version == "" && halt != "" {
+			return hint.With(
+				fault.With(
+					fmt.Errorf("configuration %.12s is halted, also if it has come back: %s", f.Target,
+						line(halt)),
+					fault.NothingToRetry),
+				"`loamctl rollout resume %s` ends that", pool)
+		}
 		what := fmt.Sprintf("%.12s: %s", cmp.Or(f.Version, f.Target), f.Why)
 		if err != nil {
 			what = err.Error()

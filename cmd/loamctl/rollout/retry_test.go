@@ -172,6 +172,20 @@ func TestRetry(t *testing.T) {
 			failed: 1,
 		},
 		{
+			name: "a configuration that another one has replaced, and that is halted",
+			ledger: func(l *turns.Ledger) {
+				l.Halts["01d"] = "node-7: no"
+			},
+			node: map[string]string{
+				failedAnnotation: turns.Failure{Target: "01d", Why: "a.service fails"}.String(),
+			},
+			err: "retry on Node node-1: configuration 01d is halted, also if it has come back: " +
+				"node-7: no",
+			hint:   "`loamctl rollout resume edge` ends that",
+			halted: "node-1: no",
+			failed: 1,
+		},
+		{
 			name:   "a ledger that is being restored",
 			ledger: func(l *turns.Ledger) { l.State = turns.Restoring },
 			node:   map[string]string{failedAnnotation: config},

@@ -10,6 +10,18 @@ import (
 	"github.com/loam-os/loam/agent/turns"
 )
 
+// keptHalts returns the configurations of a ledger that stay halted, apart from the
+// present one.
+func keptHalts(l turns.Ledger) []Halt {
+	var all []Halt
+	for _, target := range slices.Sorted(maps.Keys(l.Halts)) {
+		if !strings.HasPrefix(l.Target, target) {
+			all = append(all, Halt{Target: target, Why: l.Halts[target]})
+		}
+	}
+	return all
+}
+
 // mayStand reports whether the nodes may take no turns although the ledger says that its
 // rollouts run, which depends on the policy. No policy takes a turn for overdue before a
 // minute.

@@ -214,3 +214,50 @@ func TestStatusNeedsNoPolicy(t *testing.T) {
 		t.Errorf("%q, %v", report.Problems, err)
 	}
 }
+
+// TestAConfigurationThatIsHaltedIfItComesBackIsShown has nodes decide about it, before
+// and after what is said to end it.
+func TestAConfigurationThatIsHaltedIfItComesBackIsShown(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	first := strings.Repeat("a", 64)
+	l := turns.New()
+	l.State = turns.Running
+	l.Target = first
+	l.Revision = 1
+	l.Halted = "node-1: it is bad"
+	l.Holders["node-2"] = turns.Holder{ID: "2", Machine: "node-2", Node: "node-2"}
+	l = l.Give(turns.Me{Machine: "node-2", Target: "second", Revision: 2}, "2")
+	back := turns.Me{Machine: "node-3", Node: "node-3", Target: first, Revision: 3}
+	if d := turns.Decide(turns.Policy{}, l, back, nil, now); d.Verdict != turns.Stop {
+		t.Fatalf("a node decides %+v of\n%+v", d, l)
+	}
+
+	const want = "configuration aaaaaaaaaaaa is halted if it comes back: node-1: it is bad"
+	if got := stops("edge", l); len(got) != 2 || got[0] != want {
+		t.Errorf("plan says %q", got)
+	}
+	report, err := Rollout{API: clusterAPI{}, Pool: "edge"}.Report(t.Context(), l, now)
+	if err != nil || !strings.Contains(report.String(), "halted  "+want+"\n") {
+		t.Errorf("%v, status says\n%s", err, report)
+	}
+
+	l = l.Resume()
+	if d := turns.Decide(turns.Policy{}, l, back, nil, now); d.Verdict == turns.Stop &&
+		strings.Contains(d.Why, "halted") {
+		t.Errorf("after resume, a node decides %+v", d)
+	}
+	if got := stops("edge", l); len(got) > 0 {
+		t.Errorf("after resume, plan says %q", got)
+	}
+}
+
+// TestTheHaltOfThePresentConfigurationIsShownOnce: it came back, and a node has seen it.
+func TestTheHaltOfThePresentConfigurationIsShownOnce(t *testing.T) {
+	l := turns.New()
+	l.Target = "first"
+	l.Halted = "node-1: it is bad"
+	l.Halts["first"] = l.Halted
+	if got := stops("edge", l); len(got) != 2 || len(keptHalts(l)) > 0 {
+		t.Errorf("%q", got)
+	}
+}
