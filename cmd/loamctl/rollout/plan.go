@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -75,16 +76,16 @@ func (r Rollout) Plan(ctx context.Context, now time.Time) (Plan, error) {
 		Held:          []Pinned{},
 		Problems:      []string{},
 	}
-	marks, err := r.planNodes(ctx, p, &plan)
+	nodes, err := r.planNodes(ctx, p, &plan)
 	if err != nil {
 		return Plan{}, err
 	}
 
-	l, err := r.planLedgers(ctx, p, &plan)
+	l, err := r.planLedgers(ctx, nodes.selector, &plan)
 	if err != nil {
 		return Plan{}, err
 	}
-	late := overdue(p, l, marks, now)
+	late := overdue(p, l, nodes.marks, now)
 	plan.Problems = append(plan.Problems, outOfBounds(p, l, r.Pool, late)...)
 
 	size := plan.Nodes - len(plan.Pinned)
@@ -125,26 +126,36 @@ func (r Rollout) policy(ctx context.Context) (turns.Policy, error) {
 	return turns.ParsePolicy("annotation "+policyAnnotation, []byte(text))
 }
 
-// planNodes adds to a plan what the Nodes of the pool say, and returns their marks.
-func (r Rollout) planNodes(
-	ctx context.Context, p turns.Policy, plan *Plan,
-) (marks map[string]string, err error) {
+// listed is what a list of the Nodes of a pool shows beside the [Plan].
+type listed struct {
+	// selector is the label selector that its nodes write into the ledger, "" for all.
+	selector string
+
+	// marks are those of the Nodes, "" of one without.
+	marks map[string]string
+}
+
+// planNodes adds to a plan what the Nodes of the pool say.
+func (r Rollout) planNodes(ctx context.Context, p turns.Policy, plan *Plan) (listed, error) {
 	selector := p.Nodes
 	pool := strings.TrimPrefix(r.Pool, secretPrefix)
 	table, err := r.API.Table(ctx, nodesPath, selector, true)
 	if err != nil {
-		return nil, fmt.Errorf("list the Nodes: %w", err)
+		return listed{}, fmt.Errorf("list the Nodes: %w", err)
 	}
 	status := column(table, "Status")
 	if status < 0 {
-		return nil, fmt.Errorf("list the Nodes: no column Status")
+		return listed{}, fmt.Errorf("list the Nodes: no column Status")
 	}
 
 	labelled := slices.ContainsFunc(table.Rows, func(row kubeconfig.Row) bool {
 		return row.Object.Metadata.Labels[poolLabel] == pool
 	})
+	nodes := listed{selector: selector, marks: map[string]string{}}
+	if selector == "" && labelled {
+		nodes.selector = poolLabel + "=" + pool
+	}
 	without := map[string]int{}
-	marks = map[string]string{}
 	for _, row := range table.Rows {
 		of := row.Object.Metadata
 		if len(row.Cells) <= status || (selector == "" && labelled && of.Labels[poolLabel] != pool) {
@@ -152,7 +163,7 @@ func (r Rollout) planNodes(
 		}
 
 		plan.Nodes++
-		marks[of.Name] = of.Annotations[markAnnotation]
+		nodes.marks[of.Name] = of.Annotations[markAnnotation]
 		_, isControlPlane := of.Labels[controlPlaneLabel]
 		if isControlPlane {
 			plan.ControlPlanes = append(plan.ControlPlanes, of.Name)
@@ -187,14 +198,15 @@ func (r Rollout) planNodes(
 			plan.add("%d Nodes have no label %s: they count as one zone or rack", n, label)
 		}
 	}
-	return marks, nil
+	return nodes, nil
 }
 
 // planLedgers adds to a plan what the ledger of the pool keeps from going on, and that
 // another one is about the same Nodes: each would let as many of them be away as the
-// policy allows. It returns the ledger of the pool, the zero Ledger if it has none.
+// policy allows. selector is the one of the nodes of the pool. It returns the ledger of the
+// pool, the zero Ledger if it has none.
 func (r Rollout) planLedgers(
-	ctx context.Context, p turns.Policy, plan *Plan,
+	ctx context.Context, selector string, plan *Plan,
 ) (of turns.Ledger, err error) {
 	leases, err := r.API.List(ctx, leasesPath, "")
 	if err != nil {
@@ -214,12 +226,24 @@ func (r Rollout) planLedgers(
 			plan.Problems = append(plan.Problems, stops(r.Pool, l)...)
 			continue
 		}
-		if (l.Nodes == p.Nodes && p.Nodes != "") || l.Nodes == poolLabel+"="+pool {
+		switch {
+		case l.Nodes != "" && (l.Nodes == selector || l.Nodes == poolLabel+"="+pool):
 			plan.add("the ledger in Lease %s is about the same Nodes (%s): delete the one whose "+
 				"nodes have another Secret now", name, l.Nodes)
+		case selector == "" || (l.Nodes == "" && hasBegun(l)):
+			plan.add("the ledger in Lease %s is about the same Nodes (%s): write a label selector into "+
+				"nodes of both policies, or delete the Lease that no node uses now", name,
+				cmp.Or(l.Nodes, "all"))
 		}
 	}
 	return of, nil
+}
+
+// hasBegun reports whether a turn was taken since a ledger was made, which has the
+// selector of its nodes since then.
+func hasBegun(l turns.Ledger) bool {
+	return len(l.Holders) > 0 ||
+		slices.ContainsFunc(rolloutsOf(l), func(r turns.Rollout) bool { return !r.Begun.IsZero() })
 }
 
 // stops returns why nodes take no turns by the ledger of a pool.

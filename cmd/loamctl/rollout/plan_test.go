@@ -1,7 +1,9 @@
 package rollout
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -38,6 +40,67 @@ func TestAPlanSaysWhatStops(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, stops("edge", test.ledger)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestAPlanFindsAnotherLedgerOfTheSameNodes has a ledger of another pool.
+func TestAPlanFindsAnotherLedgerOfTheSameNodes(t *testing.T) {
+	const remedy = ": write a label selector into nodes of both policies, or delete the Lease that " +
+		"no node uses now"
+	begun := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for _, tt := range []struct {
+		name   string
+		own    string // The selector of the policy.
+		pool   string // The label of the Nodes that names their pool.
+		other  string // The selector of the other ledger.
+		isNew  bool   // No turn of the other ledger was taken yet.
+		parens string // What is said of its Nodes, "" for nothing.
+		remedy string
+	}{
+		{name: "both are of all Nodes", parens: "all", remedy: remedy},
+		{name: "both are of all Nodes, and the other one is new", isNew: true, parens: "all", remedy: remedy},
+		{name: "the other one is of some", other: "a=b", parens: "a=b", remedy: remedy},
+		{name: "the other one is of all", own: "a=b", parens: "all", remedy: remedy},
+		{name: "the other one is new", own: "a=b", isNew: true},
+		{name: "both are of some", own: "a=b", other: "a=c"},
+		{name: "both are of the same", own: "a=b", other: "a=b", parens: "a=b",
+			remedy: ": delete the one whose nodes have another Secret now"},
+		{name: "of another pool in Gardener", pool: "edge", other: poolLabel + "=core"},
+		{name: "of this pool in Gardener", pool: "edge", other: poolLabel + "=edge",
+			parens: poolLabel + "=edge", remedy: ": delete the one whose nodes have another Secret now"},
+		{name: "of another pool in Gardener that is new", pool: "edge", isNew: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			own := turns.New()
+			own.State = turns.Running
+			other := own
+			other.Nodes = tt.other
+			if !tt.isNew {
+				other.Begun = begun
+			}
+			node := `{"metadata": {"labels": {"` + poolLabel + `": "` + tt.pool + `"}}}`
+			api := clusterAPI{fakeAPI{
+				edgeLease:                         object(t, own.Annotations(nil)),
+				leasesPath + "/loam-rollout-core": object(t, other.Annotations(nil)),
+				edgeSecret: object(t, map[string]string{
+					policyAnnotation: "{maxUnavailable: 1, nodes: " + `"` + tt.own + `"}`,
+				}),
+				nodesPath + "/node-1": node,
+			}}
+
+			plan, err := Rollout{API: api, Pool: "edge"}.Plan(t.Context(), begun)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := ""
+			if tt.parens != "" {
+				want = "the ledger in Lease loam-rollout-core is about the same Nodes (" + tt.parens + ")" +
+					tt.remedy
+			}
+			if got := strings.Join(plan.Problems, "\n"); got != want {
+				t.Errorf("problems: %q, want %q", got, want)
 			}
 		})
 	}
