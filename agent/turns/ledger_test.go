@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -497,6 +498,44 @@ func TestASystemIsRetried(t *testing.T) {
 	}
 	if l.Systems["1234"].Failed != 1 {
 		t.Errorf("the ledger before has changed: %+v", l.Systems)
+	}
+}
+
+// TestARetryKeepsAHaltByHand: that holds until resume, however many have failed.
+func TestARetryKeepsAHaltByHand(t *testing.T) {
+	for _, tt := range []struct {
+		name            string
+		why             string
+		failed, mayFail int
+		want            string
+	}{
+		{"by a failure", "node-3.example: a.service: no", 1, 0, ""},
+		{"by hand without a reason", "", 1, 0, "too many nodes have failed"},
+		{"by hand, then a node has failed", "it looks bad", 1, 0, "it looks bad"},
+		{"by hand, with a name that is no machine's", "Carl P.: no", 1, 0, "Carl P.: no"},
+		{"by hand, as no more have failed than may", "carl: it looks bad", 1, 1, "carl: it looks bad"},
+		{"by hand before any has failed", "carl: it looks bad", 0, 0, "carl: it looks bad"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			text := running().Annotations(nil)
+			text[prefix+"state"] = "halted"
+			text[prefix+"failed"] = strconv.Itoa(tt.failed)
+			if tt.why != "" {
+				text[prefix+"why"] = tt.why
+			}
+			l, err := ReadLedger(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			got := Retried(l, "new", tt.mayFail)
+			if got.Halted != tt.want || got.Failed != 0 {
+				t.Errorf("halted %q, %d failed", got.Halted, got.Failed)
+			}
+			if resumed := got.Resume(); resumed.Halted != "" {
+				t.Errorf("after resume, halted %q", resumed.Halted)
+			}
+		})
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"time"
 )
@@ -287,8 +288,8 @@ func (r Rollout) resumed() Rollout {
 }
 
 // Retried returns the ledger of a pool in which a node tries once more what has
-// failed there: that failure counts no longer. A halt ends if no more nodes have
-// failed than mayFail, which is below 0 if it is not known.
+// failed there: that failure counts no longer. A halt by failures ends if no more nodes
+// have failed than mayFail, which is below 0 if it is not known.
 func Retried(l Ledger, target string, mayFail int) Ledger {
 	l = l.clone()
 	if l.Target == target {
@@ -301,12 +302,17 @@ func Retried(l Ledger, target string, mayFail int) Ledger {
 }
 
 func (r Rollout) retried(mayFail int) Rollout {
-	r.Failed = max(0, r.Failed-1)
-	if r.Failed <= mayFail {
+	failed := max(0, r.Failed-1)
+	if r.Failed > mayFail && failed <= mayFail && failureHalt.MatchString(r.Halted) {
 		r.Halted = ""
 	}
+	r.Failed = failed
 	return r
 }
+
+// failureHalt matches why a rollout is halted by a failure, as [Rollout.fail] writes it:
+// it begins with the name of a machine. What a person writes holds until resume.
+var failureHalt = regexp.MustCompile(`^[A-Za-z0-9._-]+: `)
 
 // TurnOf returns the turn of a machine, false if it has none.
 func TurnOf(l Ledger, machine string) (Holder, bool) {

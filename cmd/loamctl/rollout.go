@@ -332,8 +332,9 @@ func rolloutRetryCommand() *cobra.Command {
 		Long: `retry asks a node to try once more the configuration or the system that has failed there,
 as 'loam apply' and 'loam upgrade --again' on the node do. The node takes a turn for it. The failure
 counts no longer, so a halt ends if no more nodes have failed than the policy allows. If your
-kubeconfig may not read the policy, a halt stays until resume. NODE is the Node as status names it.
-It is asked by its annotation loam.dev/retry, and takes that away when it has seen it.`,
+kubeconfig may not read the policy, a halt stays until resume, and so does one that a person has
+written. NODE is the Node as status names it. It is asked by its annotation loam.dev/retry, and
+takes that away when it has seen it.`,
 		Example: "  loamctl rollout retry edge node-17",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {

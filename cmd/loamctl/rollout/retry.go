@@ -51,11 +51,11 @@ func (r Rollout) Retry(
 		return l, "", hint.With(err, "Node %s is asked already; `loamctl rollout resume %s` lets its "+
 			"rollout go on", node, r.Pool)
 	}
-	return l, haltOf(l, all, policyErr), nil
+	return l, haltOf(l, all, mayFail, policyErr), nil
 }
 
 // haltOf returns why a rollout to one of some targets is halted, "" if none is.
-func haltOf(l turns.Ledger, targets []string, policyErr error) string {
+func haltOf(l turns.Ledger, targets []string, mayFail int, policyErr error) string {
 	for _, target := range targets {
 		rollout := l.Systems[target]
 		if target == l.Target {
@@ -65,6 +65,8 @@ func haltOf(l turns.Ledger, targets []string, policyErr error) string {
 		case rollout.Halted == "":
 		case policyErr != nil:
 			return fmt.Sprintf("how many nodes may fail is not known: %v", policyErr)
+		case rollout.Failed <= mayFail: // A person has halted it.
+			return line(rollout.Halted)
 		default:
 			return fmt.Sprintf("%d nodes have failed", rollout.Failed)
 		}

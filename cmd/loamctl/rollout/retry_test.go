@@ -138,6 +138,15 @@ func TestRetry(t *testing.T) {
 			failed: 1,
 		},
 		{
+			name:   "what a person has halted",
+			ledger: func(l *turns.Ledger) { l.Halted = "it looks bad" },
+			secret: policy("maxUnavailable: 1"),
+			node:   map[string]string{failedAnnotation: config},
+			asked:  "new",
+			halted: "it looks bad",
+			stays:  "it looks bad",
+		},
+		{
 			name:   "without the right to read the policy",
 			node:   map[string]string{failedAnnotation: config},
 			asked:  "new",
