@@ -101,7 +101,7 @@ func (r Rollout) unmark(ctx context.Context, machine, node string) error {
 		return true, nil
 	})
 	if err != nil && !isStatus(err, http.StatusNotFound) {
-		return fmt.Errorf("remove the mark of Node %s: %w", node, err)
+		return fmt.Errorf("remove the mark of Node %s: %w", line(node), err)
 	}
 	return nil
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"path"
+	"slices"
 	"strings"
 	"testing"
 
@@ -115,6 +117,59 @@ func TestForgetTakesTheMarkOfItsMachineOnly(t *testing.T) {
 			}
 			if mark := annotationsOf(node)[markAnnotation]; mark != tt.mark {
 				t.Errorf("mark %q, want %q", mark, tt.mark)
+			}
+		})
+	}
+}
+
+// pathsAPI is an API that records its paths.
+type pathsAPI struct {
+	API
+	paths *[]string
+}
+
+// Do implements [API].
+func (p pathsAPI) Do(ctx context.Context, method, path string, body, into any) error {
+	*p.paths = append(*p.paths, path)
+	return p.API.Do(ctx, method, path, body, into)
+}
+
+// TestANameLeadsToNoOtherObject has a node write into its turn what is no name of a Node,
+// and a person give it.
+func TestANameLeadsToNoOtherObject(t *testing.T) {
+	for _, name := range []string{
+		"../namespaces/kube-system/configmaps/x", "..", ".", "a/b", "a%2fb", "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := poolOf(t, 1)
+			h := turns.Holder{ID: "1", Machine: "machine-1", Node: name}
+			if name == "" {
+				h.Node = "node-1"
+			}
+			l := turns.New()
+			l.State = turns.Running
+			l.Holders[h.Machine] = h
+			api.fakeAPI[edgeLease] = object(t, l.Annotations(nil))
+			var paths []string
+			r := Rollout{API: pathsAPI{API: api, paths: &paths}, Pool: "edge"}
+
+			_, err := r.Forget(t.Context(), "machine-1")
+			if (err == nil) != (name == "") {
+				t.Errorf("forget: %v", err)
+			}
+			if _, _, err := r.Retry(t.Context(), name); err == nil {
+				t.Error("it lets the Node try once more")
+			}
+			r.Pool = name
+			if _, err := r.Read(t.Context()); err == nil {
+				t.Error("it has a ledger")
+			}
+
+			for _, asked := range paths {
+				isOfKind := slices.Contains([]string{leasesPath, nodesPath}, path.Dir(asked))
+				if !isOfKind || path.Clean(asked) != asked || strings.Contains(asked, "%") {
+					t.Errorf("asks for %s", asked)
+				}
 			}
 		})
 	}

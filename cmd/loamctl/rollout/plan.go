@@ -112,7 +112,7 @@ func (r Rollout) policy(ctx context.Context) (turns.Policy, error) {
 	}
 
 	var secret map[string]any
-	err := r.API.Do(ctx, http.MethodGet, secretsPath+"/"+name, nil, &secret)
+	err := do(ctx, r.API, http.MethodGet, secretsPath, name, nil, &secret)
 	if err != nil {
 		return turns.Policy{}, fmt.Errorf("read Secret kube-system/%s: %w", name, err)
 	}
@@ -229,11 +229,11 @@ func (r Rollout) planLedgers(
 		switch {
 		case l.Nodes != "" && (l.Nodes == selector || l.Nodes == poolLabel+"="+pool):
 			plan.add("the ledger in Lease %s is about the same Nodes (%s): delete the one whose "+
-				"nodes have another Secret now", name, l.Nodes)
+				"nodes have another Secret now", name, line(l.Nodes))
 		case selector == "" || (l.Nodes == "" && hasBegun(l)):
 			plan.add("the ledger in Lease %s is about the same Nodes (%s): write a label selector into "+
 				"nodes of both policies, or delete the Lease that no node uses now", name,
-				cmp.Or(l.Nodes, "all"))
+				cmp.Or(line(l.Nodes), "all"))
 		}
 	}
 	return of, nil

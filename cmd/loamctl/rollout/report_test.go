@@ -1,11 +1,13 @@
 package rollout
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/loam-os/loam/agent/turns"
+	"github.com/loam-os/loam/hint"
 )
 
 func TestNoMoreNodesAreDoneThanThereAre(t *testing.T) {
@@ -51,6 +53,30 @@ func TestAPageIsText(t *testing.T) {
 				t.Errorf("%q", line)
 			}
 		}
+	}
+}
+
+// TestAnErrorIsText has a Node and a ledger say what a terminal would obey.
+func TestAnErrorIsText(t *testing.T) {
+	const odd = "\x1b[2J\x1b]0;owned\x07"
+	l := turns.New()
+	l.State = turns.Running
+	api := fakeAPI{
+		nodesPath + "/node-1": object(t, map[string]string{
+			failedAnnotation:       turns.Failure{Target: "01d", Why: odd}.String(),
+			failedSystemAnnotation: odd,
+		}),
+		edgeLease: object(t, l.Pause(odd).Annotations(nil)),
+	}
+	r := Rollout{API: api, Pool: "edge"}
+
+	_, _, err := r.Retry(t.Context(), "node-1")
+	if text := fmt.Sprint(err, hint.Of(err)); err == nil || strings.ContainsAny(text, "\x1b\x07") {
+		t.Errorf("retry says %q", text)
+	}
+	_, before, err := r.Pause(t.Context(), "lunch")
+	if err != nil || before != "[2J ]0;owned" {
+		t.Errorf("pause says %q, %v", before, err)
 	}
 }
 

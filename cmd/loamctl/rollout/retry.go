@@ -133,9 +133,9 @@ func noFailure(pool string, l turns.Ledger, annotations map[string]string) error
 					fault.NothingToRetry),
 				"`loamctl rollout resume %s` ends that", pool)
 		}
-		what := fmt.Sprintf("%.12s: %s", cmp.Or(f.Version, f.Target), f.Why)
+		what := fmt.Sprintf("%.12s: %s", cmp.Or(f.Version, f.Target), line(f.Why))
 		if err != nil {
-			what = err.Error()
+			what = line(err.Error())
 		}
 		others = append(others, key+" is of "+what)
 	}

@@ -8,10 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/api/validate/content"
 
 	"github.com/loam-os/loam/agent/turns"
 	"github.com/loam-os/loam/cmd/loamctl/kubeconfig"
@@ -91,7 +94,7 @@ func (r Rollout) read(ctx context.Context) (turns.Ledger, map[string]any, error)
 func (r Rollout) lease(ctx context.Context) (map[string]any, error) {
 	for _, name := range []string{prefix + r.Pool, r.Pool} {
 		var lease map[string]any
-		err := r.API.Do(ctx, http.MethodGet, leasesPath+"/"+name, nil, &lease)
+		err := do(ctx, r.API, http.MethodGet, leasesPath, name, nil, &lease)
 		switch {
 		case isStatus(err, http.StatusNotFound):
 		case err != nil:
@@ -180,7 +183,7 @@ func change(
 func update(ctx context.Context, api API, lease map[string]any, to map[string]string) error {
 	metadata, _ := lease["metadata"].(map[string]any)
 	metadata["annotations"] = to
-	return api.Do(ctx, http.MethodPut, leasePath(lease), lease, nil)
+	return do(ctx, api, http.MethodPut, leasesPath, nameOf(lease), lease, nil)
 }
 
 // operation is one of a JSON Patch (RFC 6902).
@@ -206,13 +209,26 @@ func patchStop(ctx context.Context, api API, lease map[string]any, to map[string
 			patch = append(patch, operation{Op: "add", Path: path, Value: now})
 		}
 	}
-	return api.Do(ctx, http.MethodPatch, leasePath(lease), patch, nil)
+	return do(ctx, api, http.MethodPatch, leasesPath, nameOf(lease), patch, nil)
 }
 
-func leasePath(lease map[string]any) string {
-	metadata, _ := lease["metadata"].(map[string]any)
+// do makes a request about the object with that name among those at path. The name may be
+// what a node has written: it must not lead to an object of another kind. There is none with
+// a name that does.
+func do(ctx context.Context, api API, method, path, name string, body, into any) error {
+	if name == "" || len(content.IsPathSegmentName(name)) > 0 {
+		return &kubeconfig.StatusError{
+			Code:    http.StatusNotFound,
+			Message: fmt.Sprintf("no object has the name %.80q", name),
+		}
+	}
+	return api.Do(ctx, method, path+"/"+url.PathEscape(name), body, into)
+}
+
+func nameOf(object map[string]any) string {
+	metadata, _ := object["metadata"].(map[string]any)
 	name, _ := metadata["name"].(string)
-	return leasesPath + "/" + name
+	return name
 }
 
 // errRestoring means that a node makes a ledger again that was deleted.
@@ -232,7 +248,7 @@ func (r Rollout) Pause(
 		}
 		before = ""
 		if l.State == turns.Paused {
-			before = cmp.Or(l.Why, "without a reason")
+			before = cmp.Or(line(l.Why), "without a reason")
 		}
 		return l.Pause(why), nil
 	}
@@ -270,7 +286,7 @@ func (r Rollout) editNode(
 ) error {
 	for try := 1; ; try++ {
 		var object map[string]any
-		if err := r.API.Do(ctx, http.MethodGet, nodesPath+"/"+node, nil, &object); err != nil {
+		if err := do(ctx, r.API, http.MethodGet, nodesPath, node, nil, &object); err != nil {
 			return err
 		}
 
@@ -285,7 +301,7 @@ func (r Rollout) editNode(
 		}
 
 		metadata["annotations"] = annotations
-		err = r.API.Do(ctx, http.MethodPut, nodesPath+"/"+node, object, nil)
+		err = do(ctx, r.API, http.MethodPut, nodesPath, node, object, nil)
 		if err == nil || !isStatus(err, http.StatusConflict) || try == tries {
 			return err
 		}
