@@ -120,10 +120,10 @@ func rolloutStatusCommand() *cobra.Command {
 was published, at which rate, and when they end at that rate; the same for systems; which nodes have
 a turn and for how long; and which others are away. A node that needed no turn is not counted as
 done. With --watch it goes on until Ctrl-C: a terminal shows the page again and again, any other
-output gets the page when it changes. It names the Nodes that are pinned, those that keep their
-system by upgrade.hold, and those on which a change has failed, with the reason. Unless one has
-failed, it lists more than 250 Nodes without their content, and does not know which keep their
-system.`,
+output gets the page when it changes. What fails after the first page is said on standard error, and
+tried again. It names the Nodes that are pinned, those that keep their system by upgrade.hold, and
+those on which a change has failed, with the reason. Unless one has failed, it lists more than 250
+Nodes without their content, and does not know which keep their system.`,
 		Example: "  loamctl rollout status edge --kubeconfig admin.conf\n" +
 			"  loamctl rollout status edge --watch",
 		Args: cobra.ExactArgs(1),
@@ -136,13 +136,14 @@ system.`,
 			}
 
 			return o.withPool(cmd, args[0], func(r rollout.Rollout) error {
-				return watchPage(cmd.Context(), cmd.OutOrStdout(), func(w io.Writer) error {
+				print := func(w io.Writer) error {
 					report, err := reportAfter(cmd.Context(), r, read)
 					if err != nil {
 						return err
 					}
 					return o.print(w, report)
-				})
+				}
+				return watchPage(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), print)
 			})
 		},
 	}
@@ -159,28 +160,45 @@ const watchInterval = 5 * time.Second
 const clearScreen = "\x1b[H\x1b[J"
 
 // watchPage prints a page until ctx ends: again and again on a terminal, and when
-// it changes elsewhere.
-func watchPage(ctx context.Context, out io.Writer, print func(w io.Writer) error) error {
+// it changes elsewhere. An error of the first page ends it. A later one may go away, as
+// when the API server restarts: it goes to errs, under the page before.
+func watchPage(
+	ctx context.Context, out, errs io.Writer, print func(w io.Writer) error,
+) error {
 	file, isFile := out.(*os.File)
 	draws := isFile && term.IsTerminal(int(file.Fd())) && os.Getenv("TERM") != "dumb"
 	before := ""
-	for {
+	problemBefore := ""
+	for isFirst := true; ; isFirst = false {
 		var text strings.Builder
 		err := print(&text)
+		page := text.String()
+		problem := ""
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case err != nil:
+		case err != nil && isFirst:
 			return err
+		case err != nil:
+			page = before
+			problem = hint.Text(err)
+		}
+
+		err = nil
+		switch {
 		case draws:
-			_, err = io.WriteString(out, clearScreen+text.String())
-		case text.String() != before:
-			_, err = io.WriteString(out, text.String())
+			_, err = io.WriteString(out, clearScreen+page)
+		case page != before:
+			_, err = io.WriteString(out, page)
 		}
 		if err != nil {
 			return err
 		}
-		before = text.String()
+		if problem != "" && (draws || problem != problemBefore) {
+			fmt.Fprintf(errs, "loamctl: %s\n", problem)
+		}
+		before = page
+		problemBefore = problem
 
 		select {
 		case <-time.After(watchInterval):

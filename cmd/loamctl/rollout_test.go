@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/loam-os/loam/agent/turns"
 	"github.com/loam-os/loam/cmd/outcome"
@@ -306,7 +308,7 @@ func TestAPageIsPrintedWhenItChanges(t *testing.T) {
 		defer cancel()
 		var out bytes.Buffer
 		n := 0
-		err := watchPage(ctx, &out, func(w io.Writer) error {
+		err := watchPage(ctx, &out, io.Discard, func(w io.Writer) error {
 			n++
 			_, err := fmt.Fprintln(w, min(n, 2))
 			return err
@@ -315,4 +317,41 @@ func TestAPageIsPrintedWhenItChanges(t *testing.T) {
 			t.Errorf("%v after %d reads, printed %q", err, n, out.String())
 		}
 	})
+}
+
+// TestAWatchGoesOnAfterAnError: the API server is away for a while, or from the start.
+func TestAWatchGoesOnAfterAnError(t *testing.T) {
+	away := hint.With(errors.New("connection refused"), "wait")
+	for _, tt := range []struct {
+		name      string
+		from, to  int // The reads that fail, of 6.
+		err       error
+		out, errs string
+	}{
+		{"all is well", 0, 0, nil, "1\n2\n3\n4\n5\n6\n", ""},
+		{"two reads fail", 3, 5, nil, "1\n2\n5\n6\n", "loamctl: connection refused\nhint: wait\n"},
+		{"all but the first fail", 2, 9, nil, "1\n", "loamctl: connection refused\nhint: wait\n"},
+		{"the first one fails", 1, 2, away, "", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), 6*watchInterval-time.Second)
+				defer cancel()
+				var out, errs bytes.Buffer
+				n := 0
+				err := watchPage(ctx, &out, &errs, func(w io.Writer) error {
+					n++
+					if tt.from <= n && n < tt.to {
+						_, _ = io.WriteString(w, "half a")
+						return away
+					}
+					_, err := fmt.Fprintln(w, n)
+					return err
+				})
+				if err != tt.err || out.String() != tt.out || errs.String() != tt.errs {
+					t.Errorf("%v, printed %q, and %q", err, out.String(), errs.String())
+				}
+			})
+		})
+	}
 }
