@@ -27,6 +27,26 @@ func TestNoChunkIsLargerThanThePool(t *testing.T) {
 	}
 }
 
+// TestTheLastChunkIsAllNodes: a policy need not name it.
+func TestTheLastChunkIsAllNodes(t *testing.T) {
+	for chunks, want := range map[string]string{
+		"[1, 5%]":        "1, 5, 100",
+		"[10, 5%, 20%]":  "10, 20, 100",
+		"[1, 100%]":      "1, 100",
+		"[200]":          "100",
+		"[1, 1, 2%, 2%]": "1, 2, 100",
+	} {
+		p, err := turns.ParsePolicy("policy", []byte("{maxUnavailable: 5, chunks: "+chunks+"}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = "valid; of 100 nodes, 5 may be away; chunks end at " + want
+		if got := Describe(p, 100, time.Now()); got != want {
+			t.Errorf("%s: %s, want %s", chunks, got, want)
+		}
+	}
+}
+
 // TestAPageIsText has a Node say what a terminal would obey, and lines of its own.
 func TestAPageIsText(t *testing.T) {
 	const odd = "\x1b[2J\x1b]0;owned\x07\nstate   running"

@@ -329,12 +329,19 @@ func isStatus(err error, code int) bool {
 
 // Describe says what a policy allows in a pool of that size, as of now.
 func Describe(p turns.Policy, size int, now time.Time) string {
+	// After the chunks of a policy, all other nodes may begin.
 	var chunks []string
-	for _, c := range p.Chunks {
-		chunks = append(chunks, strconv.Itoa(min(c.Of(size), size)))
+	last := 0
+	for _, c := range append(slices.Clone(p.Chunks), turns.Amount{Percent: 100}) {
+		end := min(c.Of(size), size)
+		if end > last || len(chunks) == 0 {
+			chunks = append(chunks, strconv.Itoa(end))
+			last = end
+		}
 	}
+
 	text := fmt.Sprintf("valid; of %d nodes, %d may be away; chunks end at %s", size,
-		min(p.MayBeAway(size), size), strings.Join(slices.Compact(chunks), ", "))
+		min(p.MayBeAway(size), size), strings.Join(chunks, ", "))
 	if opens := p.Opens(now); opens.After(now) {
 		text += ", from " + opens.UTC().Format(time.RFC3339)
 	}
