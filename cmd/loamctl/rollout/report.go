@@ -32,7 +32,7 @@ type Report struct {
 	Nodes int `json:"nodes"`
 
 	// Hurry is a person's leave to change more nodes at once; nil if there is
-	// none.
+	// none, or it has ended.
 	Hurry *turns.Hurry `json:"now,omitempty"`
 
 	// Configuration is the rollout of the configuration.
@@ -142,6 +142,9 @@ func (r Rollout) Report(ctx context.Context, l turns.Ledger, now time.Time) (Rep
 		Failed: []Failed{},
 
 		Problems: []string{},
+	}
+	if l.Hurry != nil && !now.Before(l.Hurry.Until) {
+		report.Hurry = nil // It stays in the ledger until resume.
 	}
 	if l.State == turns.Running && l.Halted != "" {
 		report.State = "halted"

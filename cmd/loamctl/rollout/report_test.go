@@ -47,6 +47,23 @@ func TestTheLastChunkIsAllNodes(t *testing.T) {
 	}
 }
 
+// TestALeaveThatHasEndedIsNotShown: by the clock of the nodes, too, it does not count.
+func TestALeaveThatHasEndedIsNotShown(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for _, tt := range []struct {
+		until   time.Time
+		isShown bool
+	}{{now.Add(time.Second), true}, {now, false}, {now.Add(-48 * time.Hour), false}} {
+		l := turns.New()
+		l.Hurry = &turns.Hurry{Max: turns.Amount{Percent: 30}, Why: "a hole", Until: tt.until}
+		report, err := Rollout{API: clusterAPI{}, Pool: "edge"}.Report(t.Context(), l, now)
+		isShown := strings.Contains(report.String(), "30% may be away until")
+		if err != nil || isShown != tt.isShown || (report.Hurry != nil) != tt.isShown {
+			t.Errorf("until %s: %v, shown\n%s", tt.until, err, report)
+		}
+	}
+}
+
 // TestAPageIsText has a Node say what a terminal would obey, and lines of its own.
 func TestAPageIsText(t *testing.T) {
 	const odd = "\x1b[2J\x1b]0;owned\x07\nstate   running"
