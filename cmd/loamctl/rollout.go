@@ -325,9 +325,10 @@ func rolloutResumeCommand() *cobra.Command {
 		Use:               "resume POOL",
 		ValidArgsFunction: completePools,
 		Short:             "Let the nodes of a pool begin again",
-		Long: `resume ends a pause, a halt and a time in which more nodes may change. The failures before
-it count no longer, so as many more nodes may fail as the policy allows. A corrected configuration
-ends a halt, too. On the nodes that have failed, nothing is tried once more: see retry.`,
+		Long: `resume ends a pause, a halt and a time in which more nodes may change. What was halted in
+a pool that is paused takes another resume. The failures before that count no longer, so as many
+more nodes may fail as the policy allows. A corrected configuration ends a halt, too. On the nodes
+that have failed, nothing is tried once more: see retry.`,
 		Example: "  loamctl rollout resume edge",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -356,15 +357,16 @@ takes that away when it has seen it.`,
 		Example: "  loamctl rollout retry edge node-17",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			var after turns.Ledger
 			halted := ""
 			err := o.steer(cmd, args[0],
 				func(ctx context.Context, r rollout.Rollout) (l turns.Ledger, err error) {
-					l, halted, err = r.Retry(ctx, args[1])
-					return l, err
+					after, halted, err = r.Retry(ctx, args[1])
+					return after, err
 				})
 			if err == nil && halted != "" {
-				fmt.Fprintf(cmd.ErrOrStderr(), "the rollout stays halted: %s; hint: "+
-					"`loamctl rollout resume %s` lets it go on\n", halted, args[0])
+				fmt.Fprintf(cmd.ErrOrStderr(), "the rollout stays halted: %s; hint: %s\n", halted,
+					rollout.Resumes(args[0], after))
 			}
 			return err
 		},

@@ -265,7 +265,7 @@ func stops(pool string, l turns.Ledger) []string {
 		all = append(all, halt.String())
 	}
 	if len(all) > 0 {
-		all = append(all, fmt.Sprintf("`loamctl rollout resume %s` lets it go on", pool))
+		all = append(all, Resumes(pool, l))
 	}
 	return all
 }

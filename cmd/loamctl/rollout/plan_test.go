@@ -22,7 +22,11 @@ func TestAPlanSaysWhatStops(t *testing.T) {
 		"3c3c": {Version: "3.0.0"},
 	}
 
+	back := paused
+	back.Halts = map[string]string{"01d": "node-5: no"}
+
 	const resume = "`loamctl rollout resume edge` lets it go on"
+	const twice = "`loamctl rollout resume edge` ends the pause and, once more, what is halted"
 	for _, test := range []struct {
 		name   string
 		ledger turns.Ledger
@@ -34,12 +38,27 @@ func TestAPlanSaysWhatStops(t *testing.T) {
 			"the configuration is halted: node-3: no", resume,
 		}},
 		{"it is paused, and a system halted", both, []string{
-			"paused: lunch", "version 2.0.0 is halted: node-4: no", resume,
+			"paused: lunch", "version 2.0.0 is halted: node-4: no", twice,
+		}},
+		{"it is paused, and what comes back is halted", back, []string{
+			"paused: lunch", "configuration 01d is halted if it comes back: node-5: no", twice,
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, stops("edge", test.ledger)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
+			}
+
+			// What it says lets it go on.
+			l := test.ledger.Resume()
+			if len(test.want) > 0 && test.want[len(test.want)-1] == twice {
+				if len(stops("edge", l)) == 0 {
+					t.Error("one resume is enough")
+				}
+				l = l.Resume()
+			}
+			if left := stops("edge", l); len(left) > 0 {
+				t.Errorf("after what it says, %q", left)
 			}
 		})
 	}

@@ -131,7 +131,7 @@ func noFailure(pool string, l turns.Ledger, annotations map[string]string) error
 					fmt.Errorf("configuration %.12s is halted, also if it has come back: %s", f.Target,
 						line(halt)),
 					fault.NothingToRetry),
-				"`loamctl rollout resume %s` ends that", pool)
+				"%s", Resumes(pool, l))
 		}
 		what := fmt.Sprintf("%.12s: %s", cmp.Or(f.Version, f.Target), line(f.Why))
 		if err != nil {

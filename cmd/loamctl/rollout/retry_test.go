@@ -190,7 +190,7 @@ func TestRetry(t *testing.T) {
 			},
 			err: "retry on Node node-1: configuration 01d is halted, also if it has come back: " +
 				"node-7: no",
-			hint:   "`loamctl rollout resume edge` ends that",
+			hint:   "`loamctl rollout resume edge` lets it go on",
 			halted: "node-1: no",
 			failed: 1,
 		},

@@ -22,6 +22,18 @@ func keptHalts(l turns.Ledger) []Halt {
 	return all
 }
 
+// Resumes says how resume lets a pool go on that is paused or halted. It takes two for one
+// that is both, see [turns.Ledger.Resume].
+func Resumes(pool string, l turns.Ledger) string {
+	isHalted := len(l.Halts) > 0 ||
+		slices.ContainsFunc(rolloutsOf(l), func(r turns.Rollout) bool { return r.Halted != "" })
+	if l.State == turns.Paused && isHalted {
+		return fmt.Sprintf("`loamctl rollout resume %s` ends the pause and, once more, what is halted",
+			pool)
+	}
+	return fmt.Sprintf("`loamctl rollout resume %s` lets it go on", pool)
+}
+
 // mayStand reports whether the nodes may take no turns although the ledger says that its
 // rollouts run, which depends on the policy. No policy takes a turn for overdue before a
 // minute.
@@ -81,7 +93,12 @@ func outOfBounds(p turns.Policy, l turns.Ledger, pool string, late []string) []s
 		}
 		all = append(all, fmt.Sprintf("%s, and maxFailures is %d", text, p.MaxFailures))
 	}
-	if len(all) > 0 {
+	switch {
+	case len(all) == 0:
+	case l.State == turns.Paused:
+		all = append(all, fmt.Sprintf("`loamctl rollout resume %s` ends the pause and, once more, lets "+
+			"as many more fail", pool))
+	default:
 		all = append(all, fmt.Sprintf("`loamctl rollout resume %s` lets as many more fail", pool))
 	}
 	return all

@@ -144,6 +144,18 @@ func TestPlanAndStatusSayWhyAllStand(t *testing.T) {
 			},
 		},
 		{
+			name: "more have failed than may in a pool that is paused",
+			ledger: func(l *turns.Ledger) {
+				*l = l.Pause("lunch")
+				l.Failed = 1
+			},
+			decision: turns.Stop,
+			want: []string{
+				"no node may begin with the configuration: 1 have failed, and maxFailures is 0",
+				"`loamctl rollout resume edge` ends the pause and, once more, lets as many more fail",
+			},
+		},
+		{
 			name: "more have failed with a system",
 			ledger: func(l *turns.Ledger) {
 				l.Systems["89ab"] = turns.Rollout{Target: "89ab", Version: "2.0.0", Failed: 1}
@@ -185,7 +197,9 @@ func TestPlanAndStatusSayWhyAllStand(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tt.want, plan.Problems); diff != "" {
+			want := append([]string{}, stops("edge", l)...)
+			want = append(want, tt.want...)
+			if diff := cmp.Diff(want, plan.Problems); diff != "" {
 				t.Errorf("plan (-want +got):\n%s", diff)
 			}
 			report, err := r.Report(t.Context(), l, now)
