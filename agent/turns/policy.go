@@ -2,6 +2,7 @@ package turns
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -329,7 +330,7 @@ func (w written) windows(report *document.Report) []window.Window {
 				"write a time such as Mon-Fri 22:00-04:00")
 		}
 		zone, err := time.LoadLocation(text.TimeZone)
-		if err != nil || text.TimeZone == "Local" {
+		if err != nil || text.TimeZone == "Local" || !zoneName.MatchString(text.TimeZone) {
 			report.Add(path+".timeZone", document.Quote(text.TimeZone)+" is not a time zone",
 				"write a name of the IANA database, such as Europe/Berlin")
 			continue
@@ -338,6 +339,10 @@ func (w written) windows(report *document.Report) []window.Window {
 	}
 	return windows
 }
+
+// zoneName matches all names of the IANA database, and "" for UTC. The disk of an operator
+// has zones by other names, such as posix/Europe/Berlin, which nodes do not have.
+var zoneName = regexp.MustCompile(`^([A-Z][A-Za-z0-9_+-]*(/[A-Z][A-Za-z0-9_+-]*)*)?$`)
 
 // defaultOverdue is longer than any turn that goes well.
 func defaultOverdue() map[Class]time.Duration {

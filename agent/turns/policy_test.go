@@ -64,6 +64,31 @@ func TestADrainIsPostponedBeforeItsTurnIsOverdue(t *testing.T) {
 	}
 }
 
+// TestAZoneThatNodesDoNotHaveIsRefused: they have the zones of Go, and an operator those
+// of a disk, by more names.
+func TestAZoneThatNodesDoNotHaveIsRefused(t *testing.T) {
+	const policy = `{maxUnavailable: 1, windows: [{open: "22:00-23:00", timeZone: %q}]}`
+	for zone, isKnown := range map[string]bool{
+		"":                               true,
+		"UTC":                            true,
+		"Europe/Berlin":                  true,
+		"Etc/GMT+5":                      true,
+		"America/Port-au-Prince":         true,
+		"America/North_Dakota/New_Salem": true,
+		"posix/Europe/Berlin":            false,
+		"right/Europe/Berlin":            false,
+		"localtime":                      false,
+		"Local":                          false,
+		"Europe//Berlin":                 false,
+		"./Europe/Berlin":                false,
+	} {
+		_, err := ParsePolicy("policy", fmt.Appendf(nil, policy, zone))
+		if (err == nil) != isKnown {
+			t.Errorf("%q: %v", zone, err)
+		}
+	}
+}
+
 // TestABadPolicyIsRefused checks that each problem has its path and a hint.
 func TestABadPolicyIsRefused(t *testing.T) {
 	for _, tt := range []struct{ name, text, path, problem string }{
