@@ -27,6 +27,24 @@ func TestNoChunkIsLargerThanThePool(t *testing.T) {
 	}
 }
 
+// TestAPolicyPromisesNoMoreThanALedgerHolds has the share of a large pool.
+func TestAPolicyPromisesNoMoreThanALedgerHolds(t *testing.T) {
+	p, err := turns.ParsePolicy("policy", []byte("{maxUnavailable: 50%, chunks: [100%]}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	most := turns.MaxHolders()
+	for size, want := range map[int]string{
+		2 * most: fmt.Sprintf("valid; of %d nodes, %d may be away; chunks end at %d", 2*most, most, 2*most),
+		5000: fmt.Sprintf("valid; of 5000 nodes, 2500 may be away, but a ledger holds the turns of "+
+			"about %d; chunks end at 5000", most),
+	} {
+		if got := Describe(p, size, time.Now()); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
 // TestTheLastChunkIsAllNodes: a policy need not name it.
 func TestTheLastChunkIsAllNodes(t *testing.T) {
 	for chunks, want := range map[string]string{

@@ -340,8 +340,12 @@ func Describe(p turns.Policy, size int, now time.Time) string {
 		}
 	}
 
-	text := fmt.Sprintf("valid; of %d nodes, %d may be away; chunks end at %s", size,
-		min(p.MayBeAway(size), size), strings.Join(chunks, ", "))
+	away := min(p.MayBeAway(size), size)
+	text := fmt.Sprintf("valid; of %d nodes, %d may be away", size, away)
+	if holders := turns.MaxHolders(); away > holders {
+		text += fmt.Sprintf(", but a ledger holds the turns of about %d", holders)
+	}
+	text += "; chunks end at " + strings.Join(chunks, ", ")
 	if opens := p.Opens(now); opens.After(now) {
 		text += ", from " + opens.UTC().Format(time.RFC3339)
 	}
