@@ -28,13 +28,15 @@ func keysCommand() *cobra.Command {
 		Use:               "keys DIR",
 		ValidArgsFunction: complete.Directories,
 		Short:             "Make what enrolls own keys in firmware, for Secure Boot",
-		Long: `keys writes PK.auth, KEK.auth and db.auth into DIR: signed variables, by which firmware in setup mode
-learns whose programs it is to start. loamctl sign --enroll DIR puts them on the ESP of an image, where the boot
-loader takes them; the setup of most firmware reads them from a USB drive, too. No private key is in them.
+		Long: `keys writes PK.auth, KEK.auth and db.auth into DIR: signed variables, by which firmware in setup
+mode learns whose programs it is to start. loamctl sign --enroll DIR puts them on the ESP of an
+image, where the boot loader takes them; the setup of most firmware reads them from a USB drive,
+too. No private key is in them.
 
-PK owns the machine, KEK may change db and dbx, db names the signers of programs: give it the certificate that
-signs images, and the keys of option ROMs that a machine needs to start, which most graphics and network cards
-have from Microsoft. Without them such a machine may show nothing any more.`,
+PK owns the machine, KEK may change db and dbx, db names the signers of programs: give it the
+certificate that signs images, and the keys of option ROMs that a machine needs to start, which most
+graphics and network cards have from Microsoft. Without them such a machine may show nothing any
+more.`,
 		Example: `  loamctl keys ./enroll --pk-key pk.key --pk-certificate pk.pem --db db.pem
   loamctl keys ./enroll --pk-key pk.key --pk-certificate pk.pem --kek-key kek.key --kek-certificate kek.pem \
     --db db.pem --db MicCorUEFCA2011.crt --more-kek MicCorKEKCA2011.crt`,

@@ -216,8 +216,8 @@ func rolloutPlanCommand() *cobra.Command {
 		Short:             "Show what the policy of a pool lets its nodes do now",
 		Long: `plan reads the policy from the annotation of the pool's Secret as the nodes do, and
 lists the Nodes. It prints how many of them may be away, which are, which go first, are pinned or
-keep their system by upgrade.hold, and what keeps nodes from changing: a policy that selects no Node, Nodes without a zone, too many that
-are away already. It changes nothing.`,
+keep their system by upgrade.hold, and what keeps nodes from changing: a policy that selects no
+Node, Nodes without a zone, too many that are away already. It changes nothing.`,
 		Example: "  loamctl rollout plan edge",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -64,12 +65,18 @@ func runnable(cmd *cobra.Command) []*cobra.Command {
 }
 
 // Help checks that a new user finds a sentence, an example, and what each flag
-// takes in the help of each command of a program.
+// takes in the help of each command of a program, on lines that fit a terminal.
 func Help(t *testing.T, root *cobra.Command) {
 	t.Helper()
 	for _, cmd := range runnable(root) {
 		if cmd.Long == "" || cmd.Example == "" {
 			t.Errorf("%s: no description or no example", cmd.CommandPath())
+		}
+		for line := range strings.Lines(cmd.Long) {
+			if length := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); length > columns {
+				t.Errorf("%s: a line of %d columns, want at most %d: %s", cmd.CommandPath(), length,
+					columns, line)
+			}
 		}
 		cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
 			value, text := pflag.UnquoteUsage(flag)
