@@ -209,11 +209,14 @@ func withDetails(fleet, some turns.Fleet) turns.Fleet {
 // cluster are listed instead.
 const fewNames = 8
 
-// nodesNamed returns which Nodes of those names there are, in brief.
-func (a *api) nodesNamed(ctx context.Context, names []string) (turns.Fleet, error) {
+// nodesNamed returns which Nodes of those names there are. Without details, zones and racks
+// of many of them are not known.
+func (a *api) nodesNamed(
+	ctx context.Context, names []string, details bool, rackLabel string,
+) (turns.Fleet, error) {
 	var found turns.Fleet
 	if len(names) > fewNames {
-		all, err := a.listNodes(ctx, "", false, "")
+		all, err := a.listNodes(ctx, "", details, rackLabel)
 		for _, n := range all {
 			if slices.Contains(names, n.Name) {
 				found = append(found, n)
@@ -224,7 +227,7 @@ func (a *api) nodesNamed(ctx context.Context, names []string) (turns.Fleet, erro
 
 	for _, name := range names {
 		named := fields.OneTermEqualSelector(meta.ObjectNameField, name).String()
-		one, err := tableOf(ctx, a.nodeTable(false).Param("fieldSelector", named), "")
+		one, err := tableOf(ctx, a.nodeTable(true).Param("fieldSelector", named), rackLabel)
 		if err != nil {
 			return nil, err
 		}

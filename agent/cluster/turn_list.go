@@ -103,10 +103,10 @@ func (c *turnController) list(
 	}
 
 	l := c.seen.Ledger
+	byPlace := p.PerZone != (turns.Amount{}) || p.PerRack != (turns.Amount{})
 	e := labelled
 	switch {
-	case l.State == turns.Restoring, len(l.Restored) > 0, l.Size <= manyNodes,
-		p.PerZone != (turns.Amount{}), p.PerRack != (turns.Amount{}):
+	case l.State == turns.Restoring, len(l.Restored) > 0, l.Size <= manyNodes, byPlace:
 		e = full
 	case mayBeBrief:
 		e = brief
@@ -116,11 +116,22 @@ func (c *turnController) list(
 	if err != nil {
 		return err
 	}
-	if selectorOf(w) != "" {
-		fleet, err = c.withUnselected(ctx, w, *l, me, fleet)
+	switch {
+	case selectorOf(w) == "":
+	case l.State == turns.Restoring:
+		// It has no turns yet: the marks of all Nodes say which there are.
+		all, err := c.api.listNodes(ctx, "", true, p.RackLabel)
 		if err != nil {
 			return err
 		}
+		fleet = fleet.WithMarked(ledgerName(w), all)
+	default:
+		missing := slices.DeleteFunc(fleet.Missing(*l), func(name string) bool { return name == me.Node })
+		others, err := c.api.nodesNamed(ctx, missing, byPlace, p.RackLabel)
+		if err != nil {
+			return err
+		}
+		fleet = fleet.WithUnselected(*l, others)
 	}
 	for i := range fleet {
 		if fleet[i].Name == me.Node && e != full {
@@ -137,20 +148,4 @@ func (c *turnController) list(
 		c.seen = nil
 	}
 	return nil
-}
-
-// withUnselected returns a list of the Nodes of the pool with those that have a turn in
-// its ledger and are not selected, or not any more. A ledger that is being restored has
-// no turns: it needs all marks of the cluster.
-func (c *turnController) withUnselected(
-	ctx context.Context, w world, l turns.Ledger, me turns.Me, fleet turns.Fleet,
-) (turns.Fleet, error) {
-	if l.State == turns.Restoring {
-		all, err := c.api.listNodes(ctx, "", true, "")
-		return fleet.WithMarked(ledgerName(w), all), err
-	}
-
-	missing := slices.DeleteFunc(fleet.Missing(l), func(name string) bool { return name == me.Node })
-	others, err := c.api.nodesNamed(ctx, missing)
-	return fleet.WithUnselected(l, others), err
 }

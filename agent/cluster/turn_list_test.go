@@ -101,6 +101,7 @@ func TestTheLedgerOfALargePoolIsReadAfterTheList(t *testing.T) {
 // TestATurnCountsThoughItsNodeIsNotSelected has other nodes with a turn, whose Nodes a
 // person has labelled otherwise since, or deleted: which the list has.
 func TestATurnCountsThoughItsNodeIsNotSelected(t *testing.T) {
+	const racks = "example.com/rack"
 	for _, tt := range []struct {
 		name           string
 		selector       string
@@ -118,15 +119,20 @@ func TestATurnCountsThoughItsNodeIsNotSelected(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			c, w := newLister(t)
 			for _, name := range tt.nodes {
-				node := &core.Node{ObjectMeta: meta.ObjectMeta{Name: name}}
+				node := &core.Node{ObjectMeta: meta.ObjectMeta{
+					Name:   name,
+					Labels: map[string]string{racks: "r"},
+				}}
 				if name == "selected" {
-					node.Labels = map[string]string{"a": "b"}
+					node.Labels["a"] = "b"
 				}
 				if err := c.api.core.Post().Resource("nodes").Body(node).Do(t.Context()).Error(); err != nil {
 					t.Fatal(err)
 				}
 			}
 			w.pending.policy.Nodes = tt.selector
+			w.pending.policy.RackLabel = racks
+			w.pending.policy.PerRack = turns.Amount{Number: 1}
 			c.step(t, &w, turns.Step{Kind: turns.Read})
 			l := *c.seen.Ledger
 			for _, name := range tt.holders {
@@ -140,8 +146,8 @@ func TestATurnCountsThoughItsNodeIsNotSelected(t *testing.T) {
 			var got []string
 			for _, n := range c.seen.Fleet {
 				got = append(got, n.Name)
-				if tt.selector != "" && n.Name != "selected" && (n.Zone != "z" || !n.Pinned) {
-					t.Errorf("%+v has not the zone of its turn, or is of the pool", n)
+				if tt.selector != "" && n.Name != "selected" && (n.Zone != "z" || n.Rack != "r" || !n.Pinned) {
+					t.Errorf("%+v is not where it is, or is of the pool", n)
 				}
 			}
 			if !slices.Equal(got, tt.want) {

@@ -1,6 +1,7 @@
 package turns
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -227,7 +228,7 @@ func (f Fleet) WithUnselected(l Ledger, others Fleet) Fleet {
 	f = slices.Clone(f)
 	for _, n := range others {
 		if h, ok := turns[n.Name]; ok {
-			f = append(f, h.unselected(n.ControlPlane))
+			f = append(f, n.unselected(h))
 		}
 	}
 	return f
@@ -248,19 +249,20 @@ func (f Fleet) WithMarked(ledger string, all Fleet) Fleet {
 			continue
 		}
 		h.Node = n.Name
-		f = append(f, h.unselected(n.ControlPlane))
+		f = append(f, n.unselected(h))
 	}
 	return f
 }
 
-// unselected returns the Node of a turn that is not of the pool, as far as is known. A
-// restored turn counts as one whose mark is still there.
-func (h Holder) unselected(isControlPlane bool) Node {
+// unselected returns what counts of a Node that is not selected and has the turn h. A
+// restored turn counts as one whose mark is still there. The turn may be from before the
+// policy named racks.
+func (n Node) unselected(h Holder) Node {
 	return Node{
-		Name:         h.Node,
-		Zone:         h.Zone,
-		Rack:         h.Rack,
-		ControlPlane: isControlPlane,
+		Name:         n.Name,
+		Zone:         cmp.Or(n.Zone, h.Zone),
+		Rack:         cmp.Or(n.Rack, h.Rack),
+		ControlPlane: n.ControlPlane,
 		Pinned:       true,
 		Mark:         h.String(),
 	}

@@ -55,7 +55,8 @@ func (s Seen) Later(l *Ledger) Seen {
 	for machine, h := range l.Holders {
 		_, isThere := index[h.Node]
 		if !isThere && !s.Ledger.has(machine, h.ID) {
-			fleet = append(fleet, h.unselected(true)) // It may be one.
+			mayBe := Node{Name: h.Node, ControlPlane: true}
+			fleet = append(fleet, mayBe.unselected(h))
 		}
 	}
 

@@ -15,7 +15,7 @@ func TestAListServesALaterLedger(t *testing.T) {
 		l.Restored = map[string]Holder{}
 		return &l
 	}
-	control := func() Node { return holder("node-11", "11").unselected(true) }
+	control := func() Node { return Node{Name: "node-11", ControlPlane: true}.unselected(holder("node-11", "11")) }
 
 	for _, tt := range []struct {
 		name string
