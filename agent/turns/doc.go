@@ -23,9 +23,9 @@
 // configuration comes before the node knows.
 //
 // A turn does not expire: a node that died while it changed is away, and counts
-// as long as its Node is there. It ends when its node gives it or when a person
-// removes it. The write that records a failure also halts the rollout, so no
-// other node can begin between the two.
+// as long as its Node is there, also if the policy does not select that any more.
+// It ends when its node gives it or when a person removes it. The write that records
+// a failure also halts the rollout, so no other node can begin between the two.
 //
 // A change that cannot begin, because the node cannot be drained, is postponed:
 // the node gives its turn back unused, pauses, and goes last. A configuration and
@@ -65,8 +65,8 @@
 // what they remember of failures: a node notes its failure there before it gives
 // its turn, so a halt outlives the ledger, until a later change went well on the
 // nodes that failed. The node that finds no ledger creates one as restoring, lists
-// the Nodes, records those with a mark, and makes the ledger running. No node takes
-// or gives a turn before that.
+// the Nodes, records those with a mark, which names its ledger, and makes the ledger
+// running. No node takes or gives a turn before that.
 // The order matters: a node that marks itself after the list reads the ledger
 // after its mark, and finds another one.
 //
