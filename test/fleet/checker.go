@@ -255,12 +255,15 @@ func (c *checker) deletedLedger() {
 }
 
 // unnote says that a Node does not remember the failure of a target, so a halt by it
-// does not outlive the ledger. mu must be held.
+// does not outlive the ledger, which may be deleted already. mu must be held.
 func (c *checker) unnote(target, name string) {
 	if c.unnoted[target] == nil {
 		c.unnoted[target] = map[string]bool{}
 	}
 	c.unnoted[target][name] = true
+	if !c.written || c.ledger.State == turns.Restoring {
+		delete(c.halted, target)
+	}
 }
 
 // deletedNode takes a Node out of all that is known. mu must be held.
