@@ -84,7 +84,7 @@ func restartChange(w world) change {
 		c.need = turns.NeedReturn
 	case holds && len(units) > 0 && !w.restarting && isPinned(w.node):
 		c.need = turns.NeedReturn
-	case holds && len(units) == 0 && !w.restarting && isNodeReady(w.node):
+	case holds && len(units) == 0 && !w.restarting && isNodeReady(w.node) && !isChanging(w):
 		c.need = turns.NeedGive
 	case holds:
 	case len(units) > 0 && p != nil && p.policy != nil && p.policyErr == nil:
@@ -92,6 +92,10 @@ func restartChange(w world) change {
 	}
 	return c
 }
+
+// isChanging reports whether the node applies a configuration, or is about to complete one
+// that was cut off. It does that in any turn, which it gives after that.
+func isChanging(w world) bool { return w.status.Changing || w.status.Change != nil }
 
 // isPinned reports whether an operator keeps a Node from changing.
 func isPinned(n *core.Node) bool {
@@ -260,7 +264,7 @@ func systemChange(w world, wanted system, isKnown bool) change {
 	case underWay:
 		c.need = turns.NeedReturn
 	case turns.SystemTarget(w.status.RootHash) == c.target:
-		if isNodeReady(w.node) {
+		if isNodeReady(w.node) && !isChanging(w) {
 			c.need = turns.NeedGive
 		}
 	case failed >= 0:

@@ -385,6 +385,13 @@ func TestASystemNeedsATurn(t *testing.T) {
 			*wanted = system{}
 			*known = false
 		}, turns.NeedGive},
+		{"proven, and a configuration is completed that was cut off", turns.Holding,
+			func(w *world, _ *system, _ *bool) {
+				w.status.RootHash = hash
+				w.status.Upgrade = &status.Upgrade{}
+				w.status.Changing = true
+				w.node.Status.Conditions = ready
+			}, turns.NeedNothing},
 		{"proven, and the Node is not Ready", turns.Holding, func(w *world, _ *system, _ *bool) {
 			w.status.RootHash = hash
 			w.status.Upgrade = &status.Upgrade{}
