@@ -119,12 +119,12 @@ func (c *turnController) list(
 	switch {
 	case selectorOf(w) == "":
 	case l.State == turns.Restoring:
-		// It has no turns yet: the marks of all Nodes say which there are.
+		// It has no turns and no failures yet: all Nodes say which there are.
 		all, err := c.api.listNodes(ctx, "", true, p.RackLabel)
 		if err != nil {
 			return err
 		}
-		fleet = fleet.WithMarked(ledgerName(w), all)
+		fleet = fleet.WithMarked(ledgerName(w), me, all)
 	default:
 		missing := slices.DeleteFunc(fleet.Missing(*l), func(name string) bool { return name == me.Node })
 		others, err := c.api.nodesNamed(ctx, missing, byPlace, p.RackLabel)

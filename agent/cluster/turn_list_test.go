@@ -158,7 +158,7 @@ func TestATurnCountsThoughItsNodeIsNotSelected(t *testing.T) {
 }
 
 // TestARestoredLedgerHasTheTurnsOfNodesThatAreNotSelected restores a ledger that was
-// deleted, where a person has labelled a Node otherwise in its turn.
+// deleted, where a person has labelled Nodes otherwise in their turn or after a failure.
 func TestARestoredLedgerHasTheTurnsOfNodesThatAreNotSelected(t *testing.T) {
 	c, w := newLister(t)
 	for name, ledger := range map[string]string{
@@ -175,11 +175,21 @@ func TestARestoredLedgerHasTheTurnsOfNodesThatAreNotSelected(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	for name, pool := range map[string]string{"node-4": "pool", "node-5": "other", "node-6": ""} {
+		failure := turns.Failure{Pool: pool, Target: "target-" + name, Revision: 1, Why: "no"}
+		node := &core.Node{ObjectMeta: meta.ObjectMeta{
+			Name:        name,
+			Annotations: map[string]string{failedAnnotation: failure.String()},
+		}}
+		if err := c.api.core.Post().Resource("nodes").Body(node).Do(t.Context()).Error(); err != nil {
+			t.Fatal(err)
+		}
+	}
 	w.pending.policy.Nodes = "a=b"
 	l := turns.New()
 	c.seen = &turns.Seen{Ledger: &l}
 
-	me := turns.Me{Node: "node-1"}
+	me := turns.Me{Node: "node-1", Pool: "pool"}
 	if err := c.list(t.Context(), w, me, false); err != nil {
 		t.Fatal(err)
 	}
@@ -189,6 +199,9 @@ func TestARestoredLedgerHasTheTurnsOfNodesThatAreNotSelected(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, restored.Restored); diff != "" || restored.Size != 0 {
 		t.Errorf("a pool of %d, with the turns (-want +got):\n%s", restored.Size, diff)
+	}
+	if restored.Target != "target-node-4" || restored.Halted != "node-4: no" || len(restored.Halts) > 0 {
+		t.Errorf("it is halted for %q: %q, and %q", restored.Target, restored.Halted, restored.Halts)
 	}
 }
 

@@ -234,9 +234,10 @@ func (f Fleet) WithUnselected(l Ledger, others Fleet) Fleet {
 	return f
 }
 
-// WithMarked returns the fleet with those of all Nodes that are not selected and whose
-// mark says that they have a turn in that ledger. Nothing else of them counts.
-func (f Fleet) WithMarked(ledger string, all Fleet) Fleet {
+// WithMarked returns the fleet with those of all Nodes that are not selected and say that
+// they have a turn in that ledger, or that a change has failed there in the pool of me.
+// Nothing else of them counts.
+func (f Fleet) WithMarked(ledger string, me Me, all Fleet) Fleet {
 	selected := map[string]bool{}
 	for _, n := range f {
 		selected[n.Name] = true
@@ -244,12 +245,22 @@ func (f Fleet) WithMarked(ledger string, all Fleet) Fleet {
 
 	f = slices.Clone(f)
 	for _, n := range all {
-		h, err := ParseHolder(n.Mark)
-		if err != nil || h.Ledger != ledger || selected[n.Name] {
+		if selected[n.Name] {
 			continue
 		}
-		h.Node = n.Name
-		f = append(f, n.unselected(h))
+		node := Node{Name: n.Name, Pinned: true}
+		if h, err := ParseHolder(n.Mark); err == nil && h.Ledger == ledger {
+			h.Node = n.Name
+			node = n.unselected(h)
+		}
+		for _, text := range n.Failures {
+			if failure, err := ParseFailure(text); err == nil && failure.Pool == me.Pool {
+				node.Failures = append(node.Failures, text)
+			}
+		}
+		if node.Mark != "" || len(node.Failures) > 0 {
+			f = append(f, node)
+		}
 	}
 	return f
 }
