@@ -5,7 +5,8 @@ import "github.com/loam-os/loam/test/program"
 // modules pin the programs of others in the directories of their names. To
 // update one, run `go get -tool PACKAGE@VERSION` in it; k8s.io/kubernetes
 // requires its parts as v0.0.0, so the replace lines there name the version
-// once more.
+// once more. Of what they share with each other and with Loam, all have the same
+// version (test/layout), so that with empty caches it is compiled once.
 var modules = []program.Module{
 	{
 		Name: "etcd",
