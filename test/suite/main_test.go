@@ -95,6 +95,29 @@ all output: build/test/build.log build/test/broken.log build/test/nobuild.log bu
 	}
 }
 
+func TestAStageStartsWhenThoseBeforeItHaveEnded(t *testing.T) {
+	r := tiny(t)
+	summary, err := r.run(t.Context(), []stage.Group{{
+		{
+			Name:    "build",
+			Env:     []string{"MARKER=built"},
+			Command: []string{"sh", "-c", "sleep 0.3; touch $MARKER; exit 1"},
+		},
+		{
+			Name:    "style",
+			Command: []string{"test", "-e", "built"},
+			After:   []string{"build", "not selected"},
+		},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if len(summary.Failed) != 1 || summary.Failed[0].Name != "build" {
+		t.Error(lastLines(summary))
+	}
+}
+
 func TestAnUnsteadyTestIsNotRed(t *testing.T) {
 	r := tiny(t)
 	summary, err := r.run(t.Context(), []stage.Group{{tests("packages", "./unsteady")}})

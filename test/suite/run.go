@@ -65,18 +65,34 @@ func (r *runner) writeSlowest(done []report.Stage, naming report.Naming) error {
 	return os.WriteFile(filepath.Join(r.top, path), []byte(text.String()), 0o644)
 }
 
-// runGroup runs the stages of a group side by side.
+// runGroup runs the stages of a group side by side, but for those that wait for others.
 func (r *runner) runGroup(ctx context.Context, group stage.Group, failed []string) []report.Stage {
 	out := &locked{w: r.out}
 	results := make([]report.Stage, len(group))
+	ended := map[string]chan struct{}{}
+	for _, s := range group {
+		ended[s.Name] = make(chan struct{})
+	}
+
 	var all sync.WaitGroup
 	for i, s := range group {
-		missing := s.Missing(failed)
-		if missing != "" {
-			results[i] = report.Stage{Name: s.Name, LeftOut: missing}
-			continue
-		}
-		all.Go(func() { results[i] = r.runStage(ctx, s, out) })
+		all.Go(func() {
+			defer close(ended[s.Name])
+
+			for _, name := range s.After {
+				// One that is not selected is not waited for.
+				if before, ok := ended[name]; ok {
+					<-before
+				}
+			}
+
+			missing := s.Missing(failed)
+			if missing != "" {
+				results[i] = report.Stage{Name: s.Name, LeftOut: missing}
+				return
+			}
+			results[i] = r.runStage(ctx, s, out)
+		})
 	}
 	all.Wait()
 
@@ -127,7 +143,7 @@ func (r *runner) try(
 		dir:     filepath.Join(r.top, s.Dir),
 		command: s.Command,
 		// A missing judge is a failure.
-		env:   []string{"CI=true"},
+		env:   append([]string{"CI=true"}, s.Env...),
 		grace: r.grace,
 		out:   io.MultiWriter(log, progress),
 	}

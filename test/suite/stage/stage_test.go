@@ -81,7 +81,14 @@ func TestStagesNeedWhatRanBefore(t *testing.T) {
 				}
 			}
 		}
+		var inGroup []string
 		for _, s := range group {
+			for _, name := range s.After {
+				if !slices.Contains(inGroup, name) {
+					t.Errorf("%s starts after %s, which is not before it in its group", s.Name, name)
+				}
+			}
+			inGroup = append(inGroup, s.Name)
 			before = append(before, s.Name)
 			if s.Name == "machines" && len(group) > 1 {
 				t.Errorf("%s run beside other stages", s.Name)
