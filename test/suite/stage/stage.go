@@ -58,7 +58,8 @@ func Suite() []Group {
 
 	return []Group{
 		// What compiles the same packages runs one after the other: side by side, each
-		// would compile them. Images are made beside, as they wait for packages of Debian.
+		// would compile them. Images wait for packages of Debian, and a build of one
+		// program for its last step; so two run at a time.
 		{
 			{
 				Name:    "build-loamctl",
@@ -90,7 +91,7 @@ func Suite() []Group {
 				Env:     compiles,
 				Dir:     "cmd/gardener-extension-os-loam",
 				Command: []string{"go", "vet", "./..."},
-				After:   []string{"build-cluster"},
+				After:   []string{"images"},
 			},
 		},
 		{{
