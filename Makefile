@@ -155,7 +155,7 @@ cluster-proof: image next ## prove machines that are clusters: kills, 1,500 powe
 	LOAM_CLUSTER=1 LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next go test -count=1 -parallel 1 -timeout 14h -v -run '^TestACluster|^TestPowerCutsOfACluster|^TestConformance' $(machines) || status=1; \
 	exit $$status
 
-rollout-proof: image next ## nodes that take turns: every interleaving of 3 and 4 with each fault, 1,000 fleets with accidents (SEEDS=…), three in VMs (2 hours, 4 GB)
+rollout-proof: image next ## nodes that take turns: every interleaving of 3 and 4 with each fault, 1,000 fleets with accidents (SEEDS=…), three in VMs (2 hours, 6 GB)
 	@$(loamctl) judges $(flags) build/judges
 	@go run ./test/cluster/build
 	. build/judges/env && export CI=true LOAM_ROLLOUT=1 LOAM_BUILD_NEXT=$(CURDIR)/$(out)-next; status=0; \

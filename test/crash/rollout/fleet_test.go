@@ -172,7 +172,7 @@ func (s scenario) of(i int) int {
 	return i
 }
 
-func name(i int) string { return fmt.Sprintf("n%d", i) }
+func name(i int) string { return "n" + strconv.Itoa(i) }
 
 // now is the time of m.
 func (w world) now(m machine) time.Time {
@@ -211,7 +211,7 @@ func (s scenario) view(w world, i int) turns.View {
 		Mark:    m.node.mark,
 		Failure: m.node.failure,
 		Seen:    m.seen,
-		ID:      fmt.Sprintf("%d.%d", i, m.taken+1),
+		ID:      strconv.Itoa(i) + "." + strconv.Itoa(int(m.taken)+1),
 		Now:     w.now(m),
 		Why:     "it fails",
 	}

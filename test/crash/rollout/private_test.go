@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"testing"
+	"unique"
 
 	"github.com/loam-os/loam/test/judge"
 )
@@ -28,7 +29,7 @@ func TestPrivateStepsNeedNoOrder(t *testing.T) {
 			}
 
 			first := s.begin()
-			all := map[uint64]bool{first.hash(w.seed, s.size): true}
+			all := map[uint64]bool{w.key(first): true}
 			for todo := []world{first}; len(todo) > 0; {
 				at := todo[len(todo)-1]
 				todo = todo[:len(todo)-1]
@@ -37,12 +38,13 @@ func TestPrivateStepsNeedNoOrder(t *testing.T) {
 				for next, ok := s.private(at); ok; next, ok = s.private(settled.to) {
 					settled = edge{settled.label + "\n" + next.label, next.to, false}
 				}
-				if n, isNew := w.add(settled.to, -1, "overlooked"+settled.label); isNew {
+				label := unique.Make("overlooked" + settled.label)
+				if n, isNew := w.add(w.key(settled.to), -1, label); isNew {
 					t.Fatal(w.trace(n, ""))
 				}
 
 				for _, e := range s.edges(at) {
-					if key := e.to.hash(w.seed, s.size); !all[key] {
+					if key := w.key(e.to); !all[key] {
 						all[key] = true
 						todo = append(todo, e.to)
 					}

@@ -3,8 +3,11 @@ package rollout
 import (
 	"fmt"
 	"hash/maphash"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"unique"
 )
 
@@ -30,6 +33,9 @@ type visit struct {
 	world  world
 }
 
+// batch is how many states are followed side by side, at most.
+const batch = 512
+
 // run visits all states, up to limit, and returns what is wrong, "" for nothing.
 func (s scenario) run(limit int) (*walk, string) {
 	w := &walk{
@@ -38,39 +44,86 @@ func (s scenario) run(limit int) (*walk, string) {
 		number:   map[uint64]int32{},
 	}
 
-	first, _ := w.add(s.begin(), -1, "begins")
+	first, _ := w.add(w.key(s.begin()), -1, unique.Make("begins"))
 	todo := []visit{{first, s.begin()}}
 	for len(todo) > 0 {
-		at := todo[len(todo)-1]
-		todo = todo[:len(todo)-1]
-		if s.isOver(at.world) {
-			w.over = append(w.over, at.number)
-		}
+		rest := max(0, len(todo)-batch)
+		all := w.followAll(todo[rest:])
+		at := slices.Clone(todo[rest:])
+		todo = todo[:rest]
 
-		for _, e := range s.edges(at.world) {
-			e, wrong := s.settle(at.world, e)
-			if wrong != "" {
-				return w, w.trace(at.number, e.label+"\n"+wrong)
+		for i, f := range all {
+			if f.problem != "" {
+				return w, w.trace(at[i].number, f.problem)
 			}
-
-			n, isNew := w.add(e.to, at.number, e.label)
-			if !e.fault {
-				w.before = append(w.before, at.number)
-				w.after = append(w.after, n)
+			if f.over {
+				w.over = append(w.over, at[i].number)
 			}
-			if !isNew {
-				continue
+			for _, a := range f.arrivals {
+				n, isNew := w.add(a.key, at[i].number, a.label)
+				if !a.fault {
+					w.before = append(w.before, at[i].number)
+					w.after = append(w.after, n)
+				}
+				if isNew {
+					todo = append(todo, visit{n, a.world})
+				}
 			}
-			if problem := s.problem(e.to); problem != "" {
-				return w, w.trace(n, problem)
-			}
-			todo = append(todo, visit{n, e.to})
 		}
 		if len(w.parent) > limit {
 			return w, fmt.Sprintf("more than %d states", limit)
 		}
 	}
 	return w, w.stuck()
+}
+
+// followed is what is found at one state: that all have ended, where its transitions
+// arrive, or what is wrong with it or with one of them.
+type followed struct {
+	over     bool
+	arrivals []arrival
+	problem  string
+}
+
+// arrival is where a transition ends.
+type arrival struct {
+	world world
+	key   uint64
+	label unique.Handle[string]
+	fault bool
+}
+
+// followAll follows states, on all processors.
+func (w *walk) followAll(states []visit) []followed {
+	all := make([]followed, len(states))
+	var next atomic.Int64
+	var work sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(states)) {
+		work.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(states)); i = next.Add(1) - 1 {
+				all[i] = w.follow(states[i].world)
+			}
+		})
+	}
+	work.Wait()
+	return all
+}
+
+// follow follows one state. It reads what the walk began with, only.
+func (w *walk) follow(from world) followed {
+	if problem := w.problem(from); problem != "" {
+		return followed{problem: problem}
+	}
+
+	f := followed{over: w.isOver(from)}
+	for _, e := range w.edges(from) {
+		e, wrong := w.settle(from, e)
+		if wrong != "" {
+			return followed{problem: e.label + "\n" + wrong}
+		}
+		f.arrivals = append(f.arrivals, arrival{e.to, w.key(e.to), unique.Make(e.label), e.fault})
+	}
+	return f
 }
 
 // settle returns a transition with the private steps that follow it, and what is wrong
@@ -92,9 +145,11 @@ func (s scenario) settle(from world, e edge) (edge, string) {
 	}
 }
 
+// key tells a state from all others.
+func (w *walk) key(of world) uint64 { return of.hash(w.seed, w.size) }
+
 // add returns the number of a state, and whether it is new.
-func (w *walk) add(to world, parent int32, label string) (int32, bool) {
-	key := to.hash(w.seed, w.size)
+func (w *walk) add(key uint64, parent int32, label unique.Handle[string]) (int32, bool) {
 	if n, ok := w.number[key]; ok {
 		return n, false
 	}
@@ -102,7 +157,7 @@ func (w *walk) add(to world, parent int32, label string) (int32, bool) {
 	n := int32(len(w.parent))
 	w.number[key] = n
 	w.parent = append(w.parent, parent)
-	w.label = append(w.label, unique.Make(label))
+	w.label = append(w.label, label)
 	return n, true
 }
 
