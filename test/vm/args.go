@@ -174,9 +174,10 @@ func (c Config) machine() []string {
 	if c.Accel != "kvm" {
 		accel = "tcg,thread=multi,tb-size=512"
 		if c.Arch == "amd64" {
-			// Five-level page tables make emulation slower, and machines in
-			// machines no test needs.
-			cpu += ",la57=off,svm=off"
+			// Five-level page tables, and copies for which the processor is told
+			// to go byte by byte, make emulation slower; machines in machines, and
+			// traps for a kernel that is tricked, no test needs.
+			cpu += ",la57=off,erms=off,fsrm=off,svm=off,smap=off,smep=off,umip=off"
 		} else {
 			// Pointer authentication by the architecture's own algorithm takes
 			// half of the time.
