@@ -73,7 +73,7 @@ func TestAFullDiskAtEachStep(t *testing.T) {
 	errnos := []unix.Errno{unix.ENOSPC, unix.EDQUOT}
 	at := 0
 	for fetchOnFullDisk(t, r, want, &fullDisk{at: at, errno: errnos[at%2]}) {
-		at += judge.PickOf(7, 1, 1)
+		at += judge.PickOf(7, 7, 1)
 	}
 	if at < 50 {
 		t.Errorf("only %d steps", at)
