@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Whole is the path of an error about the entire document.
@@ -140,6 +141,18 @@ func (r *Report) Given(path string) bool {
 // HasNotation reports whether the document has at path a whole number in a notation
 // of YAML that JSON does not know, such as 0x10, 010 or 1_0.
 func (r *Report) HasNotation(path string) bool { return r.origin.at[path].notation }
+
+// Duration reads the duration at path, written as 90s or 1h30m, and reports text that is
+// none, or is less than least. It returns false for such text.
+func (r *Report) Duration(path, text string, least time.Duration) (time.Duration, bool) {
+	d, err := time.ParseDuration(text)
+	if err != nil || d < least {
+		r.Addf(path, "write one such as 10m or 36h", "%s is not a duration of %s to 292 years",
+			Quote(text), least)
+		return 0, false
+	}
+	return d, true
+}
 
 // Len returns how much has been reported, to find out whether a check finds
 // anything.

@@ -44,13 +44,9 @@ func (w writtenDrain) read(report *document.Report, overdue map[Class]time.Durat
 		return drain
 	}
 
-	d, err := time.ParseDuration(w.Timeout)
-	if err != nil || d < time.Second {
-		report.Add("drain.timeout", document.Quote(w.Timeout)+" is not a time of a second or more",
-			"write a duration such as 10m")
-		return drain
+	if d, ok := report.Duration("drain.timeout", w.Timeout, time.Second); ok {
+		drain.Timeout = d
 	}
-	drain.Timeout = d
 	return drain
 }
 

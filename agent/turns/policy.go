@@ -367,13 +367,9 @@ func (w writtenOverdue) read(report *document.Report) map[Class]time.Duration {
 		if field.text == "" {
 			continue
 		}
-		d, err := time.ParseDuration(field.text)
-		if err != nil || d < time.Minute {
-			report.Add(field.path, document.Quote(field.text)+" is not a time of a minute or more",
-				"write a duration such as 10m")
-			continue
+		if d, ok := report.Duration(field.path, field.text, time.Minute); ok {
+			overdue[field.class] = d
 		}
-		overdue[field.class] = d
 	}
 	return overdue
 }

@@ -172,13 +172,19 @@ func TestABadPolicyIsRefused(t *testing.T) {
 			"a turn that is overdue at once",
 			`{maxUnavailable: 1, overdue: {kubelet: 1s}}`,
 			"overdue.kubelet",
-			`"1s" is not a time of a minute or more`,
+			`"1s" is not a duration of 1m0s to 292 years`,
+		},
+		{
+			"a turn that is overdue after 10,000 years",
+			`{maxUnavailable: 1, overdue: {reboot: 87600000h}}`,
+			"overdue.reboot",
+			`"87600000h" is not a duration of 1m0s to 292 years`,
 		},
 		{
 			"a drain that is over at once",
 			`{maxUnavailable: 1, drain: {timeout: 0s}}`,
 			"drain.timeout",
-			`"0s" is not a time of a second or more`,
+			`"0s" is not a duration of 1s to 292 years`,
 		},
 		{
 			"a drain that takes longer than a turn",
