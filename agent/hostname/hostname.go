@@ -21,9 +21,10 @@ var (
 	others = regexp.MustCompile(`[^a-z0-9]+`)
 )
 
-// Max is HOST_NAME_MAX of Linux, maxLabel the longest part of a name.
+// Max is the longest value of a label of Kubernetes, which the kubelet makes of the name.
+// Linux allows one byte more. maxLabel is the longest part of a name.
 const (
-	Max      = 64
+	Max      = 63
 	maxLabel = 63
 )
 

@@ -48,7 +48,7 @@ func checkHostname(report *document.Report, given string) {
 		return
 	}
 
-	hint := "write at most 64 lower-case letters, digits, dashes and dots"
+	hint := "write at most 63 lower-case letters, digits, dashes and dots"
 	name, err := hostname.Parse(given)
 	switch {
 	case err != nil:

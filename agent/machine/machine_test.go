@@ -231,7 +231,7 @@ const (
 func TestDecodeErrors(t *testing.T) {
 	const (
 		pathHint = "; hint: begin it with / and leave out . and .. and a / at the end"
-		nameHint = "; hint: write at most 64 lower-case letters, digits, dashes and dots"
+		nameHint = "; hint: write at most 63 lower-case letters, digits, dashes and dots"
 		credHint = " is not the name of a credential for Loam; hint: " +
 			"write a name that begins with loam. such as loam.config"
 		labelHint = "; hint: write up to 63 letters, digits, dots, dashes and underscores, " +
