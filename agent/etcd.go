@@ -77,7 +77,7 @@ func (d etcdDisk) claim(ctx context.Context, claim machine.Volume) error {
 	if err != nil {
 		return err
 	}
-	r, found, err := d.store.Record()
+	r, found, err := d.store.Followed()
 	if err != nil {
 		return err
 	}

@@ -194,7 +194,7 @@ func currentChange(engine *apply.Executor) (digest string, trying bool, err erro
 // checkSource returns why the source of machine.yaml does not count: the node has a
 // cluster record, and goes on with that.
 func checkSource(store plane.Store, from machine.Source) error {
-	r, found, err := store.Record()
+	r, found, err := store.Followed()
 	if err != nil || !found || from == (machine.Source{}) {
 		return nil // Whoever opens the cluster reports the error.
 	}

@@ -55,7 +55,7 @@ func proxySettings(m machine.Machine, root *os.Root, store plane.Store) proxy.Se
 		}
 	}
 
-	record, ok, err := store.Record()
+	record, ok, err := store.Followed()
 	if init := m.Cluster.Init; (err != nil || !ok) && init != nil {
 		record, ok, err = plane.NewRecord(*init), true, nil
 	}

@@ -2,6 +2,7 @@ package plane
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -19,7 +20,8 @@ const maxAccess = 365 * 24 * time.Hour
 
 // Access is a client of the API server.
 type Access struct {
-	// User and Group are who the client is. RBAC says what they may do.
+	// User and Group are who the client is. RBAC says what they may do. Group may be
+	// empty.
 	User, Group string
 	// For is how long the access lasts.
 	For time.Duration
@@ -37,18 +39,26 @@ func (s Store) Kubeconfig(r Record, a Access, now time.Time) ([]byte, error) {
 			"write one such as 8h")
 	}
 
+	if a.User == "" { // The API server would not take the certificate.
+		return nil, hint.With(
+			fault.With(errors.New("access for nobody: the user has no name"), fault.Usage),
+			"write a name that RBAC has rules for, or leave --user out for admin")
+	}
+
 	authorities, err := s.Keys.Authorities()
 	if err != nil {
 		return nil, err
 	}
 	ca := authorities[pki.CA]
-	pair, err := ca.Issue(pki.Leaf{
-		Name:     "client",
-		User:     a.User,
-		Groups:   []string{a.Group},
-		Lifetime: a.For,
-		Client:   true,
-	}, pki.Times{Built: ca.Certificate.NotBefore, Now: now})
+	leaf := pki.Leaf{Name: "client", User: a.User, Lifetime: a.For, Client: true}
+	if a.Group != "" {
+		leaf.Groups = []string{a.Group}
+	}
+	built := ca.Certificate.NotBefore
+	if now.Before(built) { // A person has set the clock back.
+		now = built
+	}
+	pair, err := ca.Issue(leaf, pki.Times{Built: built, Now: now})
 	if err != nil {
 		return nil, err
 	}

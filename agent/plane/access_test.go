@@ -69,6 +69,24 @@ func TestKubeconfig(t *testing.T) {
 		t.Errorf("%s until %s, %v", subject, pair.Leaf.NotAfter, err)
 	}
 
+	// A person has set the clock back to 1970.
+	text, err = store.Kubeconfig(r, access, time.Unix(0, 0))
+	if err == nil {
+		err = json.Unmarshal(text, &config)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err = tls.X509KeyPair(config.Users[0].User.Certificate, config.Users[0].User.Key)
+	if err != nil || !pair.Leaf.NotAfter.After(pair.Leaf.NotBefore) {
+		t.Errorf("a certificate from %s to %s, %v", pair.Leaf.NotBefore, pair.Leaf.NotAfter, err)
+	}
+
+	access.User = ""
+	if _, err := store.Kubeconfig(r, access, firstTimes.Now); fault.Of(err) != fault.Usage {
+		t.Errorf("access for nobody: %v", err)
+	}
+	access.User = "ada"
 	access.For = 0
 	if _, err := store.Kubeconfig(r, access, firstTimes.Now); fault.Of(err) != fault.Usage {
 		t.Errorf("access for no time: %v", err)

@@ -14,7 +14,7 @@ import (
 // DecodeChange is [Decode] for a record that is to replace before, which is in
 // use. It also reports what a cluster cannot change.
 func DecodeChange(name string, text []byte, before Record) (Record, error) {
-	after, origin, err := decode(name, text)
+	after, origin, err := decode(name, text, checkNew)
 	if err != nil {
 		return after, err
 	}
@@ -27,7 +27,7 @@ func DecodeChange(name string, text []byte, before Record) (Record, error) {
 // CheckChange is [DecodeChange] for a record that replaced before already, of which
 // text is the valid document: an operator has edited it.
 func CheckChange(name string, text []byte, before Record) error {
-	after, origin, err := decode(name, text)
+	after, origin, err := decode(name, text, checkNew)
 	if _, refusal := document.Lenient(err); refusal != nil {
 		return refusal
 	}

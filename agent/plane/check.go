@@ -21,13 +21,13 @@ var (
 	label   = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
 	version = regexp.MustCompile(`^1\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)$`)
 	// A resource, and its group unless it is of the core group.
-	resource = regexp.MustCompile(`^[a-z]+(\.[a-z0-9]([a-z0-9.-]*[a-z0-9])?)?$`)
+	resource = regexp.MustCompile(`^[a-z]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9.-]*[a-z0-9])?)?$`)
 )
 
 // CheckInit reports what is wrong with the settings of a new cluster, which are at
 // a path of the document.
 func CheckInit(report *document.Report, path string, s Settings) {
-	check(place{report, path + "."}, NewRecord(s).Settings)
+	checkNew(place{report, path + "."}, NewRecord(s).Settings)
 }
 
 // place reports what is wrong with settings in a document. prefix leads to their
@@ -47,6 +47,22 @@ func (p place) Addf(field, hint, format string, args ...any) {
 	p.report.Addf(p.prefix+field, hint, format, args...)
 }
 
+// checkNew is check for settings that the programs of this release are to have.
+func checkNew(report place, r Settings) {
+	check(report, r)
+	if version.MatchString(r.Kubernetes) && !r.IsKnown() {
+		report.Add("kubernetes", document.Quote(r.Kubernetes)+" is not known to this release of Loam",
+			"write a version of 1."+strings.Join(minors, " or 1."))
+	}
+}
+
+// IsKnown reports whether this release knows the flags of the version of Kubernetes. A
+// node that went back to an earlier release of Loam may run a later one.
+func (r Settings) IsKnown() bool {
+	return slices.Contains(minors, version.FindStringSubmatch(r.Kubernetes)[1])
+}
+
+// check reports what is wrong in settings of any release.
 func check(report place, r Settings) {
 	if !label.MatchString(r.Name) {
 		report.Add("name", document.Quote(r.Name)+" is not the name of a cluster",
@@ -65,14 +81,9 @@ func check(report place, r Settings) {
 }
 
 func checkVersion(report place, text string) {
-	found := version.FindStringSubmatch(text)
-	switch {
-	case found == nil:
+	if !version.MatchString(text) {
 		report.Add("kubernetes", document.Quote(text)+" is not a version of Kubernetes",
 			"write one such as "+defaultVersion+", without a v")
-	case !slices.Contains(minors, found[1]):
-		report.Add("kubernetes", document.Quote(text)+" is not known to this release of Loam",
-			"write a version of 1."+strings.Join(minors, " or 1."))
 	}
 }
 

@@ -146,7 +146,7 @@ func kubeletConfig(r Record, m Member) object {
 
 	if !*r.Schedulable {
 		c["registerWithTaints"] = []object{
-			{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"},
+			{"key": TaintKey, "effect": TaintEffect},
 		}
 	}
 	return c

@@ -108,7 +108,7 @@ func (r Record) Names(node string) pki.Names {
 	names := pki.Names{Node: node, API: r.API()}
 	for _, name := range r.CertificateNames {
 		if address, err := netip.ParseAddr(name); err == nil {
-			names.ExtraAddresses = append(names.ExtraAddresses, address)
+			names.ExtraAddresses = append(names.ExtraAddresses, address.Unmap())
 		} else {
 			names.Extra = append(names.Extra, name)
 		}

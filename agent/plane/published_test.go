@@ -53,24 +53,40 @@ func TestARecordWithoutAHeader(t *testing.T) {
 	}
 }
 
-// agreement is a node and its ConfigMap in which records are letters. isSet and
-// isEdited are whether they have changed since they last agreed.
+// agreement is a node and its ConfigMap in which records are letters, and pending is 0 if
+// there is none. isSet and isEdited are whether they have changed since they last agreed, and
+// isCut whether a session since then was cut off.
 type agreement struct {
 	last, pending, own, published byte
-	isSet, isEdited               bool
+	isSet, isEdited, isCut        bool
 }
 
-// session is what the node does, cut off after some writes.
-func (a agreement) session(writes int) agreement {
+func (a agreement) set(to byte) agreement {
+	a.own, a.isSet = to, true
+	return a
+}
+
+func (a agreement) edit(to byte) agreement {
+	a.published, a.isEdited = to, true
+	return a
+}
+
+// session is what the node does, cut off after some writes. Unless it is nil, meanwhile
+// changes one of both between the look at them and the write, which fails then.
+func (a agreement) session(writes int, meanwhile func(agreement) agreement) agreement {
 	record := func(name byte) *Record {
+		if name == 0 {
+			return nil
+		}
 		r := NewRecord(Settings{Name: string(name)})
 		return &r
 	}
-	write := func(to *byte, value byte) {
-		if writes > 0 {
+	write := func(to *byte, value byte) (done bool) {
+		writes--
+		if writes >= 0 {
 			*to = value
 		}
-		writes--
+		return writes >= 0
 	}
 
 	own, published := *record(a.own), record(a.published)
@@ -82,50 +98,77 @@ func (a agreement) session(writes int) agreement {
 	switch Agree(base, own, published) {
 	case Publish:
 		write(&a.pending, agreed)
-		write(&a.published, agreed)
+		if meanwhile != nil {
+			before := a.published
+			a = meanwhile(a)
+			if a.published != before { // Another version of the ConfigMap is refused.
+				a.pending = 0
+				return a
+			}
+		}
+		if write(&a.published, agreed) {
+			a.isSet, a.isEdited = a.own != agreed, false
+		}
 	case Follow:
 		agreed = a.published
+		if meanwhile != nil {
+			before := a.own
+			a = meanwhile(a)
+			if a.own != before {
+				return a
+			}
+		}
 		write(&a.pending, agreed)
-		write(&a.own, agreed)
+		if write(&a.own, agreed) {
+			a.isSet, a.isEdited = false, a.published != agreed
+		}
+	default:
+		a.isSet, a.isEdited = false, false
+		if meanwhile != nil {
+			a = meanwhile(a)
+		}
 	}
 	if base.Name[0] != agreed {
 		write(&a.last, agreed)
 	}
-	if writes >= 0 {
-		a.isSet = false
-		a.isEdited = false
-	}
+	a.isCut = writes < 0
 	return a
 }
 
-// TestNoChangeIsLost has operators change both sides, and the power cut, in every
-// order: the newest change is what they agree on, unless both sides have changed.
+// TestNoChangeIsLost has operators change both sides, also while the node looks at them,
+// and the power cut, in every order: the newest change is what they agree on, or that of the
+// ConfigMap if both sides have changed. Only if the power was cut as well may it be the other.
 func TestNoChangeIsLost(t *testing.T) {
 	var walk func(a agreement, trace string, newest byte, steps int)
 	walk = func(a agreement, trace string, newest byte, steps int) {
 		next := max(a.last, a.pending, a.own, a.published, newest) + 1
-		end := a.session(4)
+		end := a.session(4, nil)
 		if end.own != end.published || end.last != end.own {
 			t.Errorf("%s: they do not agree: %c, %c", trace, end.own, end.published)
 		}
-		if end.own != newest && !(a.isSet && a.isEdited) {
-			t.Errorf("%s: they agree on %c, want %c", trace, end.own, newest)
+		bothChanged := a.isSet && a.isEdited
+		want := newest
+		switch {
+		case bothChanged:
+			want = a.published
+		case !a.isSet && !a.isEdited:
+			want = a.own
+		}
+		if end.own != want && !(bothChanged && a.isCut) {
+			t.Errorf("%s: they agree on %c, want %c", trace, end.own, want)
 		}
 		if steps == 0 {
 			return
 		}
 
-		set, edited := a, a
-		set.own, set.isSet = next, true
-		edited.published, edited.isEdited = next, true
-		walk(set, trace+" set", next, steps-1)
-		walk(edited, trace+" edit", next, steps-1)
+		set := func(a agreement) agreement { return a.set(next) }
+		edit := func(a agreement) agreement { return a.edit(next) }
+		walk(set(a), trace+" set", next, steps-1)
+		walk(edit(a), trace+" edit", next, steps-1)
+		walk(a.session(4, set), trace+" set meanwhile", next, steps-1)
+		walk(a.session(4, edit), trace+" edit meanwhile", next, steps-1)
 		for writes := 1; writes <= 3; writes++ {
-			cut := a.session(writes)
-			if !cut.isSet && !cut.isEdited {
-				continue // It is the same as a session that was not cut off.
-			}
-			walk(cut, fmt.Sprintf("%s %d writes", trace, writes), newest, steps-1)
+			walk(a.session(writes, nil), fmt.Sprintf("%s %d writes", trace, writes), newest, steps-1)
 		}
 		walk(end, trace+" agree", end.own, steps-1)
 	}

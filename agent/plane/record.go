@@ -72,7 +72,8 @@ type Settings struct {
 	AddOns []string `json:"addOns"`
 
 	// Schedulable is whether pods of all kinds run on nodes with a control
-	// plane, true if absent.
+	// plane, true if absent. The taint node-role.kubernetes.io/control-plane is as it
+	// says.
 	Schedulable *bool `json:"schedulable"`
 
 	// CertificateNames are further names or addresses under which clients reach
@@ -87,6 +88,13 @@ type Settings struct {
 	Encrypt []string `json:"encrypt"`
 }
 
+// TaintKey and TaintEffect keep pods of most kinds off a node with a control plane that
+// is not Schedulable, as in clusters of kubeadm.
+const (
+	TaintKey    = "node-role.kubernetes.io/control-plane"
+	TaintEffect = "NoSchedule"
+)
+
 // Audit is about the audit log of the API server.
 type Audit struct {
 	// Policy is AuditNone, AuditMetadata or AuditRequest.
@@ -97,12 +105,12 @@ type Audit struct {
 // type document.Errors, have everything that is wrong, and name the document as
 // given.
 func Decode(name string, text []byte) (Record, error) {
-	r, _, err := decode(name, text)
+	r, _, err := decode(name, text, checkNew)
 	return r, err
 }
 
-// decode is Decode that returns where the fields stood as well.
-func decode(name string, text []byte) (Record, document.Origin, error) {
+// decode is Decode with those checks that returns where the fields stood as well.
+func decode(name string, text []byte, check func(place, Settings)) (Record, document.Origin, error) {
 	var r Record
 	origin, err := document.DecodeWithOrigin(name, text, &r)
 	_, refusal := document.Lenient(err)

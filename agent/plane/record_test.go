@@ -65,7 +65,8 @@ func TestAWrittenRecordReadsTheSame(t *testing.T) {
 	before, err := Decode("cluster.yaml", []byte(header+"name: a\nkubernetes: 1.36.0\n"+
 		"pods: [fd00:10::/56, 10.1.0.0/16]\nservices: [fd00:11::/112, 10.2.0.0/16]\n"+
 		"network: none\naddOns: []\nschedulable: false\ncertificateNames: [api.example, 192.0.2.10]\n"+
-		"audit: {policy: metadata}\nencrypt: [secrets, leases.coordination.k8s.io]\n"))
+		"audit: {policy: metadata}\n"+
+		"encrypt: [secrets, leases.coordination.k8s.io, s3-buckets.example.com]\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,10 +42,24 @@ func (s records) Record() (Record, bool, error) {
 	return r, true, err
 }
 
+// Followed is Record, or the record that the node last ran if its own cannot be read: with
+// that it goes on.
+func (s records) Followed() (Record, bool, error) {
+	r, found, err := s.Record()
+	if err == nil {
+		return r, found, nil
+	}
+	applied, appliedErr := s.Applied()
+	if applied == nil {
+		return r, found, errors.Join(err, appliedErr)
+	}
+	return *applied, true, nil
+}
+
 // DecodeKept is [Decode] for the record that a node has kept, in which a later
-// release may have written more fields.
+// release may have written more fields, and a later version of Kubernetes.
 func DecodeKept(name string, text []byte) (Record, error) {
-	r, err := Decode(name, text)
+	r, _, err := decode(name, text, check)
 	if _, refusal := document.Lenient(err); refusal != nil {
 		return Record{}, refusal
 	}
@@ -60,7 +74,46 @@ var ErrChanged = errors.New("the record has changed meanwhile")
 
 // ReplaceRecord replaces the record before, durably. The error is [ErrChanged] if
 // the node has another one by now.
-func (s records) ReplaceRecord(before, after Record) (err error) {
+func (s records) ReplaceRecord(before, after Record) error {
+	return s.replace(after, func(have Record, err error) error {
+		return checkSame(before, have, err)
+	})
+}
+
+// FollowRecord is ReplaceRecord by the record of the ConfigMap. It writes what both are
+// about to agree on, too.
+func (s records) FollowRecord(before, after Record) error {
+	return s.replace(after, func(have Record, err error) error {
+		if err := checkSame(before, have, err); err != nil {
+			return err
+		}
+		_, err = s.dir.WriteFile(pendingFile[1:], after.Text(), 0o600)
+		return err
+	})
+}
+
+// checkSame returns [ErrChanged] unless have, or the error in its place, is before.
+func checkSame(before, have Record, err error) error {
+	if err == nil && !bytes.Equal(have.Text(), before.Text()) {
+		return ErrChanged
+	}
+	return err
+}
+
+// ReplaceDamaged replaces a record that cannot be read, durably. The error is
+// [ErrChanged] if it can be by now.
+func (s records) ReplaceDamaged(after Record) error {
+	return s.replace(after, func(_ Record, err error) error {
+		if err == nil {
+			return ErrChanged
+		}
+		return nil
+	})
+}
+
+// replace replaces the record, unless check returns an error for what [records.Record]
+// returns.
+func (s records) replace(after Record, check func(have Record, err error) error) (err error) {
 	unlock, err := lock(s.dir)
 	if err != nil {
 		return err
@@ -68,11 +121,8 @@ func (s records) ReplaceRecord(before, after Record) (err error) {
 	defer func() { err = errors.Join(err, unlock()) }()
 
 	have, _, err := s.Record()
-	if err != nil {
-		return err
-	}
-	if !bytes.Equal(have.Text(), before.Text()) {
-		return fmt.Errorf("replace %s: %w", RecordFile, ErrChanged)
+	if err := check(have, err); err != nil {
+		return fmt.Errorf("replace %s: %w", RecordFile, err)
 	}
 	_, err = s.dir.WriteFile(RecordFile[1:], after.Text(), 0o600)
 	return err
@@ -120,8 +170,11 @@ func (s records) read(file string) (*Record, error) {
 }
 
 // WritePending replaces the record that the node and the ConfigMap are about to
-// agree on, durably. It must be called before one of them becomes the other.
+// agree on, durably. It must be called before the ConfigMap becomes that of the node.
 func (s records) WritePending(r Record) error { return s.write(pendingFile, r) }
+
+// RemovePending removes it, as they certainly have not agreed.
+func (s records) RemovePending() error { return s.dir.Remove(pendingFile[1:]) }
 
 // WritePublished replaces the record that the node and the ConfigMap last agreed
 // on, durably.

@@ -3,7 +3,6 @@ package plane
 import (
 	"fmt"
 	"regexp"
-	"slices"
 	"strconv"
 
 	"github.com/loam-os/loam/agent/document"
@@ -48,8 +47,10 @@ func (s Store) Running(r Record) (Record, error) {
 	}
 	if applied != nil {
 		r.Name, r.Pods, r.Services = applied.Name, applied.Pods, applied.Services
-		r.Encrypt = slices.Concat(r.Encrypt, applied.Encrypt)
-		r.Encrypt = r.Encrypted()
+	}
+	r, err = s.withEncrypted(r, applied)
+	if err != nil {
+		return r, err
 	}
 
 	started, err := s.Started()
@@ -92,7 +93,7 @@ func EtcdFirst(started Started, bundled, next string, onTrial bool) bool {
 // minor version has served, and takes over only those of the minor version before.
 // name and text are the valid record as a document.
 func CheckEtcd(name string, text []byte, started Started, etcd string) error {
-	_, origin, err := decode(name, text)
+	_, origin, err := decode(name, text, checkNew)
 	if _, refusal := document.Lenient(err); refusal != nil {
 		return refusal
 	}

@@ -91,7 +91,7 @@ func (s Store) Init(r Record, times pki.Times) (Record, error) {
 // CheckInit reports whether the node is the first of the cluster of r already. The
 // error says why it cannot be.
 func (s Store) CheckInit(r Record) (bool, error) {
-	have, found, err := s.Record()
+	have, found, err := s.Followed()
 	if err != nil {
 		return false, err
 	}
@@ -175,17 +175,33 @@ func (s Store) Preview(r Record, m Member) (config.Desired, error) {
 }
 
 // Renew issues the certificates that are due on the node of that name, and returns
-// what it issued. What the record that runs encrypts stays encrypted, also if an
-// operator has taken it out of r.
+// what it issued. What was ever encrypted stays encrypted, also if an operator has taken
+// it out of r.
 func (s Store) Renew(r Record, node string, times pki.Times) ([]pki.Renewal, error) {
 	applied, err := s.Applied()
 	if err != nil {
 		return nil, err
 	}
-	if applied != nil {
-		r.Encrypt = slices.Concat(r.Encrypt, applied.Encrypt)
+	r, err = s.withEncrypted(r, applied)
+	if err != nil {
+		return nil, err
 	}
-	return s.Keys.Renew(pki.Leaves(r.Names(node)), r.Encrypted(), times)
+	return s.Keys.Renew(pki.Leaves(r.Names(node)), r.Encrypt, times)
+}
+
+// withEncrypted returns r with all resources that etcd may have encrypted. applied is the
+// record that runs, nil if none: it counts as well, for the keys may have been restored.
+func (s Store) withEncrypted(r Record, applied *Record) (Record, error) {
+	encrypted, err := s.Keys.Encrypted()
+	if err != nil {
+		return r, err
+	}
+	r.Encrypt = slices.Concat(r.Encrypt, encrypted)
+	if applied != nil {
+		r.Encrypt = append(r.Encrypt, applied.Encrypt...)
+	}
+	r.Encrypt = r.Encrypted()
+	return r, nil
 }
 
 // Certificates returns the certificates of the node by their names.

@@ -169,6 +169,22 @@ func TestARenewalRestartsEtcdAlone(t *testing.T) {
 	}
 }
 
+// TestACertificateIsIssuedOnce, in whatever notation its names are.
+func TestACertificateIsIssuedOnce(t *testing.T) {
+	r := named(t, "plant-7")
+	r.CertificateNames = []string{"::ffff:192.0.2.10", "FD00:0::1", "api.plant.example"}
+	store := plane.NewStore(durable.New(files.Root(t), nil))
+	if _, err := store.Init(r, firstTimes); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []bool{true, false} {
+		renewed, err := store.Renew(r, "node-1", firstTimes)
+		if err != nil || (len(renewed) > 0) != want {
+			t.Errorf("issued %v, %v", renewed, err)
+		}
+	}
+}
+
 func TestAnAddressThatDoesNotFit(t *testing.T) {
 	root := files.Root(t)
 	store := plane.NewStore(durable.New(root, nil))

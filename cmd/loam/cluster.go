@@ -41,7 +41,7 @@ others may do.`,
   loam cluster kubeconfig --user ada --group developers > kubeconfig`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withRecord(root, func(store plane.Store, r plane.Record) error {
+			return withRecord(root, func(store plane.Store, r plane.Record, _ error) error {
 				var err error
 				access.Address, err = apiAddress(address, store)
 				if err != nil {
@@ -66,8 +66,11 @@ others may do.`,
 	return cmd
 }
 
-// withRecord calls do with the cluster of the node beneath root.
-func withRecord(root string, do func(plane.Store, plane.Record) error) (err error) {
+// withRecord calls do with the cluster of the node beneath root. If its record cannot be
+// read, r is what the node goes on with, and damage says why.
+func withRecord(
+	root string, do func(store plane.Store, r plane.Record, damage error) error,
+) (err error) {
 	dir, err := offline.OpenRoot(root)
 	if err != nil {
 		return err
@@ -75,7 +78,8 @@ func withRecord(root string, do func(plane.Store, plane.Record) error) (err erro
 	defer func() { err = errors.Join(err, dir.Close()) }()
 
 	store := plane.NewStore(durable.New(dir, nil))
-	r, found, err := store.Record()
+	_, _, damage := store.Record()
+	r, found, err := store.Followed()
 	if err == nil && !found {
 		err = hint.With(fault.With(errors.New("this node has no cluster of its own"), fault.NotANode),
 			"cluster: {init: {}} in machine.yaml makes one, and `loam status` says what it waits for")
@@ -86,7 +90,7 @@ func withRecord(root string, do func(plane.Store, plane.Record) error) (err erro
 	if err != nil {
 		return err
 	}
-	return do(store, r)
+	return do(store, r, damage)
 }
 
 // apiAddress returns the address of the API server for clients outside: text, or
@@ -94,10 +98,12 @@ func withRecord(root string, do func(plane.Store, plane.Record) error) (err erro
 func apiAddress(text string, store plane.Store) (netip.Addr, error) {
 	if text != "" {
 		address, err := netip.ParseAddr(text)
-		if err != nil {
-			err = fault.With(fmt.Errorf("--address %s: not an IP address", text), fault.Usage)
+		if err != nil || address.Zone() != "" || address.IsUnspecified() {
+			return address, hint.With(
+				fault.With(fmt.Errorf("--address %s: not an address of a machine", text), fault.Usage),
+				"write one at which the client reaches the node, such as 192.0.2.10")
 		}
-		return address, err
+		return address, nil
 	}
 
 	address, err := store.Address()

@@ -30,6 +30,9 @@ has checked it. The agent applies the change, and goes back to the configuration
 before if a program does not come up. What a cluster cannot change, such as its
 networks, is refused.
 
+A record that cannot be read is replaced as well: the node has gone on with the one
+before.
+
 With --plan it changes nothing, and shows which files and units would change. If the
 node does not have the version of Kubernetes, it asks the repository how much would
 be fetched.`,
@@ -43,7 +46,7 @@ be fetched.`,
 				return err
 			}
 
-			return withRecord(root, func(store plane.Store, before plane.Record) error {
+			return withRecord(root, func(store plane.Store, before plane.Record, damage error) error {
 				after, err := local.DecodeChange(
 					cmd.Context(), store, root, doc.Name, doc.Text, before)
 				if err != nil {
@@ -53,7 +56,11 @@ be fetched.`,
 					return planRecord(cmd.Context(), cmd.OutOrStdout(), format, root, before, after)
 				}
 
-				err = store.ReplaceRecord(before, after)
+				if damage == nil {
+					err = store.ReplaceRecord(before, after)
+				} else {
+					err = store.ReplaceDamaged(after)
+				}
 				if errors.Is(err, plane.ErrChanged) {
 					return hint.With(err, "compare it with FILE, and run the command again")
 				}

@@ -18,6 +18,7 @@ import (
 	"github.com/loam-os/loam/agent/plane/pki"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/fault"
 	index "github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/image/repository"
 	"github.com/loam-os/loam/test/files"
@@ -230,6 +231,62 @@ func TestSetDoesNotReplaceAnotherRecord(t *testing.T) {
 	have, _, err := store.Record()
 	if err != nil || string(have.Text()) != string(followed.Text()) {
 		t.Errorf("the node has %s, %v", have.Text(), err)
+	}
+}
+
+// TestADamagedRecordIsReplaced by one that the cluster can have, and takes nobody's access.
+func TestADamagedRecordIsReplaced(t *testing.T) {
+	root, before := clusterTree(t, "", "")
+	store := plane.NewStore(durable.New(openRoot(t, root), nil))
+	if err := store.WriteApplied(before); err != nil {
+		t.Fatal(err)
+	}
+	damaged := strings.Replace(string(before.Text()), `"none"`, `"all"`, 1)
+	files.Write(t, filepath.Join(root, plane.RecordFile), damaged)
+	run := func(input string, args ...string) (string, error) {
+		cmd := clusterCommand()
+		var out strings.Builder
+		cmd.SetArgs(append(args, "--root", root))
+		cmd.SetIn(strings.NewReader(input))
+		cmd.SetOut(&out)
+		cmd.SetErr(io.Discard)
+		err := cmd.ExecuteContext(t.Context())
+		return out.String(), err
+	}
+
+	if out, err := run("", "kubeconfig"); err != nil || !strings.Contains(out, "192.0.2.10") {
+		t.Errorf("kubeconfig: %v\n%s", err, out)
+	}
+	other := before
+	other.Name = "plant-8"
+	if _, err := run(string(other.Text()), "set", "-"); err == nil {
+		t.Error("the name of the cluster can be changed")
+	}
+	good := before
+	good.Audit.Policy = plane.AuditMetadata
+	if _, err := run(string(good.Text()), "set", "-"); err != nil {
+		t.Errorf("set: %v", err)
+	}
+	have, _, err := store.Record()
+	if err != nil || string(have.Text()) != string(good.Text()) {
+		t.Errorf("the node has %s, %v", have.Text(), err)
+	}
+}
+
+// TestAKubeconfigThatNobodyCouldUse is refused.
+func TestAKubeconfigThatNobodyCouldUse(t *testing.T) {
+	root, _ := clusterTree(t, "", "")
+	for _, flag := range []string{
+		"--address=fe80::1%eth0", "--address=0.0.0.0", "--address=::", "--address=node-1", "--user=",
+	} {
+		cmd := kubeconfigCommand()
+		cmd.SetArgs([]string{"--root", root, flag})
+		cmd.SetOut(io.Discard)
+		cmd.SetErr(io.Discard)
+		err := cmd.ExecuteContext(t.Context())
+		if fault.Of(err) != fault.Usage || hint.Of(err) == "" {
+			t.Errorf("%s: %v", flag, err)
+		}
 	}
 }
 

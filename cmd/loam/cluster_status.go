@@ -29,7 +29,7 @@ another tree than the running node, and at its files only.`,
 		Example: "  loam cluster status\n  loam cluster status -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withRecord(root, func(store plane.Store, r plane.Record) error {
+			return withRecord(root, func(store plane.Store, r plane.Record, _ error) error {
 				observed := observeCluster(cmd.Context(), root, store, r)
 				return outcome.Write(cmd.OutOrStdout(), format, observed, observed.String)
 			})

@@ -87,6 +87,16 @@ func IsNotFound(err error) bool { return hasCode(err, http.StatusNotFound) }
 // as one that cannot change in the object that is there.
 func IsInvalid(err error) bool { return hasCode(err, http.StatusUnprocessableEntity) }
 
+// IsConflict reports whether an object is another than the one that a change is for.
+func IsConflict(err error) bool { return hasCode(err, http.StatusConflict) }
+
+// IsRefused reports whether the API server answered that it did not do what it was asked
+// for. After another error it may have.
+func IsRefused(err error) bool {
+	var status *StatusError
+	return errors.As(err, &status) && status.Code >= 400 && status.Code < 500
+}
+
 func hasCode(err error, code int) bool {
 	var status *StatusError
 	return errors.As(err, &status) && status.Code == code

@@ -3,8 +3,6 @@ package local
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net/http"
 	"time"
 
 	"go.uber.org/zap"
@@ -98,7 +96,7 @@ func (c *cluster) session(ctx context.Context, changes <-chan struct{}, p *progr
 	}
 	for _, err := range []error{
 		c.addOns.apply(ctx, server, r, &p.addOns),
-		labelNode(ctx, server, c.node),
+		reconcileNode(ctx, server, c.node, r),
 	} {
 		if refused == nil {
 			refused = err
@@ -137,35 +135,6 @@ func (c *cluster) reportProblem(p *progress, err error) {
 		s.Ready = false
 		s.Problem = problem
 	})
-}
-
-// roleLabel shows in `kubectl get nodes` that a node has a control plane. A kubelet
-// must not give it to itself.
-const roleLabel = "node-role.kubernetes.io/control-plane"
-
-// labelNode gives the Node of that name its label. The kubelet makes the Node.
-func labelNode(ctx context.Context, server *api.Client, name string) error {
-	at := "/api/v1/nodes/" + name
-	var object struct {
-		Metadata struct{ Labels map[string]string }
-	}
-	err := server.Do(ctx, http.MethodGet, at, nil, &object)
-	if api.IsNotFound(err) {
-		return fmt.Errorf("the kubelet has not registered the Node %s yet", name)
-	}
-	if err != nil {
-		return fmt.Errorf("read the Node: %w", err)
-	}
-	if _, has := object.Metadata.Labels[roleLabel]; has {
-		return nil
-	}
-
-	labels := map[string]any{"metadata": map[string]any{"labels": map[string]string{roleLabel: ""}}}
-	err = server.Merge(ctx, at, labels)
-	if err != nil {
-		return fmt.Errorf("label the Node: %w", err)
-	}
-	return nil
 }
 
 // errChanged ends a watch.

@@ -36,8 +36,13 @@ type fakeAPI struct {
 	applied int
 	refuses bool
 
-	// during is called while the ConfigMap is read, unless it is nil.
-	during func()
+	// during is called while the ConfigMap is read, unless it is nil. conflicts is called
+	// once before it is written, which is refused then.
+	during, conflicts func()
+
+	// node is the Node, and writers how many writers change it before the agent does.
+	node    nodeObject
+	writers int
 }
 
 // RoundTrip implements [http.RoundTripper].
@@ -50,13 +55,17 @@ func (f *fakeAPI) RoundTrip(r *http.Request) (*http.Response, error) {
 	case r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/deployments/"):
 		f.applied++
 		if f.refuses {
-			refusal := reply(`{"message": "spec.selector: field is immutable"}`)
-			refusal.StatusCode = http.StatusUnprocessableEntity
-			return refusal, nil
+			return refusal(http.StatusUnprocessableEntity, "spec.selector: field is immutable"), nil
 		}
 	case r.URL.Query().Has("watch"):
 		f.watches++
 		return reply(""), nil
+	case strings.HasSuffix(r.URL.Path, "/nodes/node-1"):
+		return f.nodes(r)
+	case r.Method == http.MethodPatch && f.conflicts != nil:
+		f.conflicts()
+		f.conflicts = nil
+		return refusal(http.StatusConflict, "the object has been modified"), nil
 	case strings.HasSuffix(r.URL.Path, "/"+plane.RecordName):
 		if f.during != nil {
 			f.during()
@@ -81,6 +90,39 @@ func (f *fakeAPI) RoundTrip(r *http.Request) (*http.Response, error) {
 
 	text, err := json.Marshal(answer)
 	return reply(string(text)), err
+}
+
+// nodes answers a request for the Node.
+func (f *fakeAPI) nodes(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodPatch {
+		if f.writers > 0 {
+			f.writers--
+			f.node.Metadata.ResourceVersion += "1"
+		}
+		var patch nodeObject
+		if err := json.NewDecoder(r.Body).Decode(&patch); err != nil {
+			return nil, err
+		}
+		version := patch.Metadata.ResourceVersion
+		if version != "" && version != f.node.Metadata.ResourceVersion {
+			return refusal(http.StatusConflict, "the object has been modified"), nil
+		}
+		if patch.Metadata.Labels != nil {
+			f.node.Metadata.Labels = patch.Metadata.Labels
+		}
+		if patch.Spec.Taints != nil {
+			f.node.Spec.Taints = patch.Spec.Taints
+		}
+	}
+	text, err := json.Marshal(f.node)
+	return reply(string(text)), err
+}
+
+// refusal is the answer of a server that does not do what it is asked for.
+func refusal(code int, message string) *http.Response {
+	response := reply(`{"message": "` + message + `"}`)
+	response.StatusCode = code
+	return response
 }
 
 func reply(text string) *http.Response {

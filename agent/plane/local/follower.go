@@ -192,7 +192,7 @@ func (f *Follower) Watch(ctx context.Context) (<-chan struct{}, error) {
 func (f *Follower) Decode(ctx context.Context, doc source.Document) (config.Desired, error) {
 	r, err := plane.DecodeKept(doc.Name, doc.Text)
 	if err != nil {
-		return config.Desired{}, err
+		return f.keepUp(nil, err)
 	}
 	f.bundles.endUnlessFor(r.Kubernetes)
 
@@ -200,14 +200,19 @@ func (f *Follower) Decode(ctx context.Context, doc source.Document) (config.Desi
 	if err == nil || ctx.Err() != nil {
 		return desired, err
 	}
+	return f.keepUp(&r, err)
+}
 
-	kept, changed, keepErr := f.steps.keepUp(r)
-	f.logKeepUp(keepErr)
+// keepUp returns what the node runs, if it has changed, in place of a record that the node
+// cannot have, and otherwise why it cannot. r is nil if the record cannot be read.
+func (f *Follower) keepUp(r *plane.Record, why error) (config.Desired, error) {
+	kept, changed, err := f.steps.keepUp(r)
+	f.logKeepUp(err)
 	if changed {
-		f.log.Warn("the cluster is not as its record says yet", zap.String("error", hint.Line(err)))
+		f.log.Warn("the cluster is not as its record says yet", zap.String("error", hint.Line(why)))
 		return kept, nil
 	}
-	return desired, err
+	return config.Desired{}, why
 }
 
 // logKeepUp logs once why what runs is not kept up to date, nil if it is. A fetch has

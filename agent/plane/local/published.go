@@ -72,6 +72,9 @@ func (a *agreement) agree(ctx context.Context, server *api.Client) (plane.Record
 		if err == nil {
 			version, err = publish(ctx, server, own, version)
 		}
+		if api.IsRefused(err) {
+			err = errors.Join(err, a.store.RemovePending())
+		}
 	case plane.Follow:
 		agreed = *record
 		err = a.follow(ctx, own, agreed)
@@ -118,11 +121,7 @@ func (a *agreement) follow(ctx context.Context, own, record plane.Record) error 
 	}
 
 	a.log.Info("follow the record of the ConfigMap", zap.String("cluster", own.Name))
-	err = a.store.WritePending(record)
-	if err != nil {
-		return err
-	}
-	return a.store.ReplaceRecord(own, record)
+	return a.store.FollowRecord(own, record)
 }
 
 // read returns the ConfigMap, and the record in it, nil if it has none. It

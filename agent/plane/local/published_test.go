@@ -6,8 +6,10 @@ import (
 	"testing"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/loam-os/loam/agent/plane"
+	"github.com/loam-os/loam/agent/plane/api"
 )
 
 // agreeOnce makes the records agree, and returns what the node has then.
@@ -85,10 +87,7 @@ func TestBothHaveChanged(t *testing.T) {
 	if err != nil || own.Audit.Policy != plane.AuditMetadata {
 		t.Fatalf("the node has %s, %v", own.Text(), err)
 	}
-	lines := logs.FilterLevelExact(zap.WarnLevel).All()
-	if len(lines) != 1 || !strings.Contains(lines[0].ContextMap()["dropped"].(string), "api.plant") {
-		t.Errorf("the log has %v", lines)
-	}
+	wantDropped(t, logs, "api.plant")
 }
 
 // TestAnotherWriterFollowsAtOnce: the version from which the node watches is the
@@ -117,9 +116,10 @@ func TestAnotherWriterFollowsAtOnce(t *testing.T) {
 	}
 }
 
-// TestTheRecordChangesWhileItIsCompared: `loam cluster set` is not lost unseen.
+// TestTheRecordChangesWhileItIsCompared: `loam cluster set` is not lost unseen, and the
+// change of the ConfigMap counts at the next look.
 func TestTheRecordChangesWhileItIsCompared(t *testing.T) {
-	n, fake, _ := withAPI(t, "1.37.2")
+	n, fake, logs := withAPI(t, "1.37.2")
 	set, _, err := n.Store.Record()
 	if err != nil {
 		t.Fatal(err)
@@ -132,9 +132,55 @@ func TestTheRecordChangesWhileItIsCompared(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
+		fake.during = nil
 	}
 	own, err := n.agreeOnce(t)
 	if !errors.Is(err, plane.ErrChanged) || string(own.Text()) != string(set.Text()) {
 		t.Errorf("the node has %s, %v", own.Text(), err)
 	}
+
+	own, err = n.agreeOnce(t)
+	if err != nil || own.Audit.Policy != plane.AuditMetadata {
+		t.Errorf("the node has %s, %v", own.Text(), err)
+	}
+	wantDropped(t, logs, "api.plant")
+}
+
+// TestTheConfigMapChangesWhileItIsWritten: the change counts, and the log says what was
+// dropped.
+func TestTheConfigMapChangesWhileItIsWritten(t *testing.T) {
+	n, fake, logs := withAPI(t, "1.37.2")
+	fake.conflicts = func() { fake.edit(`"none"`, `"metadata"`) }
+	set, _, err := n.Store.Record()
+	if err != nil {
+		t.Fatal(err)
+	}
+	set.CertificateNames = []string{"api.plant.example"}
+	err = n.Store.WriteRecord(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	own, err := n.agreeOnce(t)
+	if !api.IsConflict(err) || string(own.Text()) != string(set.Text()) {
+		t.Errorf("the node has %s, %v", own.Text(), err)
+	}
+	own, err = n.agreeOnce(t)
+	if err != nil || own.Audit.Policy != plane.AuditMetadata {
+		t.Errorf("the node has %s, %v", own.Text(), err)
+	}
+	wantDropped(t, logs, "api.plant")
+}
+
+// wantDropped fails unless the log has one warning, about a dropped record with that text.
+func wantDropped(t *testing.T, logs *observer.ObservedLogs, part string) {
+	t.Helper()
+	lines := logs.FilterLevelExact(zap.WarnLevel).All()
+	if len(lines) == 1 {
+		dropped, _ := lines[0].ContextMap()["dropped"].(string)
+		if strings.Contains(dropped, part) {
+			return
+		}
+	}
+	t.Errorf("the log has %v", lines)
 }

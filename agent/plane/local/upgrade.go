@@ -96,9 +96,9 @@ func (s steps) first(
 }
 
 // keepUp returns the configuration of the record that runs while the node cannot have
-// r, and whether it has changed: with another address, or with certificates that were
-// due. In the middle of an upgrade it never has.
-func (s steps) keepUp(r plane.Record) (desired config.Desired, changed bool, err error) {
+// r, nil if that cannot be read, and whether it has changed: with another address, or with
+// certificates that were due. In the middle of an upgrade it never has.
+func (s steps) keepUp(r *plane.Record) (desired config.Desired, changed bool, err error) {
 	applied, err := s.store.Applied()
 	if err != nil || applied == nil {
 		return config.Desired{}, false, err
@@ -106,6 +106,13 @@ func (s steps) keepUp(r plane.Record) (desired config.Desired, changed bool, err
 	engine, err := s.observe()
 	if err != nil || engine.trying || engine.digest == "" {
 		return config.Desired{}, false, err
+	}
+	running := *applied
+	if r != nil {
+		running = withKeysOf(*r, running)
+	}
+	if !running.IsKnown() {
+		return config.Desired{}, false, s.renderer.certificates.renew(running)
 	}
 	started, err := s.store.Started()
 	if err != nil || started == nil || !started.Ran(*applied, programsDir(*applied)) {
@@ -115,7 +122,7 @@ func (s steps) keepUp(r plane.Record) (desired config.Desired, changed bool, err
 	if err := s.addresses.record(*applied); err != nil {
 		return config.Desired{}, false, err
 	}
-	desired, err = s.renderer.issue(all(withKeysOf(r, *applied)))
+	desired, err = s.renderer.issue(all(running))
 	return desired, err == nil && !engine.runs(desired), err
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/loam-os/loam/agent/durable"
 	"github.com/loam-os/loam/agent/plane"
 	"github.com/loam-os/loam/agent/plane/bundle"
+	"github.com/loam-os/loam/agent/plane/pki"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/test/files"
 )
@@ -462,6 +463,133 @@ func TestRunningVersionIsKeptUp(t *testing.T) {
 	address = "192.0.2.12"
 	u.serves(oldVersion, newVersion, newEtcd)
 	waits("in the middle of an upgrade")
+}
+
+// TestTheNodeIsKeptUpWithADamagedRecord: at another address, after two years, and when
+// its agent starts.
+func TestTheNodeIsKeptUpWithADamagedRecord(t *testing.T) {
+	for name, edit := range map[string]struct{ old, new string }{
+		"a name that is refused":     {`"kubernetes",`, `"plant-8",`},
+		"a version that is misspelt": {`"1.37.2"`, `"v1.37.2"`},
+		"a policy that is not known": {`"none"`, `"all"`},
+		"no comma":                   {`"kubernetes",`, `"kubernetes"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t, plane.Settings{}, "192.0.2.10")
+			n.started(t, "1.37.2", "3.7.3")
+			n.hasProved(t)
+			own, _, err := n.Store.Record()
+			if err != nil {
+				t.Fatal(err)
+			}
+			files.Write(t, filepath.Join(n.Root, plane.RecordFile),
+				strings.Replace(string(own.Text()), edit.old, edit.new, 1))
+
+			n.has("198.51.100.7")
+			n.Now = func() time.Time { return built.AddDate(2, 0, 0) }
+			d, err := n.decode(t)
+			if !strings.Contains(textOf(t, d, "kubelet.service"), "--node-ip=198.51.100.7") {
+				t.Errorf("the kubelet has an address that the node has not: %v", err)
+			}
+			if cert := n.Store.Certificates(own)[pki.APIServer]; cert.NotAfter.Before(n.Now()) {
+				t.Errorf("the certificate of the API server expired on %s", cert.NotAfter)
+			}
+
+			n.Current = func() (string, bool, error) { return d.Digest(), false, nil }
+			if _, err := n.decode(t); err == nil {
+				t.Error("nothing is wrong with the record")
+			}
+		})
+	}
+}
+
+// hasProved is a node that runs its record, and not on trial.
+func (n *fixture) hasProved(t *testing.T) {
+	t.Helper()
+	d, err := n.decode(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Current = func() (string, bool, error) { return d.Digest(), false, nil }
+	if _, err := n.decode(t); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestAVersionOfALaterRelease: a node that went back to an earlier release of Loam runs a
+// Kubernetes whose flags that does not know. It changes nothing of it, but its certificates
+// stay valid.
+func TestAVersionOfALaterRelease(t *testing.T) {
+	n := newNode(t, plane.Settings{}, "192.0.2.10")
+	n.started(t, "1.99.0", "3.7.3")
+	later, _, err := n.Store.Record()
+	if err != nil {
+		t.Fatal(err)
+	}
+	later.Kubernetes = "1.99.0"
+	if err := errors.Join(n.Store.WriteRecord(later), n.Store.WriteApplied(later)); err != nil {
+		t.Fatal(err)
+	}
+	r, made, err := FindRecord(n.Store, nil)
+	if err != nil || r == nil || !made || n.Renew(*r) != nil {
+		t.Fatalf("at its start, the node follows %v, %v", r, err)
+	}
+
+	n.Current = func() (string, bool, error) { return "runs", false, nil }
+	n.Now = func() time.Time { return built.AddDate(2, 0, 0) }
+	before := n.serial(t, later)
+	_, err = n.decode(t)
+	if err == nil || !strings.Contains(err.Error(), `"1.99.0" is not known to this release`) {
+		t.Errorf("got %v", err)
+	}
+	if n.serial(t, later) == before {
+		t.Error("no certificates were issued")
+	}
+}
+
+// TestNothingEncryptedIsDropped when an operator takes back or damages the record that
+// added it, which is on trial.
+func TestNothingEncryptedIsDropped(t *testing.T) {
+	for _, text := range []string{"back", "damaged"} {
+		t.Run(text, func(t *testing.T) {
+			n := newNode(t, plane.Settings{}, "192.0.2.10")
+			n.hasProved(t)
+			own, _, err := n.Store.Record()
+			if err != nil {
+				t.Fatal(err)
+			}
+			more := own
+			more.Audit.Policy = plane.AuditMetadata
+			more.Encrypt = []string{"configmaps", "secrets"}
+			if err := n.Store.WriteRecord(more); err != nil {
+				t.Fatal(err)
+			}
+			trial, err := n.decode(t)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n.Current = func() (string, bool, error) { return trial.Digest(), true, nil }
+
+			if text == "back" {
+				text = string(own.Text())
+			}
+			files.Write(t, filepath.Join(n.Root, plane.RecordFile), text)
+			if _, err := n.decode(t); err == nil {
+				t.Error("the record is not refused")
+			}
+			r, _, err := FindRecord(n.Store, nil)
+			if err == nil {
+				err = n.Renew(*r) // a start of the agent
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			encrypted, err := n.Store.Keys.Encrypted()
+			if err != nil || !slices.Equal(encrypted, more.Encrypt) {
+				t.Errorf("encrypted are %q, %v", encrypted, err)
+			}
+		})
+	}
 }
 
 // TestARecordThatCannotBeKeptAsApplied, as the disk is full, is no fault of a node that

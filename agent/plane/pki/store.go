@@ -232,9 +232,45 @@ func (s Store) Renew(leaves []Leaf, encrypt []string, times Times) ([]Renewal, e
 	return due, s.writeEncryption(encrypt)
 }
 
-// writeEncryption writes the EncryptionConfiguration (Kubernetes: "Encrypting
-// Confidential Data at Rest"). What is not encrypted can still be read, so that
-// a resource can be added later.
+// encryptionConfiguration is the EncryptionConfiguration of the API server (Kubernetes:
+// "Encrypting Confidential Data at Rest").
+type encryptionConfiguration struct {
+	APIVersion string           `json:"apiVersion"`
+	Kind       string           `json:"kind"`
+	Resources  []encryptedGroup `json:"resources"`
+}
+
+// encryptedGroup are resources that are encrypted by the first provider, and can be read
+// with each of them.
+type encryptedGroup struct {
+	Providers []map[string]any `json:"providers"`
+	Resources []string         `json:"resources"`
+}
+
+// Encrypted returns the resources that the API server encrypts, none if there is no
+// EncryptionConfiguration that can be read.
+func (s Store) Encrypted() ([]string, error) {
+	text, err := s.dir.Root().ReadFile(s.files.Encryption())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+
+	var c encryptionConfiguration
+	if err := json.Unmarshal(text, &c); err != nil {
+		return nil, nil // The next replaces it.
+	}
+	var resources []string
+	for _, group := range c.Resources {
+		resources = append(resources, group.Resources...)
+	}
+	return resources, nil
+}
+
+// writeEncryption writes the EncryptionConfiguration. What is not encrypted can still be
+// read, so that a resource can be added later.
 func (s Store) writeEncryption(resources []string) error {
 	secret, err := s.dir.Root().ReadFile(path.Join(s.files.Dir, encryptionKey))
 	if err != nil {
@@ -243,15 +279,15 @@ func (s Store) writeEncryption(resources []string) error {
 
 	type object = map[string]any
 	key := object{"name": "key1", "secret": string(bytes.TrimSpace(secret))}
-	text, err := json.Marshal(object{
-		"apiVersion": "apiserver.config.k8s.io/v1",
-		"kind":       "EncryptionConfiguration",
-		"resources": []object{{
-			"resources": resources,
-			"providers": []object{
+	text, err := json.Marshal(encryptionConfiguration{
+		APIVersion: "apiserver.config.k8s.io/v1",
+		Kind:       "EncryptionConfiguration",
+		Resources: []encryptedGroup{{
+			Providers: []object{
 				{"secretbox": object{"keys": []object{key}}},
 				{"identity": object{}},
 			},
+			Resources: resources,
 		}},
 	})
 	if err != nil {
