@@ -159,6 +159,7 @@ func TestTheClusterIsAsItsRecordSays(t *testing.T) {
 	a.run(t)
 	a.published(t, m.record)
 	a.checkLabel(t)
+	a.checkTaint(t)
 
 	var deployment struct{ Spec struct{ Replicas int } }
 	a.get(t, coreDNSPath, &deployment, func() bool { return deployment.Spec.Replicas == 1 })
@@ -259,6 +260,32 @@ func (a *agent) checkLabel(t *testing.T) {
 		_, has := object.Metadata.Labels["node-role.kubernetes.io/control-plane"]
 		return has
 	})
+}
+
+// checkTaint: the Node has its taint or not as the record says, beside those of others.
+func (a *agent) checkTaint(t *testing.T) {
+	t.Helper()
+	path := "/api/v1/nodes/" + nodeName
+	a.must(t, http.MethodPatch, path, `{"spec":{"taints":[{"key":"gpu","effect":"NoSchedule"}]}}`)
+	for _, schedulable := range []bool{false, true} {
+		r := a.record
+		r.Schedulable = &schedulable
+		if err := a.store.WriteRecord(r); err != nil {
+			t.Fatal(err)
+		}
+
+		var object struct {
+			Spec struct{ Taints []struct{ Key string } }
+		}
+		a.get(t, path, &object, func() bool {
+			var keys []string
+			for _, taint := range object.Spec.Taints {
+				keys = append(keys, taint.Key)
+			}
+			return slices.Contains(keys, plane.TaintKey) != schedulable && slices.Contains(keys, "gpu")
+		})
+	}
+	a.published(t, a.record)
 }
 
 // inPlaceOf has a Deployment of others in the place of CoreDNS that cannot become
