@@ -16,8 +16,8 @@ const (
 	Kind       = "Cluster"
 )
 
-// Values of Record.Network: bridges of CNI with routes between the nodes, or
-// nothing, for a network that the operator installs.
+// Values of Record.Network: an interface for each pod, to which its node has a route, with
+// none to the pods of other nodes yet; or nothing, for a network that the operator installs.
 const (
 	NetworkRoutes = "routes"
 	NetworkNone   = "none"
