@@ -90,7 +90,7 @@ func CheckURL(text string) error {
 // has none.
 func (s *Server) Machine(ctx context.Context) ([]byte, error) {
 	const most = 1 << 20
-	r := s.open(ctx, "/v1/machine?"+s.Node.Query().Encode(), most)
+	r := s.open(ctx, s.own("machine"), most)
 	defer r.Close()
 
 	text, err := io.ReadAll(r)
@@ -118,8 +118,7 @@ func (s *Server) System(ctx context.Context, dir string) (root, tree boot.File, 
 
 // Installed reports to the server that the node has its system on a disk.
 func (s *Server) Installed(ctx context.Context) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost,
-		s.URL+"/v1/installed?"+s.Node.Query().Encode(), nil)
+	r, err := newRequest(ctx, http.MethodPost, s.URL+s.own("installed"))
 	if err != nil {
 		return err
 	}
@@ -143,6 +142,20 @@ func (s *Server) Disk() string { return "" }
 // String returns the URL.
 func (s *Server) String() string { return redact.URLs(s.URL) }
 
+// newRequest returns a request with the header that the server demands of machines.
+func newRequest(ctx context.Context, method, url string) (*http.Request, error) {
+	r, err := http.NewRequestWithContext(ctx, method, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set(clientHeader, "true")
+	return r, nil
+}
+
+// own returns the path of a request about the node, with its identity.
+func (s *Server) own(name string) string { return "/v1/" + name + "?" + s.Node.Query().Encode() }
+
+// file returns the path of a file of the system.
 func (s *Server) file(name string) string {
 	return "/v1/boot/" + hex.EncodeToString(s.RootHash[:]) + "/" + name
 }

@@ -102,12 +102,11 @@ func (t *transfer) readSome(p []byte) (n int, err error) {
 // request requests the missing part. If the server sends the whole file again,
 // the part that is here is skipped.
 func (t *transfer) request() error {
-	r, err := http.NewRequestWithContext(t.ctx, http.MethodGet, t.url, nil)
+	r, err := newRequest(t.ctx, http.MethodGet, t.url)
 	if err != nil {
 		return err
 	}
 
-	r.Header.Set(clientHeader, "true")
 	if t.at > 0 {
 		r.Header.Set("Range", fmt.Sprintf("bytes=%d-", t.at))
 	}

@@ -207,6 +207,9 @@ func TestRequestsIdentifyTheNode(t *testing.T) {
 	var asked []string
 	s, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		asked = append(asked, r.Method+" "+r.URL.String())
+		if r.Header.Get("Loam-Machine") != "true" {
+			t.Errorf("%s %s is not marked as a machine's", r.Method, r.URL.Path)
+		}
 		if r.URL.Path == "/v1/machine" {
 			http.NotFound(w, r)
 		}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/loam-os/loam/agent/status"
+	"github.com/loam-os/loam/image/pxe"
 	"github.com/loam-os/loam/test/judge"
 )
 
@@ -46,7 +47,7 @@ func (b build) origin(t *testing.T, machine string) *origin {
 		)
 	}
 
-	mux.HandleFunc("GET /v1/machine", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("GET /v1/machine", ofMachines(func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
 		if q.Get("mac") != "52:54:00:12:34:56" || q.Get("arch") != b.manifest.Arch ||
 			p.machine == "" {
@@ -54,15 +55,26 @@ func (b build) origin(t *testing.T, machine string) *origin {
 			return
 		}
 		fmt.Fprint(w, p.machine)
-	})
+	}))
 
-	mux.HandleFunc("POST /v1/installed", func(_ http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("POST /v1/installed", ofMachines(func(_ http.ResponseWriter, r *http.Request) {
 		p.installed <- r.URL.RawQuery
-	})
+	}))
 
 	p.Server = httptest.NewServer(mux)
 	t.Cleanup(p.Close)
 	return p
+}
+
+// ofMachines answers machines only, as `loamctl serve` does.
+func ofMachines(answer http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get(pxe.ClientHeader) != "true" {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		answer(w, r)
+	}
 }
 
 // cutter breaks a connection.

@@ -46,7 +46,10 @@ func options(t *testing.T, own, others string) bootOptions {
 	return o
 }
 
-const wanted = "<<BOOTSTRAP_TOKEN>>"
+const (
+	wanted  = "<<BOOTSTRAP_TOKEN>>"
+	install = "\ninstall: {disk: {serial: S1}}"
+)
 
 func TestSiteRefuses(t *testing.T) {
 	for _, test := range []struct {
@@ -195,9 +198,49 @@ func TestASecondAddressForAToken(t *testing.T) {
 	}
 }
 
-// TestMachinesReportThatTheyAreInstalled has machines say that they are, over HTTP.
+// newNode returns the client with which a machine asks s while it starts.
+func newNode(t *testing.T, s *machineServer, said pxe.Said, macs ...string) *netboot.Server {
+	t.Helper()
+	web := httptest.NewServer(pxe.Offers{}.Handler(s, said))
+	t.Cleanup(web.Close)
+
+	return &netboot.Server{
+		URL:    web.URL,
+		Node:   netboot.Identity{MACs: macs},
+		Client: web.Client(),
+		Say:    t.Logf,
+		Moved:  func() {},
+		Wait:   func(context.Context, time.Duration) error { return nil },
+	}
+}
+
+// TestAJoinTokenIsSpentOnceItsMachineIsInstalled has a machine get its token,
+// install itself, and ask for another.
+func TestAJoinTokenIsSpentOnceItsMachineIsInstalled(t *testing.T) {
+	s, err := options(t, wanted+install, "").machineServer(io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	machine := newNode(t, s, func(string, string, string) {}, macOf(1))
+
+	text, err := machine.Machine(t.Context())
+	if err != nil || !strings.Contains(string(text), "aaaaaa.0123456789abcdef") {
+		t.Fatalf("machine.yaml %q, %v", text, err)
+	}
+	if err := machine.Installed(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	if _, err := s.Token(t.Context(), macOf(1)+".yaml", []string{macOf(1)}); err == nil ||
+		!strings.Contains(err.Error(), "has had its token") {
+		t.Errorf("another token: %v", err)
+	}
+}
+
+// TestMachinesReportThatTheyAreInstalled has machines say that they are, as they do
+// before they start from their disk.
 func TestMachinesReportThatTheyAreInstalled(t *testing.T) {
-	const install = "\ninstall: {disk: {serial: S1}}"
 	for _, test := range []struct {
 		name        string
 		own, others string
@@ -252,16 +295,12 @@ func TestMachinesReportThatTheyAreInstalled(t *testing.T) {
 		defer s.close()
 
 		var said string
-		web := pxe.Offers{}.Handler(s, func(_, _, got string) { said = got })
-		answer := httptest.NewRecorder()
-		r := httptest.NewRequest("POST",
-			"/v1/installed?mac="+strings.Join(test.macs, "&mac="), nil)
-		r.Header.Set(pxe.ClientHeader, "true")
-		web.ServeHTTP(answer, r)
+		machine := newNode(t, s, func(_, _, got string) { said = got }, test.macs...)
+		err = machine.Installed(t.Context())
 
 		taken := !strings.HasPrefix(test.want, "error: ")
-		if !strings.HasPrefix(said, test.want) || (answer.Code == 200) != taken {
-			t.Errorf("%s: %d, said %q, want %q", test.name, answer.Code, said, test.want)
+		if !strings.HasPrefix(said, test.want) || (err == nil) != taken {
+			t.Errorf("%s: %v, said %q, want %q", test.name, err, said, test.want)
 		}
 
 		for _, mac := range test.macs {
@@ -282,17 +321,7 @@ func TestANodeReadsWhatIsServed(t *testing.T) {
 	}
 	defer s.close()
 
-	web := httptest.NewServer(pxe.Offers{}.Handler(s, func(string, string, string) {}))
-	defer web.Close()
-	node := netboot.Server{
-		URL:    web.URL,
-		Node:   netboot.Identity{MACs: []string{macOf(1)}},
-		Client: web.Client(),
-		Say:    t.Logf,
-		Moved:  func() {},
-		Wait:   func(context.Context, time.Duration) error { return nil },
-	}
-
+	node := newNode(t, s, func(string, string, string) {}, macOf(1))
 	name := filepath.Join(o.machines, macOf(1)+".yaml")
 	want, err := os.ReadFile(name)
 	if err != nil {
