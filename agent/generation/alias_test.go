@@ -9,8 +9,9 @@ import (
 	"github.com/loam-os/loam/agent/config"
 )
 
-func TestAliasIsRefused(t *testing.T) {
+func TestEnablementIsRefused(t *testing.T) {
 	alias := func(name, of string) config.Unit { return own(name, "[Install]\nAlias="+of+"\n") }
+	tied := func(name, by string) config.Unit { return own(name, "[Install]\n"+by+"\n") }
 	tests := []struct {
 		name  string
 		units []config.Unit
@@ -48,6 +49,21 @@ func TestAliasIsRefused(t *testing.T) {
 			"the same of two units, put together from the names",
 			[]config.Unit{alias("a-x.service", "%j.service"), alias("b-x.service", "%j.service")},
 			"[Install] makes it x.service, as does [Install] of a-x.service",
+		},
+		{
+			"for what the agent needs",
+			[]config.Unit{tied("a.service", "RequiredBy="+AgentUnit)},
+			"[Install] ties it to loam-agent.service, which belongs to Loam",
+		},
+		{
+			"for what the agent starts, put together from the name",
+			[]config.Unit{tied("a@agent.service", "WantedBy=loam-%i.service")},
+			"[Install] ties it to loam-agent.service, which belongs to Loam",
+		},
+		{
+			"for what keeps another unit of Loam up",
+			[]config.Unit{tied("a.service", "UpheldBy=loam-data-volume.service")},
+			"[Install] ties it to loam-data-volume.service, which belongs to Loam",
 		},
 	}
 

@@ -72,16 +72,25 @@ func Expand(d config.Desired, vendor Vendor) (Tree, error) {
 }
 
 // addTo adds the links of unit to all. It refuses links over those of another
-// unit, and links with the names of Loam's own units, which systemd would
-// follow instead.
+// unit, links with the names of Loam's own units, which systemd would follow
+// instead, and links that change what Loam's own units need.
 func addTo(all, links map[string]string, unit string) error {
 	for name, target := range links {
 		base := path.Base(name)
-		if strings.HasPrefix(base, "loam.") || strings.HasPrefix(base, "loam-") {
+		if belongsToLoam(base) {
 			return &Error{
 				Unit:    unit,
 				Problem: "[Install] makes it " + base + ", which belongs to Loam",
 				Hint:    "choose another name",
+			}
+		}
+
+		dir := path.Base(path.Dir(name))
+		if by := strings.TrimSuffix(dir, path.Ext(dir)); belongsToLoam(by) {
+			return &Error{
+				Unit:    unit,
+				Problem: "[Install] ties it to " + by + ", which belongs to Loam",
+				Hint:    "name another unit, such as multi-user.target",
 			}
 		}
 
@@ -98,6 +107,11 @@ func addTo(all, links map[string]string, unit string) error {
 	}
 
 	return nil
+}
+
+// belongsToLoam reports whether a unit's name is reserved for Loam.
+func belongsToLoam(name string) bool {
+	return strings.HasPrefix(name, "loam.") || strings.HasPrefix(name, "loam-")
 }
 
 func (t *Tree) add(f config.File) {

@@ -75,6 +75,17 @@ func TestUnitFilesAmongTheFiles(t *testing.T) {
 			text: `[Install]\nAlias=loam-agent.service\n`,
 		},
 		{
+			name: "a template with an instance that stops the node agent",
+			path: "/etc/systemd/system/a@.service.d/x.conf",
+			text: `[Unit]\nConflicts=%i\nWants=a@loam-agent.service.service\n`,
+		},
+		{
+			name:  "a template that stops another unit",
+			path:  "/etc/systemd/system/a@.service",
+			text:  `[Unit]\nConflicts=%i.service\n[Service]\nExecStart=/usr/bin/true\n`,
+			valid: true, acceptable: true,
+		},
+		{
 			name:       "an empty unit",
 			path:       "/etc/systemd/system/sysinit.target",
 			acceptable: true,

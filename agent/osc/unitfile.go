@@ -101,8 +101,9 @@ func goesOn(line string) bool {
 }
 
 // checkUnitFile reports the lines of text that systemd would skip with only a
-// warning. suffix is the type of the unit, at the path of text.
-func checkUnitFile(report *document.Report, at, suffix, text string) {
+// warning, and what it would do to Loam's units. names are the units that read
+// the text, all of one type.
+func checkUnitFile(report *document.Report, at, text string, names []string) {
 	line := 0
 	for raw := range strings.SplitSeq(text, "\n") {
 		line++
@@ -111,6 +112,7 @@ func checkUnitFile(report *document.Report, at, suffix, text string) {
 		}
 	}
 
+	_, suffix := cutSuffix(names[0])
 	known := sectionsOf(suffix)
 	for line := range unitLines(text) {
 		if line.isSection() {
@@ -120,27 +122,7 @@ func checkUnitFile(report *document.Report, at, suffix, text string) {
 		}
 	}
 
-	checkOwnUnits(report, at, text)
-}
-
-// checkOwnUnits refuses what a unit would do to Loam's own. An alias is a link
-// that systemd would follow instead of the image's unit, and a unit that stops
-// the node agent stops what would take it back.
-func checkOwnUnits(report *document.Report, at, text string) {
-	for line := range unitLines(text) {
-		key, value, _ := line.assignment()
-		for _, name := range strings.Fields(value) {
-			switch {
-			case !ownUnit(name):
-			case key == "Alias":
-				report.Add(at, "the alias "+document.Quote(name)+" is refused: it belongs to Loam",
-					"choose another name")
-			case key == "Conflicts" || key == "PropagatesStopTo":
-				report.Add(at, key+"="+document.Quote(name)+" is refused: it stops a unit of Loam",
-					"leave it out")
-			}
-		}
-	}
+	checkOwnUnits(report, at, text, names)
 }
 
 // checkSection reports a section that systemd ignores; known are the sections of

@@ -95,8 +95,3 @@ func isNotUnitName(r rune) bool {
 	letter := (r >= 'a' && r <= 'z') || (r >= 'A' && r <= 'Z') || (r >= '0' && r <= '9')
 	return !letter && !strings.ContainsRune(`:-_.\@`, r)
 }
-
-// ownUnit reports whether a unit's name is reserved for Loam.
-func ownUnit(name string) bool {
-	return strings.HasPrefix(name, "loam.") || strings.HasPrefix(name, "loam-")
-}

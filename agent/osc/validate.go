@@ -43,15 +43,16 @@ func Validate(osc OperatingSystemConfig, env Env) error {
 
 	files := osc.files()
 	units := osc.units()
+	templates := instancesOf(files, units)
 
 	paths := map[string]bool{}
 	for _, file := range files {
-		checkFile(report, file)
+		checkFile(report, file, templates)
 		checkTransmit(report, file, osc.Spec.Purpose)
 		paths[file.value.Path] = true
 	}
 
-	checkUnits(report, units, paths)
+	checkUnits(report, units, paths, templates)
 	checkTwice(report, units)
 	checkPlaces(report, files, units, osc.Spec.CRIConfig.written())
 	checkCRI(report, osc.Spec, env)
@@ -67,11 +68,13 @@ func Validate(osc OperatingSystemConfig, env Env) error {
 
 // checkUnits checks each unit, and those with nothing wrong in them as a whole:
 // what a unit lacks may be on a line that was reported.
-func checkUnits(report *document.Report, units []located[Unit], files map[string]bool) {
+func checkUnits(
+	report *document.Report, units []located[Unit], files map[string]bool, templates instances,
+) {
 	wrong := map[string]bool{}
 	for _, unit := range units {
 		before := report.Len()
-		checkUnit(report, unit, files)
+		checkUnit(report, unit, files, templates)
 		if report.Len() > before {
 			wrong[unit.value.Name] = true
 		}

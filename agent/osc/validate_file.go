@@ -3,6 +3,7 @@ package osc
 import (
 	"encoding/base64"
 	"fmt"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,7 +16,7 @@ var hostName = regexp.MustCompile(
 	`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`,
 )
 
-func checkFile(report *document.Report, file located[File]) {
+func checkFile(report *document.Report, file located[File], templates instances) {
 	at := file.at
 	value := file.value
 	CheckPath(report, at+".path", value.Path)
@@ -30,33 +31,42 @@ func checkFile(report *document.Report, file located[File]) {
 
 	checkContent(report, at+".content", value.Content)
 	checkModprobe(report, file)
-	checkUnitPath(report, at+".content", value)
+	checkUnitPath(report, at+".content", value, templates)
 }
 
 // checkUnitPath reports the problems of a unit file or drop-in that is among the
 // files. systemd reads it as it reads those of units.
-func checkUnitPath(report *document.Report, at string, file File) {
-	name, isUnit := strings.CutPrefix(file.Path, unitDir+"/")
-	if !isUnit {
-		return
+func checkUnitPath(report *document.Report, at string, file File, templates instances) {
+	unit, text := file.unitFile()
+	isDropIn := path.Base(file.Path) != unit
+	switch {
+	case unit == "":
+	case text == "" && !isDropIn:
+		report.Warn(at, "empty, which would mask the unit",
+			"list the unit in units, with enable: false")
+	default:
+		checkUnitFile(report, at, text, templates.names(unit))
 	}
-	text, ok := file.Content.text()
-	if !ok {
-		return
+}
+
+// unitFile returns the unit that the file belongs to, as its unit file or as a
+// drop-in, and its text; "" if there is none, or if the text is not in the document.
+func (f File) unitFile() (unit, text string) {
+	name, isUnit := strings.CutPrefix(f.Path, unitDir+"/")
+	text, ok := f.Content.text()
+	if !isUnit || !ok {
+		return "", ""
 	}
 
 	unit, dropIn, isDropIn := strings.Cut(name, ".d/")
 	_, suffix := cutSuffix(unit)
 	switch {
 	case isDropIn && strings.HasSuffix(dropIn, ".conf"):
-		checkUnitFile(report, at, suffix, text)
+		return unit, text
 	case isDropIn || strings.Contains(name, "/") || !slices.Contains(suffixes, suffix):
-	case text == "":
-		report.Warn(at, "empty, which would mask the unit",
-			"list the unit in units, with enable: false")
-	default:
-		checkUnitFile(report, at, suffix, text)
+		return "", ""
 	}
+	return unit, text
 }
 
 // text returns content that is in the document.

@@ -368,6 +368,75 @@ func TestBadInput(t *testing.T) {
 			want: `c:5: spec.units[0].content: Conflicts="loam-agent.service" is refused: it stops a unit of Loam; hint: leave it out`,
 		},
 		{
+			name: "a unit that stops the agent, in quotes",
+			text: unit(
+				`{name: a.service, content: "[Unit]\nConflicts=b.service loam'-agent.service'\n[Service]\nExecStart=/bin/true\n"}`,
+			),
+			want: `c:5: spec.units[0].content: Conflicts="loam-agent.service" is refused: it stops a unit of Loam; hint: leave it out`,
+		},
+		{
+			name: "a unit that stops the agent, between words with quotes",
+			text: unit("name: a.service",
+				`dropIns: [{name: a.conf, content: "[Unit]\nPropagatesStopTo=a' loam-agent.service 'b\n"}]`),
+			want: `c:6: spec.units[0].dropIns[0].content: PropagatesStopTo="loam-agent.service" is refused: it stops a unit of Loam; hint: leave it out`,
+		},
+		{
+			name: "a unit that stops the agent, by its own name",
+			text: unit(
+				`{name: x-agent@loam.service, content: "[Unit]\nConflicts=%i-%j.service\n[Service]\nExecStart=/bin/true\n"}`,
+			),
+			want: `c:5: spec.units[0].content: Conflicts="loam-agent.service" is refused: it stops a unit of Loam; hint: leave it out`,
+		},
+		{
+			name: "a unit that stops the agent, by the name of the image",
+			text: unit(
+				`{name: a.service, content: "[Unit]\nConflicts=%o-agent.service\n[Service]\nExecStart=/bin/true\n"}`,
+			),
+			want: `c:5: spec.units[0].content: Conflicts="loam-agent.service" is refused: it stops a unit of Loam; hint: leave it out`,
+		},
+		{
+			name: "a template with an instance that stops the agent",
+			text: unit(
+				`{name: a@.service, content: "[Unit]\nConflicts=%i.service\n[Service]\nExecStart=/bin/true\n"}`,
+			) + "  - name: a@loam-agent.service\n",
+			want: `c:5: spec.units[0].content: Conflicts="loam-agent.service" is refused: it stops a unit of Loam; hint: leave it out`,
+		},
+		{
+			name: "a template with a default instance that stops the agent",
+			text: unit(
+				`{name: a@.service, content: "[Unit]\nConflicts=%i.service\n[Service]\nExecStart=/bin/true\n[Install]\nDefaultInstance=loam-agent\n"}`,
+			),
+			want: `c:5: spec.units[0].content: Conflicts="loam-agent.service" is refused: it stops a unit of Loam; hint: leave it out`,
+		},
+		{
+			name: "a template with an instance that another unit starts",
+			text: unit(
+				`{name: a@.service, content: "[Unit]\nConflicts=%i\n[Service]\nExecStart=/bin/true\n"}`,
+			) + `  - {name: b.target, content: "[Unit]\nWants=a@loam-agent.service.service\n"}` + "\n",
+			want: `c:5: spec.units[0].content: Conflicts="loam-agent.service" is refused: it stops a unit of Loam; hint: leave it out`,
+		},
+		{
+			name: "a unit that the agent needs",
+			text: unit(
+				`{name: a.service, content: "[Service]\nExecStart=/bin/true\n[Install]\nRequiredBy=loam-agent.service\n"}`,
+			),
+			want: `c:5: spec.units[0].content: RequiredBy="loam-agent.service" is refused: it changes a unit of Loam; hint: name another unit, such as multi-user.target`,
+		},
+		{
+			name: "a unit that the agent starts",
+			text: unit(
+				`{name: a.service, content: "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target \"loam-agent.service\"\n"}`,
+			),
+			want: `c:5: spec.units[0].content: WantedBy="loam-agent.service" is refused: it changes a unit of Loam; hint: name another unit, such as multi-user.target`,
+		},
+		{
+			name: "a unit that the agent keeps up",
+			text: unit(
+				`{name: a.service, content: "[Service]\nExecStart=/bin/true\n[Install]\nUpheldBy=loam-agent.service\n"}`,
+			),
+			want: `c:5: spec.units[0].content: UpheldBy="loam-agent.service" is refused: it changes a unit of Loam; hint: name another unit, such as multi-user.target`,
+		},
+		{
 			name: "a unit of Loam",
 			text: unit("name: loam-agent.service"),
 			want: `c:5: spec.units[0].name: "loam-agent.service" is refused: it belongs to Loam; hint: choose another name`,

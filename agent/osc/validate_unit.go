@@ -12,8 +12,11 @@ var commands = []string{
 	string(config.CommandStart), string(config.CommandRestart), string(config.CommandStop),
 }
 
-// checkUnit reports the problems of a unit; files has the path of each file.
-func checkUnit(report *document.Report, unit located[Unit], files map[string]bool) {
+// checkUnit reports the problems of a unit; files has the path of each file, and
+// templates the instances of each template.
+func checkUnit(
+	report *document.Report, unit located[Unit], files map[string]bool, templates instances,
+) {
 	at := unit.at
 	value := unit.value
 	checkUnitName(report, at+".name", value.Name)
@@ -22,15 +25,15 @@ func checkUnit(report *document.Report, unit located[Unit], files map[string]boo
 	}
 
 	if value.Content != nil {
-		checkUnitContent(report, at+".content", value)
+		checkUnitContent(report, at+".content", value, templates)
 	} else {
 		checkMountName(report, at+".name", value.Name)
 	}
 
-	_, suffix := cutSuffix(value.Name)
+	names := templates.names(value.Name)
 	for i, dropIn := range value.DropIns {
 		checkDropInName(report, item(at+".dropIns", i)+".name", dropIn.Name)
-		checkUnitFile(report, item(at+".dropIns", i)+".content", suffix, dropIn.Content)
+		checkUnitFile(report, item(at+".dropIns", i)+".content", dropIn.Content, names)
 	}
 
 	for i, path := range value.FilePaths {
@@ -57,7 +60,7 @@ func checkCommand(report *document.Report, at string, unit Unit) {
 	}
 }
 
-func checkUnitContent(report *document.Report, at string, unit Unit) {
+func checkUnitContent(report *document.Report, at string, unit Unit, templates instances) {
 	_, suffix := cutSuffix(unit.Name)
 	switch {
 	case *unit.Content == "":
@@ -65,6 +68,6 @@ func checkUnitContent(report *document.Report, at string, unit Unit) {
 			"leave content out to keep the image's unit, or use enable: false")
 	case slices.Contains(fileless, suffix): // Reported with the name.
 	default:
-		checkUnitFile(report, at, suffix, *unit.Content)
+		checkUnitFile(report, at, *unit.Content, templates.names(unit.Name))
 	}
 }
