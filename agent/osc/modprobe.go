@@ -1,6 +1,7 @@
 package osc
 
 import (
+	"path"
 	"strings"
 
 	"github.com/loam-os/loam/agent/document"
@@ -57,9 +58,16 @@ func opens(words []string) bool {
 	case "alias":
 		return isRequest(name) && words[2] != closedModule
 	case "install", "softdep":
-		return name == closedModule
+		return matches(name, closedModule)
 	}
 	return false
+}
+
+// matches reports whether a pattern may stand for the name of a module: kmod
+// compares them by fnmatch(3). A pattern that [path.Match] cannot read may.
+func matches(pattern, module string) bool {
+	is, err := path.Match(strings.ReplaceAll(pattern, "[!", "[^"), module)
+	return is || err != nil
 }
 
 // isRequest reports whether the pattern of an alias may match a request: what
@@ -81,8 +89,22 @@ func isRequest(pattern string) bool {
 	return false
 }
 
-// withoutDashes returns a name as modprobe compares it: a dash is an underscore.
-func withoutDashes(name string) string { return strings.ReplaceAll(name, "-", "_") }
+// withoutDashes returns a name as modprobe compares it: a dash is an underscore,
+// except in brackets (underscores in shared/util.c of kmod).
+func withoutDashes(name string) string {
+	inBrackets := false
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '[':
+			inBrackets = true
+		case r == ']':
+			inBrackets = false
+		case r == '-' && !inBrackets:
+			return '_'
+		}
+		return r
+	}, name)
+}
 
 // unwrap returns the lines of a file of modprobe.d. A backslash at the end of a
 // line takes the next line into it; any other is left out.

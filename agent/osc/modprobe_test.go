@@ -14,9 +14,68 @@ import (
 // process, and that the image closes.
 var closedRequests = []string{"net-pf-40", "net-pf-15", "fs-btrfs", "fs-9p"}
 
+// modprobeFiles are files of modprobe.d, and whether modprobe then loads what the
+// image closes.
+var modprobeFiles = []struct {
+	name, text string
+	opens      bool
+}{
+	{"nothing", "", false},
+	{"a module for a closed protocol", "alias net-pf-40 vsock", true},
+	{"with underscores", "alias net_pf_40 vsock", true},
+	{"among blanks", "\t alias\tnet-pf-40   vsock ", true},
+	{"for a closed file system", "alias fs-btrfs btrfs", true},
+	{"for a pattern", "alias n* vsock", true},
+	{"for a pattern that begins with brackets", "alias [m-o]et-pf-40 vsock", true},
+	{"for a pattern of all names", "alias * vsock", true},
+	{"in two lines", "ali\\\nas net-pf-\\\n40 vsock", true},
+	{"with a backslash that is left out", "al\\ias net-p\\f-40 vsock", true},
+	{"a program in the place of the closed module", "install off /sbin/modprobe vsock", true},
+	{"a module before the closed one", "softdep off pre: vsock", true},
+	{"a module after the closed one", "softdep off post: vsock", true},
+	{"a program for a pattern", "install of? /sbin/modprobe vsock", true},
+	{"a program for all modules", "install * /sbin/modprobe vsock", true},
+	{"a program for a range", "install [n-p]ff /sbin/modprobe vsock", true},
+	{"a program for all but a range", "install [!a-e]ff /sbin/modprobe vsock", true},
+	{"a module before a pattern", "softdep o[f]f pre: vsock", true},
+	{"a module after all modules", "softdep * post: vsock", true},
+	{"the second line", "options loop max_loop=8\nalias net-pf-15 af_key", true},
+
+	{"a comment", "# alias net-pf-40 vsock", false},
+	{"a comment of two lines", "# a \\\nalias net-pf-40 vsock", false},
+	{"another closed protocol", "alias net-pf-16-proto-6 off", false},
+	{"a name of its own", "alias mine vsock", false},
+	{"a pattern of devices", "alias pci:v00001AF4d* vsock", false},
+	{"a module that does nothing", "install vsock /bin/true", false},
+	{"a module that is not loaded for a device", "blacklist vsock", false},
+	{"a program for the beginning of its name", "install of /sbin/modprobe vsock", false},
+	{"a program for a range of other modules", "install [a-n]ff /sbin/modprobe vsock", false},
+	{"an order of a pattern of drivers", "softdep nvme-* pre: vfio-pci", false},
+	{"options", "options vsock x=1", false},
+	{"an order of drivers", "softdep nvme pre: vfio-pci", false},
+	{"a word that is unknown", "aliases net-pf-40 vsock", false},
+	{"too few words", "alias net-pf-40", false},
+}
+
 // TestOnlyTheMachineOpensTheKernel: a document's file of modprobe.d, of whichever
-// name, opens nothing that the image closes. modprobe says what a file opens.
+// name, opens nothing that the image closes.
 func TestOnlyTheMachineOpensTheKernel(t *testing.T) {
+	for _, tt := range modprobeFiles {
+		for _, path := range []string{"/etc/modprobe.d/x.conf", "/usr/local/lib/modprobe.d/a.conf"} {
+			text := head + "  files:\n  - path: " + path + "\n    content: {inline: {data: \"" +
+				escape(tt.text) + "\"}}\n"
+			err := mergeText(text, osc.Env{})
+			if accepts(err) == tt.opens {
+				t.Errorf("%s: %s: %v", tt.name, path, err)
+			} else if tt.opens && !strings.Contains(err.Error(), "kernel.modules of machine.yaml") {
+				t.Errorf("%s: no hint in %v", tt.name, err)
+			}
+		}
+	}
+}
+
+// TestModprobeOpensTheKernel asks modprobe what the files open.
+func TestModprobeOpensTheKernel(t *testing.T) {
 	tree := judge.Dir(t, "LOAM_ROOT_TREE")
 	kernels, err := filepath.Glob(filepath.Join(tree, "usr/lib/modules/*"))
 	if err != nil || len(kernels) != 1 {
@@ -27,37 +86,7 @@ func TestOnlyTheMachineOpensTheKernel(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	for _, tt := range []struct {
-		name, text string
-		opens      bool
-	}{
-		{"nothing", "", false},
-		{"a module for a closed protocol", "alias net-pf-40 vsock", true},
-		{"with underscores", "alias net_pf_40 vsock", true},
-		{"among blanks", "\t alias\tnet-pf-40   vsock ", true},
-		{"for a closed file system", "alias fs-btrfs btrfs", true},
-		{"for a pattern", "alias n* vsock", true},
-		{"for a pattern that begins with brackets", "alias [m-o]et-pf-40 vsock", true},
-		{"for a pattern of all names", "alias * vsock", true},
-		{"in two lines", "ali\\\nas net-pf-\\\n40 vsock", true},
-		{"with a backslash that is left out", "al\\ias net-p\\f-40 vsock", true},
-		{"a program in the place of the closed module", "install off /sbin/modprobe vsock", true},
-		{"a module before the closed one", "softdep off pre: vsock", true},
-		{"a module after the closed one", "softdep off post: vsock", true},
-		{"the second line", "options loop max_loop=8\nalias net-pf-15 af_key", true},
-
-		{"a comment", "# alias net-pf-40 vsock", false},
-		{"a comment of two lines", "# a \\\nalias net-pf-40 vsock", false},
-		{"another closed protocol", "alias net-pf-16-proto-6 off", false},
-		{"a name of its own", "alias mine vsock", false},
-		{"a pattern of devices", "alias pci:v00001AF4d* vsock", false},
-		{"a module that does nothing", "install vsock /bin/true", false},
-		{"a module that is not loaded for a device", "blacklist vsock", false},
-		{"options", "options vsock x=1", false},
-		{"an order of drivers", "softdep nvme pre: vfio-pci", false},
-		{"a word that is unknown", "aliases net-pf-40 vsock", false},
-		{"too few words", "alias net-pf-40", false},
-	} {
+	for _, tt := range modprobeFiles {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
 			for name, text := range map[string]string{"loam": string(rules), "x": tt.text + "\n"} {
@@ -66,6 +95,7 @@ func TestOnlyTheMachineOpensTheKernel(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+
 			opens := false
 			for _, request := range closedRequests {
 				// Without a module that can be loaded it exits with an error.
@@ -76,19 +106,18 @@ func TestOnlyTheMachineOpensTheKernel(t *testing.T) {
 			if opens != tt.opens {
 				t.Errorf("modprobe opens: %t, want %t", opens, tt.opens)
 			}
-
-			for _, path := range []string{"/etc/modprobe.d/x.conf", "/usr/local/lib/modprobe.d/a.conf"} {
-				text := head + "  files:\n  - path: " + path + "\n    content: {inline: {data: \"" +
-					escape(tt.text) + "\"}}\n"
-				err := mergeText(text, osc.Env{})
-				if accepts(err) == tt.opens {
-					t.Errorf("%s: %v", path, err)
-				}
-				if tt.opens && !strings.Contains(err.Error(), "kernel.modules of machine.yaml") {
-					t.Errorf("no hint in %v", err)
-				}
-			}
 		})
+	}
+}
+
+// TestAPatternThatCannotBeReadIsRefused: modprobe may read more than Loam does.
+func TestAPatternThatCannotBeReadIsRefused(t *testing.T) {
+	for _, pattern := range []string{"[]o]ff", "[o-]ff", "[off"} {
+		err := mergeText(fileOf("/etc/modprobe.d/x.conf", "install "+pattern+" /sbin/modprobe vsock"),
+			osc.Env{})
+		if accepts(err) || !strings.Contains(err.Error(), "kernel.modules of machine.yaml") {
+			t.Errorf("%s: %v", pattern, err)
+		}
 	}
 }
 
