@@ -67,8 +67,11 @@ type Partition struct {
 type Claimed struct {
 	// Device is the device node.
 	Device string `json:"device"`
-	// FileSystem is that of a data volume that the disk has, "" if none.
+	// FileSystem is the file system of a volume that the disk has, "" if it has none
+	// or if it is encrypted.
 	FileSystem string `json:"fileSystem,omitempty"`
+	// Encrypted says that the disk has the encrypted volume of this node.
+	Encrypted bool `json:"encrypted,omitempty"`
 	// Format says that the disk would be formatted.
 	Format bool `json:"format"`
 }

@@ -137,7 +137,9 @@ func (r *Refusal) withHints() error {
 			"%s and %s match %s", cmp.Or(r.Field, Data.Field), r.Candidates[i].Rival,
 			r.Candidates[i].Disk.Device)
 	}
-	if slices.ContainsFunc(r.Candidates, func(c Candidate) bool { return c.OfferEmptied != "" }) {
+	if slices.ContainsFunc(r.Candidates, func(c Candidate) bool {
+		return c.OfferEmptied != "" && c.Disk.Content.Container == ""
+	}) {
 		err = hint.With(err, "a disk with content is never formatted: if nothing on it is needed, "+
 			"empty it from another system (wipefs --all, and zeros in its first and last MiB)")
 	}

@@ -84,13 +84,18 @@ func withRecord(
 		err = hint.With(fault.With(errors.New("this node has no cluster of its own"), fault.NotANode),
 			"cluster: {init: {}} in machine.yaml makes one, and `loam status` says what it waits for")
 	}
-	if errors.Is(err, os.ErrPermission) {
-		err = hint.With(fault.With(err, fault.NotPermitted), "run it as root")
-	}
 	if err != nil {
-		return err
+		return asRoot(err)
 	}
 	return do(store, r, damage)
+}
+
+// asRoot adds to the error of a file that only root may read what to do.
+func asRoot(err error) error {
+	if errors.Is(err, os.ErrPermission) {
+		return hint.With(fault.With(err, fault.NotPermitted), "run it as root")
+	}
+	return err
 }
 
 // apiAddress returns the address of the API server for clients outside: text, or

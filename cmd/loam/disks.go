@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -98,23 +99,26 @@ func showClaimed(out io.Writer, format, root, file string) error {
 		return err
 	}
 
-	data, etcd := m.DataVolume.Claim(), m.Cluster.EtcdVolume.Claim()
+	data, err := claimOf(root, volume.Data, m.DataVolume.Claim())
+	if err != nil {
+		return err
+	}
+	etcd, err := claimOf(root, volume.Etcd, m.Cluster.EtcdVolume.Claim())
+	if err != nil {
+		return err
+	}
+
 	var lines string
-	if !data.IsZero() || etcd.IsZero() {
-		f := volume.Facts{Disks: disks, Rivals: []volume.Rival{{Field: volume.Etcd.Field, Claim: etcd}}}
-		choice, err := volume.Decide(f, data)
+	if data.matters() || !etcd.matters() {
+		choice, err := data.decide(disks, etcd)
 		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
 		all.Claimed = claimed(choice)
 		lines += lineOf(choice, volume.Data)
 	}
-	if !etcd.IsZero() {
-		choice, err := volume.Decide(volume.Facts{
-			Disks:  disks,
-			Field:  volume.Etcd.Field,
-			Rivals: []volume.Rival{{Field: volume.Data.Field, Claim: data}},
-		}, etcd)
+	if etcd.matters() {
+		choice, err := etcd.decide(disks, data)
 		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
@@ -124,19 +128,48 @@ func showClaimed(out io.Writer, format, root, file string) error {
 	return outcome.Write(out, format, all, func() string { return lines })
 }
 
+// volumeClaim is the claim of a machine.yaml to a disk for a purpose, with what the
+// node has recorded of such a volume.
+type volumeClaim struct {
+	purpose *volume.Purpose
+	claim   volume.Claim
+	record  volume.Record
+}
+
+// claimOf returns the claim with the record of the node beneath root.
+func claimOf(root string, p *volume.Purpose, claim volume.Claim) (volumeClaim, error) {
+	record, _, err := p.ReadRecord(os.DirFS(root))
+	return volumeClaim{purpose: p, claim: claim, record: record}, asRoot(err)
+}
+
+// matters reports whether a disk is claimed, or the node has had one.
+func (c volumeClaim) matters() bool { return !c.claim.IsZero() || c.record.Made }
+
+// decide returns what the node would do with the disks.
+func (c volumeClaim) decide(disks []volume.Disk, other volumeClaim) (volume.Choice, error) {
+	return volume.Decide(volume.Facts{
+		Disks:     disks,
+		Made:      c.record.Made,
+		Container: c.record.Encryption.UUID,
+		Field:     c.purpose.Field,
+		Rivals:    []volume.Rival{{Field: other.purpose.Field, Claim: other.claim}},
+	}, c.claim)
+}
+
 func claimed(c volume.Choice) *show.Claimed {
-	shown := &show.Claimed{Device: c.Device, Format: c.Action != volume.ToUse}
-	if c.Action == volume.ToUse {
-		shown.FileSystem = c.FileSystem
+	return &show.Claimed{
+		Device:     c.Device,
+		FileSystem: c.FileSystem,
+		Encrypted:  c.Container != "",
+		Format:     c.Action != volume.ToUse,
 	}
-	return shown
 }
 
 // lineOf says what would be done with the disk of a volume. A disk that is formatted
 // for the kubelet needs no further word.
 func lineOf(c volume.Choice, p *volume.Purpose) string {
 	what := map[volume.Action]string{
-		volume.ToUse:    "has the " + p.Name + " (" + c.FileSystem + ")",
+		volume.ToUse:    "has the " + p.Name + " (" + cmp.Or(c.FileSystem, "encrypted") + ")",
 		volume.ToFormat: "is empty, and would be formatted",
 		volume.ToFinish: "has an unfinished " + p.Name + ", and would be formatted again",
 	}[c.Action]
