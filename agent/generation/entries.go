@@ -197,7 +197,7 @@ func (k unitIndex) enablement(u config.Unit) (map[string]string, error) {
 		}
 
 		seen[name] = true
-		text, file, ok := k.find(name)
+		s, file, ok := k.find(name)
 		if !ok {
 			return nil, &Error{
 				Unit:    u.Name,
@@ -214,7 +214,7 @@ func (k unitIndex) enablement(u config.Unit) (map[string]string, error) {
 			}
 		}
 
-		in := parseInstall(text)
+		in := installOf(s)
 		made, err := in.links(name, file)
 		if err != nil {
 			return nil, &Error{Unit: u.Name, Problem: err.Error()}

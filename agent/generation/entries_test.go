@@ -2,11 +2,17 @@ package generation
 
 import (
 	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/test/judge"
 )
 
 func own(name, content string) config.Unit { return config.Unit{Name: name, Content: &content} }
@@ -44,6 +50,52 @@ func TestEnablementLinks(t *testing.T) {
 			want: map[string]string{
 				"b.target.wants/a.service": "/etc/systemd/system/a.service",
 				"c.target.wants/a.service": "/etc/systemd/system/a.service",
+			},
+		},
+		{
+			name:  "after a line that ends in an escaped backslash",
+			units: []config.Unit{own("a.service", "[Unit]\nDescription=a\\\\\n"+wanted)},
+			want: map[string]string{
+				"multi-user.target.wants/a.service": "/etc/systemd/system/a.service",
+			},
+		},
+		{
+			name:  "after a line that ends in a backslash and a blank",
+			units: []config.Unit{own("a.service", "[Unit]\nDescription=a\\ \n"+wanted)},
+			want: map[string]string{
+				"multi-user.target.wants/a.service": "/etc/systemd/system/a.service",
+			},
+		},
+		{
+			name:  "lines that end in CR",
+			units: []config.Unit{own("a.service", strings.ReplaceAll(wanted, "\n", "\r"))},
+			want: map[string]string{
+				"multi-user.target.wants/a.service": "/etc/systemd/system/a.service",
+			},
+		},
+		{
+			name: "names in quotes, and with a backslash",
+			units: []config.Unit{own("a.service", "[Install]\nWantedBy=\"b.target\" 'c.target'\n"+
+				"RequiredBy=dev-d\\x2de.device\n")},
+			want: map[string]string{
+				"b.target.wants/a.service":              "/etc/systemd/system/a.service",
+				"c.target.wants/a.service":              "/etc/systemd/system/a.service",
+				"dev-d\\x2de.device.requires/a.service": "/etc/systemd/system/a.service",
+			},
+		},
+		{
+			name: "a drop-in after a text that ends within a section and a line",
+			units: []config.Unit{{
+				Name:    "a.service",
+				Content: new("[Install]\nAlias=b.service \\"),
+				DropIns: []config.DropIn{
+					{Name: "1.conf", Content: "WantedBy=no.target\n"},
+					{Name: "2.conf", Content: "\ufeff" + wanted},
+				},
+			}},
+			want: map[string]string{
+				"b.service":                         "/etc/systemd/system/a.service",
+				"multi-user.target.wants/a.service": "/etc/systemd/system/a.service",
 			},
 		},
 		{
@@ -169,9 +221,90 @@ func TestExpandRefuses(t *testing.T) {
 	}
 }
 
+// systemctl makes the same links of a unit and its drop-in.
+func TestSystemctlMakesTheSameLinks(t *testing.T) {
+	systemctl := judge.Systemd(t, "systemctl")
+	const wanted = "[Install]\nWantedBy=b.target\n"
+	for _, test := range []struct{ name, unit, text, dropIn string }{
+		{"a word", "a.service", wanted, ""},
+		{"an escaped backslash", "a.service", "[Unit]\nDescription=a\\\\\n" + wanted, ""},
+		{"a backslash and a blank", "a.service", "[Unit]\nDescription=a\\ \n" + wanted, ""},
+		{"three backslashes", "a.service", "[Unit]\nDescription=a\\\\\\\n" + wanted, ""},
+		{"a value on two lines", "a.service", wanted + "RequiredBy=c.target \\\n# x\n d.target\n", ""},
+		{"CR", "a.service", "[Install]\rWantedBy=b.target\rAlias=c.service\r", ""},
+		{"LF and CR", "a.service", "[Install]\n\rWantedBy=b.target \\\n\rc.target\n\r", ""},
+		{"NUL", "a.service", "[Install]\nWantedBy=b.target\x00Alias=c.service\x00\x00", ""},
+		{"quotes", "a.service", "[Install]\nWantedBy=\"b.target\" c.tar'get' d.target\n", ""},
+		{"an open quote", "a.service", "[Install]\nWantedBy=b.target \"c.target\n", ""},
+		{"an escaped name", "a.service", "[Install]\nWantedBy=dev-b\\x2dc.device\n", ""},
+		{"an emptied list", "a.service", wanted + "WantedBy=\nWantedBy=c.target\n", ""},
+		{"a default instance", "a@.service", wanted + "DefaultInstance=x\n", ""},
+		{"specifiers", "a-b.service", "[Install]\nWantedBy=%p.target %j.target %N.target\n", ""},
+		{"a drop-in", "a.service", "[Service]\n", wanted},
+		{"a drop-in without a section", "a.service", wanted, "RequiredBy=c.target\n"},
+		{"a drop-in after an open line", "a.service", wanted + "Alias=c.service \\", wanted},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			unit := own(test.unit, test.text)
+			unit.DropIns = []config.DropIn{{Name: "1.conf", Content: test.dropIn}}
+			tree, err := Expand(config.Desired{Units: []config.Unit{unit}}, Vendor{})
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			want := map[string]string{}
+			for _, e := range tree.Entries {
+				if e.Kind == KindLink {
+					want[e.Path] = e.Target
+				}
+			}
+
+			root := t.TempDir()
+			dir := filepath.Join(root, unitDir)
+			place(t, filepath.Join(dir, test.unit), test.text)
+			place(t, filepath.Join(dir, test.unit+".d/1.conf"), test.dropIn)
+
+			// It exits with 1 if a word names no unit, after it has made the other links.
+			out, _ := exec.Command(systemctl, "--root="+root, "enable", test.unit).CombinedOutput()
+			if diff := cmp.Diff(want, linksIn(t, root)); diff != "" {
+				t.Errorf("links (-here +systemctl):\n%s\n%s", diff, out)
+			}
+		})
+	}
+}
+
+func place(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// linksIn returns the targets of the symbolic links below root, by path.
+func linksIn(t *testing.T, root string) map[string]string {
+	t.Helper()
+	links := map[string]string{}
+	err := filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.Type() != fs.ModeSymlink {
+			return err
+		}
+
+		target, err := os.Readlink(file)
+		links[strings.TrimPrefix(file, root)] = target
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return links
+}
+
 func TestUnitWatchesItsEnvironmentFiles(t *testing.T) {
 	d := config.Desired{
-		Files: []config.File{{Path: "/etc/default/a"}, {Path: "/etc/b"}},
+		Files: []config.File{{Path: "/etc/b"}, {Path: "/etc/c d"}, {Path: "/etc/default/a"}},
 		Units: []config.Unit{{
 			Name:      "a.service",
 			Content:   new(string),
@@ -180,7 +313,7 @@ func TestUnitWatchesItsEnvironmentFiles(t *testing.T) {
 				{
 					Name: "1.conf",
 					Content: "[Service]\nEnvironmentFile=-/etc/default/a\n" +
-						"EnvironmentFile=/etc/environment\n",
+						"EnvironmentFile=/etc/environment\nEnvironmentFile=/etc/c d\n",
 				},
 			},
 		}},
@@ -190,7 +323,7 @@ func TestUnitWatchesItsEnvironmentFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"/etc/b", "/etc/default/a"}, tree.Units[0].FilePaths); diff != "" {
+	if diff := cmp.Diff([]string{"/etc/b", "/etc/c d", "/etc/default/a"}, tree.Units[0].FilePaths); diff != "" {
 		t.Errorf("watched files (-want +got):\n%s", diff)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"path"
 	"strings"
 	"testing"
+
+	"github.com/loam-os/loam/agent/unitfile"
 )
 
 // The links of a unit stay in the directory of units, whatever its [Install]
@@ -17,7 +19,7 @@ func FuzzInstall(f *testing.F) {
 		if name == "" || strings.Contains(name, "/") || !strings.HasSuffix(name, ".service") {
 			return // Names are checked before.
 		}
-		links, err := parseInstall(text).links(name, "/etc/systemd/system/"+name)
+		links, err := installOf(unitfile.Parse(text)).links(name, "/etc/systemd/system/"+name)
 		if err != nil {
 			return
 		}

@@ -5,6 +5,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/loam-os/loam/agent/unitfile"
 )
 
 // install is a unit's [Install] section: systemd.unit(5).
@@ -13,55 +15,22 @@ type install struct {
 	defaultInstance                             string
 }
 
-// parseInstall reads the [Install] section of a unit's text. Sections of the
-// same name add up and an empty value empties a list, as in systemd.syntax(7).
-func parseInstall(text string) install {
-	list := func(key string) []string { return values(text, "Install", key) }
+// installOf returns the [Install] section of a unit.
+func installOf(s unitfile.Settings) install {
+	list := func(directive string) []string { return s.Names("Install", directive) }
 	return install{
 		wantedBy:        list("WantedBy"),
 		requiredBy:      list("RequiredBy"),
 		upheldBy:        list("UpheldBy"),
 		alias:           list("Alias"),
 		also:            list("Also"),
-		defaultInstance: last(list("DefaultInstance")),
+		defaultInstance: s.Last("Install", "DefaultInstance"),
 	}
 }
 
 // isWanted reports whether enabling the unit makes another unit start it.
 func (in install) isWanted() bool {
 	return len(in.wantedBy)+len(in.requiredBy)+len(in.upheldBy) > 0
-}
-
-// setting is one "key=value" of a unit file.
-type setting struct{ section, key, value string }
-
-// settings returns a unit file's settings in order, without comments. Lines
-// that end in a backslash are joined with a space.
-func settings(text string) []setting {
-	var all []setting
-	var section, held string
-	// systemd skips a byte order mark, too.
-	for line := range strings.Lines(strings.TrimPrefix(text, "\ufeff")) {
-		line = strings.TrimSpace(line)
-		if strings.HasPrefix(line, "#") || strings.HasPrefix(line, ";") {
-			continue
-		}
-
-		line = held + line
-		if rest, more := strings.CutSuffix(line, `\`); more {
-			held = rest + " "
-			continue
-		}
-
-		held = ""
-		if strings.HasPrefix(line, "[") && strings.HasSuffix(line, "]") {
-			section = line[1 : len(line)-1]
-		} else if key, value, ok := strings.Cut(line, "="); ok {
-			all = append(all, setting{section, strings.TrimSpace(key), strings.TrimSpace(value)})
-		}
-	}
-
-	return all
 }
 
 // unitDir is the directory of the generation's units and links. It precedes the
@@ -190,12 +159,12 @@ func instantiate(template, instance string) string {
 	return prefix + "@" + instance + path.Ext(template)
 }
 
-// environmentFiles returns the glob(7) patterns of EnvironmentFile= in the text
-// of unit name, without the "-" that makes a file optional. A pattern that
-// depends on the machine is left out.
-func environmentFiles(text, name string) []string {
+// environmentFiles returns the glob(7) patterns of EnvironmentFile= in the
+// settings of unit name, without the "-" that makes a file optional. A pattern
+// that depends on the machine is left out.
+func environmentFiles(s unitfile.Settings, name string) []string {
 	var files []string
-	for _, value := range values(text, "Service", "EnvironmentFile") {
+	for _, value := range s.Values("Service", "EnvironmentFile") {
 		if file, err := expand(strings.TrimPrefix(value, "-"), name); err == nil {
 			files = append(files, file)
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/unitfile"
 )
 
 // unitIndex indexes the units of a configuration and its image.
@@ -38,7 +39,7 @@ func newKnown(d config.Desired, vendor Vendor) unitIndex {
 	for _, u := range d.Units {
 		k.units[u.Name] = u
 		if u.Content != nil {
-			for _, alias := range parseInstall(*u.Content).alias {
+			for _, alias := range installOf(unitfile.Parse(*u.Content)).alias {
 				k.aliases[alias] = u.Name
 			}
 		}
@@ -49,8 +50,8 @@ func newKnown(d config.Desired, vendor Vendor) unitIndex {
 		if u, listed := k.units[name]; (listed && u.Stopped()) || (!listed && !k.byImage(name)) {
 			continue
 		}
-		if text, _, ok := k.find(name); ok {
-			starts := target(name, text)
+		if s, _, ok := k.find(name); ok {
+			starts := target(name, s)
 			starts = cmp.Or(k.aliases[starts], starts)
 			k.triggers[starts] = append(k.triggers[starts], name)
 		}
@@ -59,9 +60,9 @@ func newKnown(d config.Desired, vendor Vendor) unitIndex {
 	return k
 }
 
-// bySocketAlone reports whether only sockets start unit u, whose text is text:
+// bySocketAlone reports whether only sockets start unit u, whose settings are s:
 // neither a document nor its [Install] section nor the image asks for it.
-func (k unitIndex) bySocketAlone(u config.Unit, text string) bool {
+func (k unitIndex) bySocketAlone(u config.Unit, s unitfile.Settings) bool {
 	sockets := k.triggers[u.Name]
 	for _, name := range sockets {
 		if !strings.HasSuffix(name, ".socket") {
@@ -69,29 +70,34 @@ func (k unitIndex) bySocketAlone(u config.Unit, text string) bool {
 		}
 	}
 
-	asked := u.Command != "" || k.byImage(u.Name) || parseInstall(text).isWanted()
+	asked := u.Command != "" || k.byImage(u.Name) || installOf(s).isWanted()
 	return len(sockets) > 0 && !asked
 }
 
-// find returns the text of a unit with the configuration's drop-ins appended,
-// and its path on the node. The unit's own text precedes its template's, the
-// configuration's the image's. The unit that it is an alias of comes last.
-func (k unitIndex) find(name string) (text, file string, ok bool) {
+// find returns the settings of a unit, with those of the configuration's
+// drop-ins, and its path on the node. The unit's own text precedes its
+// template's, the configuration's the image's. The unit that it is an alias of
+// comes last.
+func (k unitIndex) find(name string) (s unitfile.Settings, file string, ok bool) {
+	parse := func(text string) unitfile.Settings {
+		return unitfile.Parse(append([]string{text}, k.dropIns(name)...)...)
+	}
+
 	for _, of := range []string{name, TemplateOf(name), k.aliases[name]} {
 		if u := k.units[of]; u.Content != nil {
-			return *u.Content + k.dropInText(name), path.Join(unitDir, of), true
+			return parse(*u.Content), path.Join(unitDir, of), true
 		}
 		if text, ok := k.vendor.Texts[of]; ok {
-			return text + k.dropInText(name), k.vendor.Paths[of], true
+			return parse(text), k.vendor.Paths[of], true
 		}
 	}
-	return "", "", false
+	return nil, "", false
 }
 
-// dropInText returns the drop-ins of the unit, under all of its names, and of
-// its template, in the order in which systemd reads them. A drop-in of the unit
+// dropIns returns the drop-ins of the unit, under all of its names, and of its
+// template, in the order in which systemd reads them. A drop-in of the unit
 // replaces one of the same name of its template.
-func (k unitIndex) dropInText(name string) string {
+func (k unitIndex) dropIns(name string) []string {
 	names := []string{TemplateOf(name), k.aliases[name]}
 	for alias, of := range k.aliases {
 		if of == name {
@@ -107,12 +113,12 @@ func (k unitIndex) dropInText(name string) string {
 		}
 	}
 
-	var text strings.Builder
+	var texts []string
 	for _, in := range slices.Sorted(maps.Keys(byName)) {
-		text.WriteString("\n" + byName[in])
+		texts = append(texts, byName[in])
 	}
 
-	return text.String()
+	return texts
 }
 
 // byImage reports whether the image enables the unit.
@@ -124,9 +130,9 @@ func (k unitIndex) byImage(name string) bool {
 
 // unit returns the desired state of u.
 func (k unitIndex) unit(u config.Unit) Unit {
-	text, _, _ := k.find(u.Name)
+	s, _, _ := k.find(u.Name)
 	watched := slices.Clone(u.FilePaths)
-	for _, pattern := range environmentFiles(text, u.Name) {
+	for _, pattern := range environmentFiles(s, u.Name) {
 		for file := range k.files {
 			if ok, err := path.Match(pattern, file); ok && err == nil {
 				watched = append(watched, file)
@@ -137,10 +143,8 @@ func (k unitIndex) unit(u config.Unit) Unit {
 	slices.Sort(watched)
 	triggers := ""
 	if strings.HasSuffix(u.Name, ".socket") {
-		triggers = target(u.Name, text)
+		triggers = target(u.Name, s)
 	}
-
-	reloads := strings.ToLower(last(values(text, "Unit", "X-ReloadIfChanged")))
 
 	return Unit{
 		Name:         u.Name,
@@ -151,9 +155,9 @@ func (k unitIndex) unit(u config.Unit) Unit {
 		Restart:      u.Command == config.CommandRestart,
 		ImageEnabled: k.byImage(u.Name),
 		OnDemand:     len(k.triggers[u.Name]) > 0,
-		BySocket:     k.bySocketAlone(u, text),
-		Reloads:      slices.Contains([]string{"1", "yes", "true", "on"}, reloads),
-		BoundTo:      boundTo(u.Name, text),
+		BySocket:     k.bySocketAlone(u, s),
+		Reloads:      unitfile.IsTrue(s.Last("Unit", "X-ReloadIfChanged")),
+		BoundTo:      boundTo(u.Name, s),
 		FilePaths:    slices.Compact(watched),
 	}
 }
@@ -174,8 +178,8 @@ func (k unitIndex) markEssential(units []Unit, links map[string]string) {
 
 		essential[name] = true
 
-		if text, _, ok := k.find(name); ok {
-			queue = append(queue, unitsIn(name, text, "Requires", "Requisite", "BindsTo")...)
+		if s, _, ok := k.find(name); ok {
+			queue = append(queue, unitsIn(name, s, "Requires", "Requisite", "BindsTo")...)
 		}
 
 		for link, target := range links {
@@ -192,17 +196,17 @@ func (k unitIndex) markEssential(units []Unit, links map[string]string) {
 
 // boundTo returns the units with which systemd stops or restarts unit name:
 // systemd.unit(5), Requires=, Requisite=, BindsTo= and PartOf=.
-func boundTo(name, text string) []string {
-	units := unitsIn(name, text, "Requires", "Requisite", "BindsTo", "PartOf")
+func boundTo(name string, s unitfile.Settings) []string {
+	units := unitsIn(name, s, "Requires", "Requisite", "BindsTo", "PartOf")
 	slices.Sort(units)
 	return slices.Compact(units)
 }
 
-// unitsIn returns the units that settings of [Unit] name in the text of unit
-// name. Values that depend on the machine are left out.
-func unitsIn(name, text string, keys ...string) []string {
+// unitsIn returns the units that directives of [Unit] list in the settings of
+// unit name. Values that depend on the machine are left out.
+func unitsIn(name string, s unitfile.Settings, directives ...string) []string {
 	var units []string
-	for _, value := range values(text, "Unit", keys...) {
+	for _, value := range s.Dependencies(directives...) {
 		if unit, err := expand(value, name); err == nil {
 			units = append(units, unit)
 		}
@@ -220,46 +224,17 @@ var triggers = [...]trigger{
 
 // target returns the unit that the trigger called name starts, "" if it is not
 // a trigger.
-func target(name, text string) string {
+func target(name string, s unitfile.Settings) string {
 	for _, kind := range triggers {
 		stem, ok := strings.CutSuffix(name, kind.suffix)
 		if !ok {
 			continue
 		}
-		value := last(values(text, kind.section, kind.key))
+		value := s.Last(kind.section, kind.key)
 		if unit, err := expand(value, name); err == nil && unit != "" {
 			return unit
 		}
 		return stem + ".service"
 	}
 	return ""
-}
-
-// values returns the words of the settings called one of keys, in order. An
-// empty value empties the list of its key.
-func values(text, section string, keys ...string) []string {
-	lists := map[string][]string{}
-	for _, s := range settings(text) {
-		switch {
-		case s.section != section || !slices.Contains(keys, s.key):
-		case s.value == "":
-			lists[s.key] = nil
-		default:
-			lists[s.key] = append(lists[s.key], strings.Fields(s.value)...)
-		}
-	}
-
-	var all []string
-	for _, key := range keys {
-		all = append(all, lists[key]...)
-	}
-
-	return all
-}
-
-func last(words []string) string {
-	if len(words) == 0 {
-		return ""
-	}
-	return words[len(words)-1]
 }

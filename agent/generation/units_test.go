@@ -170,6 +170,15 @@ func TestEssential(t *testing.T) {
 			[]string{"a.service", "b.mount", "kubelet.service"},
 		},
 		{
+			"after a line that ends in an escaped backslash, and in quotes",
+			[]config.Unit{
+				own("kubelet.service", "[Unit]\nDescription=a\\\\\nRequires=\"a.service\"\nRequires=\n"),
+				own("a.service", ""),
+			},
+			Vendor{},
+			[]string{"a.service", "kubelet.service"},
+		},
+		{
 			"what only wants or orders itself",
 			[]config.Unit{
 				own("kubelet.service", "[Unit]\nWants=a.service\nAfter=b.service\n"),
@@ -244,5 +253,27 @@ func TestEssential(t *testing.T) {
 				t.Errorf("essential (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestReloads(t *testing.T) {
+	for text, want := range map[string]bool{
+		"":                                 false,
+		"[Unit]\nX-ReloadIfChanged=true\n": true,
+		"[Unit]\nX-ReloadIfChanged=Y\n":    true,
+		"[Unit]\nDescription=a\\\\\nX-ReloadIfChanged=on\n":     true,
+		"[Unit]\rX-ReloadIfChanged=yes\r":                       true,
+		"[Unit]\nX-ReloadIfChanged=yes\nX-ReloadIfChanged=\n":   false,
+		"[Unit]\nX-ReloadIfChanged=yes\nX-ReloadIfChanged=no\n": false,
+		"[Service]\nX-ReloadIfChanged=yes\n":                    false,
+		"[Unit]\nDescription=a \\\nX-ReloadIfChanged=yes\n":     false,
+	} {
+		tree, err := Expand(config.Desired{Units: []config.Unit{own("a.service", text)}}, Vendor{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tree.Units[0].Reloads != want {
+			t.Errorf("%q: reloads %t", text, !want)
+		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/unitfile"
 )
 
 // Vendor is the image's part of the units that a configuration names.
@@ -115,7 +116,7 @@ func (c *Catalog) Read(d config.Desired) (Vendor, error) {
 			}
 		}
 
-		queue = append(queue, parseInstall(text).also...)
+		queue = append(queue, installOf(unitfile.Parse(text)).also...)
 	}
 
 	for _, link := range c.links {

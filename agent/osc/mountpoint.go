@@ -9,6 +9,7 @@ import (
 
 	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/agent/osc/directive"
+	"github.com/loam-os/loam/agent/unitfile"
 )
 
 // links are the directories that are links in the image, or made by its
@@ -265,7 +266,7 @@ var (
 // through links of the image.
 func checkLinks(report *document.Report, at string, line unitLine) {
 	name, value, _ := line.assignment()
-	if line.section != "Unit" && line.section != "Install" {
+	if line.Section != "Unit" && line.Section != "Install" {
 		return
 	}
 
@@ -274,7 +275,7 @@ func checkLinks(report *document.Report, at string, line unitLine) {
 		return
 	}
 
-	for _, word := range strings.Fields(value) {
+	for _, word := range unitfile.NamesIn(value) {
 		stem, suffix := cutSuffix(word)
 		file := word
 		if !strings.HasPrefix(word, "/") {
@@ -294,7 +295,7 @@ func checkLinks(report *document.Report, at string, line unitLine) {
 		if !strings.HasPrefix(word, "/") {
 			instead = escapePath(target) + "." + suffix
 		}
-		report.WarnLine(at, line.number, fmt.Sprintf("%s=%s leads through a link of the image, and "+
+		report.WarnLine(at, line.Number, fmt.Sprintf("%s=%s leads through a link of the image, and "+
 			"no mount does", name, word), "write "+instead)
 	}
 }

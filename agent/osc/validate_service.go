@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/loam-os/loam/agent/document"
+	"github.com/loam-os/loam/agent/unitfile"
 )
 
 // byName returns the units of each name, which together are one unit.
@@ -58,21 +59,16 @@ type settings map[string][]string
 // read adds the settings of a unit file or drop-in. An empty value resets a
 // list.
 func (s settings) read(text string) {
-	for line := range unitLines(text) {
-		name, value, ok := line.assignment()
-		if !ok || line.isSection() {
-			continue
-		}
-
-		key := line.section + "." + name
-		if value != "" {
-			s[key] = append(s[key], value)
+	for _, setting := range unitfile.Parse(text) {
+		key := setting.Section + "." + setting.Name
+		if setting.Value != "" {
+			s[key] = append(s[key], setting.Value)
 			continue
 		}
 		delete(s, key)
-		for _, other := range sharedLists[line.section] {
-			if slices.Contains(sharedLists[line.section], name) {
-				delete(s, line.section+"."+other)
+		for _, other := range sharedLists[setting.Section] {
+			if slices.Contains(sharedLists[setting.Section], setting.Name) {
+				delete(s, setting.Section+"."+other)
 			}
 		}
 	}
@@ -144,7 +140,7 @@ func (s settings) serviceFault() (problem, hint string) {
 		return "it has no ExecStart=", "write ExecStart= in [Service]"
 	case starts == 0 && !oneshot:
 		return "it has no ExecStart=, and is not of Type=oneshot", "write ExecStart= in [Service]"
-	case none && !isTrue(s.last("Service.RemainAfterExit")):
+	case none && !unitfile.IsTrue(s.last("Service.RemainAfterExit")):
 		return "it has no ExecStart=, and no RemainAfterExit=yes",
 			"write ExecStart= or RemainAfterExit=yes in [Service]"
 	case starts > 1 && !oneshot:
@@ -176,7 +172,7 @@ func (s settings) execFault(section string) (problem, hint string) {
 	if s.has(section, "PAMName") && kill != "" && kill != "control-group" && kill != "mixed" {
 		return "it has PAMName= and KillMode=" + kill, "write KillMode=control-group or mixed"
 	}
-	if isTrue(s.last(section+".DynamicUser")) &&
+	if unitfile.IsTrue(s.last(section+".DynamicUser")) &&
 		strings.TrimPrefix(s.last(section+".WorkingDirectory"), "-") == "~" {
 		return "it has DynamicUser=yes and WorkingDirectory=~, and such a user has no home",
 			"write StateDirectory=NAME and WorkingDirectory=/var/lib/NAME"
@@ -204,7 +200,7 @@ func (s settings) noEffect() (problem, hint string) {
 
 // socketFault relies on the order of the list: the first two have connections.
 func (s settings) socketFault() (problem, hint string) {
-	accepts := isTrue(s.last("Socket.Accept"))
+	accepts := unitfile.IsTrue(s.last("Socket.Accept"))
 	nodes := 0
 	for _, name := range []string{"ListenStream", "ListenSequentialPacket", "ListenDatagram",
 		"ListenFIFO"} {
@@ -233,14 +229,9 @@ func (s settings) socketFault() (problem, hint string) {
 }
 
 func (s settings) timerFault() (problem, hint string) {
-	if s.has("Timer", sharedLists["Timer"]...) || isTrue(s.last("Timer.OnClockChange")) ||
-		isTrue(s.last("Timer.OnTimezoneChange")) {
+	if s.has("Timer", sharedLists["Timer"]...) || unitfile.IsTrue(s.last("Timer.OnClockChange")) ||
+		unitfile.IsTrue(s.last("Timer.OnTimezoneChange")) {
 		return "", ""
 	}
 	return "it has no time", "write OnCalendar=, OnBootSec= or another time in [Timer]"
-}
-
-// isTrue reports whether systemd reads the value as true (systemd.syntax(7)).
-func isTrue(value string) bool {
-	return slices.Contains([]string{"1", "yes", "y", "true", "t", "on"}, strings.ToLower(value))
 }

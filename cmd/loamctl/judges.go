@@ -49,7 +49,7 @@ var judges = [...]string{
 	"mkntfs", "mksquashfs", "mkswap", "mkudffs", "modinfo", "modprobe", "objdump", "openssl", "osslsigncode",
 	"pesign", "qemu-img",
 	"sbsign", "sbverify", "sfdisk", "sign-efi-sig-list", "softhsm2-util", "swtpm",
-	"systemd-analyze", "systemd-dissect", "systemd-repart", "ukify",
+	"systemctl", "systemd-analyze", "systemd-dissect", "systemd-repart", "ukify",
 	"veritysetup", "xfs_repair", "xorriso", "zstd", "/usr/lib/systemd/systemd-measure",
 	"/usr/lib/systemd/systemd-sbsign", "/usr/lib/systemd/systemd-sysupdate",
 }

@@ -4,12 +4,14 @@ import (
 	"path"
 	"strings"
 	"unicode"
+
+	"github.com/loam-os/loam/agent/unitfile"
 )
 
 // execFault returns what is wrong with a line of ExecStart= and the like, which
 // makes systemd refuse the whole unit (systemd.service(5), "COMMAND LINES").
 func execFault(value string) string {
-	words, ok := words(value, escaped)
+	words, ok := unitfile.Words(value, unitfile.Escaped)
 	if !ok {
 		return "has a quote that is not closed, or a backslash at its end"
 	}

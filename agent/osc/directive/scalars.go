@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/loam-os/loam/agent/unitfile"
 )
 
 // A check reports whether systemd takes a value that is not empty.
@@ -22,14 +24,14 @@ func either(checks ...check) check {
 }
 
 // each returns a check for a list of quoted words that c takes.
-func each(c check) check { return eachOf(quoted, c) }
+func each(c check) check { return eachOf(unitfile.Quoted, c) }
 
 // eachEscaped returns a check for a list of escaped words that c takes.
-func eachEscaped(c check) check { return eachOf(escaped, c) }
+func eachEscaped(c check) check { return eachOf(unitfile.Escaped, c) }
 
-func eachOf(how quoting, c check) check {
+func eachOf(how unitfile.Quoting, c check) check {
 	return func(value string) bool {
-		words, ok := words(value, how)
+		words, ok := unitfile.Words(value, how)
 		return ok && !slices.ContainsFunc(words, func(word string) bool {
 			return !c(word) && !HasSpecifier(word)
 		})
@@ -391,7 +393,7 @@ func isFamilies(value string) bool { return each(families)(strings.TrimPrefix(va
 // deviceAnd returns a check for a device and a value.
 func deviceAnd(c check) check {
 	return func(value string) bool {
-		parts, ok := words(value, quoted)
+		parts, ok := unitfile.Words(value, unitfile.Quoted)
 		return ok && len(parts) == 2 && c(parts[1])
 	}
 }

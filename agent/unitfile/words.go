@@ -1,35 +1,48 @@
-package directive
+package unitfile
 
 import "strings"
 
-// quoting is how a list of words is written (systemd.syntax(7), "Quoting").
-type quoting int
+// Quoting is how a list of words is written (systemd.syntax(7), "Quoting").
+type Quoting int
 
 const (
-	// quoted lists have words in quotes, and a backslash takes the next
+	// Quoted lists have words in quotes, and a backslash takes the next
 	// character literally.
-	quoted quoting = iota
-	// escaped lists have the escapes of C, too.
-	escaped
+	Quoted Quoting = iota
+	// Escaped lists have the escapes of C, too.
+	Escaped
+	// Literal lists have words in quotes, and a backslash is a character like
+	// others: it is in the names of units.
+	Literal
 )
 
-// words splits a value at white space, as systemd does; quotes may begin within
+// NamesIn returns the names of units in a value of [Unit]. As in systemd, a word whose
+// quote is not closed is none.
+func NamesIn(value string) []string {
+	names, ok := Words(value, Literal)
+	if !ok {
+		return names[:len(names)-1]
+	}
+	return names
+}
+
+// Words splits a value at white space, as systemd does; quotes may begin within
 // a word. ok is false if a quote is not closed, a backslash is at the end, or an
 // escape stands for NUL.
-func words(value string, how quoting) (all []string, ok bool) {
+func Words(value string, how Quoting) (all []string, ok bool) {
 	var word strings.Builder
 	inWord := false
 	afterBackslash := false
 	quote := rune(0)
 	for _, r := range value {
 		switch {
-		case afterBackslash && how == escaped:
+		case afterBackslash && how == Escaped:
 			word.WriteString(unescape(r))
 			afterBackslash = false
 		case afterBackslash:
 			word.WriteRune(r)
 			afterBackslash = false
-		case r == '\\':
+		case r == '\\' && how != Literal:
 			afterBackslash = true
 			inWord = true
 		case quote != 0 && r == quote:
@@ -39,7 +52,7 @@ func words(value string, how quoting) (all []string, ok bool) {
 		case r == '"' || r == '\'':
 			quote = r
 			inWord = true
-		case strings.ContainsRune(" \t\n\r", r):
+		case strings.ContainsRune(space, r):
 			if inWord {
 				all = append(all, word.String())
 			}
@@ -54,7 +67,7 @@ func words(value string, how quoting) (all []string, ok bool) {
 	if inWord {
 		all = append(all, word.String())
 	}
-	isNUL := how == escaped && (strings.Contains(value, `\x00`) || strings.Contains(value, `\000`))
+	isNUL := how == Escaped && (strings.Contains(value, `\x00`) || strings.Contains(value, `\000`))
 	return all, quote == 0 && !afterBackslash && !isNUL
 }
 
