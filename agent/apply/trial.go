@@ -8,6 +8,7 @@ import (
 
 	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/health"
+	"github.com/loam-os/loam/agent/unitfile"
 	"github.com/loam-os/loam/hint/fault"
 )
 
@@ -45,7 +46,7 @@ func (t trial) judge(ctx context.Context) (health.Verdict, error) {
 
 	var names []string
 	for _, u := range t.watched.gate.Want.Units {
-		if !generation.IsTemplate(u.Name) {
+		if !unitfile.IsTemplate(u.Name) {
 			names = append(names, u.Name)
 		}
 	}

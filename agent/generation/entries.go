@@ -1,7 +1,6 @@
 package generation
 
 import (
-	"maps"
 	"os"
 	"path"
 	"slices"
@@ -214,14 +213,16 @@ func (k unitIndex) enablement(u config.Unit) (map[string]string, error) {
 			}
 		}
 
-		in := installOf(s)
-		made, err := in.links(name, file)
-		if err != nil {
-			return nil, &Error{Unit: u.Name, Problem: err.Error()}
+		in := s.Install()
+		made, faults := in.Links(name, file)
+		if err := refusal(u.Name, faults); err != nil {
+			return nil, err
 		}
 
-		maps.Copy(links, made)
-		queue = append(queue, k.enabledAlso(in.also)...)
+		for link, target := range made {
+			links[path.Join(unitDir, link)] = target
+		}
+		queue = append(queue, k.enabledAlso(in.Also)...)
 	}
 
 	return links, nil

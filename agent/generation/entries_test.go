@@ -128,6 +128,19 @@ func TestEnablementLinks(t *testing.T) {
 			},
 		},
 		{
+			name: "names that no unit has, and an alias of a type that has none",
+			units: []config.Unit{own("a.mount", "[Install]\nWantedBy=b.traget b.target\n"+
+				"RequiredBy=b\nAlias=c.mount\n")},
+			want: map[string]string{
+				"b.target.wants/a.mount": "/etc/systemd/system/a.mount",
+			},
+		},
+		{
+			name:  "a template without an instance, and names that depend on it",
+			units: []config.Unit{own("a@.service", "[Install]\nWantedBy=%i.target\nAlias=%i.service\n")},
+			want:  map[string]string{},
+		},
+		{
 			name:  "a template without an instance",
 			units: []config.Unit{own("a@.service", wanted)},
 			want:  map[string]string{},
@@ -207,6 +220,11 @@ func TestExpandRefuses(t *testing.T) {
 			own("a.service", "[Install]\nWantedBy=../../../../usr/x\n"),
 		},
 		{"a specifier of the machine", own("a.service", "[Install]\nWantedBy=%H.target\n")},
+		{
+			"a default instance that is a path",
+			own("a@.service", "[Install]\nDefaultInstance=b/c\nWantedBy=b.target\n"),
+		},
+		{"a specifier in Also", own("a.service", "[Install]\nAlso=%p.socket\n")},
 		{"an unknown unit in Also", own("a.service", "[Install]\nAlso=b.service\n")},
 	}
 
@@ -239,6 +257,8 @@ func TestSystemctlMakesTheSameLinks(t *testing.T) {
 		{"an escaped name", "a.service", "[Install]\nWantedBy=dev-b\\x2dc.device\n", ""},
 		{"an emptied list", "a.service", wanted + "WantedBy=\nWantedBy=c.target\n", ""},
 		{"a default instance", "a@.service", wanted + "DefaultInstance=x\n", ""},
+		{"a target with a typing error", "a.service", "[Install]\nWantedBy=b.traget c.target d\n", ""},
+		{"an alias of a mount", "a.mount", wanted + "Alias=c.mount\n", ""},
 		{"specifiers", "a-b.service", "[Install]\nWantedBy=%p.target %j.target %N.target\n", ""},
 		{"a drop-in", "a.service", "[Service]\n", wanted},
 		{"a drop-in without a section", "a.service", wanted, "RequiredBy=c.target\n"},

@@ -39,7 +39,7 @@ func newKnown(d config.Desired, vendor Vendor) unitIndex {
 	for _, u := range d.Units {
 		k.units[u.Name] = u
 		if u.Content != nil {
-			for _, alias := range installOf(unitfile.Parse(*u.Content)).alias {
+			for _, alias := range unitfile.Parse(*u.Content).Install().Alias {
 				k.aliases[alias] = u.Name
 			}
 		}
@@ -70,7 +70,7 @@ func (k unitIndex) bySocketAlone(u config.Unit, s unitfile.Settings) bool {
 		}
 	}
 
-	asked := u.Command != "" || k.byImage(u.Name) || installOf(s).isWanted()
+	asked := u.Command != "" || k.byImage(u.Name) || s.Install().IsWanted()
 	return len(sockets) > 0 && !asked
 }
 
@@ -83,7 +83,7 @@ func (k unitIndex) find(name string) (s unitfile.Settings, file string, ok bool)
 		return unitfile.Parse(append([]string{text}, k.dropIns(name)...)...)
 	}
 
-	for _, of := range []string{name, TemplateOf(name), k.aliases[name]} {
+	for _, of := range []string{name, unitfile.TemplateOf(name), k.aliases[name]} {
 		if u := k.units[of]; u.Content != nil {
 			return parse(*u.Content), path.Join(unitDir, of), true
 		}
@@ -98,7 +98,7 @@ func (k unitIndex) find(name string) (s unitfile.Settings, file string, ok bool)
 // template, in the order in which systemd reads them. A drop-in of the unit
 // replaces one of the same name of its template.
 func (k unitIndex) dropIns(name string) []string {
-	names := []string{TemplateOf(name), k.aliases[name]}
+	names := []string{unitfile.TemplateOf(name), k.aliases[name]}
 	for alias, of := range k.aliases {
 		if of == name {
 			names = append(names, alias)
@@ -149,7 +149,7 @@ func (k unitIndex) unit(u config.Unit) Unit {
 	return Unit{
 		Name:         u.Name,
 		Triggers:     triggers,
-		Own:          u.Content != nil || k.units[TemplateOf(u.Name)].Content != nil,
+		Own:          u.Content != nil || k.units[unitfile.TemplateOf(u.Name)].Content != nil,
 		Enabled:      u.Enabled(),
 		Stopped:      u.Stopped(),
 		Restart:      u.Command == config.CommandRestart,
@@ -207,7 +207,7 @@ func boundTo(name string, s unitfile.Settings) []string {
 func unitsIn(name string, s unitfile.Settings, directives ...string) []string {
 	var units []string
 	for _, value := range s.Dependencies(directives...) {
-		if unit, err := expand(value, name); err == nil {
+		if unit, ok := unitfile.Expand(value, name); ok {
 			units = append(units, unit)
 		}
 	}
@@ -231,7 +231,7 @@ func target(name string, s unitfile.Settings) string {
 			continue
 		}
 		value := s.Last(kind.section, kind.key)
-		if unit, err := expand(value, name); err == nil && unit != "" {
+		if unit, ok := unitfile.Expand(value, name); ok && unit != "" {
 			return unit
 		}
 		return stem + ".service"

@@ -109,14 +109,14 @@ func (c *Catalog) Read(d config.Desired) (Vendor, error) {
 			text = u.text
 		}
 
-		queue = append(queue, TemplateOf(name))
+		queue = append(queue, unitfile.TemplateOf(name))
 		if stem, ok := strings.CutSuffix(name, ".service"); ok {
 			for _, kind := range triggers {
 				queue = append(queue, stem+kind.suffix)
 			}
 		}
 
-		queue = append(queue, installOf(unitfile.Parse(text)).also...)
+		queue = append(queue, unitfile.Parse(text).Install().Also...)
 	}
 
 	for _, link := range c.links {

@@ -5,11 +5,11 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/health"
 	"github.com/loam-os/loam/agent/limits"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/unit"
+	"github.com/loam-os/loam/agent/unitfile"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
 )
@@ -18,7 +18,7 @@ import (
 func (c Current) unitNames() []string {
 	var names []string
 	for _, u := range c.Generation.Units {
-		if !generation.IsTemplate(u.Name) {
+		if !unitfile.IsTemplate(u.Name) {
 			names = append(names, u.Name)
 		}
 	}

@@ -212,7 +212,7 @@ var lines = map[string][]string{
 		"WantedBy=b.target", "JobTimeoutSec=5", "JobTimeoutAction=reboot", "OnFailure=z.service",
 		"RefuseManualStart=yes", "StopWhenUnneeded=yes", "Upholds=z.service", "Requires=u.target",
 		"ConditionArchitecture=amd65", "ConditionKernelVersion=>=6", "AssertPathExists=a", "Also=z.service",
-		"Alias=NAME2.target", "DefaultInstance=a", "StartLimitAction=reboot-force", "OnFailureJobMode=x",
+		"Alias=NAME2.target", "UpheldBy=b.target", "StartLimitAction=reboot-force", "OnFailureJobMode=x",
 		"RequiresMountsFor=/a /b", "RequiresMountsFor=a", "JoinsNamespaceOf=z.service", "Wants=%i.service",
 	},
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/document"
+	"github.com/loam-os/loam/agent/unitfile"
 )
 
 // defaultMode is the mode of a file without permissions (Gardener API
@@ -182,7 +183,7 @@ func mergeUnit(into *config.Unit, from Unit) {
 func (u Unit) command() config.Command {
 	command := config.Command(*u.Command)
 	if !slices.Contains(commands, *u.Command) ||
-		(isTemplate(u.Name) && command != config.CommandStop) {
+		(unitfile.IsTemplate(u.Name) && command != config.CommandStop) {
 		return ""
 	}
 	return command

@@ -283,6 +283,8 @@ func checkLinks(report *document.Report, at string, line unitLine) {
 				continue
 			}
 			file = unescapePath(stem)
+		} else if line.Section == "Install" {
+			continue // It takes no paths.
 		}
 
 		file = path.Clean(cmp.Or(file, "/"))

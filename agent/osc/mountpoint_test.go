@@ -63,7 +63,7 @@ func TestMountPoints(t *testing.T) {
 		},
 		{
 			name: "a path for a dependency", accepted: true,
-			text: mount("a.target", `[Install]\nWantedBy=/srv/x\n`),
+			text: mount("a.target", `[Unit]\nRequires=/srv/x\n`),
 			hint: "write /var/srv/x",
 		},
 		{

@@ -6,6 +6,7 @@ import (
 	"unicode"
 
 	"github.com/loam-os/loam/agent/document"
+	"github.com/loam-os/loam/agent/unitfile"
 )
 
 // osID is the ID in the image's os-release, for which %o stands.
@@ -129,7 +130,7 @@ func (i instances) read(unit, text string) {
 		key, value, _ := line.assignment()
 		for _, word := range unitWords(value) {
 			word = expandName(word, unit)
-			if stem, suffix := cutSuffix(unit); key == "DefaultInstance" && isTemplate(unit) {
+			if stem, suffix := cutSuffix(unit); key == "DefaultInstance" && unitfile.IsTemplate(unit) {
 				word = stem + word + "." + suffix
 			}
 			i.add(word)

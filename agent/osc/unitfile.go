@@ -20,7 +20,7 @@ var sections = []string{
 // sectionsOf returns the sections of a unit of the type suffix, all of them for
 // an unknown type.
 func sectionsOf(suffix string) []string {
-	if !slices.Contains(suffixes, suffix) {
+	if !slices.Contains(unitfile.Types, suffix) {
 		return sections
 	}
 
@@ -69,7 +69,41 @@ func checkUnitFile(report *document.Report, at, text string, names []string) {
 		}
 	}
 
+	checkInstall(report, at, names[0], text)
 	checkOwnUnits(report, at, text, names)
+}
+
+// checkInstall reports the words of [Install] that make no link when the unit is
+// enabled. A node refuses the unit because of some, and overlooks the others.
+func checkInstall(report *document.Report, at, unit, text string) {
+	stem, _ := cutSuffix(unit)
+	if !unitfile.IsName(unit) || strings.HasSuffix(stem, "-") {
+		return // It was reported, or stands for units of which it is a prefix.
+	}
+
+	instance := unitfile.Parse(text).Last("Install", "DefaultInstance")
+	for line := range unitfile.Lines(text) {
+		name, value, _ := line.Assignment()
+		if line.Section != "Install" || value == "" {
+			continue
+		}
+
+		if _, ok := unitfile.Words(value, unitfile.Literal); !ok {
+			report.WarnLine(at, line.Number, name+"="+document.Quote(value)+
+				" has a quote that is not closed", "close it")
+		}
+
+		in := unitfile.Settings{
+			{Section: "Install", Name: "DefaultInstance", Value: instance},
+			{Section: "Install", Name: name, Value: value},
+		}
+		_, faults := in.Install().Links(unit, "")
+		for _, fault := range faults {
+			if fault.Directive == name {
+				report.WarnLine(at, line.Number, fault.String(), fault.Hint)
+			}
+		}
+	}
 }
 
 // checkSection reports a section that systemd ignores; known are the sections of

@@ -5,13 +5,8 @@ import (
 	"strings"
 
 	"github.com/loam-os/loam/agent/document"
+	"github.com/loam-os/loam/agent/unitfile"
 )
-
-// suffixes are the types of units (systemd.unit(5)).
-var suffixes = []string{
-	"service", "socket", "target", "mount", "automount", "swap", "timer", "path", "slice",
-	"scope", "device",
-}
 
 // fileless are the types of units that have no unit files: systemd makes the
 // units, and a configuration can neither enable nor start one.
@@ -30,9 +25,9 @@ func checkUnitName(report *document.Report, at, name string) {
 		report.Add(at, "empty", "name the unit, with its type: example.service")
 	case len(name) > maxName:
 		add("is longer than 255 bytes", "")
-	case !slices.Contains(suffixes, suffix):
+	case !slices.Contains(unitfile.Types, suffix):
 		hint := "end it with .service or another type of unit"
-		if near := document.Nearest(suffix, suffixes); near != "" {
+		if near := document.Nearest(suffix, unitfile.Types); near != "" {
 			hint = "did you mean ." + near + "?"
 		}
 		add("does not end with a type of unit", hint)
@@ -42,7 +37,7 @@ func checkUnitName(report *document.Report, at, name string) {
 		add("is made by systemd itself", "write a drop-in for a service, a slice or a mount")
 	case stem == "" || strings.HasPrefix(stem, "@"):
 		add("has nothing before its type", "write a name before it")
-	case strings.ContainsFunc(stem, isNotUnitName):
+	case strings.ContainsFunc(stem, func(r rune) bool { return !unitfile.InNames(r) }):
 		add("holds a character that no unit name has",
 			`use letters, digits and :-_.\@ (systemd-escape(1) converts a path)`)
 	case ownUnit(name):
@@ -83,15 +78,4 @@ func cutSuffix(name string) (stem, suffix string) {
 		return name, ""
 	}
 	return name[:dot], name[dot+1:]
-}
-
-// isTemplate reports whether name is a template without an instance.
-func isTemplate(name string) bool {
-	stem, _ := cutSuffix(name)
-	return strings.IndexByte(stem, '@') == len(stem)-1 && stem != ""
-}
-
-func isNotUnitName(r rune) bool {
-	letter := (r >= 'a' && r <= 'z') || (r >= 'A' && r <= 'Z') || (r >= '0' && r <= '9')
-	return !letter && !strings.ContainsRune(`:-_.\@`, r)
 }

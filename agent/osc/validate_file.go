@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/loam-os/loam/agent/document"
+	"github.com/loam-os/loam/agent/unitfile"
 )
 
 // hostName is a DNS subdomain in lower case (RFC 1123).
@@ -63,7 +64,7 @@ func (f File) unitFile() (unit, text string) {
 	switch {
 	case isDropIn && strings.HasSuffix(dropIn, ".conf"):
 		return unit, text
-	case isDropIn || strings.Contains(name, "/") || !slices.Contains(suffixes, suffix):
+	case isDropIn || strings.Contains(name, "/") || !slices.Contains(unitfile.Types, suffix):
 		return "", ""
 	}
 	return unit, text

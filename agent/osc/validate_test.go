@@ -621,6 +621,85 @@ func TestBadInput(t *testing.T) {
 			want: `c:6: spec.units[0].content: systemd refuses the service: it has Type=dbus and no BusName=; hint: write BusName= in [Service]`,
 		},
 		{
+			name:     "an alias of another type",
+			accepted: true,
+			text:     unit("name: a.service", `content: "[Service]\nExecStart=/bin/true\n[Install]\nAlias=y\n"`),
+			want:     `c:6: spec.units[0].content: line 4: Alias="y" is not the name of a unit of the same type; hint: end it with .service`,
+		},
+		{
+			name:     "an alias that is put together from the name, of another type",
+			accepted: true,
+			text:     unit("name: a.service", `content: "[Service]\nExecStart=/bin/true\n[Install]\nAlias=%p.socket\n"`),
+			want:     `c:6: spec.units[0].content: line 4: Alias="%p.socket" is not the name of a unit of the same type; hint: end it with .service`,
+		},
+		{
+			name:     "an alias of a type that has none",
+			accepted: true,
+			text:     unit("name: a.slice", `content: "[Install]\nAlias=b.slice\n"`),
+			want:     `c:6: spec.units[0].content: line 2: Alias="b.slice" has no effect: units of this type have no aliases; hint: leave it out`,
+		},
+		{
+			name:     "a specifier of the machine in [Install]",
+			accepted: true,
+			text:     unit("name: a.service", `content: "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=%H.target\n"`),
+			want:     `c:6: spec.units[0].content: line 4: WantedBy="%H.target" has a specifier that is not supported there; hint: use %n, %N, %p, %i or %j, or write the name in full`,
+		},
+		{
+			name:     "a target that is a path",
+			accepted: true,
+			text:     unit("name: a.service", `content: "[Service]\nExecStart=/bin/true\n[Install]\nRequiredBy=b.target a/b.target\n"`),
+			want:     `c:6: spec.units[0].content: line 4: RequiredBy="a/b.target" is not the name of a unit; hint: write a name without slashes: systemd-escape(1) converts a path`,
+		},
+		{
+			name:     "a target with a typing error in its type",
+			accepted: true,
+			text:     unit("name: a.service", `content: "[Service]\nExecStart=/bin/true\n[Install]\n# x\nWantedBy=multi-user.traget\n"`),
+			want:     `c:6: spec.units[0].content: line 5: WantedBy="multi-user.traget" is not the name of a unit; hint: end it with a type of unit, as in multi-user.target`,
+		},
+		{
+			name:     "a target without a type",
+			accepted: true,
+			text:     unit("name: a.service", `content: "[Service]\nExecStart=/bin/true\n[Install]\nUpheldBy=\"multi-user\"\n"`),
+			want:     `c:6: spec.units[0].content: line 4: UpheldBy="multi-user" is not the name of a unit; hint: end it with a type of unit, as in multi-user.target`,
+		},
+		{
+			name:     "a target whose quote is not closed",
+			accepted: true,
+			text:     unit("name: a.service", `content: "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=\"b.target\n"`),
+			want:     `c:6: spec.units[0].content: line 4: WantedBy="\"b.target" has a quote that is not closed; hint: close it`,
+		},
+		{
+			name:     "a specifier in Also",
+			accepted: true,
+			text:     unit("name: a.service", `content: "[Service]\nExecStart=/bin/true\n[Install]\nAlso=%p.socket\n"`),
+			want:     `c:6: spec.units[0].content: line 4: Also="%p.socket" is not the name of a unit; hint: write the name without specifiers, with its type: example.socket`,
+		},
+		{
+			name:     "a default instance of no template",
+			accepted: true,
+			text:     unit("name: a.service", `content: "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=b.target\nDefaultInstance=x\n"`),
+			want:     `c:6: spec.units[0].content: line 5: DefaultInstance="x" has an effect in templates only; hint: leave it out, or name the unit example@.service`,
+		},
+		{
+			name:     "a default instance that no instance is called",
+			accepted: true,
+			text:     unit("name: a@.service", `content: "[Service]\nExecStart=/bin/true\n[Install]\nDefaultInstance=x y\nWantedBy=b.target\n"`),
+			want:     `c:6: spec.units[0].content: line 4: DefaultInstance="x y" is not a part of a unit's name; hint: use letters, digits and :-_.\@`,
+		},
+		{
+			name:     "a target that the default instance makes wrong",
+			accepted: true,
+			text:     unit("name: a@.service", `content: "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=b.%i\nDefaultInstance=traget\n"`),
+			want:     `c:6: spec.units[0].content: line 4: WantedBy="b.%i" is not the name of a unit; hint: end it with a type of unit, as in multi-user.target`,
+		},
+		{
+			name:     "an alias of another type in a drop-in of the image's unit",
+			accepted: true,
+			text: unit("name: containerd.service",
+				`dropIns: [{name: a.conf, content: "[Install]\nAlias=y\n"}]`),
+			want: `c:6: spec.units[0].dropIns[0].content: line 2: Alias="y" is not the name of a unit of the same type; hint: end it with .service`,
+		},
+		{
 			name:     "an assignment without a name",
 			accepted: true,
 			text:     unit("name: a.service", `content: "[Unit]\n=x"`),
@@ -674,6 +753,27 @@ func TestGoodInput(t *testing.T) {
 			text: unit("name: a.service", `content: "[Unit]\nSuccessAction=poweroff\n"`),
 		},
 		{name: "an escaped mount", text: unit(`name: 'var-lib-a\x2db.mount'`)},
+		{
+			name: "[Install] for units of each type",
+			text: unit("name: a-b.service", "content: |", "  [Service]", "  ExecStart=/bin/true",
+				"  [Install]", `  WantedBy=a.target b.service "c.socket" dev-d\x2de.device -.slice`,
+				"  WantedBy=e.mount f.automount g.swap h.timer i.path j@k.service l@.service",
+				"  RequiredBy=%p.target %N.target %j.target m-%u.target", "  UpheldBy=",
+				"  Alias=c.service d@e.service", "  Also=f.socket", "  DefaultInstance="),
+		},
+		{
+			name: "[Install] of a template, and of one with a default instance",
+			text: unit("name: a@.service", "content: |", "  [Service]", "  ExecStart=/bin/true",
+				"  [Install]", "  WantedBy=%i.target %i b@%i.service b@.target c.target",
+				"  Alias=%i.service c@.service") +
+				"  - name: b@.service\n    content: |\n      [Service]\n      ExecStart=/bin/true\n" +
+				"      [Install]\n      DefaultInstance=x-%p\n      WantedBy=%i.target\n",
+		},
+		{
+			name: "[Install] in a drop-in for a prefix of names",
+			text: fileOf("/etc/systemd/system/a-.service.d/x.conf",
+				"[Install]\n\n      WantedBy=%j.target"),
+		},
 		{
 			name: "continued lines with a comment between",
 			text: unit("name: a.service", "content: |", "  [Service]", `  ExecStart=/bin/echo a \`,

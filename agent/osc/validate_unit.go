@@ -5,6 +5,7 @@ import (
 
 	"github.com/loam-os/loam/agent/config"
 	"github.com/loam-os/loam/agent/document"
+	"github.com/loam-os/loam/agent/unitfile"
 )
 
 // commands are the values of Unit.Command.
@@ -54,7 +55,7 @@ func checkCommand(report *document.Report, at string, unit Unit) {
 			hint = "did you mean " + near + "?"
 		}
 		report.Warn(at, document.Quote(command)+" is unknown", hint)
-	case starts && isTemplate(unit.Name):
+	case starts && unitfile.IsTemplate(unit.Name):
 		report.Warn(at, "a template cannot be started",
 			"start an instance of it: example@instance.service")
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/loam-os/loam/agent/generation"
+	"github.com/loam-os/loam/agent/unitfile"
 )
 
 // unitDir is the directory in which systemd finds the files of a generation's
@@ -76,7 +77,7 @@ func (c changes) concernUnits() bool {
 // systemd reads for a unit, its template's included.
 func (c changes) unitFiles(name string) []string {
 	var why []string
-	for _, of := range []string{name, generation.TemplateOf(name)} {
+	for _, of := range []string{name, unitfile.TemplateOf(name)} {
 		if of == "" {
 			continue
 		}

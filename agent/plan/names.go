@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/loam-os/loam/agent/generation"
+	"github.com/loam-os/loam/agent/unitfile"
 )
 
 // listed is a unit of a generation under all the names that the generation
@@ -38,7 +39,7 @@ func newAliases(have, want generation.Manifest, observed Observed) aliases {
 func (a aliases) merge(units []generation.Unit) map[string]*listed {
 	all := map[string]*listed{}
 	for _, u := range units {
-		if generation.IsTemplate(u.Name) {
+		if unitfile.IsTemplate(u.Name) {
 			continue
 		}
 
@@ -100,5 +101,5 @@ func Names(have, want generation.Manifest) []string {
 	}
 
 	slices.Sort(all)
-	return slices.DeleteFunc(slices.Compact(all), generation.IsTemplate)
+	return slices.DeleteFunc(slices.Compact(all), unitfile.IsTemplate)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/loam-os/loam/agent/document"
-	"github.com/loam-os/loam/agent/generation"
 	"github.com/loam-os/loam/agent/journal"
+	"github.com/loam-os/loam/agent/unitfile"
 	"github.com/loam-os/loam/cmd/outcome"
 	"github.com/loam-os/loam/cmd/usage"
 	"github.com/loam-os/loam/hint"
@@ -167,7 +167,7 @@ func unitNames(root string) []string {
 		files, _ := filepath.Glob(filepath.Join(root, dir, "systemd/system/*.*"))
 		for _, file := range files {
 			name := filepath.Base(file)
-			if slices.Contains(unitTypes, filepath.Ext(name)) && !generation.IsTemplate(name) {
+			if slices.Contains(unitTypes, filepath.Ext(name)) && !unitfile.IsTemplate(name) {
 				names = append(names, name)
 			}
 		}

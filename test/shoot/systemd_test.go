@@ -22,6 +22,7 @@ import (
 	"github.com/loam-os/loam/agent/plan"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/unit"
+	"github.com/loam-os/loam/agent/unitfile"
 	"github.com/loam-os/loam/agent/volume"
 	"github.com/loam-os/loam/test/container"
 	"github.com/loam-os/loam/test/executor"
@@ -272,7 +273,7 @@ func (n *node) invocations(m generation.Manifest) map[string]string {
 	n.Helper()
 	var names []string
 	for _, u := range m.Units {
-		if !generation.IsTemplate(u.Name) {
+		if !unitfile.IsTemplate(u.Name) {
 			names = append(names, u.Name)
 		}
 	}

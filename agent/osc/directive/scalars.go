@@ -259,19 +259,12 @@ func isUser(value string) bool {
 		value != ".." && value == strings.TrimSpace(value) && utf8.ValidString(value)
 }
 
-var unitName = regexp.MustCompile(
-	`^[A-Za-z0-9:_.\\-][A-Za-z0-9:_.\\@-]*\.` +
-		`(service|socket|target|mount|automount|swap|timer|path|slice|scope|device)$`,
-)
-
-func isUnit(value string) bool { return len(value) < 256 && unitName.MatchString(value) }
-
 // isNotTemplate reports whether the name of a unit is not that of a template.
 func isNotTemplate(value string) bool { return !strings.Contains(value, "@.") }
 
 // ofType returns a check for the name of a unit of a type.
 func ofType(suffix string) check {
-	return func(value string) bool { return isUnit(value) && strings.HasSuffix(value, suffix) }
+	return func(value string) bool { return unitfile.IsName(value) && strings.HasSuffix(value, suffix) }
 }
 
 // isPrefix reports whether word is an IP address, with or without the length of

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/loam-os/loam/agent/unitfile"
 )
 
 // kind is a kind of values.
@@ -329,7 +331,7 @@ var kinds = []kind{
 		ok:    either(isBoolean, isNamespaces), want: "yes, no or kinds of namespaces", empty: true,
 	},
 	{names: "Slice", ok: ofType(".slice"), want: "the name of a slice, such as system.slice"},
-	{names: "Timer.Unit Path.Unit", ok: isUnit, want: "the name of a unit, such as example.service"},
+	{names: "Timer.Unit Path.Unit", ok: unitfile.IsName, want: "the name of a unit, such as example.service"},
 	{names: "Socket.Service", ok: func(value string) bool { return isNotTemplate(value) && ofType(".service")(value) }, want: "the name of a service"},
 	{
 		names: "DeviceAllow",
