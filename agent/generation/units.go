@@ -94,20 +94,25 @@ func (k unitIndex) find(name string) (s unitfile.Settings, file string, ok bool)
 	return nil, "", false
 }
 
-// dropIns returns the drop-ins of the unit, under all of its names, and of its
-// template, in the order in which systemd reads them. A drop-in of the unit
-// replaces one of the same name of its template.
+// dropIns returns the texts of the drop-ins of the unit, under all of its names,
+// in the order in which systemd reads them. Of drop-ins of one name the nearest
+// counts.
 func (k unitIndex) dropIns(name string) []string {
-	names := []string{unitfile.TemplateOf(name), k.aliases[name]}
+	others := []string{k.aliases[name]}
 	for alias, of := range k.aliases {
 		if of == name {
-			names = append(names, alias)
+			others = append(others, alias)
 		}
 	}
 
-	slices.Sort(names[1:])
+	slices.Sort(others)
+	names := unitfile.DropInNames(name)
+	for _, other := range others {
+		names = append(names, unitfile.DropInNames(other)...)
+	}
+
 	byName := map[string]string{}
-	for _, of := range append(names, name) {
+	for _, of := range slices.Backward(names) {
 		for _, in := range k.units[of].DropIns {
 			byName[in.Name] = in.Content
 		}

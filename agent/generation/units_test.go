@@ -201,6 +201,39 @@ func TestEssential(t *testing.T) {
 			[]string{"a.service", "kubelet.service"},
 		},
 		{
+			"by a drop-in of a prefix of the name",
+			[]config.Unit{
+				{Name: "kubelet.service", Content: new("[Unit]\nRequires=a-b.service\n")},
+				own("a-b.service", ""), own("b.service", ""),
+				disabled(config.Unit{
+					Name:    "a-.service",
+					DropIns: []config.DropIn{{Name: "1.conf", Content: requires + "b.service\n"}},
+				}),
+			},
+			Vendor{},
+			[]string{"a-b.service", "b.service", "kubelet.service"},
+		},
+		{
+			"by a drop-in of a prefix of an instance's name, unless the template has one of that name",
+			[]config.Unit{
+				{Name: "kubelet.service", Content: new("[Unit]\nRequires=a-b@1.service\n")},
+				own("a-b@1.service", ""), own("c.service", ""), own("d.service", ""),
+				disabled(config.Unit{
+					Name: "a-.service",
+					DropIns: []config.DropIn{
+						{Name: "1.conf", Content: requires + "c.service\n"},
+						{Name: "2.conf", Content: requires + "d.service\n"},
+					},
+				}),
+				disabled(config.Unit{
+					Name:    "a-b@.service",
+					DropIns: []config.DropIn{{Name: "1.conf", Content: ""}},
+				}),
+			},
+			Vendor{},
+			[]string{"a-b@1.service", "d.service", "kubelet.service"},
+		},
+		{
 			"by RequiredBy",
 			[]config.Unit{
 				own("kubelet.service", ""),

@@ -74,19 +74,21 @@ func (c changes) concernUnits() bool {
 }
 
 // unitFiles returns the changes, as reasons, of the text and the drop-ins that
-// systemd reads for a unit, its template's included.
+// systemd reads for a unit: also those of its template and of prefixes of its
+// name.
 func (c changes) unitFiles(name string) []string {
 	var why []string
 	for _, of := range []string{name, unitfile.TemplateOf(name)} {
-		if of == "" {
-			continue
-		}
 		if change, ok := c.byPath[path.Join(unitDir, of)]; ok && change != ModeOnly {
 			why = append(why, "unit file "+of+" "+string(change))
 		}
+	}
+
+	names := unitfile.DropInNames(name)
+	for i, of := range names {
 		for _, f := range c.list {
 			if path.Dir(f.Path) == path.Join(unitDir, of+".d") && f.Change != ModeOnly &&
-				(of == name || !c.hidden(name, f.Path)) {
+				!c.hidden(names[:i], f.Path) {
 				why = append(why, "drop-in "+path.Base(f.Path)+" "+string(f.Change))
 			}
 		}
@@ -95,13 +97,16 @@ func (c changes) unitFiles(name string) []string {
 	return why
 }
 
-// hidden reports whether unit name has, before and after, a drop-in of its own
-// that systemd reads instead of its template's.
-func (c changes) hidden(name, dropIn string) bool {
-	own := path.Join(unitDir, name+".d", path.Base(dropIn))
-	_, before := c.before[own]
-	_, after := c.after[own]
-	return before && after
+// hidden reports whether one of the nearer names has, before and after, a
+// drop-in that systemd reads instead.
+func (c changes) hidden(nearer []string, dropIn string) bool {
+	has := func(entries map[string]generation.Entry) bool {
+		return slices.ContainsFunc(nearer, func(name string) bool {
+			_, ok := entries[path.Join(unitDir, name+".d", path.Base(dropIn))]
+			return ok
+		})
+	}
+	return has(c.before) && has(c.after)
 }
 
 // watched returns which of files change, as reasons.

@@ -64,6 +64,14 @@ func file(name, text string) config.File {
 
 func units(all ...config.Unit) config.Desired { return config.Desired{Units: all} }
 
+// withFile returns a unit and a file in the directory of units.
+func withFile(u config.Unit, name, text string) config.Desired {
+	return config.Desired{
+		Files: []config.File{file(unitDir+"/"+name, text)},
+		Units: []config.Unit{u},
+	}
+}
+
 func TestUnits(t *testing.T) {
 	vendor := func(name string) config.Unit { return config.Unit{Name: name} }
 	up := Observed{
@@ -293,6 +301,54 @@ func TestUnits(t *testing.T) {
 			units(with(own("a@.service", "y"), disable), vendor("a@1.service")),
 			Observed{"a@1.service": {Active: "active"}},
 			"restart a@1.service: unit file a@.service changed",
+			false,
+		},
+		{
+			"a drop-in of a prefix of the name",
+			withFile(own("a-b-c.service", "x"), "a-.service.d/1.conf", "x"),
+			withFile(own("a-b-c.service", "x"), "a-.service.d/1.conf", "y"),
+			Observed{"a-b-c.service": {Active: "active"}},
+			"restart a-b-c.service: drop-in 1.conf changed",
+			false,
+		},
+		{
+			"a drop-in of a prefix of the name, in whose place a nearer one is read",
+			withFile(with(own("a-b-c.service", "x"), dropIn("x")), "a-.service.d/10-a.conf", "x"),
+			withFile(with(own("a-b-c.service", "x"), dropIn("x")), "a-.service.d/10-a.conf", "y"),
+			Observed{"a-b-c.service": {Active: "active"}},
+			"",
+			false,
+		},
+		{
+			"a drop-in of no prefix that ends in a dash",
+			withFile(own("a-b.service", "x"), "a.service.d/1.conf", "x"),
+			withFile(own("a-b.service", "x"), "a.service.d/1.conf", "y"),
+			Observed{"a-b.service": {Active: "active"}},
+			"",
+			false,
+		},
+		{
+			"a drop-in of a prefix of an instance's name",
+			withFile(own("a-b@1.service", "x"), "a-.service.d/1.conf", "x"),
+			withFile(own("a-b@1.service", "x"), "a-.service.d/1.conf", "y"),
+			Observed{"a-b@1.service": {Active: "active"}},
+			"restart a-b@1.service: drop-in 1.conf changed",
+			false,
+		},
+		{
+			"a drop-in of a prefix of an instance's name, with the instance",
+			withFile(own("a-b@1.service", "x"), "a-@1.service.d/1.conf", "x"),
+			units(own("a-b@1.service", "x")),
+			Observed{"a-b@1.service": {Active: "active"}},
+			"restart a-b@1.service: drop-in 1.conf removed",
+			false,
+		},
+		{
+			"a drop-in of the template, in whose place the instance's own is read",
+			withFile(with(own("a-b@1.service", "x"), dropIn("x")), "a-b@.service.d/10-a.conf", "x"),
+			withFile(with(own("a-b@1.service", "x"), dropIn("x")), "a-b@.service.d/10-a.conf", "y"),
+			Observed{"a-b@1.service": {Active: "active"}},
+			"",
 			false,
 		},
 		{

@@ -101,3 +101,47 @@ func Expand(text, unit string) (expanded string, ok bool) {
 
 	return out.String(), true
 }
+
+// DropInNames returns the names for which systemd reads the drop-ins of a unit
+// in the directory NAME.d, the nearest first: a drop-in there replaces those of
+// the same name further on. Besides the unit's own name these are its template
+// and the prefixes of both that end in a dash (systemd.unit(5), and
+// unit_file_find_dirs in systemd's src/shared/dropin.c for the order).
+//
+// The directories of all units of a type, such as service.d, are left out: no
+// configuration has them.
+func DropInNames(name string) []string {
+	names := []string{name}
+	if template := TemplateOf(name); template != "" {
+		names = append(names, DropInNames(template)...)
+	}
+	if prefix := chop(name); prefix != "" {
+		names = append(names, DropInNames(prefix)...)
+	}
+
+	var unique []string
+	for _, of := range names {
+		if !slices.Contains(unique, of) {
+			unique = append(unique, of)
+		}
+	}
+	return unique
+}
+
+// chop returns the name whose prefix ends at the last dash within that of name,
+// "" if there is none. It keeps the instance. As in systemd, a template gives
+// the name of a plain unit.
+func chop(name string) string {
+	stem, suffix := cut(name)
+	prefix, _, _ := strings.Cut(stem, "@")
+	dash := strings.LastIndexByte(strings.TrimSuffix(prefix, "-"), '-')
+	if dash <= 0 {
+		return ""
+	}
+
+	prefix = prefix[:dash+1]
+	if instance := instanceOf(name); instance != "" {
+		prefix += "@" + instance
+	}
+	return prefix + "." + suffix
+}

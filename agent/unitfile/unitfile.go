@@ -1,8 +1,10 @@
-// Package unitfile reads unit files as systemd does (systemd.syntax(7)). It is
-// pure, and small enough for the initramfs.
+// Package unitfile reads unit files as systemd does (systemd.syntax(7),
+// systemd.unit(5)). It is pure, and small enough for the initramfs.
 //
 // [Parse] returns the settings of a unit, and [Words] splits a value that is a
 // list. [Lines] is for a caller that reports where something is written.
+// [Install.Links] is what enabling the unit does, and [DropInNames] says where
+// its drop-ins are.
 package unitfile
 
 import (
