@@ -264,8 +264,8 @@ var (
 
 // checkLinks reports dependencies on mounts that cannot be, as their paths lead
 // through links of the image.
-func checkLinks(report *document.Report, at string, line unitLine) {
-	name, value, _ := line.assignment()
+func checkLinks(report *document.Report, at string, line unitfile.Line) {
+	name, value, _ := line.Assignment()
 	if line.Section != "Unit" && line.Section != "Install" {
 		return
 	}

@@ -3,7 +3,6 @@ package osc
 import (
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/loam-os/loam/agent/document"
 	"github.com/loam-os/loam/agent/unitfile"
@@ -22,8 +21,8 @@ func ownUnit(name string) bool {
 // node agent stops what would revert it, and a unit that the agent needs may keep
 // it from starting. names are the names of the units that read the text.
 func checkOwnUnits(report *document.Report, at, text string, names []string) {
-	for line := range unitLines(text) {
-		key, value, _ := line.assignment()
+	for line := range unitfile.Lines(text) {
+		key, value, _ := line.Assignment()
 		for _, name := range meant(value, names) {
 			if !ownUnit(name) {
 				continue
@@ -59,29 +58,7 @@ func meant(list string, names []string) []string {
 // a name (config_parse_unit_deps and config_parse_strv). Whether quotes are, too,
 // depends on the version and on the section, so the words of both are returned.
 func unitWords(list string) []string {
-	return append(strings.Fields(list), unquote(list)...)
-}
-
-// unquote splits a list at white space. Quotes may begin within a word; systemd
-// ignores what follows a quote that is not closed.
-func unquote(list string) []string {
-	var all []string
-	var word strings.Builder
-	quote := rune(0)
-	for _, r := range list + " " {
-		switch {
-		case quote != 0 && r == quote:
-			quote = 0
-		case quote == 0 && (r == '"' || r == '\''):
-			quote = r
-		case quote != 0 || !unicode.IsSpace(r):
-			word.WriteRune(r)
-		case word.Len() > 0:
-			all = append(all, word.String())
-			word.Reset()
-		}
-	}
-	return all
+	return append(strings.Fields(list), unitfile.NamesIn(list)...)
 }
 
 // expandName replaces the specifiers in the name of a unit that depend on the
@@ -126,8 +103,8 @@ func instancesOf(files []located[File], units []located[Unit]) instances {
 // read adds a unit, and the instances that its text names.
 func (i instances) read(unit, text string) {
 	i.add(unit)
-	for line := range unitLines(text) {
-		key, value, _ := line.assignment()
+	for line := range unitfile.Lines(text) {
+		key, value, _ := line.Assignment()
 		for _, word := range unitWords(value) {
 			word = expandName(word, unit)
 			if stem, suffix := cutSuffix(unit); key == "DefaultInstance" && unitfile.IsTemplate(unit) {

@@ -1,7 +1,6 @@
 package osc
 
 import (
-	"iter"
 	"slices"
 	"strings"
 
@@ -31,22 +30,6 @@ func sectionsOf(suffix string) []string {
 	return []string{"Unit", "Install"}
 }
 
-// unitLine is a line of a unit file.
-type unitLine struct{ unitfile.Line }
-
-func (l unitLine) assignment() (name, value string, ok bool) { return l.Assignment() }
-
-// unitLines returns the lines of a unit file.
-func unitLines(text string) iter.Seq[unitLine] {
-	return func(yield func(unitLine) bool) {
-		for line := range unitfile.Lines(text) {
-			if !yield(unitLine{line}) {
-				return
-			}
-		}
-	}
-}
-
 // checkUnitFile reports the lines of text that systemd would skip with only a
 // warning, and what it would do to Loam's units. names are the units that read
 // the text, all of one type.
@@ -61,7 +44,7 @@ func checkUnitFile(report *document.Report, at, text string, names []string) {
 
 	_, suffix := cutSuffix(names[0])
 	known := sectionsOf(suffix)
-	for line := range unitLines(text) {
+	for line := range unitfile.Lines(text) {
 		if line.IsSection() {
 			checkSection(report, at, line, known)
 		} else {
@@ -108,7 +91,7 @@ func checkInstall(report *document.Report, at, unit, text string) {
 
 // checkSection reports a section that systemd ignores; known are the sections of
 // a unit of this type.
-func checkSection(report *document.Report, at string, line unitLine, known []string) {
+func checkSection(report *document.Report, at string, line unitfile.Line, known []string) {
 	name, closed := strings.CutSuffix(line.Text[1:], "]")
 	if !closed {
 		report.WarnLine(at, line.Number, document.Quote(line.Text)+" has no closing bracket",
@@ -135,8 +118,8 @@ func checkSection(report *document.Report, at string, line unitLine, known []str
 		"the section "+document.Quote(name)+" is unknown to systemd", hint)
 }
 
-func checkAssignment(report *document.Report, at string, line unitLine, known []string) {
-	name, _, assigned := line.assignment()
+func checkAssignment(report *document.Report, at string, line unitfile.Line, known []string) {
+	name, _, assigned := line.Assignment()
 	switch {
 	case !assigned:
 		report.WarnLine(at, line.Number, document.Quote(line.Text)+" is not an assignment",
@@ -155,8 +138,8 @@ func checkAssignment(report *document.Report, at string, line unitLine, known []
 
 // checkValue reports a value that systemd ignores, or for which it refuses the
 // unit.
-func checkValue(report *document.Report, at string, line unitLine) {
-	name, value, _ := line.assignment()
+func checkValue(report *document.Report, at string, line unitfile.Line) {
+	name, value, _ := line.Assignment()
 	if problem, hint := directive.Fault(line.Section, name, value); problem != "" {
 		report.WarnLine(at, line.Number, name+"="+document.Quote(value)+" "+problem, hint)
 		return
@@ -165,8 +148,8 @@ func checkValue(report *document.Report, at string, line unitLine) {
 }
 
 // checkDirective reports a directive that systemd does not know in its section.
-func checkDirective(report *document.Report, at string, line unitLine, known []string) {
-	name, _, _ := line.assignment()
+func checkDirective(report *document.Report, at string, line unitfile.Line, known []string) {
+	name, _, _ := line.Assignment()
 	hint := "see systemd." + strings.ToLower(line.Section) + "(5); your own must begin with X-"
 	if other := directive.Elsewhere(name, known); other != "" {
 		hint = "move it to [" + other + "]"
