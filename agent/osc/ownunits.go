@@ -18,8 +18,8 @@ func ownUnit(name string) bool {
 
 // checkOwnUnits refuses what a unit would do to Loam's own. An alias is a link
 // that systemd would follow instead of the image's unit, a unit that stops the
-// node agent stops what would revert it, and a unit that the agent needs may keep
-// it from starting. names are the names of the units that read the text.
+// node agent stops what would revert it, and a unit that the agent needs or waits for
+// may keep it from starting. names are the names of the units that read the text.
 func checkOwnUnits(report *document.Report, at, text string, names []string) {
 	for line := range unitfile.Lines(text) {
 		key, value, _ := line.Assignment()
@@ -34,6 +34,9 @@ func checkOwnUnits(report *document.Report, at, text string, names []string) {
 			case "Conflicts", "PropagatesStopTo":
 				report.Add(at, key+"="+document.Quote(name)+" is refused: it stops a unit of Loam",
 					"leave it out")
+			case "Before":
+				report.Add(at, key+"="+document.Quote(name)+" is refused: a unit of Loam would wait for it",
+					"leave it out: the unit starts beside those of Loam")
 			case "WantedBy", "RequiredBy", "UpheldBy":
 				report.Add(at, key+"="+document.Quote(name)+" is refused: it changes a unit of Loam",
 					"name another unit, such as multi-user.target")

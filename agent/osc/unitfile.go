@@ -31,9 +31,8 @@ func sectionsOf(suffix string) []string {
 }
 
 // checkUnitFile reports the lines of text that systemd would skip with only a
-// warning, and what it would do to Loam's units. names are the units that read
-// the text, all of one type.
-func checkUnitFile(report *document.Report, at, text string, names []string) {
+// warning, and what it would do to Loam's units.
+func checkUnitFile(report *document.Report, at, text string, of readers) {
 	line := 0
 	for raw := range strings.SplitSeq(text, "\n") {
 		line++
@@ -42,7 +41,7 @@ func checkUnitFile(report *document.Report, at, text string, names []string) {
 		}
 	}
 
-	_, suffix := cutSuffix(names[0])
+	_, suffix := cutSuffix(of.names[0])
 	known := sectionsOf(suffix)
 	for line := range unitfile.Lines(text) {
 		if line.IsSection() {
@@ -52,13 +51,14 @@ func checkUnitFile(report *document.Report, at, text string, names []string) {
 		}
 	}
 
-	checkInstall(report, at, names[0], text)
-	checkOwnUnits(report, at, text, names)
+	checkInstall(report, at, text, of)
+	checkOwnUnits(report, at, text, of.names)
 }
 
 // checkInstall reports the words of [Install] that make no link when the unit is
 // enabled. A node refuses the unit because of some, and overlooks the others.
-func checkInstall(report *document.Report, at, unit, text string) {
+func checkInstall(report *document.Report, at, text string, of readers) {
+	unit := of.names[0]
 	stem, _ := cutSuffix(unit)
 	if !unitfile.IsName(unit) || strings.HasSuffix(stem, "-") {
 		return // It was reported, or stands for units of which it is a prefix.
@@ -82,7 +82,11 @@ func checkInstall(report *document.Report, at, unit, text string) {
 		}
 		_, faults := in.Install().Links(unit, "")
 		for _, fault := range faults {
-			if fault.Directive == name {
+			switch {
+			case fault.Directive != name:
+			case slices.Contains(of.refused, fault):
+				report.AddLine(at, line.Number, fault.String(), fault.Hint)
+			default:
 				report.WarnLine(at, line.Number, fault.String(), fault.Hint)
 			}
 		}

@@ -43,16 +43,16 @@ func Validate(osc OperatingSystemConfig, env Env) error {
 
 	files := osc.files()
 	units := osc.units()
-	templates := instancesOf(files, units)
+	all := documentUnits{instances: instancesOf(files, units), refused: osc.refused()}
 
 	paths := map[string]bool{}
 	for _, file := range files {
-		checkFile(report, file, templates)
+		checkFile(report, file, all)
 		checkTransmit(report, file, osc.Spec.Purpose)
 		paths[file.value.Path] = true
 	}
 
-	checkUnits(report, units, paths, templates)
+	checkUnits(report, units, paths, all)
 	checkTwice(report, units)
 	checkPlaces(report, files, units, osc.Spec.CRIConfig.written())
 	checkCRI(report, osc.Spec, env)
@@ -69,12 +69,12 @@ func Validate(osc OperatingSystemConfig, env Env) error {
 // checkUnits checks each unit, and those with nothing wrong in them as a whole:
 // what a unit lacks may be on a line that was reported.
 func checkUnits(
-	report *document.Report, units []located[Unit], files map[string]bool, templates instances,
+	report *document.Report, units []located[Unit], files map[string]bool, all documentUnits,
 ) {
 	wrong := map[string]bool{}
 	for _, unit := range units {
 		before := report.Len()
-		checkUnit(report, unit, files, templates)
+		checkUnit(report, unit, files, all)
 		if report.Len() > before {
 			wrong[unit.value.Name] = true
 		}

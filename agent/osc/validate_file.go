@@ -17,7 +17,7 @@ var hostName = regexp.MustCompile(
 	`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`,
 )
 
-func checkFile(report *document.Report, file located[File], templates instances) {
+func checkFile(report *document.Report, file located[File], all documentUnits) {
 	at := file.at
 	value := file.value
 	CheckPath(report, at+".path", value.Path)
@@ -32,12 +32,12 @@ func checkFile(report *document.Report, file located[File], templates instances)
 
 	checkContent(report, at+".content", value.Content)
 	checkModprobe(report, file)
-	checkUnitPath(report, at+".content", value, templates)
+	checkUnitPath(report, at+".content", value, all)
 }
 
 // checkUnitPath reports the problems of a unit file or drop-in that is among the
 // files. systemd reads it as it reads those of units.
-func checkUnitPath(report *document.Report, at string, file File, templates instances) {
+func checkUnitPath(report *document.Report, at string, file File, all documentUnits) {
 	unit, text := file.unitFile()
 	isDropIn := path.Base(file.Path) != unit
 	switch {
@@ -46,7 +46,7 @@ func checkUnitPath(report *document.Report, at string, file File, templates inst
 		report.Warn(at, "empty, which would mask the unit",
 			"list the unit in units, with enable: false")
 	default:
-		checkUnitFile(report, at, text, templates.names(unit))
+		checkUnitFile(report, at, text, readers{names: all.instances.names(unit)})
 	}
 }
 

@@ -423,6 +423,13 @@ func TestBadInput(t *testing.T) {
 			want: `c:5: spec.units[0].content: RequiredBy="loam-agent.service" is refused: it changes a unit of Loam; hint: name another unit, such as multi-user.target`,
 		},
 		{
+			name: "a unit that the agent waits for",
+			text: unit(
+				`{name: a.service, content: "[Unit]\nBefore=network.target loam-agent.service\n[Service]\nExecStart=/bin/true\n"}`,
+			),
+			want: `c:5: spec.units[0].content: Before="loam-agent.service" is refused: a unit of Loam would wait for it; hint: leave it out: the unit starts beside those of Loam`,
+		},
+		{
 			name: "a unit that the agent starts",
 			text: unit(
 				`{name: a.service, content: "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target \"loam-agent.service\"\n"}`,
@@ -621,16 +628,14 @@ func TestBadInput(t *testing.T) {
 			want: `c:6: spec.units[0].content: systemd refuses the service: it has Type=dbus and no BusName=; hint: write BusName= in [Service]`,
 		},
 		{
-			name:     "an alias of another type",
-			accepted: true,
-			text:     unit("name: a.service", `content: "[Service]\nExecStart=/bin/true\n[Install]\nAlias=y\n"`),
-			want:     `c:6: spec.units[0].content: line 4: Alias="y" is not the name of a unit of the same type; hint: end it with .service`,
+			name: "an alias of another type",
+			text: unit("name: a.service", `content: "[Service]\nExecStart=/bin/true\n[Install]\nAlias=y\n"`),
+			want: `c:6: spec.units[0].content: line 4: Alias="y" is not the name of a unit of the same type; hint: end it with .service`,
 		},
 		{
-			name:     "an alias that is put together from the name, of another type",
-			accepted: true,
-			text:     unit("name: a.service", `content: "[Service]\nExecStart=/bin/true\n[Install]\nAlias=%p.socket\n"`),
-			want:     `c:6: spec.units[0].content: line 4: Alias="%p.socket" is not the name of a unit of the same type; hint: end it with .service`,
+			name: "an alias that is put together from the name, of another type",
+			text: unit("name: a.service", `content: "[Service]\nExecStart=/bin/true\n[Install]\nAlias=%p.socket\n"`),
+			want: `c:6: spec.units[0].content: line 4: Alias="%p.socket" is not the name of a unit of the same type; hint: end it with .service`,
 		},
 		{
 			name:     "an alias of a type that has none",
@@ -639,16 +644,14 @@ func TestBadInput(t *testing.T) {
 			want:     `c:6: spec.units[0].content: line 2: Alias="b.slice" has no effect: units of this type have no aliases; hint: leave it out`,
 		},
 		{
-			name:     "a specifier of the machine in [Install]",
-			accepted: true,
-			text:     unit("name: a.service", `content: "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=%H.target\n"`),
-			want:     `c:6: spec.units[0].content: line 4: WantedBy="%H.target" has a specifier that is not supported there; hint: use %n, %N, %p, %i or %j, or write the name in full`,
+			name: "a specifier of the machine in [Install]",
+			text: unit("name: a.service", `content: "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=%H.target\n"`),
+			want: `c:6: spec.units[0].content: line 4: WantedBy="%H.target" has a specifier that is not supported there; hint: use %n, %N, %p, %i or %j, or write the name in full`,
 		},
 		{
-			name:     "a target that is a path",
-			accepted: true,
-			text:     unit("name: a.service", `content: "[Service]\nExecStart=/bin/true\n[Install]\nRequiredBy=b.target a/b.target\n"`),
-			want:     `c:6: spec.units[0].content: line 4: RequiredBy="a/b.target" is not the name of a unit; hint: write a name without slashes: systemd-escape(1) converts a path`,
+			name: "a target that is a path",
+			text: unit("name: a.service", `content: "[Service]\nExecStart=/bin/true\n[Install]\nRequiredBy=b.target a/b.target\n"`),
+			want: `c:6: spec.units[0].content: line 4: RequiredBy="a/b.target" is not the name of a unit; hint: write a name without slashes: systemd-escape(1) converts a path`,
 		},
 		{
 			name:     "a target with a typing error in its type",
@@ -669,10 +672,9 @@ func TestBadInput(t *testing.T) {
 			want:     `c:6: spec.units[0].content: line 4: WantedBy="\"b.target" has a quote that is not closed; hint: close it`,
 		},
 		{
-			name:     "a specifier in Also",
-			accepted: true,
-			text:     unit("name: a.service", `content: "[Service]\nExecStart=/bin/true\n[Install]\nAlso=%p.socket\n"`),
-			want:     `c:6: spec.units[0].content: line 4: Also="%p.socket" is not the name of a unit; hint: write the name without specifiers, with its type: example.socket`,
+			name: "a specifier in Also",
+			text: unit("name: a.service", `content: "[Service]\nExecStart=/bin/true\n[Install]\nAlso=%p.socket\n"`),
+			want: `c:6: spec.units[0].content: line 4: Also="%p.socket" is not the name of a unit; hint: write the name without specifiers, with its type: example.socket`,
 		},
 		{
 			name:     "a default instance of no template",
@@ -693,11 +695,25 @@ func TestBadInput(t *testing.T) {
 			want:     `c:6: spec.units[0].content: line 4: WantedBy="b.%i" is not the name of a unit; hint: end it with a type of unit, as in multi-user.target`,
 		},
 		{
-			name:     "an alias of another type in a drop-in of the image's unit",
-			accepted: true,
+			name: "an alias of another type in a drop-in of the image's unit",
 			text: unit("name: containerd.service",
 				`dropIns: [{name: a.conf, content: "[Install]\nAlias=y\n"}]`),
 			want: `c:6: spec.units[0].dropIns[0].content: line 2: Alias="y" is not the name of a unit of the same type; hint: end it with .service`,
+		},
+		{
+			name:     "an alias of another type, of a unit that is not enabled",
+			accepted: true,
+			text: unit("name: a.service", "enable: false",
+				`content: "[Service]\nExecStart=/bin/true\n[Install]\nAlias=y\n"`),
+			want: `c:7: spec.units[0].content: line 4: Alias="y" is not the name of a unit of the same type; hint: end it with .service`,
+		},
+		{
+			name:     "an alias of another type, which a drop-in takes back",
+			accepted: true,
+			text: unit("name: a.service",
+				`content: "[Service]\nExecStart=/bin/true\n[Install]\nAlias=y\n"`,
+				`dropIns: [{name: a.conf, content: "[Install]\nAlias=\n"}]`),
+			want: `c:6: spec.units[0].content: line 4: Alias="y" is not the name of a unit of the same type; hint: end it with .service`,
 		},
 		{
 			name:     "an assignment without a name",

@@ -13,10 +13,9 @@ var commands = []string{
 	string(config.CommandStart), string(config.CommandRestart), string(config.CommandStop),
 }
 
-// checkUnit reports the problems of a unit; files has the path of each file, and
-// templates the instances of each template.
+// checkUnit reports the problems of a unit; files has the path of each file.
 func checkUnit(
-	report *document.Report, unit located[Unit], files map[string]bool, templates instances,
+	report *document.Report, unit located[Unit], files map[string]bool, all documentUnits,
 ) {
 	at := unit.at
 	value := unit.value
@@ -26,15 +25,15 @@ func checkUnit(
 	}
 
 	if value.Content != nil {
-		checkUnitContent(report, at+".content", value, templates)
+		checkUnitContent(report, at+".content", value, all)
 	} else {
 		checkMountName(report, at+".name", value.Name)
 	}
 
-	names := templates.names(value.Name)
+	of := all.readers(value.Name)
 	for i, dropIn := range value.DropIns {
 		checkDropInName(report, item(at+".dropIns", i)+".name", dropIn.Name)
-		checkUnitFile(report, item(at+".dropIns", i)+".content", dropIn.Content, names)
+		checkUnitFile(report, item(at+".dropIns", i)+".content", dropIn.Content, of)
 	}
 
 	for i, path := range value.FilePaths {
@@ -61,7 +60,7 @@ func checkCommand(report *document.Report, at string, unit Unit) {
 	}
 }
 
-func checkUnitContent(report *document.Report, at string, unit Unit, templates instances) {
+func checkUnitContent(report *document.Report, at string, unit Unit, all documentUnits) {
 	_, suffix := cutSuffix(unit.Name)
 	switch {
 	case *unit.Content == "":
@@ -69,6 +68,6 @@ func checkUnitContent(report *document.Report, at string, unit Unit, templates i
 			"leave content out to keep the image's unit, or use enable: false")
 	case slices.Contains(fileless, suffix): // Reported with the name.
 	default:
-		checkUnitFile(report, at, *unit.Content, templates.names(unit.Name))
+		checkUnitFile(report, at, *unit.Content, all.readers(unit.Name))
 	}
 }
