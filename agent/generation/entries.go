@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/loam-os/loam/agent/config"
+	"github.com/loam-os/loam/agent/unitfile"
 )
 
 // AgentUnit is the agent's own unit. A configuration cannot change it, because
@@ -76,7 +77,7 @@ func Expand(d config.Desired, vendor Vendor) (Tree, error) {
 func addTo(all, links map[string]string, unit string) error {
 	for name, target := range links {
 		base := path.Base(name)
-		if belongsToLoam(base) {
+		if unitfile.IsReserved(base) {
 			return &Error{
 				Unit:    unit,
 				Problem: "[Install] makes it " + base + ", which belongs to Loam",
@@ -85,7 +86,7 @@ func addTo(all, links map[string]string, unit string) error {
 		}
 
 		dir := path.Base(path.Dir(name))
-		if by := strings.TrimSuffix(dir, path.Ext(dir)); belongsToLoam(by) {
+		if by := strings.TrimSuffix(dir, path.Ext(dir)); unitfile.IsReserved(by) {
 			return &Error{
 				Unit:    unit,
 				Problem: "[Install] ties it to " + by + ", which belongs to Loam",
@@ -106,11 +107,6 @@ func addTo(all, links map[string]string, unit string) error {
 	}
 
 	return nil
-}
-
-// belongsToLoam reports whether a unit's name is reserved for Loam.
-func belongsToLoam(name string) bool {
-	return strings.HasPrefix(name, "loam.") || strings.HasPrefix(name, "loam-")
 }
 
 func (t *Tree) add(f config.File) {

@@ -11,11 +11,6 @@ import (
 // osID is the ID in the image's os-release, for which %o stands.
 const osID = "loam"
 
-// ownUnit reports whether a unit's name is reserved for Loam.
-func ownUnit(name string) bool {
-	return strings.HasPrefix(name, "loam.") || strings.HasPrefix(name, "loam-")
-}
-
 // checkOwnUnits refuses what a unit would do to Loam's own. An alias is a link
 // that systemd would follow instead of the image's unit, a unit that stops the
 // node agent stops what would revert it, and a unit that the agent needs or waits for
@@ -24,7 +19,7 @@ func checkOwnUnits(report *document.Report, at, text string, names []string) {
 	for line := range unitfile.Lines(text) {
 		key, value, _ := line.Assignment()
 		for _, name := range meant(value, names) {
-			if !ownUnit(name) {
+			if !unitfile.IsReserved(name) {
 				continue
 			}
 			switch key {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/loam-os/loam/agent/document"
+	"github.com/loam-os/loam/agent/unitfile"
 )
 
 // allowed are the trees that a document may write to, which belong to the
@@ -116,8 +117,6 @@ var refused = []struct{ pattern, reason, hint string }{
 		"it changes PID 1, the next boot included",
 		"write drop-ins for units",
 	},
-	{"/etc/systemd/system/loam.*", "it belongs to Loam", "name the unit otherwise"},
-	{"/etc/systemd/system/loam-*", "it belongs to Loam", "name the unit otherwise"},
 	{
 		"/etc/systemd/system/service.d",
 		"it would change the node agent too",
@@ -511,6 +510,11 @@ func checkPlace(report *document.Report, at, file string) {
 		}
 	}
 
+	if unitfile.IsReserved(unitAt(file)) {
+		report.Add(at, document.Quote(file)+" is refused: it belongs to Loam", "name the unit otherwise")
+		return
+	}
+
 	if isOwnFile(file) {
 		report.Add(at, document.Quote(file)+" is refused: it would take the place of the image's "+
 			"file of that name", "choose another name")
@@ -524,6 +528,13 @@ func checkPlace(report *document.Report, at, file string) {
 			return
 		}
 	}
+}
+
+// unitAt returns the name of the unit that file is, or is read for, "" for another file.
+func unitAt(file string) string {
+	name, _ := strings.CutPrefix(file, unitDir+"/")
+	unit, _, _ := strings.Cut(name, "/")
+	return strings.TrimSuffix(unit, ".d")
 }
 
 // ownFile matches the names of Loam's own files in the directories of /usr/lib, in

@@ -40,7 +40,7 @@ func checkUnitName(report *document.Report, at, name string) {
 	case strings.ContainsFunc(stem, func(r rune) bool { return !unitfile.InNames(r) }):
 		add("holds a character that no unit name has",
 			`use letters, digits and :-_.\@ (systemd-escape(1) converts a path)`)
-	case ownUnit(name):
+	case unitfile.IsReserved(name):
 		add("is refused: it belongs to Loam", "choose another name")
 	}
 }

@@ -361,6 +361,19 @@ func TestBadInput(t *testing.T) {
 			want: `c:5: spec.units[0].content: the alias "loam-agent.service" is refused: it belongs to Loam; hint: choose another name`,
 		},
 		{
+			name: "a unit for which the agent would wait",
+			text: unit(
+				`{name: a.service, content: "[Unit]\nDefaultDependencies=no\nBefore=systemd-tmpfiles-setup.service\n[Service]\nExecStart=/bin/true\n"}`,
+			),
+			want: `c:5: spec.units[0].content: Before="systemd-tmpfiles-setup.service" is refused: a unit of Loam would wait for it; hint: leave it out: the unit starts beside those of Loam`,
+		},
+		{
+			name: "a drop-in for a unit after which the agent starts",
+			text: unit(
+				`name: systemd-journald.socket`, `dropIns: [{name: a.conf, content: "[Unit]\nAfter=a.service\n"}]`),
+			want: `c:5: spec.units[0].name: "systemd-journald.socket" is refused: it belongs to Loam; hint: choose another name`,
+		},
+		{
 			name: "a unit that stops the agent",
 			text: unit(
 				`{name: a.service, content: "[Unit]\nConflicts=b.service loam-agent.service\n[Service]\nExecStart=/bin/true\n"}`,
