@@ -97,8 +97,8 @@ type Disk struct {
 	Hidden bool
 
 	// Network names the protocol over which another machine serves the disk:
-	// iSCSI, Fibre Channel, or the transport of NVMe over fabrics. It is "" for
-	// a disk of this machine or of its hypervisor.
+	// iSCSI, Fibre Channel, RBD, or the transport of NVMe over fabrics. It is ""
+	// for a disk of this machine or of its hypervisor.
 	Network string
 }
 
@@ -156,6 +156,8 @@ func network(root fs.FS, name, target string) string {
 		return "iSCSI"
 	case remotePort.MatchString(target):
 		return "Fibre Channel"
+	case kind(name, target) == RBD:
+		return "RBD"
 	case !strings.HasPrefix(name, "nvme"):
 		return ""
 	}

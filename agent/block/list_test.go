@@ -164,7 +164,7 @@ func TestList(t *testing.T) {
 		{
 			name:   "an RBD",
 			device: "rbd/0/block/rbd0",
-			want:   block.Disk{Name: "rbd0", Kind: block.RBD},
+			want:   block.Disk{Name: "rbd0", Kind: block.RBD, Network: "RBD"},
 		},
 		{
 			name:   "a DRBD",

@@ -34,6 +34,8 @@ type Disk struct {
 	// Removable says that the disk can be taken out; it is also true for a disk on
 	// USB.
 	Removable bool `json:"removable,omitempty"`
+	// Network names the protocol over which another machine serves the disk.
+	Network string `json:"network,omitempty"`
 	// ReadOnly says that the kernel does not write to it.
 	ReadOnly bool `json:"readOnly,omitempty"`
 
@@ -93,6 +95,7 @@ func DisksOf(disks []volume.Disk) (Disks, error) {
 			WWID:         c.Disk.WWID,
 			Paths:        c.Disk.Paths,
 			Removable:    c.Disk.Removable,
+			Network:      c.Disk.Network,
 			ReadOnly:     c.Disk.ReadOnly,
 			Uses:         c.Disk.Uses,
 			Content:      c.Disk.Summary(),

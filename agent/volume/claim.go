@@ -59,12 +59,13 @@ func (c Claim) Identity(d Disk) bool {
 		(c.Path == "" || slices.Contains(d.Paths, c.Path))
 }
 
-// matches reports whether the claim can mean the disk. A removable disk is
-// meant only by serial or path: an empty USB drive must not become a data
-// volume by accident.
-func (c Claim) matches(d Disk) bool {
+// Matches reports whether the claim can mean the disk. A removable disk, and one
+// that another machine serves, is meant only by serial or path: an empty USB drive
+// must not become a data volume by accident, nor the volume of a pod that the
+// kubelet has attached, which other nodes may see, too.
+func (c Claim) Matches(d Disk) bool {
 	return c.Identity(d) && d.Size >= c.MinSize && (c.MaxSize == 0 || d.Size <= c.MaxSize) &&
-		(!d.Removable || c.Names())
+		((!d.Removable && d.Network == "") || c.Names())
 }
 
 func (c Claim) String() string {

@@ -133,13 +133,14 @@ type volume struct {
 	choice Choice
 }
 
-// volumes returns the volumes of a purpose on all disks, on removable ones only if
-// asked for. With a container, it returns no other complete volume. It returns
-// unfinished volumes only if there are no complete ones.
-func volumes(purpose *Purpose, disks []Disk, removable bool, container string) []volume {
+// volumes returns the volumes of a purpose on all disks. Only if the claim named
+// a device, those on removable disks are among them, and unfinished ones on disks
+// that another machine serves. With a container, it returns no other complete volume.
+// It returns unfinished volumes only if there are no complete ones.
+func volumes(purpose *Purpose, disks []Disk, named bool, container string) []volume {
 	var complete, unfinished []volume
 	for _, d := range disks {
-		if d.Removable && !removable {
+		if d.Removable && !named {
 			continue
 		}
 
@@ -155,7 +156,7 @@ func volumes(purpose *Purpose, disks []Disk, removable bool, container string) [
 			choice.FileSystem = c.FileSystem
 			choice.Grow = grows(c, d.Size)
 			complete = append(complete, volume{d, choice})
-		case c.Unfinished:
+		case c.Unfinished && (d.Network == "" || named):
 			choice.Action = ToFinish
 			unfinished = append(unfinished, volume{d, choice})
 		}
@@ -210,7 +211,7 @@ func pickVolume(p *Purpose, found []volume, c Claim) (choice Choice, why string)
 // Disks of exactly the claimed size go before disks of about that size.
 func filter(disks []Disk, c Claim) []Disk {
 	out := slices.DeleteFunc(slices.Clone(disks), func(d Disk) bool {
-		return len(d.Uses) > 0 || !c.matches(d)
+		return len(d.Uses) > 0 || !c.Matches(d)
 	})
 	if exact := func(d Disk) bool { return d.Size == c.About }; slices.ContainsFunc(out, exact) {
 		out = slices.DeleteFunc(out, func(d Disk) bool { return !exact(d) })
@@ -221,7 +222,11 @@ func filter(disks []Disk, c Claim) []Disk {
 // obstacle says why the disk cannot be formatted, whatever the claim; "" if it
 // can.
 func obstacle(d Disk, all []Disk) string {
-	twin := func(o Disk) bool { return o.Device != d.Device && o.WWID != "" && o.WWID == d.WWID }
+	// Cheap drives of one model have one WWID, but serial numbers of their own.
+	twin := func(o Disk) bool {
+		return o.Device != d.Device && o.WWID != "" && o.WWID == d.WWID &&
+			(o.Serial == d.Serial || o.Serial == "" || d.Serial == "")
+	}
 	switch i := slices.IndexFunc(all, twin); {
 	case len(d.Uses) > 0:
 		return strings.Join(d.Uses, ", ")

@@ -48,6 +48,7 @@ func TestDecide(t *testing.T) {
 
 	dead := func(d *Disk) { d.Content.Evidence = []Evidence{{Name: Unreadable}} }
 	removable := func(d *Disk) { d.Removable = true }
+	network := func(d *Disk) { d.Network = "iSCSI" }
 	parts := func(fs string) func(*Disk) {
 		return func(d *Disk) {
 			d.Parts = []Part{
@@ -156,6 +157,29 @@ func TestDecide(t *testing.T) {
 			want:  choice(ToFormat, "/dev/sda", wanted),
 		},
 		{
+			name:  "a disk of the network is not taken as a data volume",
+			disks: []Disk{disk("/dev/sda", wanted, network)},
+			claim: Claim{OnlyEmpty: true},
+			why:   "no disk that is free matches",
+		},
+		{
+			name:  "but it can be claimed, too",
+			disks: []Disk{disk("/dev/sda", wanted, network)},
+			claim: Claim{Serial: "S-sda"},
+			want:  choice(ToFormat, "/dev/sda", wanted),
+		},
+		{
+			name:  "and a volume that it has is used",
+			disks: []Disk{disk("/dev/sda", wanted, network, ours)},
+			claim: Claim{OnlyEmpty: true},
+			want: Choice{
+				Action:     ToUse,
+				Device:     "/dev/sda",
+				FileSystem: "ext4",
+				Size:       wanted,
+			},
+		},
+		{
 			name:  "a disk that cannot be read may be the volume",
 			disks: []Disk{disk("/dev/sda", wanted, dead), disk("/dev/sdb", wanted)},
 			claim: Claim{OnlyEmpty: true},
@@ -179,10 +203,28 @@ func TestDecide(t *testing.T) {
 			name: "the same disk twice",
 			disks: []Disk{
 				disk("/dev/sda", wanted),
-				disk("/dev/sdb", wanted, func(d *Disk) { d.WWID = "naa.sda" }),
+				disk("/dev/sdb", wanted, func(d *Disk) { d.WWID, d.Serial = "naa.sda", "S-sda" }),
 			},
 			claim: Claim{Path: "path-sda"},
 			why:   "no disk that matches is empty",
+		},
+		{
+			name: "the same disk twice, which says its serial number once",
+			disks: []Disk{
+				disk("/dev/sda", wanted),
+				disk("/dev/sdb", wanted, func(d *Disk) { d.WWID, d.Serial = "naa.sda", "" }),
+			},
+			claim: Claim{Path: "path-sda"},
+			why:   "no disk that matches is empty",
+		},
+		{
+			name: "two drives with one WWID, and serial numbers of their own",
+			disks: []Disk{
+				disk("/dev/sda", wanted),
+				disk("/dev/sdb", wanted, func(d *Disk) { d.WWID = "naa.sda" }),
+			},
+			claim: Claim{Serial: "S-sda"},
+			want:  choice(ToFormat, "/dev/sda", wanted),
 		},
 		{
 			name:  "a volume, and an empty disk",

@@ -31,6 +31,10 @@ type Disk struct {
 	Removable bool
 	ReadOnly  bool
 
+	// Network names the protocol over which another machine serves the disk, "" for
+	// a disk of this machine or of its hypervisor.
+	Network string
+
 	// Uses says what uses the disk, such as "mounted at /var".
 	Uses []string
 

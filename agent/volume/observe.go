@@ -142,6 +142,7 @@ func (m Machine) disk(b block.Disk, uses map[string][]string, paths []string) Di
 		WWID:       m.first(dir+"/wwid", dir+"/device/wwid"),
 		Removable:  b.Removable,
 		ReadOnly:   b.ReadOnly,
+		Network:    b.Network,
 	}
 	if len(d.Paths) == 0 {
 		d.Paths = block.Paths(m.Root, b.Name) // There is no udev in the initramfs.

@@ -125,7 +125,7 @@ type Rival struct {
 // rival returns the field with another claim that matches the disk, "" if none does.
 func (f Facts) rival(d Disk) string {
 	for _, r := range f.Rivals {
-		if !r.Claim.IsZero() && r.Claim.matches(d) {
+		if !r.Claim.IsZero() && r.Claim.Matches(d) {
 			return r.Field
 		}
 	}

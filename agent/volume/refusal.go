@@ -47,7 +47,7 @@ func newRefusal(why string, f Facts, c Claim) *Refusal {
 	r := &Refusal{Why: why, Field: f.Field, Claim: c}
 	for _, matches := range []bool{true, false} { // matching disks first
 		for _, d := range f.Disks {
-			if matches == (!c.IsZero() && c.matches(d)) {
+			if matches == (!c.IsZero() && c.Matches(d)) {
 				r.Candidates = append(r.Candidates, newCandidate(d, f, matches))
 			}
 		}
@@ -202,6 +202,9 @@ func (c Candidate) String() string {
 
 	if d.Removable {
 		out = append(out, "removable")
+	}
+	if d.Network != "" {
+		out = append(out, "over "+d.Network)
 	}
 	if c.Matches {
 		out = append(out, "matches")

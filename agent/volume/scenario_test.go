@@ -56,6 +56,9 @@ func (m *maker) scenario() scenario {
 
 	w.had = m.chance(20)
 	w.claim = m.claim(pick(m, w.disks...).disk, base)
+	if first.twin && m.chance(50) {
+		w.claim = Claim{Path: first.disk.Paths[0]}
+	}
 	if m.chance(50) {
 		w.rival = m.claim(pick(m, w.disks...).disk, base)
 	}
@@ -86,6 +89,7 @@ func (m *maker) disk(i int, base int64, purpose *Purpose) made {
 			Paths:      []string{fmt.Sprintf("pci-0000:%02d:00.0", i)},
 			Removable:  m.chance(7),
 			ReadOnly:   m.chance(4),
+			Network:    pick(m, "", "", "", "", "", "", "", "", "", "iSCSI"),
 		},
 	}
 
@@ -94,6 +98,8 @@ func (m *maker) disk(i int, base int64, purpose *Purpose) made {
 		d.disk.Serial, d.disk.WWID = "", ""
 	case 1:
 		d.disk.Serial = "0123456789" // what cheap bridges say
+	case 2:
+		d.disk.WWID = "eui.0000000001000000" // what cheap drives say
 	}
 
 	if m.chance(12) {
@@ -208,13 +214,17 @@ func (m *maker) claim(d Disk, base int64) Claim {
 func (w scenario) expected() (Action, string) {
 	c := w.claim
 	var wholes, unfinished, contenders, eligible []made
+	named := c.Serial != "" || c.Path != ""
 	for _, d := range w.disks {
-		if d.disk.Removable && c.Serial == "" && c.Path == "" {
+		if d.disk.Removable && !named {
 			continue
 		}
 
 		if d.volume {
 			wholes = append(wholes, d)
+		}
+		if d.disk.Network != "" && !named {
+			continue
 		}
 		if d.unfinished {
 			unfinished = append(unfinished, d)
@@ -276,7 +286,7 @@ func (w scenario) contested(d made) bool {
 	c := w.rival
 	about := d.disk.Size >= c.MinSize && (c.MaxSize == 0 || d.disk.Size <= c.MaxSize)
 	return c != Claim{} && about && scenario{claim: c}.identified(d) &&
-		(!d.disk.Removable || c.Serial != "" || c.Path != "")
+		((!d.disk.Removable && d.disk.Network == "") || c.Serial != "" || c.Path != "")
 }
 
 func (w scenario) identified(d made) bool {

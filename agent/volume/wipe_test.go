@@ -72,9 +72,9 @@ func (s *tally) add(w scenario, got Choice, err error) {
 	what := fmt.Sprintf("%s, claim %v, beside %v: had %v, got %s %s, want %s %s of",
 		w.purpose.Field, w.claim, w.rival, w.had, got.Action, got.Device, action, device)
 	for _, d := range w.disks {
-		what += fmt.Sprintf("\n  %s %d %s uses %v ro %v removable %v twin %v broken %v",
+		what += fmt.Sprintf("\n  %s %d %s uses %v ro %v removable %v network %q twin %v broken %v",
 			d.disk.Device, d.disk.Size, d.kind, d.disk.Uses, d.disk.ReadOnly, d.disk.Removable,
-			d.twin, d.unreadable)
+			d.disk.Network, d.twin, d.unreadable)
 	}
 
 	if got.Action == ToFormat || got.Action == ToFinish {
@@ -206,11 +206,12 @@ func TestSeededBugsWipeDisks(t *testing.T) {
 		{"forgets who uses a disk", code{right, without(func(d *Disk) { d.Uses = nil })}, wipes},
 		{"does not see twins", code{right, without(func(d *Disk) { d.WWID = "" })}, wipes},
 		{"takes removable disks", code{right, without(func(d *Disk) { d.Removable = false })}, wipes},
+		{"takes disks of the network", code{right, without(func(d *Disk) { d.Network = "" })}, wipes},
 		{
 			"takes the first empty disk that matches",
 			code{right, func(f Facts, c Claim) (Choice, error) {
 				for _, d := range f.Disks {
-					if c.matches(d) && obstacle(d, f.Disks) == "" && f.rival(d) == "" {
+					if c.Matches(d) && obstacle(d, f.Disks) == "" && f.rival(d) == "" {
 						return Choice{Action: ToFormat, Device: d.Device}, nil
 					}
 				}
