@@ -52,8 +52,8 @@ type Choice struct {
 //     and is left as it is. If it is not claimed, no other disk gets a system:
 //     two disks from one image are clones, and the firmware would choose
 //     between them.
-//   - The same holds for a disk that a power cut has left unfinished, which is
-//     written again.
+//   - The same holds for a disk that a power cut has left unfinished, if the claim
+//     can mean it. It is written again.
 //   - Otherwise volume.Decide chooses. A disk that may be wiped counts as
 //     empty.
 //
@@ -66,7 +66,7 @@ func Decide(f Facts, w Claim) (Choice, error) {
 
 	disks := f.Disks
 	begun := slices.DeleteFunc(slices.Clone(disks), func(d Candidate) bool {
-		return !d.unfinished() || !w.Claim.Identity(d.Disk)
+		return !d.unfinished(f.Arch) || !w.Claim.Matches(d.Disk)
 	})
 	if len(begun) > 0 {
 		disks = begun
@@ -74,7 +74,7 @@ func Decide(f Facts, w Claim) (Choice, error) {
 
 	var open []volume.Disk
 	for _, d := range disks {
-		if d.unfinished() || (d.Serial != "" && d.Serial == w.Wipe) {
+		if d.unfinished(f.Arch) || (d.Serial != "" && d.Serial == w.Wipe) {
 			d.Disk = emptied(d.Disk)
 		}
 		open = append(open, d.Disk)
@@ -152,8 +152,15 @@ func (d Candidate) hasSystem(arch string) bool {
 // disk since, and left the mark there. A file system or container on the whole
 // disk that leaves the first sector alone has a signature before the first
 // partition or at the end of the disk. An image has only its partition tables
-// there.
-func (d Candidate) unfinished() bool {
+// there. Tools that make another table keep the mark, too, as it is where the
+// boot code would be.
+func (d Candidate) unfinished(arch string) bool {
+	if d.Table != nil {
+		if _, err := partitions.Slots(*d.Table, arch); err != nil {
+			return false
+		}
+	}
+
 	foreign := func(e volume.Evidence) bool {
 		edge := e.Offset < gpt.Alignment || e.Offset >= d.Size-gpt.Alignment
 		return (edge && !slices.Contains([]string{volume.Unknown, "gpt", "PMBR"}, e.Name)) ||
@@ -179,7 +186,7 @@ func (f Facts) withWipeHint(err error, w Claim) error {
 	for _, d := range f.Disks {
 		forced := Claim{volume.Claim{Serial: d.Serial}, d.Serial}
 		if w.Wipe != "" || d.Serial == "" || len(d.Content.Evidence) == 0 ||
-			!w.Claim.Identity(d.Disk) {
+			!w.Claim.Matches(d.Disk) {
 			continue
 		}
 		if c, no := Decide(f, forced); no == nil && c.Disk.Device == d.Device {

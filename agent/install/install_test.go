@@ -81,6 +81,13 @@ func TestDecide(t *testing.T) {
 		d.Parts = []volume.Part{{Device: d.Device + "1"}}
 	}
 
+	partitioned := func(d *Candidate) {
+		evidence("gpt", "PMBR")(d)
+		d.Table = &gpt.Table{Partitions: []gpt.Partition{{Index: 1, Type: partitions.BasicData}}}
+		d.Parts = []volume.Part{{Device: d.Device + "1"}}
+	}
+
+	small := func(d *Candidate) { d.Size = 32 * gib }
 	used := func(d *Candidate) { d.Uses = []string{"mounted at /"} }
 	removable := func(d *Candidate) { d.Removable = true }
 	dead := evidence(volume.Unreadable)
@@ -93,6 +100,7 @@ func TestDecide(t *testing.T) {
 		want      string
 		installed bool
 		refusal   string
+		without   string // the refusal has not
 	}{
 		{
 			name:  "an empty disk",
@@ -200,6 +208,31 @@ func TestDecide(t *testing.T) {
 			refusal: "LVM physical volume",
 		},
 		{
+			name:    "a disk with a mark that another system has partitioned since",
+			disks:   []Candidate{disk("/dev/sda", marked, partitioned)},
+			claim:   Claim{Claim: any},
+			refusal: "no disk that matches is empty",
+		},
+		{
+			name:  "a USB drive that was begun with, and an empty disk",
+			disks: []Candidate{disk("/dev/sda"), disk("/dev/sdb", begun, removable)},
+			claim: Claim{Claim: any},
+			want:  "/dev/sda",
+		},
+		{
+			name:  "a disk that was begun with and is too small now, and an empty one",
+			disks: []Candidate{disk("/dev/sda"), disk("/dev/sdb", begun, small)},
+			claim: Claim{Claim: volume.Claim{MinSize: 64 * gib}},
+			want:  "/dev/sda",
+		},
+		{
+			name:    "the hint names no disk that the claim cannot mean",
+			disks:   []Candidate{disk("/dev/sdb", windows, removable)},
+			claim:   Claim{Claim: any},
+			without: "wipe",
+			refusal: "no disk that is free matches",
+		},
+		{
 			name:    "what was begun with is in use",
 			disks:   []Candidate{disk("/dev/sda", begun, used)},
 			claim:   Claim{Claim: serial("S-sda")},
@@ -216,8 +249,12 @@ func TestDecide(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := Decide(Facts{Arch: "amd64", Disks: test.disks}, test.claim)
 			if test.refusal != "" {
-				if err == nil || !strings.Contains(hint.Text(err), test.refusal) {
+				text := hint.Text(err)
+				if err == nil || !strings.Contains(text, test.refusal) {
 					t.Errorf("%v; want %q", err, test.refusal)
+				}
+				if test.without != "" && strings.Contains(text, test.without) {
+					t.Errorf("%s; want it without %q", text, test.without)
 				}
 				return
 			}

@@ -106,7 +106,7 @@ func unchanged(disk block.Handle, chosen Candidate, w Claim) error {
 	switch {
 	case current.hasSystem(runtime.GOARCH):
 		return errors.New("it has a system now")
-	case len(now.Content.Evidence) > 0 && !current.unfinished() &&
+	case len(now.Content.Evidence) > 0 && !current.unfinished(runtime.GOARCH) &&
 		(w.Wipe == "" || w.Wipe != chosen.Serial):
 		return fmt.Errorf("no longer empty: %v", now.Content)
 	}
