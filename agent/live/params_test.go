@@ -78,6 +78,15 @@ func TestDecideState(t *testing.T) {
 		data("ext4")(d)
 	}
 
+	partitioned := func(d *stateDisk) {
+		data("dos")(d)
+		d.Parts = []volume.Part{{Device: d.Device + "1"}}
+	}
+	inFile := func(d *stateDisk) {
+		d.Content.Evidence = append(d.Content.Evidence,
+			volume.Evidence{Name: "btrfs", Offset: 1<<20 + 64<<10})
+	}
+
 	small := func(d *stateDisk) { d.size = 1 << 30 }
 	corrupt := func(d *stateDisk) { d.corrupt = true }
 	marked := func(d *stateDisk) { d.marked = true; data(volume.Unknown)(d) }
@@ -158,6 +167,24 @@ func TestDecideState(t *testing.T) {
 			disks: []stateDisk{disk("/dev/sda", marked, data("xfs"))},
 			claim: anyDisk,
 			why:   "xfs",
+		},
+		{
+			name:  "a state whose disk has been partitioned since",
+			disks: []stateDisk{disk("/dev/sda", state, partitioned)},
+			claim: anyDisk,
+			why:   "MBR partition table",
+		},
+		{
+			name:  "a state whose disk has become part of a RAID",
+			disks: []stateDisk{disk("/dev/sda", state, data("linux_raid_member"))},
+			claim: anyDisk,
+			why:   "member of a Linux RAID",
+		},
+		{
+			name:  "a state with a file that looks like a file system",
+			disks: []stateDisk{disk("/dev/sda", state, inFile)},
+			claim: anyDisk,
+			want:  boot.State{Device: "/dev/sda", Size: size},
 		},
 		{
 			name:  "a foreign file system",

@@ -86,13 +86,26 @@ func examined(device io.ReaderAt, d volume.Disk) stateDisk {
 	return s
 }
 
+// ofExt4 are the names of the evidence that a state leaves on its disk.
+var ofExt4 = []string{volume.Unknown, "ext2", "ext3", "ext4"}
+
 // unfinished reports whether a disk holds nothing but part of the file system
 // for the state, after a power cut.
 func (d stateDisk) unfinished() bool {
-	foreign := func(e volume.Evidence) bool {
-		return !slices.Contains([]string{volume.Unknown, "ext2", "ext3", "ext4"}, e.Name)
-	}
+	foreign := func(e volume.Evidence) bool { return !slices.Contains(ofExt4, e.Name) }
 	return d.marked && !slices.ContainsFunc(d.Content.Evidence, foreign)
+}
+
+// hasState reports whether a disk holds the state of a node, and nothing else has
+// taken the disk since: another table, or the superblock of a RAID or of another
+// file system, may leave that of ext4 where it was. All of them are in the first
+// MiB, which in ext4 has no content of files.
+func (d stateDisk) hasState() bool {
+	other := func(e volume.Evidence) bool {
+		return e.Offset < 1<<20 && !slices.Contains(ofExt4, e.Name)
+	}
+	return d.label == partitions.StateLabel && len(d.Parts) == 0 &&
+		!slices.ContainsFunc(d.Content.Evidence, other)
 }
 
 // decideState returns the disk that has the state, or that will have it. A disk
@@ -101,7 +114,7 @@ func (d stateDisk) unfinished() bool {
 func decideState(all []stateDisk, c volume.Claim) (boot.State, error) {
 	var with []stateDisk
 	for _, d := range all {
-		if d.label == partitions.StateLabel && len(d.Uses) == 0 && (!d.Removable || c.Names()) {
+		if d.hasState() && len(d.Uses) == 0 && (!d.Removable || c.Names()) {
 			with = append(with, d)
 		}
 	}
