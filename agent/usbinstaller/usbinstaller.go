@@ -7,6 +7,7 @@
 package usbinstaller
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/loam-os/loam/agent/boot"
 	"github.com/loam-os/loam/agent/install"
+	"github.com/loam-os/loam/firmware/loadoption"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/partitions"
 	"github.com/loam-os/loam/partitions/fat"
@@ -42,48 +44,123 @@ type Installer struct {
 }
 
 // Find looks for the partition with the packed image of that SHA-256, in hex.
-// The UUID of the partition is the first half of the sum.
-func Find(facts boot.Facts, sum string) (*Installer, error) {
+// The UUID of the partition is the first half of the sum. unsure means that
+// nothing proves that the machine was started from it: another may appear.
+func Find(facts boot.Facts, sum string) (found *Installer, unsure bool, err error) {
 	id, err := partitions.InstallerUUID(sum)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 
+	var all []candidate
 	for _, d := range facts.Disks {
 		if d.Table == nil {
 			continue
 		}
-
 		at := slices.IndexFunc(d.Table.Partitions, func(p gpt.Partition) bool {
 			return p.UUID == id
 		})
-		if at < 0 {
-			continue
+		if at >= 0 {
+			all = append(all, look(d, d.Table.Partitions[at], sum))
 		}
-
-		device, err := os.Open(d.Device)
-		if err != nil {
-			return nil, err
-		}
-
-		p := d.Table.Partitions[at]
-		section := fat.ReadOnly(io.NewSectionReader(device, p.Start, p.Size))
-		files, err := fat.Open(section, p.Size, d.SectorSize)
-		if err != nil {
-			err = fmt.Errorf("USB installer %s: %w", d.Device, err)
-			return nil, errors.Join(err, device.Close())
-		}
-
-		return &Installer{
-			Progress: func() {},
-			device:   d.Device,
-			files:    files,
-			closer:   device,
-			sum:      sum,
-		}, nil
 	}
 
-	return nil, ErrNotThere
+	chosen, unsure, err := choose(all, facts.BootOption)
+	for _, c := range all {
+		if c.installer != nil && c.installer != chosen.installer {
+			err = errors.Join(err, c.installer.Close())
+		}
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	return chosen.installer, unsure, nil
+}
+
+// candidate is a disk with the partition of the installer.
+type candidate struct {
+	disk      boot.Disk
+	installer *Installer
+	machine   []byte
+	err       error // why it cannot be read
+}
+
+// look opens the installer on a disk, and reads its machine.yaml.
+func look(d boot.Disk, p gpt.Partition, sum string) candidate {
+	c := candidate{disk: d}
+	device, err := os.Open(d.Device)
+	if err != nil {
+		c.err = err
+		return c
+	}
+
+	section := fat.ReadOnly(io.NewSectionReader(device, p.Start, p.Size))
+	files, err := fat.Open(section, p.Size, d.SectorSize)
+	if err != nil {
+		c.err = errors.Join(fmt.Errorf("USB installer %s: %w", d.Device, err), device.Close())
+		return c
+	}
+
+	c.installer = &Installer{
+		Progress: func() {},
+		device:   d.Device,
+		files:    files,
+		closer:   device,
+		sum:      sum,
+	}
+	c.machine, c.err = c.installer.Machine(context.Background())
+	return c
+}
+
+// choose returns the installer that the machine was started from. All that were
+// written from one image have the same UUID, but each may have a machine.yaml of its
+// own, which claims a disk of its node to be overwritten. The way to the disk in the
+// firmware's boot option tells them apart. Where it does not, one that cannot be
+// read is left aside, and those that differ are refused.
+func choose(
+	all []candidate,
+	option loadoption.Location,
+) (chosen candidate, unsure bool, err error) {
+	var started, read []candidate
+	var unread []error
+	for _, c := range all {
+		if option.LeadsTo(c.disk.Hardware) {
+			started = append(started, c)
+		}
+	}
+	unsure = len(started) == 0
+	if unsure {
+		started = all
+	}
+
+	for _, c := range started {
+		if c.err == nil {
+			read = append(read, c)
+		} else {
+			unread = append(unread, c.err)
+		}
+	}
+
+	switch {
+	case len(all) == 0:
+		return candidate{}, false, ErrNotThere
+	case len(read) == 0:
+		return candidate{}, false, errors.Join(unread...)
+	}
+
+	for _, c := range read[1:] {
+		if !bytes.Equal(c.machine, read[0].machine) {
+			return candidate{}, false, hint.With(
+				fmt.Errorf(
+					"%s and %s are USB installers with different machine.yaml, and the firmware "+
+						"does not say which of them was started",
+					read[0].disk.Device, c.disk.Device,
+				),
+				"take out all but one",
+			)
+		}
+	}
+	return read[0], unsure, nil
 }
 
 // Disk returns the device node of the installer.
@@ -165,23 +242,34 @@ func (i *Installer) System(ctx context.Context, dir string) (root, tree boot.Fil
 // Installed does nothing: no server waits for the report.
 func (i *Installer) Installed(context.Context) error { return nil }
 
-// deviceTimeout is how long the installer may take to appear.
-const deviceTimeout = 60 * time.Second
+const (
+	// deviceTimeout is how long the installer may take to appear.
+	deviceTimeout = 60 * time.Second
+	// unsureDelay is how long to wait for another if nothing proves that the
+	// machine was started from the one that is there.
+	unsureDelay = 5 * time.Second
+)
 
 // Await looks for the installer each time a device appears.
 func Await(i *boot.Init, sum string) (*Installer, error) {
-	for deadline := time.Now().Add(deviceTimeout); ; {
+	for started := time.Now(); ; {
 		facts, err := boot.Observe()
 		if err != nil {
 			return nil, err
 		}
 
-		found, err := Find(facts, sum)
+		found, unsure, err := Find(facts, sum)
+		if unsure && i.Await(started.Add(unsureDelay)) {
+			if err := found.Close(); err != nil {
+				return nil, err
+			}
+			continue
+		}
 		if !errors.Is(err, ErrNotThere) {
 			return found, err
 		}
 
-		if !i.Await(deadline) {
+		if !i.Await(started.Add(deviceTimeout)) {
 			return nil, hint.With(err,
 				"waited %s for it; was it written as a whole, or its partition copied?",
 				deviceTimeout)
