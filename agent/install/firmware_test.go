@@ -58,3 +58,37 @@ func TestStartNext(t *testing.T) {
 		}
 	}
 }
+
+// Firmware rewrites the option that it was given, and lists one that it cannot
+// read: the disk is in the menu once all the same, and is the next to be started.
+func TestTheDiskIsInTheMenuOnce(t *testing.T) {
+	sys := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(sys, efivar.Dir), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	unreadable := filepath.Join(sys, efivar.Dir, "Boot0000-"+efivar.Global)
+	if err := os.WriteFile(unreadable, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+
+	layout := table(t, [32]byte{1, 16: 2})
+	for range 3 {
+		if err := StartNext(sys, layout); err != nil {
+			t.Fatal(err)
+		}
+
+		there, err := loadoption.List(os.DirFS(sys))
+		if err != nil || len(there) != 2 || there[1] == nil {
+			t.Fatalf("boot menu: %x, %v; want Boot0000 and Boot0001", there, err)
+		}
+		rewritten := append(there[1], "Auto"...)
+		if err := efivar.Write(sys, "Boot0001", efivar.Global, rewritten); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	next, err := efivar.Read(os.DirFS(sys), "BootNext", efivar.Global)
+	if err != nil || !bytes.Equal(next, loadoption.EncodeOrder(1)) {
+		t.Errorf("BootNext: %x, %v", next, err)
+	}
+}

@@ -13,7 +13,8 @@ import (
 var variable = regexp.MustCompile(`^Boot([0-9A-F]{4})-` + efivar.Global + `$`)
 
 // List returns the options of the firmware's boot menu by number. sys is sysfs.
-// A machine without variables has none.
+// A machine without variables has none. An option that cannot be read has no
+// value, but its number is taken.
 func List(sys fs.FS) (map[uint16][]byte, error) {
 	entries, err := fs.ReadDir(sys, efivar.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -32,10 +33,11 @@ func List(sys fs.FS) (map[uint16][]byte, error) {
 			return nil, fmt.Errorf("EFI variable %s: %w", e.Name(), err)
 		}
 
-		options[uint16(number)], err = efivar.Read(sys, "Boot"+m[1], efivar.Global)
+		option, err := efivar.Read(sys, "Boot"+m[1], efivar.Global)
 		if err != nil {
-			return nil, err
+			option = nil
 		}
+		options[uint16(number)] = option
 	}
 
 	return options, nil

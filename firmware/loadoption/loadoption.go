@@ -3,7 +3,6 @@
 package loadoption
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -95,14 +94,14 @@ func EncodeOrder(numbers ...uint16) (value []byte) {
 	return value
 }
 
-// Place returns the number for an option: the number that it has already, or
-// else the first free one. ok is false if all are taken.
+// Place returns the number for an option: the number of one that starts the same
+// program already, or else the first free one. ok is false if all are taken.
 func Place(there map[uint16][]byte, option []byte) (number uint16, known, ok bool) {
 	free := -1
 	for n := range 1 << 16 {
 		have, taken := there[uint16(n)]
 		switch {
-		case taken && bytes.Equal(have, option):
+		case taken && Same(have, option):
 			return uint16(n), true, true
 		case !taken && free < 0:
 			free = n

@@ -1,7 +1,9 @@
 package loadoption
 
 import (
+	"encoding/binary"
 	"encoding/hex"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -40,6 +42,7 @@ func TestPlace(t *testing.T) {
 		{"an empty menu", nil, 0, false},
 		{"the first that is free", map[uint16][]byte{0: other, 1: other, 3: other}, 2, false},
 		{"it is there already", map[uint16][]byte{0: other, 7: ours}, 7, true},
+		{"an option that cannot be read", map[uint16][]byte{0: nil}, 1, false},
 	} {
 		got, known, ok := Place(test.there, ours)
 		if got != test.want || known != test.known || !ok {
@@ -54,6 +57,41 @@ func TestPlace(t *testing.T) {
 
 	if _, _, ok := Place(full, ours); ok {
 		t.Error("a full menu has a place")
+	}
+}
+
+func TestOptionsThatStartTheSameProgramAreTheSame(t *testing.T) {
+	o := Option{Description: "Loam", Partition: 1, Start: 2048, Size: 8192, Path: "EFI/BOOT/BOOTX64.EFI"}
+	o.ID = uuid.MustParse("4d1ad3a7-79d0-4a5c-9d1f-3d9f1f1d6d01")
+	ours := o.Encode()
+
+	// A PCI root, and a device below it (UEFI 2.10, 10.3.3 and 10.3.2.1).
+	way := []byte{2, 1, 12, 0, 0xd0, 0x41, 3, 0x0a, 0, 0, 0, 0, 1, 1, 6, 0, 2, 0x1f}
+	fixed := 6 + len(text(o.Description))
+	longer := slices.Concat(ours[:fixed], way, ours[fixed:])
+	binary.LittleEndian.PutUint16(longer[4:], binary.LittleEndian.Uint16(ours[4:])+uint16(len(way)))
+
+	with := func(change func(o *Option)) []byte { other := o; change(&other); return other.Encode() }
+	asleep := slices.Clone(ours)
+	asleep[0] = 0
+	for _, test := range []struct {
+		name   string
+		option []byte
+		want   bool
+	}{
+		{"itself", ours, true},
+		{"with the way to the disk", longer, true},
+		{"with data of the firmware", append(slices.Clone(ours), "Auto"...), true},
+		{"with another name", with(func(o *Option) { o.Description = "UEFI OS" }), true},
+		{"that is not active", asleep, false},
+		{"of another partition", with(func(o *Option) { o.ID[0]++ }), false},
+		{"of another file", with(func(o *Option) { o.Path = "EFI/other.efi" }), false},
+		{"cut off", ours[:len(ours)-8], false},
+		{"empty", nil, false},
+	} {
+		if got := Same(test.option, ours); got != test.want {
+			t.Errorf("an option %s: %v, want %v", test.name, got, test.want)
+		}
 	}
 }
 

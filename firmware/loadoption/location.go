@@ -48,6 +48,41 @@ func Locate(option []byte) (l Location, err error) {
 	return l, nil
 }
 
+// Same reports whether two options start the same program of the same partition.
+// Firmware completes the path of an option with the way to the disk, and may add to
+// the option what it likes. One that is not active starts nothing.
+func Same(a, b []byte) bool {
+	first, ok := programOf(a)
+	second, also := programOf(b)
+	return bytes.Equal(a, b) || (ok && also && first == second)
+}
+
+// program is a file on a partition. Its path is as in the node of a file (10.3.5.4).
+type program struct {
+	partition uuid.UUID
+	path      string
+}
+
+// programOf returns the program of an active option. ok is false if it does not
+// name the partition and the file.
+func programOf(option []byte) (p program, ok bool) {
+	const active = 1
+	nodes, err := split(option)
+	if err != nil || option[0]&active == 0 {
+		return program{}, false
+	}
+
+	for _, n := range nodes {
+		if id, ok := n.partition(); ok {
+			p.partition = id
+		}
+		if n.is(4, 4, 4) {
+			p.path += string(n.data[4:])
+		}
+	}
+	return p, p.partition != uuid.Nil && p.path != ""
+}
+
 // Renew returns the option with the UUID of a partition replaced, and whether
 // it had the old one.
 func Renew(option []byte, from, to uuid.UUID) ([]byte, bool) {
