@@ -128,7 +128,8 @@ func Find(labels ...string) ([]Drive, error) {
 	return nil, errors.Join(unread...)
 }
 
-func onDisk(name string, labels []string) (found []Drive, err error) {
+// onDisk lists the drives with one of the labels on a disk.
+func onDisk(name string, labels []string) (found []Drive, unread error) {
 	whole, err := observe(block.Node(name))
 	if err != nil {
 		return nil, err
@@ -137,18 +138,21 @@ func onDisk(name string, labels []string) (found []Drive, err error) {
 		return []Drive{whole}, nil
 	}
 
-	nodes := block.Partitions(filepath.Join("/sys/block", name))
+	return among(block.Partitions(filepath.Join("/sys/block", name)), labels)
+}
+
+// among lists the drives with one of the labels among partitions by number. unread
+// says which of them could not be read.
+func among(nodes map[int]string, labels []string) (found []Drive, unread error) {
 	for _, number := range slices.Sorted(maps.Keys(nodes)) {
 		part, err := observe(nodes[number])
-		if err != nil {
-			return nil, err
-		}
+		unread = errors.Join(unread, err)
 		if part.has(labels) {
 			found = append(found, part)
 		}
 	}
 
-	return found, nil
+	return found, unread
 }
 
 // observe identifies the file system of a device. The zero Drive means that the

@@ -2,6 +2,8 @@ package drive
 
 import (
 	"io/fs"
+	"os"
+	"path/filepath"
 	"testing"
 	"testing/fstest"
 
@@ -69,5 +71,26 @@ func TestVolumesOfPodsAreNoDrives(t *testing.T) {
 	want := []string{"nvme0n1", "sda", "sr0", "vda", "vdd"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A bad sector in one partition does not hide the drive in another.
+func TestAPartitionThatCannotBeReadHidesNoDrive(t *testing.T) {
+	dir := t.TempDir()
+	iso := make([]byte, 64<<10) // ISO 9660 (ECMA-119, 8.4), a volume descriptor in sector 16
+	copy(iso[16*2048:], "\x01CD001\x01")
+	copy(iso[16*2048+40:], "LOAM                            ")
+	labelled := filepath.Join(dir, "vda2")
+	if err := os.WriteFile(labelled, iso, 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	unreadable := dir // read(2) of a directory fails
+	found, unread := among(map[int]string{1: unreadable, 2: labelled, 3: unreadable}, []string{"loam"})
+	if len(found) != 1 || found[0].Device != labelled {
+		t.Errorf("found %v, want %s", found, labelled)
+	}
+	if unread == nil {
+		t.Error("nothing says that the others could not be read")
 	}
 }
