@@ -24,6 +24,7 @@ import (
 	"github.com/loam-os/loam/agent/fleetlock"
 	"github.com/loam-os/loam/agent/hostname"
 	"github.com/loam-os/loam/agent/kernel"
+	"github.com/loam-os/loam/agent/network"
 	"github.com/loam-os/loam/agent/plane"
 	"github.com/loam-os/loam/agent/proxy"
 	"github.com/loam-os/loam/agent/trust"
@@ -33,7 +34,9 @@ import (
 )
 
 var (
-	terminal = regexp.MustCompile(`^(console|tty[A-Za-z]*[0-9]{1,3}|hvc[0-9]{1,3})$`)
+	// What udev appends to the path of a disk for a partition of it.
+	partition = regexp.MustCompile(`-part[0-9]+$`)
+	terminal  = regexp.MustCompile(`^(console|tty[A-Za-z]*[0-9]{1,3}|hvc[0-9]{1,3})$`)
 	// The format of a bootstrap token, as the API server's authenticator
 	// accepts it.
 	bootstrapToken = regexp.MustCompile(`^[a-z0-9]{6}\.[a-z0-9]{16}$`)
@@ -64,8 +67,14 @@ func check(report *document.Report, m Machine) {
 	switch m.HostnameFrom {
 	case "":
 	case FromDHCP, FromSerial:
-		if m.Hostname != "" {
+		asks := func(i network.Interface) bool { return i.DHCP4 }
+		static := len(m.Network.Interfaces) > 0 && !slices.ContainsFunc(m.Network.Interfaces, asks)
+		switch {
+		case m.Hostname != "":
 			report.Add("hostnameFrom", "is set as well as hostname", "keep one of them")
+		case m.HostnameFrom == FromDHCP && static:
+			report.Add("hostnameFrom", "no interface of network asks a DHCP server, which has the name",
+				"write dhcp4: true, or a hostname")
 		}
 	default:
 		report.Add("hostnameFrom", document.Quote(m.HostnameFrom)+" is not known here",
@@ -314,7 +323,7 @@ func checkCluster(report *document.Report, c Cluster) {
 	add := func(field, problem, hint string) { report.Add("source.cluster."+field, problem, hint) }
 	u, err := url.Parse(c.Server)
 	switch {
-	case err != nil || u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "":
+	case err != nil || u.Scheme != "https" || !hostname.InURL(u) || u.RawQuery != "" || u.Fragment != "":
 		add("server", document.Quote(c.Server)+" is not the URL of an API server",
 			"write one such as https://api.example.com:6443")
 	case u.User != nil:
@@ -420,9 +429,14 @@ func checkUpgrade(report *document.Report, u Upgrade) {
 		}
 	}
 
-	if u.Share != "" && !isListenAddress(u.Share) {
+	switch {
+	case u.Share == "":
+	case !isListenAddress(u.Share):
 		report.Add("upgrade.share", document.Quote(u.Share)+" is not an address with a port",
 			"write one such as 192.0.2.1:2752")
+	case isOwnAddress(u.Share):
+		report.Add("upgrade.share", document.Quote(u.Share)+" has a port at which the agent serves "+
+			"metrics and health on 127.0.0.1", "write another port, or an address of the network")
 	}
 
 	if _, err := window.Parse(u.Window); err != nil {
@@ -449,7 +463,8 @@ func checkUpgrade(report *document.Report, u Upgrade) {
 
 func checkTurns(report *document.Report, t Turns) {
 	server, err := url.Parse(t.FleetLock)
-	isHTTP := err == nil && (server.Scheme == "http" || server.Scheme == "https") && server.Host != ""
+	isHTTP := err == nil && (server.Scheme == "http" || server.Scheme == "https") &&
+		hostname.InURL(server)
 	if t.FleetLock != "" && !isHTTP {
 		report.Add("upgrade.turns.fleetlock", document.Quote(t.FleetLock)+" is not a URL of a server",
 			"write one such as http://192.0.2.1:8080")
@@ -479,9 +494,13 @@ func IsRepository(ref string) bool {
 	case "file":
 		return u.Host == "" && strings.HasPrefix(u.Path, "/")
 	case "http", "https":
-		return u.Host != "" && u.RawQuery == "" && u.Fragment == ""
-	case "oci", "oci+http": // Nothing reads a user (image/repository).
-		return u.Host != "" && u.User == nil && u.RawQuery == "" && u.Fragment == ""
+		return hostname.InURL(u) && u.RawQuery == "" && u.Fragment == ""
+	case "oci", "oci+http":
+		name, tag, tagged := strings.Cut(strings.TrimPrefix(u.Path, "/"), ":")
+		return hostname.InURL(u) && name != "" && (!tagged || tag != "") &&
+			!strings.ContainsAny(name+tag, "@:% ") &&
+			// Nothing reads a user (image/repository).
+			u.User == nil && u.RawQuery == "" && u.Fragment == ""
 	}
 	return false
 }
@@ -547,6 +566,22 @@ func isListenAddress(text string) bool {
 
 	number, err := strconv.ParseUint(port, 10, 16)
 	return err == nil && number > 0
+}
+
+// ownPorts are those at which the agent listens on 127.0.0.1 (agent/metrics, which
+// is too large for the initramfs).
+var ownPorts = []uint16{2751, 2752}
+
+// isOwnAddress reports whether who listens at the address keeps the agent's own
+// servers from theirs.
+func isOwnAddress(text string) bool {
+	at, err := netip.ParseAddrPort(text)
+	if err != nil {
+		at, err = netip.ParseAddrPort("0.0.0.0" + text)
+	}
+	ours := netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	return err == nil && slices.Contains(ownPorts, at.Port()) &&
+		(at.Addr().IsUnspecified() || at.Addr().Unmap() == ours)
 }
 
 func checkVolume(report *document.Report, at string, v Volume) {
@@ -629,7 +664,11 @@ func checkDisk(report *document.Report, at string, d DiskClaim) {
 			"write the same or more")
 	}
 
-	if strings.Contains(d.Path, "/") {
+	switch {
+	case partition.MatchString(d.Path):
+		report.Add(at+"path", document.Quote(d.Path)+" is the path of a partition",
+			"write that of the disk: "+partition.ReplaceAllString(d.Path, ""))
+	case strings.Contains(d.Path, "/"):
 		report.Add(at+"path", document.Quote(d.Path)+" is not a name in /dev/disk/by-path",
 			"write one such as pci-0000:03:00.0-nvme-1: names such as /dev/sda change from "+
 				"boot to boot")

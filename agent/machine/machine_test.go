@@ -9,6 +9,8 @@ import (
 
 	"github.com/loam-os/loam/agent/kernel"
 	"github.com/loam-os/loam/agent/machine"
+	"github.com/loam-os/loam/agent/metrics"
+	"github.com/loam-os/loam/image/repository"
 )
 
 const head = "apiVersion: loam.dev/v1alpha1\nkind: Machine\n"
@@ -246,7 +248,9 @@ func TestDecodeErrors(t *testing.T) {
 		versionHint = " is not the version of a release; hint: " +
 			"write one version such as 0.2.0, or newest: there are no patterns"
 		shareHint = " is not an address with a port; hint: write one such as 192.0.2.1:2752"
-		termHint  = " is not a terminal; hint: write a name such as tty2, ttyS1 or hvc0, " +
+		ownHint   = " has a port at which the agent serves metrics and health on 127.0.0.1; " +
+			"hint: write another port, or an address of the network"
+		termHint = " is not a terminal; hint: write a name such as tty2, ttyS1 or hvc0, " +
 			"without /dev/"
 	)
 
@@ -451,6 +455,11 @@ func TestDecodeErrors(t *testing.T) {
 			want: `m:3: dataVolume.maxSize: "100G" is less than minSize; hint: write the same or more`,
 		},
 		{
+			name: "a disk by the path of a partition",
+			text: head + "dataVolume: {path: pci-0000:03:00.0-nvme-1-part2}\n",
+			want: `m:3: dataVolume.path: "pci-0000:03:00.0-nvme-1-part2" is the path of a partition; hint: write that of the disk: pci-0000:03:00.0-nvme-1`,
+		},
+		{
 			name: "a disk by a name that changes",
 			text: head + "dataVolume: {path: /dev/sdb}\n",
 			want: `m:3: dataVolume.path: "/dev/sdb" is not a name in /dev/disk/by-path; hint: write one such as pci-0000:03:00.0-nvme-1: names such as /dev/sda change from boot to boot`,
@@ -578,6 +587,40 @@ func TestDecodeErrors(t *testing.T) {
 			name: "a port that there is not",
 			text: head + "upgrade: {share: '0.0.0.0:99999'}\n",
 			want: `m:3: upgrade.share: "0.0.0.0:99999"` + shareHint,
+		},
+		{
+			name: "the port of the metrics to share at, on all addresses",
+			text: head + "upgrade: {share: ':2752'}\n",
+			want: `m:3: upgrade.share: ":2752"` + ownHint,
+		},
+		{
+			name: "the port of the health to share at, on all addresses of IPv6, too",
+			text: head + "upgrade: {share: '[::]:2751'}\n",
+			want: `m:3: upgrade.share: "[::]:2751"` + ownHint,
+		},
+		{
+			name: "the address of the metrics to share at",
+			text: head + "upgrade: {share: '127.0.0.1:2752'}\n",
+			want: `m:3: upgrade.share: "127.0.0.1:2752"` + ownHint,
+		},
+		{
+			name: "an API server without a host",
+			text: head + "source:\n  cluster:\n    server: https://:6443\n    secret: a\n    ca: |\n" +
+				authority,
+			want: `m:5: source.cluster.server: "https://:6443" is not the URL of an API server; ` +
+				"hint: write one such as https://api.example.com:6443",
+		},
+		{
+			name: "a mirror with a port that is none",
+			text: head + "upgrade: {mirrors: ['http://a:80800']}\n",
+			want: `m:3: upgrade.mirrors[0]: "http://a:80800" is neither a directory nor a URL; hint: ` +
+				"write one such as http://192.0.2.7:2752",
+		},
+		{
+			name: "a registry without a name in it",
+			text: head + "upgrade: {mirrors: ['oci://registry.example:5000']}\n",
+			want: `m:3: upgrade.mirrors[0]: "oci://registry.example:5000" is neither a directory ` +
+				"nor a URL; hint: write one such as http://192.0.2.7:2752",
 		},
 		{
 			name: "a name to share at",
@@ -732,4 +775,33 @@ func FuzzDecode(f *testing.F) {
 			t.Errorf("ESP file %q", m.Source.ESP.Path)
 		}
 	})
+}
+
+// What machine.yaml takes for a repository can be opened.
+func TestARepositoryCanBeOpened(t *testing.T) {
+	for _, ref := range []string{
+		"https://a/updates", "http://a:8080", "oci://a/b", "oci://a:5000/b/c:d", "oci+http://a/b:c",
+		"https://", "https://a:66443/x", "oci://a", "oci://a/", "oci://a:5000", "oci://a/b:", "oci://:5000/b",
+		"oci://a/b@sha256:01", "oci://a/b:c:d", "oci://a/b%20c", "oci://a/b c",
+	} {
+		_, err := repository.Open(ref)
+		if machine.IsRepository(ref) && err != nil {
+			t.Errorf("%s is a repository for machine.yaml, and not for the node: %v", ref, err)
+		}
+	}
+	for _, ref := range []string{"https://a/updates", "oci://a/b", "oci://a:5000/b/c:d"} {
+		if !machine.IsRepository(ref) {
+			t.Errorf("%s is no repository", ref)
+		}
+	}
+}
+
+// The agent's own servers are at the ports at which nothing is shared.
+func TestTheAgentServesAtItsOwnPorts(t *testing.T) {
+	for _, address := range []string{metrics.Address, metrics.HealthAddress} {
+		_, err := machine.Decode("m", []byte(head+"upgrade: {share: '"+address+"'}\n"))
+		if err == nil {
+			t.Errorf("%s is accepted", address)
+		}
+	}
 }

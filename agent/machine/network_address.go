@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"net/netip"
@@ -213,6 +214,9 @@ func (c *networkCheck) gateway(
 		return p.IsValid() && p.Addr() == via
 	}):
 		c.Add(path, via.String()+" is this node", "write the address of the gateway")
+	case slices.ContainsFunc(own, func(p netip.Prefix) bool { return p.IsValid() && broadcast(p) == via }):
+		c.Add(path, via.String()+" is the broadcast address of a network",
+			"write the address of the gateway")
 	case !dynamic && !family:
 		c.Add(path, "the interface has no address of the family of "+via.String(),
 			"write one in addresses, dhcp4, dhcp6 or slaac")
@@ -222,4 +226,15 @@ func (c *networkCheck) gateway(
 		c.Add(path, via.String()+" is in no network of the interface",
 			"write onLink: true if it is on the link nevertheless")
 	}
+}
+
+// broadcast returns the last address of a network of IPv4, to which the kernel sends
+// no packet by way of a gateway; the zero address for a network without one.
+func broadcast(p netip.Prefix) netip.Addr {
+	if !p.Addr().Is4() || p.Bits() >= 31 {
+		return netip.Addr{}
+	}
+	last := p.Masked().Addr().As4()
+	binary.BigEndian.PutUint32(last[:], binary.BigEndian.Uint32(last[:])|uint32(1)<<(32-p.Bits())-1)
+	return netip.AddrFrom4(last)
 }

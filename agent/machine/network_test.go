@@ -336,6 +336,12 @@ func TestNetworkErrors(t *testing.T) {
 				"hint: leave it out, or write via",
 		},
 		{
+			"a gateway that is the broadcast address",
+			route("{via: 192.0.2.255}"),
+			"network.interfaces[0].routes[0].via: 192.0.2.255 is the broadcast address of a network; " +
+				"hint: write the address of the gateway",
+		},
+		{
 			"a gateway that is the node",
 			route("{via: 192.0.2.10}"),
 			"network.interfaces[0].routes[0].via: 192.0.2.10 is this node; hint: " +
@@ -444,10 +450,17 @@ func indent(text string) string {
 }
 
 func TestHostnameFromIsDHCPOrSerial(t *testing.T) {
+	const static = "network: {interfaces: [{name: a, nic: {name: enp1s0}, addresses: [192.0.2.10/24]"
+	const noServer = "m:3: hostnameFrom: no interface of network asks a DHCP server, which has the " +
+		"name; hint: write dhcp4: true, or a hostname"
 	for text, want := range map[string]string{
-		"hostnameFrom: dhcp\n":   "",
-		"hostnameFrom: serial\n": "",
-		"hostnameFrom: bios\n":   `m:3: hostnameFrom: "bios" is not known here; hint: write dhcp or serial, or a hostname instead`,
+		"hostnameFrom: dhcp\n" + static + "}]}\n":              noServer,
+		"hostnameFrom: dhcp\n" + static + ", slaac: true}]}\n": noServer,
+		"hostnameFrom: dhcp\n" + static + ", dhcp4: true}]}\n": "",
+		"hostnameFrom: serial\n" + static + "}]}\n":            "",
+		"hostnameFrom: dhcp\n":                                 "",
+		"hostnameFrom: serial\n":                               "",
+		"hostnameFrom: bios\n":                                 `m:3: hostnameFrom: "bios" is not known here; hint: write dhcp or serial, or a hostname instead`,
 		"hostname: a\nhostnameFrom: dhcp\n": "m:4: hostnameFrom: " +
 			"is set as well as hostname; hint: " +
 			"keep one of them",

@@ -99,6 +99,8 @@ func CheckURL(text string) error {
 		return errors.New("is not a URL of http or https")
 	case u.Hostname() == "":
 		return errors.New("has no host")
+	case !hostname.InURL(u):
+		return errors.New("has no port from 1 to 65535")
 	case (u.Path != "" && u.Path != "/") || u.RawQuery != "" || u.Fragment != "":
 		return errors.New("has more than a host and a port")
 	}
@@ -113,5 +115,6 @@ func IsDirect(text string) bool {
 	if _, err := netip.ParsePrefix(text); err == nil {
 		return true
 	}
-	return hostname.IsName(strings.ToLower(strings.TrimPrefix(text, ".")))
+	name := strings.ToLower(strings.TrimPrefix(text, "."))
+	return hostname.IsName(name) && strings.Trim(name, "0123456789.") != ""
 }

@@ -115,6 +115,7 @@ func TestCheckURL(t *testing.T) {
 		"proxy.site.example:3128":                   "is not a URL of http or https",
 		"socks5://user:secret@proxy":                "is not a URL of http or https",
 		"http://user:secret@":                       "has no host",
+		"http://user:secret@proxy:31280000":         "has no port from 1 to 65535",
 		"http://user:secret@proxy/path":             "has more than a host and a port",
 		"http://user:secret@proxy?a":                "has more than a host and a port",
 		"http://user:secret@proxy:port":             "is not a URL",
@@ -136,6 +137,7 @@ func TestIsDirect(t *testing.T) {
 		"registry.site.example": true, ".site.example": true, "Site.Example": true,
 		"10.0.0.0/8": true, "2001:db8::/32": true, "192.0.2.1": true, "::1": true,
 		"*": false, "": false, ".": false, "a,b": false, "a b": false, "10.0.0.0/33": false,
+		"10.0.0.256": false, ".10.0.0": false,
 		"http://a": false, "a\nHTTP_PROXY=b": false,
 	} {
 		if got := IsDirect(text); got != want {
