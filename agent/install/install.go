@@ -94,7 +94,7 @@ func (f Facts) installed(w Claim) (Candidate, bool, error) {
 	var claimed, others []Candidate
 	for _, d := range f.Disks {
 		switch {
-		case !d.hasSystem(f.Arch) || (d.Removable && !w.Claim.Names()):
+		case !d.HasSystem(f.Arch) || (d.Removable && !w.Claim.Names()):
 		case w.Claim.Identity(d.Disk):
 			claimed = append(claimed, d)
 		case !d.Removable:
@@ -127,8 +127,8 @@ func (f Facts) installed(w Claim) (Candidate, bool, error) {
 	return Candidate{}, false, nil
 }
 
-// hasSystem reports whether a disk has a system of Loam, completely written.
-func (d Candidate) hasSystem(arch string) bool {
+// HasSystem reports whether a disk has a system of Loam, completely written.
+func (d Candidate) HasSystem(arch string) bool {
 	if d.Table == nil || d.Marked {
 		return false
 	}

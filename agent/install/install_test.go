@@ -396,7 +396,7 @@ func TestAnInstallationThatIsCutOffStartsOver(t *testing.T) {
 			if err := try(whole); err != nil {
 				t.Fatal(err)
 			}
-			if d := whole.seen(); !d.hasSystem("amd64") {
+			if d := whole.seen(); !d.HasSystem("amd64") {
 				t.Fatalf("installed, and there is no system: %v", d.Content)
 			} else if d.Table.DiskGUID != id.Disk || d.Table.Partitions[0].UUID != id.ESP {
 				t.Errorf("disk %s, ESP %s: want %+v", d.Table.DiskGUID,
@@ -418,7 +418,7 @@ func TestAnInstallationThatIsCutOffStartsOver(t *testing.T) {
 				if err := try(d); err != nil {
 					t.Fatalf("cut at %d of %d: then %v", cut, n, err)
 				}
-				if !d.seen().hasSystem("amd64") {
+				if !d.seen().HasSystem("amd64") {
 					t.Fatalf("cut at %d of %d: no system afterwards", cut, n)
 				}
 			}

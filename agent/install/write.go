@@ -104,7 +104,7 @@ func unchanged(disk block.Handle, chosen Candidate, w Claim) error {
 	now.Content = volume.ReadContent(disk, chosen.Size)
 	current := examine(disk, now)
 	switch {
-	case current.hasSystem(runtime.GOARCH):
+	case current.HasSystem(runtime.GOARCH):
 		return errors.New("it has a system now")
 	case len(now.Content.Evidence) > 0 && !current.unfinished(runtime.GOARCH) &&
 		(w.Wipe == "" || w.Wipe != chosen.Serial):

@@ -13,6 +13,8 @@ type Disks struct {
 	Claimed *Claimed `json:"claimed,omitempty"`
 	// EtcdClaimed is the disk that it claims for etcd; nil without one.
 	EtcdClaimed *Claimed `json:"etcdClaimed,omitempty"`
+	// InstallClaimed is the disk that it claims for the system; nil without one.
+	InstallClaimed *Claimed `json:"installClaimed,omitempty"`
 }
 
 // Disk is a disk of a machine.
@@ -74,7 +76,7 @@ type Claimed struct {
 	FileSystem string `json:"fileSystem,omitempty"`
 	// Encrypted says that the disk has the encrypted volume of this node.
 	Encrypted bool `json:"encrypted,omitempty"`
-	// Format says that the disk would be formatted.
+	// Format says that the disk would be formatted, or get a system.
 	Format bool `json:"format"`
 }
 

@@ -8,10 +8,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/loam-os/loam/agent/document"
+	"github.com/loam-os/loam/agent/install"
 	"github.com/loam-os/loam/agent/machine"
 	"github.com/loam-os/loam/agent/show"
 	"github.com/loam-os/loam/agent/volume"
@@ -26,8 +28,9 @@ func disksCommand() *cobra.Command {
 		Short: "Show the disks, what is on them, and how to claim them",
 		Long: `disks shows each disk of the machine, what uses it, which tables and signatures
 are on it, and the line of machine.yaml that would claim it for what the kubelet
-keeps. With a machine.yaml, it shows which disk that claims, and what would be
-done with it. It reads, and writes nothing.`,
+keeps. With a machine.yaml, it shows which disks that claims for the kubelet, for etcd
+and for an installation, and what would be done with them. It reads, and writes
+nothing.`,
 		Example: "  loam disks\n  loam disks machine.yaml\n  loam disks -o json",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -49,16 +52,21 @@ func observeDisks(root string) ([]volume.Disk, error) {
 	if err := checkRoot(root); err != nil {
 		return nil, err
 	}
-	disks, err := volume.Observe(volume.Machine{
-		Root: os.DirFS(root),
-		Open: func(node string, exclusive bool) (volume.Device, error) {
-			return volume.OpenToLook(filepath.Join(root, node), exclusive)
-		},
-	})
+	disks, err := volume.Observe(disksOf(root))
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fault.With(fmt.Errorf("%s has no /sys or no /proc: %w", root, err), fault.NotANode)
 	}
 	return disks, err
+}
+
+// disksOf is the machine beneath root.
+func disksOf(root string) volume.Machine {
+	return volume.Machine{
+		Root: os.DirFS(root),
+		Open: func(node string, exclusive bool) (volume.Device, error) {
+			return volume.OpenToLook(filepath.Join(root, node), exclusive)
+		},
+	}
 }
 
 // showDisks lists the disks, as the refusal of a missing claim does.
@@ -108,8 +116,13 @@ func showClaimed(out io.Writer, format, root, file string) error {
 		return err
 	}
 
+	system, err := systemClaimOf(root, m)
+	if err != nil {
+		return err
+	}
+
 	var lines string
-	if data.matters() || !etcd.matters() {
+	if data.matters() || (!etcd.matters() && system == nil) {
 		choice, err := data.decide(disks, etcd)
 		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)
@@ -124,6 +137,14 @@ func showClaimed(out io.Writer, format, root, file string) error {
 		}
 		all.EtcdClaimed = claimed(choice)
 		lines += lineOf(choice, volume.Etcd)
+	}
+	if system != nil {
+		choice, err := system.decide()
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		all.InstallClaimed = &show.Claimed{Device: choice.Disk.Device, Format: !choice.Installed}
+		lines += systemLineOf(choice)
 	}
 	return outcome.Write(out, format, all, func() string { return lines })
 }
@@ -163,6 +184,47 @@ func claimed(c volume.Choice) *show.Claimed {
 		Encrypted:  c.Container != "",
 		Format:     c.Action != volume.ToUse,
 	}
+}
+
+// systemClaim is the claim of a machine.yaml to a disk for the system.
+type systemClaim struct {
+	claim install.Claim
+	facts install.Facts
+}
+
+// systemClaimOf returns the claim, nil if there is none, or if the node runs from its
+// disk and ignores it.
+func systemClaimOf(root string, m machine.Machine) (*systemClaim, error) {
+	if m.Install == nil {
+		return nil, nil
+	}
+	facts, err := install.Observe(disksOf(root), "")
+	if err != nil {
+		return nil, err
+	}
+	runs := func(d install.Candidate) bool { return d.HasSystem(facts.Arch) && len(d.Uses) > 0 }
+	if slices.ContainsFunc(facts.Disks, runs) {
+		return nil, nil
+	}
+	claim := install.Claim{Claim: m.Install.Disk.Claim(), Wipe: m.Install.Wipe}
+	return &systemClaim{claim, facts}, nil
+}
+
+// decide returns what a machine that runs from memory would do with the disks.
+func (c systemClaim) decide() (install.Choice, error) { return install.Decide(c.facts, c.claim) }
+
+// systemLineOf says what would be done with the disk of the system.
+func systemLineOf(c install.Choice) string {
+	what := "is empty, and would get the system"
+	switch {
+	case c.Installed:
+		what = "has a system, and would be left as it is"
+	case c.Disk.Marked:
+		what = "has an unfinished system, which would be written again"
+	case len(c.Disk.Content.Evidence) > 0:
+		what = "would get the system in place of all that is on it"
+	}
+	return fmt.Sprintf("%s: %s\n", c.Disk.Device, what)
 }
 
 // lineOf says what would be done with the disk of a volume. A disk that is formatted
