@@ -127,9 +127,10 @@ func (f Facts) installed(w Claim) (Candidate, bool, error) {
 	return Candidate{}, false, nil
 }
 
-// HasSystem reports whether a disk has a system of Loam, completely written.
+// HasSystem reports whether a disk has a system of Loam, completely written. What has
+// taken the disk since may have left the copy of its table at the end.
 func (d Candidate) HasSystem(arch string) bool {
-	if d.Table == nil || d.Marked {
+	if d.Table == nil || d.Marked || d.taken() {
 		return false
 	}
 
@@ -161,12 +162,19 @@ func (d Candidate) unfinished(arch string) bool {
 		}
 	}
 
-	foreign := func(e volume.Evidence) bool {
+	unreadable := func(e volume.Evidence) bool { return e.Name == volume.Unreadable }
+	return d.Marked && !d.taken() && !slices.ContainsFunc(d.Content.Evidence, unreadable)
+}
+
+// taken reports whether something other than a partition table is where an image has
+// only that: before the first partition, or at the end of the disk.
+func (d Candidate) taken() bool {
+	return slices.ContainsFunc(d.Content.Evidence, func(e volume.Evidence) bool {
 		edge := e.Offset < gpt.Alignment || e.Offset >= d.Size-gpt.Alignment
-		return (edge && !slices.Contains([]string{volume.Unknown, "gpt", "PMBR"}, e.Name)) ||
-			e.Name == volume.Unreadable
-	}
-	return d.Marked && !slices.ContainsFunc(d.Content.Evidence, foreign)
+		return edge && !slices.Contains([]string{
+			volume.Unknown, volume.Unreadable, "gpt", "PMBR",
+		}, e.Name)
+	})
 }
 
 // emptied returns the disk without its content. Evidence that a part cannot be

@@ -233,6 +233,18 @@ func TestDecide(t *testing.T) {
 			refusal: "no disk that is free matches",
 		},
 		{
+			name:    "a disk with a table of a system that has been used since",
+			disks:   []Candidate{disk("/dev/sda", system, evidence("LVM2_member"))},
+			claim:   Claim{Claim: serial("S-sda")},
+			refusal: "LVM physical volume",
+		},
+		{
+			name:  "the same, whose content may go",
+			disks: []Candidate{disk("/dev/sda", system, evidence("LVM2_member"))},
+			claim: Claim{serial("S-sda"), "S-sda"},
+			want:  "/dev/sda",
+		},
+		{
 			name:    "what was begun with is in use",
 			disks:   []Candidate{disk("/dev/sda", begun, used)},
 			claim:   Claim{Claim: serial("S-sda")},
