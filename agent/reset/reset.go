@@ -39,6 +39,8 @@ import (
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/agent/unit"
+	"github.com/loam-os/loam/agent/volume"
+	"github.com/loam-os/loam/hint"
 )
 
 // Engine removes the configuration; see apply.Executor.
@@ -115,10 +117,11 @@ func (r *Reset) Status() *status.Reset {
 
 // Run carries out the reset, or all of it again. A step that fails does not
 // keep it from the next one. The reset is done when configuration and identity
-// are gone, even if the error names pods or processes that are still there.
+// are gone, even if the error names pods or processes that are still there, or a
+// volume that is not.
 func (r *Reset) Run(ctx context.Context) error {
 	required := []error{r.stopKubelet(ctx)}
-	bestEffort := []error{r.stopPods(ctx)}
+	bestEffort := []error{r.stopPods(ctx), r.missingVolumes()}
 
 	// The data volume must be empty before the engine runs, which may unmount
 	// it.
@@ -260,6 +263,23 @@ func (r *Reset) forgetIdentity(ctx context.Context) error {
 // not mounted.
 func (r *Reset) empty(ctx context.Context, dir string) error {
 	return errors.Join(mount.UnmountBelow(ctx, r.env.Mounts, dir), mount.Empty(dir))
+}
+
+// missingVolumes returns an error for each volume that the node has and that is not
+// mounted: what is on it outlives the reset.
+func (r *Reset) missingVolumes() error {
+	var errs []error
+	for _, p := range volume.Purposes() {
+		record, _, err := p.ReadRecord(r.env.Node.Root().FS())
+		errs = append(errs, err)
+		if record.Made && !r.isMountPoint(p.Mountpoint) {
+			errs = append(errs, hint.With(
+				fmt.Errorf("the %s is not there, and keeps what is on it", p.Name),
+				"reset the node again once its disk is plugged in, or wipe that disk elsewhere",
+			))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // isMountPoint reports whether something is mounted at dir. Best effort:

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,6 +19,7 @@ import (
 	"github.com/loam-os/loam/agent/mount"
 	"github.com/loam-os/loam/agent/source"
 	"github.com/loam-os/loam/agent/unit"
+	"github.com/loam-os/loam/agent/volume"
 	"github.com/loam-os/loam/test/files"
 )
 
@@ -29,6 +31,7 @@ type fixture struct {
 	fails map[string]error
 	// kubelet is the state of its unit.
 	kubelet string
+	table   mount.Table
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -58,7 +61,7 @@ func (f *fixture) Show(_ context.Context, names []string) ([]unit.State, error) 
 	return []unit.State{{Name: names[0], Active: f.kubelet}}, nil
 }
 
-func (f *fixture) Table() (mount.Table, error) { return nil, nil }
+func (f *fixture) Table() (mount.Table, error) { return f.table, nil }
 
 func (f *fixture) Unmount(_ context.Context, point string) error {
 	return f.step("unmount " + point)
@@ -336,5 +339,46 @@ func TestProgramsThatPodsHaveInstalledAreRemoved(t *testing.T) {
 	defer entries.Close()
 	if names, err := entries.Readdirnames(-1); err != nil || len(names) > 0 {
 		t.Errorf("%v is left, %v", names, err)
+	}
+}
+
+func TestAResetSaysWhichVolumeKeepsItsContent(t *testing.T) {
+	for name, test := range map[string]struct {
+		record  string
+		mounted bool
+		want    string
+	}{
+		"a node without a volume":  {"", false, ""},
+		"a volume that is there":   {`{"fileSystem": "ext4", "made": true}`, true, ""},
+		"a claim without a volume": {`{"fileSystem": "ext4"}`, false, ""},
+		"a volume that is not there": {
+			`{"fileSystem": "ext4", "made": true}`, false,
+			"the data volume is not there, and keeps what is on it",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			files.Write(t, filepath.Join(f.root.Name(), "var/lib/loam/x"), "")
+			if test.record != "" {
+				files.Write(t, filepath.Join(f.root.Name(), volume.RecordFile), test.record)
+			}
+			if test.mounted {
+				point := filepath.Join(f.root.Name(), volume.Mountpoint)
+				f.table = mount.Parse("36 1 8:16 / " + point + " rw - ext4 /dev/sdb rw\n")
+			}
+			r := f.reset(t)
+			if err := r.Begin(); err != nil {
+				t.Fatal(err)
+			}
+
+			r = f.reset(t)
+			err := r.Run(t.Context())
+			if !r.Status().Done {
+				t.Errorf("the reset is not done: %v", err)
+			}
+			if (test.want == "") != (err == nil) || !strings.Contains(fmt.Sprint(err), test.want) {
+				t.Errorf("%v, want %q", err, test.want)
+			}
+		})
 	}
 }
