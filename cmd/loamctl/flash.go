@@ -115,6 +115,16 @@ func (f *flashing) run(ctx context.Context) error {
 		return fmt.Errorf("%s: %w", source.File, err)
 	}
 
+	if f.machine != "" {
+		im, err := inspect.Read(layers, source.Size)
+		if err != nil {
+			return fmt.Errorf("%s: %w", source.File, err)
+		}
+		if err := notTrusted(im.UKIs, f.machine, config); err != nil {
+			return err
+		}
+	}
+
 	f.show(disk, im, source.File, text)
 	if err := obstacle(disk, im); err != nil {
 		return err
