@@ -221,7 +221,7 @@ func TestConnectByDHCP(t *testing.T) {
 	var server *server4.Server
 	hub.Apart("plant0", netip.MustParsePrefix("192.0.2.1/24"), func() (err error) {
 		server, err = server4.NewServer("plant0",
-			&net.UDPAddr{IP: net.IPv4zero, Port: dhcpv4.ServerPort}, lease(t))
+			&net.UDPAddr{IP: net.IPv4zero, Port: dhcpv4.ServerPort}, lease(t, router))
 		return err
 	})
 	go server.Serve()
@@ -267,14 +267,64 @@ func TestConnectByDHCP(t *testing.T) {
 	}
 }
 
-// lease gives each client the same address, and only the options that it asks for.
-func lease(t *testing.T) server4.Handler {
+// router is the address of the router of a lease.
+var router = net.IPv4(192, 0, 2, 1)
+
+// A server that gives a route which the kernel refuses is asked again: an error of its
+// administrator, or a stranger on the network, ends no start.
+func TestARouteThatTheKernelRefusesEndsNoStart(t *testing.T) {
+	if !ethernet.Own(t) {
+		return
+	}
+
+	hub := ethernet.New(t, 0)
+	hub.Device("node0")
+	var server *server4.Server
+	answers := 0
+	hub.Apart("plant0", netip.MustParsePrefix("192.0.2.1/24"), func() (err error) {
+		server, err = server4.NewServer("plant0",
+			&net.UDPAddr{IP: net.IPv4zero, Port: dhcpv4.ServerPort},
+			func(conn net.PacketConn, from net.Addr, in *dhcpv4.DHCPv4) {
+				via := net.IPv4bcast
+				if answers++; answers > 2 { // an offer and an acknowledgement
+					via = router
+				}
+				lease(t, via)(conn, from, in)
+			})
+		return err
+	})
+	go server.Serve()
+	t.Cleanup(func() { server.Close() })
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+
+	var said []string
+	n, err := Connect(ctx, Client{URL: "http://203.0.113.5"}, func(format string, args ...any) {
+		said = append(said, fmt.Sprintf(format, args...))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(n.Routes, func(r Route) bool { return r.Via.Equal(router) }) {
+		t.Errorf("routes %v, want one by %s", n.Routes, router)
+	}
+	if len(said) != 1 || !strings.Contains(said[0], "route to 0.0.0.0/0") {
+		t.Errorf("said %q, want why the first answer was refused", said)
+	}
+	if err := n.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// lease gives each client the same address, and only the options that it asks for. All
+// else is reached via an address.
+func lease(t *testing.T, via net.IP) server4.Handler {
 	kinds := map[dhcpv4.MessageType]dhcpv4.MessageType{
 		dhcpv4.MessageTypeDiscover: dhcpv4.MessageTypeOffer,
 		dhcpv4.MessageTypeRequest:  dhcpv4.MessageTypeAck,
 	}
 	_, everything, _ := net.ParseCIDR("0.0.0.0/0")
-	_, router, _ := net.ParseCIDR("192.0.2.1/32")
+	_, toRouter, _ := net.ParseCIDR("192.0.2.1/32")
 	return func(conn net.PacketConn, _ net.Addr, in *dhcpv4.DHCPv4) {
 		answer, err := dhcpv4.NewReplyFromRequest(in,
 			dhcpv4.WithMessageType(kinds[in.MessageType()]),
@@ -290,8 +340,8 @@ func lease(t *testing.T) server4.Handler {
 		}
 		for _, option := range []dhcpv4.Option{
 			dhcpv4.OptClasslessStaticRoute(
-				&dhcpv4.Route{Dest: everything, Router: net.IPv4(192, 0, 2, 1)},
-				&dhcpv4.Route{Dest: router, Router: net.IPv4zero}),
+				&dhcpv4.Route{Dest: everything, Router: via},
+				&dhcpv4.Route{Dest: toRouter, Router: net.IPv4zero}),
 			dhcpv4.OptGeneric(dhcpv4.OptionInterfaceMTU, []byte{0x05, 0x78}),
 		} {
 			if in.IsOptionRequested(option.Code) {

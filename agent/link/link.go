@@ -43,14 +43,15 @@ type Route struct {
 
 // Connect brings all interfaces up, including those that appear later, and
 // returns the first network that has an address and, if the client needs one, a
-// URL. It retries until ctx ends, and calls say with the reason.
+// URL, and that the kernel takes. It retries until ctx ends, and calls say with the
+// reason.
 func Connect(ctx context.Context, c Client, say func(format string, args ...any)) (Network, error) {
 	ctx, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 
 	defer stop()
-	found := make(chan Network)
+	found := make(chan answer)
 
 	updates, err := interfaces(ctx, &wg, subscribe, say)
 	if err != nil {
@@ -65,13 +66,40 @@ func Connect(ctx context.Context, c Client, say func(format string, args ...any)
 				asked[a.Index] = true
 				wg.Go(func() { c.join(ctx, u.Link, found, say) })
 			}
-		case n := <-found:
-			err := n.apply()
-			return n, err
+		case a := <-found:
+			err := a.apply()
+			a.applied <- err
+			if err == nil {
+				return a.Network, nil
+			}
 		case <-ctx.Done():
 			return Network{}, fmt.Errorf("%d network interfaces, and no answer: %w",
 				len(asked), ctx.Err())
 		}
+	}
+}
+
+// answer is a network that was found. The result of applying it goes to applied: the
+// kernel refuses a route that makes no sense to it, and another server may answer.
+type answer struct {
+	Network
+	applied chan error
+}
+
+// hand has a network applied, and returns why it cannot be. It returns nil if ctx ends.
+func hand(ctx context.Context, n Network, found chan<- answer) error {
+	a := answer{n, make(chan error, 1)}
+	select {
+	case found <- a:
+	case <-ctx.Done():
+		return nil
+	}
+
+	select {
+	case err := <-a.applied:
+		return err
+	case <-ctx.Done():
+		return nil
 	}
 }
 
@@ -83,7 +111,7 @@ func usable(a netlink.LinkAttrs) bool {
 // join brings an interface up and requests a network by each protocol that can
 // lead to the server, until ctx ends.
 func (c Client) join(
-	ctx context.Context, l netlink.Link, found chan<- Network, say func(format string, args ...any),
+	ctx context.Context, l netlink.Link, found chan<- answer, say func(format string, args ...any),
 ) {
 	if err := netlink.LinkSetUp(l); err != nil {
 		say("network interface %s: %v", l.Attrs().Name, err)
@@ -142,7 +170,7 @@ func (c Client) retry(
 	ctx context.Context,
 	ask question,
 	l netlink.Link,
-	found chan<- Network,
+	found chan<- answer,
 	say func(format string, args ...any),
 ) {
 	name := l.Attrs().Name
@@ -153,10 +181,9 @@ func (c Client) retry(
 		}
 
 		if err == nil {
-			select {
-			case found <- n:
-			case <-ctx.Done():
-			}
+			err = hand(ctx, n, found)
+		}
+		if err == nil {
 			return
 		}
 
