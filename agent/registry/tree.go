@@ -40,8 +40,12 @@ type file struct {
 }
 
 // maxNames bounds the memory of a tree, some 200 bytes a name. Images have
-// thousands of names, the largest some hundred thousand.
-const maxNames = 1 << 20
+// thousands of names, the largest some hundred thousand. maxName is how long one may
+// be (PATH_MAX): a longer one could have as many directories as bytes.
+const (
+	maxNames = 1 << 20
+	maxName  = 4096
+)
 
 const (
 	whiteout       = ".wh."
@@ -56,18 +60,20 @@ func directory() *node { return &node{entries: map[string]entry{}} }
 // file.
 func (t *tree) place(layer int, header *tar.Header, file *file) error {
 	name := path.Join("/", header.Name)
-	if name == "/" {
+	switch {
+	case name == "/":
 		return nil
+	case len(name) > maxName:
+		return fmt.Errorf("the image has a name of %d bytes", len(name))
 	}
 
 	t.names++
-	if t.names > maxNames {
-		return fmt.Errorf("the image has more than %d names", maxNames)
-	}
-
 	dir, err := t.enter(layer, path.Dir(name))
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
+	}
+	if t.names > maxNames {
+		return fmt.Errorf("the image has more than %d names", maxNames)
 	}
 
 	base := path.Base(name)
@@ -124,6 +130,7 @@ func (t *tree) enter(layer int, name string) (*node, error) {
 	w := walker{
 		tree: t,
 		missing: func(dir *node, name string) *node {
+			t.names++
 			n := directory()
 			dir.entries[name] = entry{n, layer}
 			return n

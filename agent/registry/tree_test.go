@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"archive/tar"
 	"errors"
 	"strings"
 	"testing"
@@ -268,5 +269,25 @@ func TestFind(t *testing.T) {
 				t.Errorf("%q, %v, want %q", got, err, row.want)
 			}
 		})
+	}
+}
+
+// A registry that wants the memory of a node gives its layers names without end.
+func TestNamesThatNoImageHasAreRefused(t *testing.T) {
+	tree := newTree()
+	long := &tar.Header{Name: strings.Repeat("d/", 2000) + "f"}
+	if err := tree.place(0, long, &file{}); err != nil || tree.names != 2001 {
+		t.Errorf("a long name: %d names, %v; want 2001", tree.names, err)
+	}
+
+	longer := &tar.Header{Name: strings.Repeat("e/", 2100) + "f"}
+	if err := tree.place(0, longer, &file{}); err == nil {
+		t.Error("a name that is longer than Linux allows is accepted")
+	}
+
+	tree.names = maxNames - 10
+	many := &tar.Header{Name: strings.Repeat("f/", 20) + "f"}
+	if err := tree.place(0, many, &file{}); err == nil {
+		t.Error("the directories of a name do not count")
 	}
 }
