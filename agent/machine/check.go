@@ -319,6 +319,31 @@ func checkOwnCluster(report *document.Report, m Machine) {
 	}
 }
 
+// checkCertificates returns what is wrong with a text that has certificates as PEM, ""
+// if nothing is: who trusts them leaves out one that cannot be read without a word.
+func checkCertificates(text string) string {
+	read := 0
+	for rest := []byte(text); ; {
+		var block *pem.Block
+		block, rest = pem.Decode(rest)
+		if block == nil {
+			break
+		}
+		if _, err := x509.ParseCertificate(block.Bytes); block.Type != "CERTIFICATE" || err != nil {
+			break
+		}
+		read++
+	}
+
+	switch {
+	case read == 0:
+		return "has no certificate"
+	case strings.Count(text, "-----BEGIN ") > read:
+		return fmt.Sprintf("has a certificate that cannot be read, after %d that can", read)
+	}
+	return ""
+}
+
 func checkCluster(report *document.Report, c Cluster) {
 	add := func(field, problem, hint string) { report.Add("source.cluster."+field, problem, hint) }
 	u, err := url.Parse(c.Server)
@@ -331,10 +356,9 @@ func checkCluster(report *document.Report, c Cluster) {
 			"leave it out: the node joins with bootstrapToken, and then has a certificate")
 	}
 
-	if !x509.NewCertPool().AppendCertsFromPEM([]byte(c.CA)) {
-		add("ca", "has no certificate",
-			"write the certificate authority of the API server as PEM, "+
-				"from -----BEGIN CERTIFICATE----- on")
+	if problem := checkCertificates(c.CA); problem != "" {
+		add("ca", problem, "write the certificate authority of the API server as PEM, "+
+			"from -----BEGIN CERTIFICATE----- on")
 	}
 
 	if !isName(c.Secret) {
@@ -547,7 +571,7 @@ func checkVersion(report *document.Report, version string) {
 		return
 	}
 
-	if !IsVersion(version) {
+	if !IsVersion(version) || version == "latest" {
 		report.Add("upgrade.version", document.Quote(version)+" is not the version of a release",
 			"write one version such as 0.2.0, or newest: there are no patterns")
 	}

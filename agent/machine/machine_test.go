@@ -604,6 +604,20 @@ func TestDecodeErrors(t *testing.T) {
 			want: `m:3: upgrade.share: "127.0.0.1:2752"` + ownHint,
 		},
 		{
+			name: "an authority, and one that is cut off",
+			text: head + "source:\n  cluster:\n    server: https://a\n    secret: a\n    ca: |\n" +
+				authority + "      -----BEGIN CERTIFICATE-----\n      MIIBcDCCARegAwIBAgIUCmqSAhrxS3PK\n",
+			want: "m:7: source.cluster.ca: has a certificate that cannot be read, after 1 that can; hint: " +
+				"write the certificate authority of the API server as PEM, " +
+				"from -----BEGIN CERTIFICATE----- on",
+		},
+		{
+			name: "the word of others for the newest release",
+			text: head + "upgrade: {version: latest}\n",
+			want: `m:3: upgrade.repository: is empty; hint: write where version "latest" is published` +
+				"\n" + `m:3: upgrade.version: "latest"` + versionHint,
+		},
+		{
 			name: "an API server without a host",
 			text: head + "source:\n  cluster:\n    server: https://:6443\n    secret: a\n    ca: |\n" +
 				authority,

@@ -61,6 +61,9 @@ func (c *networkCheck) nic(i int, n *network.NIC) {
 		}
 	}
 
+	if n.Name == "lo" {
+		c.Add(at(i, ".nic.name"), `"lo" is the node itself, not a NIC`, "write one such as enp3s0")
+	}
 	if made, ok := c.place[n.Name]; ok && c.interfaces[made].NIC == nil {
 		c.Add(at(i, ".nic.name"), document.Quote(n.Name)+" is made by "+at(made, ""),
 			"name another NIC, or give what is made another name")

@@ -336,6 +336,11 @@ func TestNetworkErrors(t *testing.T) {
 				"hint: leave it out, or write via",
 		},
 		{
+			"the loopback interface as a NIC",
+			lan + "- {name: a, nic: {name: lo}, dhcp4: true}\n",
+			at1 + `.nic.name: "lo" is the node itself, not a NIC; hint: write one such as enp3s0`,
+		},
+		{
 			"a gateway that is the broadcast address",
 			route("{via: 192.0.2.255}"),
 			"network.interfaces[0].routes[0].via: 192.0.2.255 is the broadcast address of a network; " +

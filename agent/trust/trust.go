@@ -140,8 +140,12 @@ func IsEnvelope(text []byte) bool {
 		bytes.Contains(text, []byte(`"payloadType"`))
 }
 
+// byteOrderMark is what editors of Windows put before a text.
+const byteOrderMark = "\ufeff"
+
 // Open reads a machine.yaml that may be signed. It verifies no signature.
 func Open(text []byte) (Document, error) {
+	text = bytes.TrimPrefix(text, []byte(byteOrderMark))
 	if !IsEnvelope(text) {
 		return Document{Text: text}, nil
 	}

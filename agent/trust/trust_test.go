@@ -50,6 +50,12 @@ func TestOpen(t *testing.T) {
 		}
 	}
 
+	marked := append([]byte("\ufeff"), signed(t, text, 7, newKey(1))...)
+	d, err = trust.Open(marked)
+	if err != nil || string(d.Text) != text || d.Serial != 7 {
+		t.Errorf("with the mark of an editor before it: %q, serial %d, %v", d.Text, d.Serial, err)
+	}
+
 	for name, plain := range map[string]string{
 		"YAML": text,
 		"JSON": `{"apiVersion": "loam.dev/v1alpha1", "kind": "Machine"}`,

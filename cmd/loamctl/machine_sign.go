@@ -3,6 +3,7 @@ package main
 import (
 	"crypto"
 	"fmt"
+	"math"
 	"os"
 	"time"
 
@@ -51,8 +52,11 @@ A file that is signed already is signed again.
 			if !cmd.Flags().Changed("serial") {
 				o.serial = uint64(max(time.Now().Unix(), 1))
 			}
-			if o.serial == 0 {
+			switch o.serial {
+			case 0:
 				return usage.Errorf("--serial 0: want 1 or more")
+			case math.MaxUint64:
+				return usage.Errorf("--serial %d: no node would take another, as none is higher", o.serial)
 			}
 
 			text, err := o.sign(args[0], o.signer.external(cmd.Context()))
