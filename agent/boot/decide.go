@@ -79,8 +79,11 @@ type State struct {
 	Device string `json:"device"`
 
 	// Table is the partition table to write, grown to the disk or repaired; nil
-	// to leave it.
-	Table *gpt.Table `json:"table,omitempty"`
+	// to leave it. Old is the table that the disk has, and TableDamage the damage
+	// of one of its copies, "" for none; both are for a Table.
+	Table       *gpt.Table `json:"table,omitempty"`
+	Old         *gpt.Table `json:"-"`
+	TableDamage string     `json:"tableDamage,omitempty"`
 
 	// Index is the partition's number. Start and Size are in bytes; Size is the
 	// size after Table is written.
@@ -175,11 +178,6 @@ func Decide(f Facts) (Decision, error) {
 		return Decision{}, err
 	}
 
-	if damage := chosen.disk.Damage; damage != "" {
-		d.Warnings = append(d.Warnings,
-			fmt.Sprintf("partition table of %s: %s; repaired", d.Disk, damage))
-	}
-
 	if p, ok := byType(chosen.disk, partitions.TypeUUID(partitions.ESP, f.Arch)); ok {
 		d.ESP = chosen.disk.Contents[p.Index].Device
 		d.OtherLoader = f.LoaderPartition != uuid.Nil && f.LoaderPartition != p.UUID
@@ -188,6 +186,10 @@ func Decide(f Facts) (Decision, error) {
 	d.State, err = state(chosen.disk, f)
 	if err != nil {
 		return Decision{}, fmt.Errorf("disk %s: %w", chosen.disk.Device, err)
+	}
+
+	if damage := chosen.disk.Damage; damage != "" && d.State.Table == nil {
+		d.Warnings = append(d.Warnings, fmt.Sprintf("partition table of %s: %s", d.Disk, damage))
 	}
 
 	return d, nil
@@ -332,6 +334,8 @@ func state(d Disk, f Facts) (State, error) {
 	}
 	if (changed || d.Damage != "") && !d.ReadOnly {
 		s.Table = &table
+		s.Old = d.Table
+		s.TableDamage = d.Damage
 		s.Size = table.Partition(p.Index).Size
 	}
 

@@ -253,10 +253,23 @@ func TestDecide(t *testing.T) {
 				return f
 			}(),
 			check: func(d Decision) string {
-				if d.State.Table == nil || len(d.Warnings) != 1 {
+				if d.State.Table == nil {
 					return "not repaired"
 				}
-				return ""
+				return cmp.Diff("backup copy: wrong checksum", d.State.TableDamage)
+			},
+		},
+		{
+			name: "on a disk that cannot be written, it is only told",
+			facts: func() Facts {
+				f := machine()
+				f.Disks[0].Damage = "backup copy: wrong checksum"
+				f.Disks[0].ReadOnly = true
+				return f
+			}(),
+			check: func(d Decision) string {
+				return cmp.Diff([]string{"partition table of /dev/vda: backup copy: wrong checksum"},
+					d.Warnings)
 			},
 		},
 		{

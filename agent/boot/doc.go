@@ -21,9 +21,10 @@
 //     partition that the boot loader names or, where two have it, is where the
 //     firmware's boot option leads. Without an answer, two disks are an error.
 //  3. Map dm-verity with restart_on_corruption, and mount the root read-only.
-//  4. Prepare the state partition: grow table and partition to the disk; format
-//     it only if it holds nothing but zeros or our mark; mount it; grow its
-//     file system online. At the first boot of an image that was copied to the
+//  4. Prepare the state partition: grow table and partition to the disk (a table
+//     that cannot be written is a warning, and the partition keeps its size);
+//     format it only if it holds nothing but zeros or our mark; mount it; grow
+//     its file system online. At the first boot of an image that was copied to the
 //     disk, give disk, ESP and state partition UUIDs of their own, and renew
 //     the firmware's boot options that name the old ones. A disk that loamctl
 //     flash or an installation wrote has them already. A state in a LUKS2

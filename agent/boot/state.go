@@ -129,7 +129,7 @@ func (m stateMount) startEncrypted(d *Decision, target string, mode crypt.Mode) 
 		return err
 	}
 
-	d.State.Table = nil // It is written.
+	d.State.Table = nil // It is written, or cannot be.
 	d.State.Mark = crypt.Mark{Encrypt: mode}
 	d.State.Repair = false
 	d.State.Format = true
@@ -139,14 +139,10 @@ func (m stateMount) startEncrypted(d *Decision, target string, mode crypt.Mode) 
 
 // prepare writes the partition table and formats, as decided.
 func (m stateMount) prepare(d *Decision) error {
-	s := d.State
-	if s.Table != nil {
-		if err := growPartition(d.Disk, s); err != nil {
-			return err
-		}
-		m.init.Log("partition table of %s written: disk %s, state partition of %d MiB",
-			d.Disk, s.Table.DiskGUID, s.Size>>20)
+	if d.State.Table != nil {
+		m.writeTable(d)
 	}
+	s := d.State
 
 	// The disk still has its name \EFI\BOOT, so this is best effort.
 	if s.ESP != uuid.Nil {
@@ -178,15 +174,47 @@ func (m stateMount) prepare(d *Decision) error {
 	return nil
 }
 
-func growPartition(disk string, s State) error {
+// writeTable writes the partition table. The state does not depend on it: on a
+// disk whose end cannot be written, the partition keeps its size, and the disk
+// its identity.
+func (m stateMount) writeTable(d *Decision) {
+	s := &d.State
+	written, err := growPartition(d.Disk, *s)
+
+	if s.TableDamage != "" {
+		warning := fmt.Sprintf("partition table of %s: %s", d.Disk, s.TableDamage)
+		if written {
+			warning += "; repaired"
+		}
+		d.Warnings = append(d.Warnings, warning)
+	}
+
+	if err == nil {
+		m.init.Log("partition table of %s written: disk %s, state partition of %d MiB",
+			d.Disk, s.Table.DiskGUID, s.Size>>20)
+		return
+	}
+
+	s.Size = s.Old.Partition(s.Index).Size
+	if !written && byUUID(s.Old, s.ESP) == 0 {
+		s.ESP = uuid.Nil
+	}
+	d.Warnings = append(d.Warnings, hint.Text(hint.With(
+		fmt.Errorf("the state partition keeps its size of %d MiB: %w", s.Size>>20, err),
+		"`dmesg` says more; the disk may be failing")))
+}
+
+// growPartition writes the table, and tells the kernel how large the state
+// partition is in it. written means that the disk has the table.
+func growPartition(disk string, s State) (written bool, err error) {
 	f, err := os.OpenFile(disk, os.O_RDWR, 0)
 	if err != nil {
-		return fmt.Errorf("grow state partition: %w", err)
+		return false, fmt.Errorf("grow state partition: %w", err)
 	}
 	defer f.Close()
 
 	if err := s.Table.Write(f); err != nil {
-		return fmt.Errorf("disk %s: %w", disk, err)
+		return false, fmt.Errorf("disk %s: %w", disk, err)
 	}
 
 	// Tell the kernel the new size of the partition (linux/blkpg.h).
@@ -199,10 +227,10 @@ func growPartition(disk string, s State) error {
 
 	_, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), blkpg, uintptr(unsafe.Pointer(&arg)))
 	if errno != 0 {
-		return fmt.Errorf("grow partition %d of %s: %w", s.Index, disk, errno)
+		return true, fmt.Errorf("grow partition %d of %s: %w", s.Index, disk, errno)
 	}
 
-	return nil
+	return true, nil
 }
 
 // renewOptions gives the firmware's boot options that start the ESP of the
