@@ -1,6 +1,10 @@
 package repair
 
-import "github.com/loam-os/loam/agent/status"
+import (
+	"cmp"
+
+	"github.com/loam-os/loam/agent/status"
+)
 
 // Op is a step of a repair.
 type Op string
@@ -67,7 +71,7 @@ type View struct {
 	Forced                                                       int
 
 	// Judged means that Judge was done since the last change, and Clean that it
-	// found nothing.
+	// found nothing the last time.
 	Judged, Clean bool
 
 	// NoJournal means that the file system has no journal. Without one, a power
@@ -83,7 +87,7 @@ type View struct {
 // Next returns the next step.
 func Next(v View) Op {
 	switch {
-	case !v.Present, v.Aborted:
+	case !v.Present, v.Aborted && v.Counted:
 		return Stay
 	case v.Marked && !v.Failed:
 		return Restart
@@ -131,10 +135,14 @@ func nextRepair(v View) Op {
 }
 
 // mayReset reports whether the partition may lose what it holds. A repair must
-// have come to its end: a power cut is no reason to lose anything.
+// have come to its end: a power cut is no reason to lose anything. Nor is a
+// partition in which e2fsck finds nothing, as something else keeps the node from
+// it, nor an e2fsck without a verdict after a repair that had one.
 func (v View) mayReset() bool {
 	switch {
-	case !v.Reset, v.Uncounted != "", v.Marked:
+	case !v.Reset, v.Uncounted != "", v.Marked, v.Clean:
+		return false
+	case v.Aborted && v.Before != status.RepairFailed:
 		return false
 	case !v.Recorded && v.Record.Resets >= maxResets:
 		return false
@@ -142,8 +150,14 @@ func (v View) mayReset() bool {
 	return !v.Ext4 || v.Counted || (v.Before != "" && v.Before != status.Repairing)
 }
 
+// nextReset asks e2fsck first if it has not run in this boot.
 func nextReset(v View) Op {
+	isAsked := v.Ext4 && !v.Counted && !v.Aborted
 	switch {
+	case isAsked && !v.Preened:
+		return Preen
+	case isAsked && !v.Judged:
+		return Judge
 	case !v.Aside:
 		return KeepAside
 	case !v.Recorded:
@@ -154,12 +168,19 @@ func nextReset(v View) Op {
 
 // why says why the node stays as it is, and what an operator can do.
 func (v View) why() (problem, hint string) {
-	const reset = "with `state: {onDamage: reset}` in machine.yaml, a restart formats it, " +
-		"and all that it holds is lost"
+	const (
+		notHelped = "the repairs of the last day did not help"
+		reset     = "with `state: {onDamage: reset}` in machine.yaml, a restart formats it, " +
+			"and all that it holds is lost"
+	)
 	switch {
-	case v.Clean && !v.Failed:
+	case v.Clean && v.Counted && !v.Failed:
 		return "it is repaired, but a restart cannot be counted: " + v.Uncounted,
 			"restart the machine: `systemctl reboot`"
+	case v.Clean:
+		return cmp.Or(v.Record.Problem, notHelped),
+			"e2fsck finds nothing wrong with it, so it is never formatted: `dmesg` may say what " +
+				"else is; then restart the machine: `systemctl reboot`"
 	case v.Aborted:
 		return v.Record.Problem, "`e2fsck -fy " + v.Record.Device + "` in a debug shell has no such " +
 			"limits; a restart tries again, three times a day"
@@ -170,7 +191,8 @@ func (v View) why() (problem, hint string) {
 	case !v.Ext4:
 		return "it has no file system of this node", reset
 	case !v.Counted:
-		return "the repairs of the last day did not help", reset
+		return notHelped, "with `state: {onDamage: reset}` in machine.yaml, a restart formats it " +
+			"unless e2fsck finds nothing wrong with it, and what it holds is lost then"
 	}
 	return "e2fsck cannot repair it", reset
 }

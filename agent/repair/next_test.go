@@ -22,6 +22,13 @@ func TestNext(t *testing.T) {
 		return v
 	}
 	hopeless := with(judged, func(v *View) { v.Forced = maxForced })
+	exhausted := View{
+		Present: true,
+		Ext4:    true,
+		Reset:   true,
+		Record:  Record{Repairs: maxRepairs},
+		Before:  status.RepairDone,
+	}
 
 	for _, tt := range []struct {
 		name string
@@ -117,9 +124,16 @@ func TestNext(t *testing.T) {
 			Stay,
 		},
 		{
-			"a partition that the kernel does not mount is reset",
-			with(judged, func(v *View) { v.Reset, v.Failed = true, true }),
-			KeepAside,
+			"a partition that the kernel does not mount stays if e2fsck finds nothing in it",
+			with(judged, func(v *View) { v.Reset, v.Clean, v.Failed = true, true, true }),
+			Stay,
+		},
+		{
+			"so does one for which no journal can be made",
+			with(judged, func(v *View) {
+				v.Reset, v.Clean, v.NoJournal, v.Failed = true, true, true, true
+			}),
+			Stay,
 		},
 		{
 			"unknown data stays",
@@ -136,16 +150,26 @@ func TestNext(t *testing.T) {
 			View{Present: true, Ext4: true, Record: Record{Repairs: maxRepairs}},
 			Stay,
 		},
+		{"repairs that did not help end in a reset, which asks e2fsck first", exhausted, Preen},
 		{
-			"repairs that did not help end in a reset",
-			View{
-				Present: true,
-				Ext4:    true,
-				Reset:   true,
-				Record:  Record{Repairs: maxRepairs},
-				Before:  status.RepairDone,
-			},
+			"whether there is anything left",
+			with(exhausted, func(v *View) { v.Preened = true }),
+			Judge,
+		},
+		{
+			"and there is",
+			with(exhausted, func(v *View) { v.Preened, v.Judged = true, true }),
 			KeepAside,
+		},
+		{
+			"a partition in which e2fsck finds nothing stays",
+			with(exhausted, func(v *View) { v.Preened, v.Judged, v.Clean = true, true, true }),
+			Stay,
+		},
+		{
+			"so does one that had a verdict before, and has none now",
+			with(exhausted, func(v *View) { v.Preened, v.Aborted = true, true }),
+			Stay,
 		},
 		{
 			"repairs that a power cut ended do not",
@@ -165,13 +189,10 @@ func TestNext(t *testing.T) {
 		},
 		{
 			"but three of them do",
-			View{
-				Present: true,
-				Ext4:    true,
-				Reset:   true,
-				Record:  Record{Repairs: maxRepairs},
-				Before:  status.RepairFailed,
-			},
+			with(exhausted, func(v *View) {
+				v.Before = status.RepairFailed
+				v.Preened, v.Aborted = true, true
+			}),
 			KeepAside,
 		},
 	} {
@@ -193,6 +214,84 @@ func TestWhyWithoutAVerdict(t *testing.T) {
 	if problem != "e2fsck: signal: killed" ||
 		!strings.HasPrefix(hint, "`e2fsck -fy /dev/vda8` in a debug shell") ||
 		strings.Contains(hint, "onDamage") {
+		t.Errorf("%s; hint: %s", problem, hint)
+	}
+}
+
+// TestAPartitionInOrderIsNeverFormatted starts a node with onDamage: reset again and
+// again whose /init does not mount the partition, for whatever reason. e2fsck finds
+// nothing in it.
+func TestAPartitionInOrderIsNeverFormatted(t *testing.T) {
+	for name, want := range map[string]int{
+		"the kernel mounts it":         maxRepairs,
+		"the kernel does not mount it": 0,
+	} {
+		mounts := want > 0
+		t.Run(name, func(t *testing.T) {
+			var record Record
+			restarts := 0
+			for range 8 {
+				v := View{Present: true, Ext4: true, Reset: true, Record: record, Before: record.State}
+				op := playInOrder(t, &v, mounts)
+				if op == Restart {
+					restarts++
+				}
+				record = v.Record
+				if op == Stay {
+					record.State = status.RepairFailed
+				}
+
+				problem, hint := v.why()
+				if op == Stay && (problem == "" || !strings.HasPrefix(hint, "e2fsck finds nothing")) {
+					t.Errorf("%s; hint: %s", problem, hint)
+				}
+			}
+			if restarts != want {
+				t.Errorf("%d restarts, want %d", restarts, want)
+			}
+		})
+	}
+}
+
+// playInOrder does the steps of a boot with a partition in which e2fsck finds nothing,
+// and returns the last.
+func playInOrder(t *testing.T, v *View, mounts bool) Op {
+	t.Helper()
+	for range 20 {
+		op := Next(*v)
+		switch op {
+		case Restart, Stay:
+			return op
+		case CountRepair:
+			v.Counted = true
+			v.Record.Repairs++
+		case Preen:
+			v.Preened = true
+		case Judge:
+			v.Judged, v.Clean = true, true
+		case KeepLog:
+			v.LogKept = true
+			if !mounts {
+				v.fail(ErrMount)
+			}
+		case RecordRepaired:
+			v.Recorded = true
+			v.Record.State = status.RepairDone
+		default:
+			t.Fatalf("%s, of a partition in which e2fsck finds nothing: %+v", op, *v)
+		}
+	}
+	t.Fatal("no end")
+	return ""
+}
+
+// TestWhyRepairsDidNotHelp says only what is true: without onDamage, e2fsck has not
+// been asked.
+func TestWhyRepairsDidNotHelp(t *testing.T) {
+	v := View{Present: true, Ext4: true, Record: Record{Repairs: maxRepairs}}
+	problem, hint := v.why()
+	if problem != "the repairs of the last day did not help" ||
+		!strings.Contains(hint, "unless e2fsck finds nothing wrong with it") {
 		t.Errorf("%s; hint: %s", problem, hint)
 	}
 }

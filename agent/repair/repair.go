@@ -38,6 +38,11 @@
 // goes to the ESP if there is room, and the partition is marked: the next boot
 // formats it.
 //
+// A partition in which e2fsck -n finds nothing is never marked, whatever
+// machine.yaml says and however often it was repaired: e2fsck -p and -n run once
+// more before a reset. What else keeps the node from it, such as a kernel that
+// does not mount it, is for an operator.
+//
 // # Never a loop
 //
 // The record on the ESP counts repairs and resets, each before it begins. After
@@ -254,7 +259,6 @@ func (r Runner) keepLog(v *View) {
 
 	switch {
 	case errors.Is(err, ErrMount):
-		v.Clean = false
 		v.fail(err)
 	case err != nil:
 		r.Log.Warn("store the log of the repair", zap.Error(err))

@@ -122,20 +122,33 @@ func TestIrreparableStateStaysOrIsReset(t *testing.T) {
 // TestARepairThatDoesNotHelpEnds: the damage comes back at each start.
 func TestARepairThatDoesNotHelpEnds(t *testing.T) {
 	p := NewPartition(t, false, nil)
+	flag := func(t *testing.T, m *Machine) { SetErrorFlag(t, m.State) }
+	inodes := func(t *testing.T, m *Machine) {
+		d := Damage{Seed: 1, Part: Inodes, Way: Garbage, Blocks: p.Parts[Inodes][:2]}
+		if err := d.DoFile(p, m.State); err != nil {
+			t.Fatal(err)
+		}
+	}
+
 	for _, tt := range []struct {
 		name     string
+		damage   func(*testing.T, *Machine)
 		reset    bool
 		restarts int
 		want     status.RepairState
 	}{
-		{"without onDamage it stays", false, 3, status.RepairFailed},
-		{"with onDamage it is reset", true, 5, status.RepairFailed},
+		{"without onDamage it stays", flag, false, 3, status.RepairFailed},
+		{
+			"with onDamage, too, if e2fsck -p leaves nothing of it",
+			flag, true, 3, status.RepairFailed,
+		},
+		{"with onDamage it is reset if it does", inodes, true, 5, status.RepairFailed},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			m := NewMachine(t, p)
 			m.OnDamageReset = tt.reset
 			damage := func(int) context.Context {
-				SetErrorFlag(t, m.State)
+				tt.damage(t, m)
 				return context.Background()
 			}
 
