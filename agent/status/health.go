@@ -124,6 +124,8 @@ func (s Status) beside() string {
 		return "an upgrade does not go on"
 	case s.Upgrade != nil && len(s.Upgrade.Damage) > 0:
 		return "the EFI system partition is damaged"
+	case s.Upgrade != nil && s.Upgrade.TableDamage != "":
+		return "the partition table is damaged"
 	case s.Error != nil && ofDisk(s.Error.Code) != "":
 		return ofDisk(s.Error.Code)
 	case s.failingDisk() != "":

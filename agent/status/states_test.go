@@ -653,6 +653,11 @@ var states = []struct {
 		s.Upgrade.Damage = []string{"the boot entry of 1.0.0, to which the machine would fall " +
 			"back, is damaged; the next upgrade replaces it"}
 	}},
+	{"table-damaged", running, func(s *Status) {
+		s.Upgrade.TableDamage = "the partition table is damaged (backup header sector 8388607: " +
+			"input/output error), and cannot be repaired: write backup partition table: array: " +
+			"input/output error"
+	}},
 	{"unfinished", running, func(s *Status) {
 		s.Phase = Failed
 		s.Error = &Error{Problem: "generation " + three + " is not complete: input/output error"}

@@ -627,6 +627,10 @@ type Upgrade struct {
 	// Damage says what is damaged on the EFI system partition and could not be
 	// repaired: the next start may fail.
 	Damage []string `json:"damage,omitempty"`
+
+	// TableDamage says what is damaged of the partition table of the node's disk
+	// and could not be repaired; "" if nothing is.
+	TableDamage string `json:"tableDamage,omitempty"`
 }
 
 // Drill is the result of a drill of a fallback.

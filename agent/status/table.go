@@ -264,6 +264,9 @@ func (t *table) warnings(s Status) {
 	}
 	if s.Upgrade != nil {
 		warnings = append(warnings, s.Upgrade.Damage...)
+		if s.Upgrade.TableDamage != "" {
+			warnings = append(warnings, s.Upgrade.TableDamage)
+		}
 	}
 	for i, w := range warnings {
 		if t.lines > 0 && i == mostNotes {

@@ -35,7 +35,7 @@ func (u *Upgrader) Begin(idx bundle.Index, w Options, f Facts) error {
 }
 
 // Check returns why Begin would refuse, and what it decides on. It changes
-// nothing.
+// nothing, but it repairs a damaged partition table.
 func (u *Upgrader) Check(idx bundle.Index, w Options, f Facts) (View, error) {
 	v, err := u.observe(&f)
 	if err != nil {
@@ -166,6 +166,12 @@ func (u *Upgrader) HandOver() error {
 // have waited for days.
 func (u *Upgrader) RenewBaseline(ctx context.Context) error {
 	return u.writers().journal.renewBaseline(ctx, u.Host)
+}
+
+// RepairTable repairs a damaged partition table: the next start needs it.
+func (u *Upgrader) RepairTable() error {
+	_, err := u.Disk.RepairTable()
+	return err
 }
 
 // CheckESP looks for damage on the ESP, and repairs what it can. It does

@@ -24,6 +24,7 @@ func (u *Upgrader) observe(f *Facts) (v View, err error) {
 	if err != nil {
 		return v, err
 	}
+	_, f.Room.Table = u.Disk.RepairTable()
 
 	e, err := u.writers().floor.read()
 	f.Arch = u.Disk.Arch

@@ -40,6 +40,9 @@ type Room struct {
 	State int64
 	// OtherDisk says that the loader came from another disk.
 	OtherDisk bool
+	// Table is why the partition table, of which a copy is damaged, cannot be
+	// repaired; nil if it is in order. A new system is marked in both copies.
+	Table error
 }
 
 // Options say how an operator wants an upgrade.
@@ -139,6 +142,9 @@ func fits(v View, f Facts, idx bundle.Index) error {
 			idx.Verity.Size>>20, r.Root>>20, r.Verity>>20)
 	case r.OtherDisk:
 		return otherDisk()
+	case r.Table != nil:
+		return refuse(fault.DiskError, "`dmesg` says more; the disk may be failing",
+			"a damaged copy of the partition table cannot be repaired: %v", r.Table)
 	case 2*idx.UKI.Size > space: // The recovery entry gets a copy.
 		return espFull(space, 2*idx.UKI.Size)
 	case r.Entries == 0:

@@ -1,6 +1,7 @@
 package upgrade
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -103,6 +104,13 @@ func TestPreflight(t *testing.T) {
 		{"a loader of another disk", func(_ *View, f *Facts, _ *bundle.Index, _ *Options) {
 			f.Room.OtherDisk = true
 		}, fault.OtherDisk},
+		{
+			"a partition table that cannot be repaired",
+			func(_ *View, f *Facts, _ *bundle.Index, _ *Options) {
+				f.Room.Table = errors.New("write backup partition table: input/output error")
+			},
+			fault.DiskError,
+		},
 		{"what runs", func(_ *View, _ *Facts, idx *bundle.Index, _ *Options) {
 			idx.RootHash = "aa"
 			idx.Version = "1.0.0"

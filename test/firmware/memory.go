@@ -4,6 +4,10 @@ import (
 	"bytes"
 	"maps"
 	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/loam-os/loam/partitions/device"
 )
 
 // Sectors are what a disk has, by the number of the sector; elsewhere it reads
@@ -121,4 +125,27 @@ func (r *Recorder) Sync() error {
 		r.Now = nil
 	}
 	return nil
+}
+
+// BadEnd is a disk whose sectors from the byte From on can be neither read nor
+// written.
+type BadEnd struct {
+	device.Device
+	From int64
+}
+
+// ReadAt implements [io.ReaderAt].
+func (b BadEnd) ReadAt(p []byte, off int64) (int, error) {
+	if off+int64(len(p)) > b.From {
+		return 0, unix.EIO
+	}
+	return b.Device.ReadAt(p, off)
+}
+
+// WriteAt implements [io.WriterAt].
+func (b BadEnd) WriteAt(p []byte, off int64) (int, error) {
+	if off+int64(len(p)) > b.From {
+		return 0, unix.EIO
+	}
+	return b.Device.WriteAt(p, off)
 }

@@ -45,15 +45,18 @@ type Partitions interface {
 	OpenRunning(p gpt.Partition) (io.ReaderAt, io.Closer, error)
 }
 
-// table reads the partition table. If one copy is damaged, or the protective MBR
-// is, it is repaired first: without that, the next start would find no
-// partition.
-func (d Disk) table() (gpt.Table, error) {
-	table, err := gpt.Read(d.Whole, d.Size, d.SectorSize)
+// table reads the partition table, of which one copy is enough.
+func (d Disk) table() (gpt.Table, error) { return gpt.Read(d.Whole, d.Size, d.SectorSize) }
+
+// RepairTable repairs a damaged copy of the partition table, and the protective
+// MBR: without them, a later start would find no partition. damage says what was
+// wrong with a table that can be read, nil if nothing was.
+func (d Disk) RepairTable() (damage, err error) {
+	table, err := d.table()
 	if err != nil {
-		return table, err
+		return nil, err
 	}
-	return table, table.Repair(d.Whole)
+	return table.Source.Fault(), table.Repair(d.Whole)
 }
 
 // target returns the slot that does not run, in the table as it is now. running
@@ -65,6 +68,16 @@ func (d Disk) target(running string) (gpt.Table, partitions.Slot, error) {
 	}
 	_, other, err := d.slots(table, running)
 	return table, other, err
+}
+
+// targetToMark is target for a change of the table. A damaged primary copy or MBR
+// is repaired first, and the change begins with the backup copy.
+func (d Disk) targetToMark(running string) (gpt.Table, partitions.Slot, error) {
+	table, slot, err := d.target(running)
+	if err != nil || (table.Source.Primary == nil && table.Source.MBR == nil) {
+		return table, slot, err
+	}
+	return table, slot, table.Repair(d.Whole)
 }
 
 // with calls do with an open partition.
@@ -91,7 +104,7 @@ func (d Disk) withSlot(
 // other nodes.
 func (d Disk) Share(running string, log *zap.Logger) http.Handler {
 	return fill.Share(func() ([]fill.Local, error) {
-		table, err := gpt.Read(d.Whole, d.Size, d.SectorSize)
+		table, err := d.table()
 		if err != nil {
 			return nil, err
 		}

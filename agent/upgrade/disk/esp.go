@@ -35,7 +35,7 @@ type staged struct {
 // OpenESP opens the ESP. What is staged there is lost when it is closed,
 // because it has no name until it is linked.
 func (d Disk) OpenESP() (*ESP, error) {
-	table, err := gpt.Read(d.Whole, d.Size, d.SectorSize)
+	table, err := d.table()
 	if err != nil {
 		return nil, err
 	}

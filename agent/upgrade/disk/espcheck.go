@@ -10,6 +10,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strings"
 
 	"go.uber.org/zap"
 
@@ -41,6 +42,9 @@ type ESPReport struct {
 	Repaired []string
 	// Left could not be repaired: the next start may fail.
 	Left []string
+	// Table says what is damaged of the partition table, and could not be repaired;
+	// "" if nothing is.
+	Table string
 }
 
 // espFacts is what there is on the ESP of a node on which nothing is under way.
@@ -173,9 +177,11 @@ type ESPCheck struct {
 	known knownUKIs
 }
 
-// Run looks for damage on the ESP, and repairs what it can from the copies that
-// are there. An ESP that cannot be opened is damage, not an error.
+// Run looks for damage of the partition table and on the ESP, and repairs what it
+// can from the copies that are there. An ESP that cannot be opened is damage, not
+// an error.
 func (c ESPCheck) Run() (r ESPReport, err error) {
+	c.table(&r)
 	c.esp, err = c.Slot.Disk.OpenESP()
 	if err != nil {
 		r.Left = append(r.Left, "the EFI system partition cannot be read: "+hint.Line(err))
@@ -198,6 +204,21 @@ func (c ESPCheck) Run() (r ESPReport, err error) {
 		}
 	}
 	return r, nil
+}
+
+// table repairs the partition table. The ESP may be in order all the same.
+func (c *ESPCheck) table(r *ESPReport) {
+	damage, err := c.Slot.Disk.RepairTable()
+	switch {
+	case damage == nil && err != nil:
+		r.Table = "the partition table: " + hint.Line(err)
+	case err != nil:
+		r.Table = fmt.Sprintf("the partition table is damaged (%s), and cannot be repaired: %s",
+			strings.ReplaceAll(damage.Error(), "\n", "; "), hint.Line(err))
+	case damage != nil:
+		r.Repaired = append(r.Repaired, fmt.Sprintf("the partition table was damaged (%s), "+
+			"and is repaired", strings.ReplaceAll(damage.Error(), "\n", "; ")))
+	}
 }
 
 // fileSystem repairs what does not belong to one file.

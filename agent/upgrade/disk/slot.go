@@ -46,7 +46,7 @@ func (s OtherSlot) Holds() (string, error) {
 // Version returns the version of the system in the slot, from an image of that
 // ID; "" if the slot holds no system or cannot be read.
 func (s OtherSlot) Version(imageID string) string {
-	table, err := gpt.Read(s.Disk.Whole, s.Disk.Size, s.Disk.SectorSize)
+	table, err := s.Disk.table()
 	if err != nil {
 		return ""
 	}
@@ -95,7 +95,7 @@ func (s OtherSlot) Verify(rootHash string) (damage, err error) {
 // Empty marks the slot as empty: with the label _empty, and systemd's type for
 // partial partitions.
 func (s OtherSlot) Empty() error {
-	table, slot, err := s.Disk.target(s.Running)
+	table, slot, err := s.Disk.targetToMark(s.Running)
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (s OtherSlot) Empty() error {
 // Seal marks the slot as holding the system of a root hash, under a label for
 // its partitions. signature is nil if the root hash is not signed.
 func (s OtherSlot) Seal(rootHash, label string, signature *verity.Signature) error {
-	table, slot, err := s.Disk.target(s.Running)
+	table, slot, err := s.Disk.targetToMark(s.Running)
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ func (r *runner) report() {
 	r.publish(func(u *status.Upgrade) {
 		state.Releases = u.Releases
 		state.Damage = u.Damage
+		state.TableDamage = u.TableDamage
 		*u = state
 	})
 }

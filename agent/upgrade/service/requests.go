@@ -74,8 +74,9 @@ func (r *runner) handle(ctx context.Context, asked request) (begun bool) {
 			Other:  u.Other,
 			Held:   u.Held,
 
-			Releases: u.Releases,
-			Damage:   u.Damage,
+			Releases:    u.Releases,
+			Damage:      u.Damage,
+			TableDamage: u.TableDamage,
 		}
 	})
 

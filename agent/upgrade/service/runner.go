@@ -253,7 +253,14 @@ func (r *runner) checkESP() {
 		r.Log.Error("the ESP is damaged", zap.String("what", what))
 		r.Machine.Event(true, "ESPDamaged", what)
 	}
-	r.publish(func(u *status.Upgrade) { u.Damage = report.Left })
+	if report.Table != "" {
+		r.Log.Error("the partition table is damaged", zap.String("what", report.Table))
+		r.Machine.Event(true, "PartitionTableDamaged", report.Table)
+	}
+	r.publish(func(u *status.Upgrade) {
+		u.Damage = report.Left
+		u.TableDamage = report.Table
+	})
 }
 
 // bring begins the upgrade to the version that machine.yaml asks for, and reports
@@ -369,6 +376,9 @@ func (r *runner) restart(ctx context.Context, reason string) {
 	r.handOver()
 	if err := r.Upgrader.RenewBaseline(ctx); err != nil {
 		r.Log.Error("look at the node once more", zap.Error(err))
+	}
+	if err := r.Upgrader.RepairTable(); err != nil {
+		r.Log.Error("repair the partition table", zap.Error(err))
 	}
 	if err := r.Machine.Reboot(ctx); err != nil {
 		r.Log.Error("restart", zap.Error(err))

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"go.uber.org/zap"
 
 	"github.com/loam-os/loam/agent/upgrade"
@@ -15,6 +18,9 @@ import (
 	"github.com/loam-os/loam/agent/upgrade/records"
 	"github.com/loam-os/loam/agent/window"
 	"github.com/loam-os/loam/hint/fault"
+	"github.com/loam-os/loam/partitions"
+	"github.com/loam-os/loam/partitions/gpt"
+	"github.com/loam-os/loam/test/firmware"
 )
 
 // inMemory are records in memory.
@@ -240,5 +246,56 @@ func TestAHeldSystemIsNotUpgraded(t *testing.T) {
 				t.Errorf("%v, want %s", err, tt.want)
 			}
 		})
+	}
+}
+
+// closed are partitions that cannot be opened.
+type closed struct{}
+
+func (closed) Open(gpt.Partition) (disk.Closer, error) { return nil, fs.ErrInvalid }
+
+func (closed) OpenRunning(gpt.Partition) (io.ReaderAt, io.Closer, error) {
+	return nil, nil, fs.ErrInvalid
+}
+
+// TestADamagedTableIsSaid for what it is, and not as damage of the ESP.
+func TestADamagedTableIsSaid(t *testing.T) {
+	memory := firmware.NewMemory(nil)
+	table := gpt.Table{
+		SectorSize: firmware.SectorSize,
+		DiskSize:   64 << 20,
+		Partitions: []gpt.Partition{{
+			Index: 1,
+			Type:  partitions.TypeUUID(partitions.ESP, "amd64"),
+			UUID:  uuid.UUID{15: 1},
+			Start: 1 << 20,
+			Size:  1 << 20,
+		}},
+	}
+	if err := table.Create(memory); err != nil {
+		t.Fatal(err)
+	}
+
+	r, _ := armedRunner(t)
+	if err := r.Upgrader.Records.Remove("upgrade.json"); err != nil {
+		t.Fatal(err)
+	}
+	r.Upgrader.Disk = disk.Disk{
+		Arch:       "amd64",
+		Size:       table.DiskSize,
+		SectorSize: table.SectorSize,
+		Whole:      firmware.BadEnd{Device: memory, From: table.DiskSize - firmware.SectorSize},
+		Partitions: closed{},
+	}
+	r.checkESP()
+
+	s := r.State()
+	if !strings.HasPrefix(s.TableDamage, "the partition table is damaged") {
+		t.Errorf("table damage %q", s.TableDamage)
+	}
+	for _, what := range s.Damage { // This ESP cannot be opened.
+		if strings.Contains(what, "table") {
+			t.Errorf("damage %q", what)
+		}
 	}
 }

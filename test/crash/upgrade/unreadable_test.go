@@ -7,7 +7,9 @@ import (
 	"github.com/loam-os/loam/agent/upgrade"
 	"github.com/loam-os/loam/agent/upgrade/disk"
 	"github.com/loam-os/loam/agent/upgrade/fill"
+	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/partitions/gpt"
+	"github.com/loam-os/loam/test/firmware"
 )
 
 // badSector is a device with a byte that cannot be read until it is written.
@@ -66,5 +68,29 @@ func TestASlotThatCannotBeReadIsWritten(t *testing.T) {
 				t.Errorf("%s: byte %d is as it was, %s runs", name, bad, c.running.Version)
 			}
 		}
+	}
+}
+
+// TestABadLastSectorEndsNoTrial: the backup copy of the partition table is lost while a
+// system is on trial. That system is accepted, and the next upgrade is refused before it
+// takes the other system away.
+func TestABadLastSectorEndsNoTrial(t *testing.T) {
+	c := newCourse(t, "1.0.0", "2.0.0", "3.0.0")
+	c.upgrade("2.0.0", upgrade.Options{})
+	c.u.Disk.Whole = firmware.BadEnd{Device: c.u.Disk.Whole, From: c.table.DiskSize - sector}
+
+	if op := c.run(upgrade.Verdict{Word: upgrade.Good}); op.Kind != upgrade.Nothing {
+		t.Fatalf("after a trial that went well: %v", op)
+	}
+	if j, err := upgrade.ReadJournal(c.u.Records); j != nil || err != nil {
+		t.Errorf("the upgrade is still under way: %+v, %v", j, err)
+	}
+
+	err := c.u.Begin(c.releases[2].index, upgrade.Options{}, upgrade.Facts{})
+	if fault.Of(err) != fault.DiskError {
+		t.Errorf("the next upgrade: %v", err)
+	}
+	if other := c.u.Other(); other != "1.0.0" {
+		t.Errorf("the other slot holds %q", other)
 	}
 }
