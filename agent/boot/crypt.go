@@ -135,12 +135,16 @@ func (o opener) encrypt(d *Decision) error {
 	}
 	defer f.Close()
 
-	// Best effort: what the partition had is not readable any more.
-	if err := discard(f, d.State.Size); err != nil {
-		o.init.Log("discard %s: %v", d.State.Device, err)
-	}
 	if err := d.State.Mark.Write(f); err != nil {
 		return err
+	}
+
+	// Best effort: what the partition had is not readable any more.
+	err = discardPieces(d.State.Size, o.init.Alive, func(start, length int64) error {
+		return discard(f, start, length)
+	})
+	if err != nil {
+		o.init.Log("discard %s: %v", d.State.Device, err)
 	}
 
 	var recovery string
@@ -335,10 +339,33 @@ func recordRecovery(sysroot string, slot *luks.Prepared) error {
 	return durable.New(root, nil).WriteJSON(crypt.RecoveryName, slot, 0o600)
 }
 
-// discard tells the disk that nothing on a partition is needed (BLKDISCARD,
-// linux/fs.h).
-func discard(f *os.File, size int64) error {
-	span := [2]uint64{0, uint64(size)}
+const (
+	// discardStart is where a partition begins that is discarded, in bytes. What is
+	// before it stays: the mark has the request to encrypt, and may have the only
+	// record of a reset. Format overwrites the rest of it.
+	discardStart = 1 << 20
+
+	// discardPiece is how much is discarded at a time: a slow disk may take longer
+	// for all of it than /init may take.
+	discardPiece = 1 << 30
+)
+
+// discardPieces calls discard for one piece of a partition of size bytes after the
+// other, and alive before each.
+func discardPieces(size int64, alive func(), discard func(start, length int64) error) error {
+	for at := int64(discardStart); at < size; at += discardPiece {
+		alive()
+		if err := discard(at, min(discardPiece, size-at)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// discard tells the disk that nothing in a part of a partition is needed
+// (BLKDISCARD, linux/fs.h).
+func discard(f *os.File, start, length int64) error {
+	span := [2]uint64{uint64(start), uint64(length)}
 	_, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), unix.BLKDISCARD,
 		uintptr(unsafe.Pointer(&span)))
 	if errno != 0 {

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -192,6 +193,44 @@ func TestAMarkedPartition(t *testing.T) {
 	if crypt.ReadMark(got).Encrypt != crypt.TPM || !bytes.Equal(got[4096:], old[4096:]) ||
 		bytes.Contains(got[ext4.SuperblockOffset:4096], []byte("old")) {
 		t.Errorf("the partition begins with %q", got[:64])
+	}
+}
+
+// TestADiscardSparesTheMark: after a power cut at any time, the partition still asks
+// for a container, with the record of the reset. A large partition of a slow disk is
+// discarded in pieces, and the time limit of /init begins again with each.
+func TestADiscardSparesTheMark(t *testing.T) {
+	mark := crypt.Mark{Encrypt: crypt.TPM, Reset: `{"done":true}`}
+	for _, size := range []int64{mib / 2, mib, 20 * mib, gib, 3*gib + 7*mib} {
+		t.Run(fmt.Sprintf("%d MiB", size/mib), func(t *testing.T) {
+			d := device.NewMemory(size)
+			if err := mark.Write(d); err != nil {
+				t.Fatal(err)
+			}
+
+			alive, pieces := 0, 0
+			end := int64(discardStart)
+			err := discardPieces(size, func() { alive++ }, func(start, length int64) error {
+				pieces++
+				if start != end || length <= 0 || length > gib || alive != pieces {
+					t.Errorf("piece %d has %d bytes at %d, want it at %d; %d signs of life", pieces,
+						length, start, end, alive)
+				}
+				end = start + length
+
+				zeros := make([]byte, min(length, mib))
+				if _, err := d.WriteAt(zeros, start); err != nil {
+					t.Error(err)
+				}
+				if c := ObserveState(d); c.Filesystem != FilesystemEmpty || c.Mark != mark {
+					t.Errorf("after piece %d: %+v", pieces, c)
+				}
+				return nil
+			})
+			if err != nil || end != max(size, discardStart) {
+				t.Errorf("discarded up to %d of %d, %v", end, size, err)
+			}
+		})
 	}
 }
 
