@@ -36,7 +36,7 @@ type runner struct {
 
 	// version is what machine.yaml asks for: a version, [Newest], or "" for none.
 	version string
-	// refused is why it was refused the last time.
+	// refused is why it was refused the last time, as far as it is for the log.
 	refused string
 
 	// waiting gets the answer when the version of its request, wanted, is ready.
@@ -278,7 +278,8 @@ func (r *runner) bring(ctx context.Context) (begun bool) {
 	return begun
 }
 
-// final are the refusals that do not go away by themselves.
+// final are the refusals that do not go away by themselves. Room comes back: the
+// kubelet deletes images and logs, and an operator what is not Loam's on the ESP.
 var final = []fault.Code{
 	fault.AlreadyRunning,
 	fault.WrongArchitecture,
@@ -286,7 +287,6 @@ var final = []fault.Code{
 	fault.NameTooLong,
 	fault.LabelTooLong,
 	fault.SlotTooSmall,
-	fault.StateFull,
 	fault.DirectoryFull,
 	fault.OtherDisk,
 	fault.FailedBefore,
@@ -312,10 +312,14 @@ func (r *runner) reportRefusal(err error) {
 	}
 
 	text := hint.Line(err)
-	if text != r.refused {
+	refused := text
+	if code == fault.StateFull || code == fault.ESPFull {
+		refused = string(code) // How much is free is another number each time.
+	}
+	if refused != r.refused {
 		r.Log.Warn("machine.yaml asks for a version", zap.Error(err))
 	}
-	r.refused = text
+	r.refused = refused
 	r.publish(func(u *status.Upgrade) {
 		if code == fault.ReleaseNotYet {
 			u.Waits = err.Error()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/loam-os/loam/agent/upgrade"
 	"github.com/loam-os/loam/agent/upgrade/disk"
@@ -244,6 +245,48 @@ func TestAHeldSystemIsNotUpgraded(t *testing.T) {
 			_, _, err := r.begin(t.Context(), tt.request)
 			if fault.Of(err) != tt.want {
 				t.Errorf("%v, want %s", err, tt.want)
+			}
+		})
+	}
+}
+
+// TestRoomThatComesBack has a full /var refuse the version of machine.yaml. It is
+// tried again, not too soon, and the log says once that there is no room.
+func TestRoomThatComesBack(t *testing.T) {
+	for _, tt := range []struct {
+		code fault.Code
+		want MoveKind
+	}{
+		{fault.StateFull, Bring},
+		{fault.ESPFull, Bring},
+		{fault.BatteryLow, Bring},
+		{fault.SlotTooSmall, Pause},
+	} {
+		t.Run(string(tt.code), func(t *testing.T) {
+			r, _ := armedRunner(t)
+			if err := r.Upgrader.Records.Remove("upgrade.json"); err != nil {
+				t.Fatal(err)
+			}
+			r.op = upgrade.Op{Kind: upgrade.Nothing}
+			r.nextCheck = time.Hour
+			r.version = "2.0.0"
+			core, said := observer.New(zap.WarnLevel)
+			r.Log = zap.New(core)
+
+			for free := range 3 {
+				err := fmt.Errorf("%d MiB are free", free)
+				r.reportRefusal(fault.With(err, tt.code))
+				if want := "machine.yaml, upgrade.version: " + err.Error(); r.State().Problem != want {
+					t.Errorf("problem %q, want %q", r.State().Problem, want)
+				}
+			}
+
+			if m := Decide(r.observe()); m.Kind != tt.want || m.After < retryMax {
+				t.Errorf("%s after %s, want %s after %s", m.Kind, m.After, tt.want, retryMax)
+			}
+			full := tt.code == fault.StateFull || tt.code == fault.ESPFull
+			if full && said.Len() != 1 {
+				t.Errorf("%d lines in the log", said.Len())
 			}
 		})
 	}
