@@ -59,8 +59,8 @@ type View struct {
 	Reset bool
 
 	// Record is what the next boot reads. Before is the state that the last
-	// repair recorded. Uncounted says why the record cannot be written; "" if
-	// it can.
+	// repair recorded. Uncounted says why the record cannot be read or written; ""
+	// if it can.
 	Record    Record
 	Before    status.RepairState
 	Uncounted string

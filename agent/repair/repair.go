@@ -47,7 +47,8 @@
 //
 // The record on the ESP counts repairs and resets, each before it begins. After
 // three repairs or two resets within a day, or if the record cannot be written,
-// the machine does not restart by itself.
+// the machine does not restart by itself. A record that is damaged is replaced, and
+// its counts begin again.
 package repair
 
 import (
@@ -191,6 +192,7 @@ func (r Runner) do(ctx context.Context, op Op, v *View) {
 		v.Counted = true
 		v.Record.Repairs++
 		v.Record.RepairedAt = with(v.Record.RepairedAt, v.Record.At)
+		v.Uncounted = "" // A record that cannot be read is replaced.
 		r.record(v)
 	case Preen:
 		v.Preened = true

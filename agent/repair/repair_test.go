@@ -17,6 +17,7 @@ import (
 	"github.com/loam-os/loam/agent/boot"
 	"github.com/loam-os/loam/agent/status"
 	"github.com/loam-os/loam/hint/fault"
+	"github.com/loam-os/loam/image/esp"
 )
 
 // resetting implements [System] for a machine whose machine.yaml has
@@ -67,6 +68,70 @@ func TestALockedContainerStaysAsItIs(t *testing.T) {
 		if err != nil || !bytes.Equal(got, make([]byte, 8192)) {
 			t.Errorf("%s was changed, %v", name, err)
 		}
+	}
+}
+
+// TestADamagedRecordIsReplaced: once the new one counts the repair, the machine may
+// restart. One that cannot be replaced still keeps it from that.
+func TestADamagedRecordIsReplaced(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		record string
+		broken bool
+		want   Op
+	}{
+		{name: "there is none", want: Restart},
+		{name: "it is damaged", record: "{", want: Restart},
+		{name: "it cannot be written", broken: true, want: Stay},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			runner := Runner{
+				Damage: boot.Damage{Ext4: true},
+				Device: filepath.Join(dir, "state"),
+				ESP:    filepath.Join(dir, "esp"),
+				Dir:    dir,
+				System: resetting{t},
+				Now:    time.Now,
+				Log:    zap.NewNop(),
+			}
+			if !tt.broken {
+				writeESP(t, runner.ESP, tt.record)
+			}
+
+			v := runner.observe(t.Context())
+			runner.do(t.Context(), CountRepair, &v)
+			v.Preened, v.Judged, v.Clean, v.LogKept = true, true, true, true
+			runner.do(t.Context(), RecordRepaired, &v)
+			if got := Next(v); got != tt.want {
+				problem, _ := v.why()
+				t.Errorf("the repaired partition ends in %q, want %q: %s", got, tt.want, problem)
+			}
+
+			record, err := runner.readRecord()
+			if !tt.broken && (err != nil || record.Repairs != 1 || record.State != status.RepairDone) {
+				t.Errorf("the record is %+v, %v", record, err)
+			}
+		})
+	}
+}
+
+// writeESP makes an ESP with that record, if there is one.
+func writeESP(t *testing.T, name, record string) {
+	t.Helper()
+	f, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+
+	var files []esp.File
+	if record != "" {
+		files = append(files, esp.File{Path: recordName, Data: []byte(record)})
+	}
+	const size = 600 << 20
+	if err := errors.Join(f.Truncate(size), esp.Write(f, size, 512, 1, files)); err != nil {
+		t.Fatal(err)
 	}
 }
 
