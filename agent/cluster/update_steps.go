@@ -6,6 +6,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/loam-os/loam/agent/inplace"
+	"github.com/loam-os/loam/hint/redact"
 )
 
 // run runs a step.
@@ -141,6 +142,7 @@ func (c *updateController) reportSuccess(ctx context.Context, w *world) error {
 func (c *updateController) fail(
 	ctx context.Context, w *world, reason string,
 ) (outcome, error) {
+	reason = redact.URLs(reason) // Whoever reads the Node sees it.
 	failure := desiredMeta{
 		labels:      map[string]*string{resultLabel: new(failedResult)},
 		annotations: map[string]*string{reasonAnnotation: &reason},

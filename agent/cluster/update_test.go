@@ -435,3 +435,24 @@ func TestDamagedRecordNeedsADrainedNode(t *testing.T) {
 		t.Errorf("next step %q", got)
 	}
 }
+
+// The reason may be the error of a fetch. Whoever may read the Node sees it.
+func TestTheReasonOfAFailedUpdateHasNoPassword(t *testing.T) {
+	w, _ := updating()
+	w.node.APIVersion = "v1"
+	w.node.Kind = "Node"
+	server := &oneNode{node: w.node.DeepCopy()}
+	c := updateController{conn: connection{api: newTestAPI(t, server)}}
+
+	out, err := c.fail(t.Context(), &w, "fetch a.pack from http://ada:s3cret@host: no answer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "fetch a.pack from http://ada:xxxxx@host: no answer"
+	if have := server.node.Annotations[reasonAnnotation]; have != want {
+		t.Errorf("the Node says %q", have)
+	}
+	if out.blocked != "update in place: "+want {
+		t.Errorf("the status says %q", out.blocked)
+	}
+}

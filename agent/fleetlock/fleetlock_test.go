@@ -221,3 +221,12 @@ func TestTheIDIsThatOfZincati(t *testing.T) {
 		t.Errorf("%s", id)
 	}
 }
+
+func TestWhyAMachineWaitsHasNoPassword(t *testing.T) {
+	s := NewSlot(Server{URL: "http://ada:s3cret@192.0.2.1:8080"}, func() string { return "armed" },
+		func() float64 { return 0 }, zap.NewNop())
+	const want = "waits for a slot of http://ada:xxxxx@192.0.2.1:8080"
+	if why := s.Await(true); why != want {
+		t.Errorf("%q, want %q", why, want)
+	}
+}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/hint/redact"
 )
 
 const (
@@ -95,7 +97,7 @@ func (s *Slot) Await(wants bool) (why string) {
 	if wants && s.state.Held {
 		return ""
 	}
-	return "waits for a slot of " + s.server.URL
+	return "waits for a slot of " + redact.URLs(s.server.URL)
 }
 
 // Changed is signalled when the machine has got its slot.

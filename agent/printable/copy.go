@@ -4,6 +4,8 @@ import (
 	"reflect"
 	"strings"
 	"unicode"
+
+	"github.com/loam-os/loam/hint/redact"
 )
 
 const (
@@ -14,9 +16,8 @@ const (
 	maxPath = 512
 )
 
-// Copy returns a deep copy of a value with exported fields, in which each text is
-// bounded, and fit for a terminal but for its line feeds: what is not has a space
-// in its place. Text that is fit stays as it is.
+// Copy returns a deep copy of a value with exported fields, in which each text is as
+// [Text] returns it, without the passwords of URLs. Text that is fit stays as it is.
 func Copy[T any](value T) T {
 	from := reflect.ValueOf(&value).Elem()
 	to := reflect.New(from.Type()).Elem()
@@ -29,7 +30,7 @@ func copyValue(to, from reflect.Value) {
 	to.Set(from)
 	switch from.Kind() {
 	case reflect.String:
-		to.SetString(text(from.String()))
+		to.SetString(Text(redact.URLs(from.String())))
 	case reflect.Pointer:
 		if !from.IsNil() {
 			to.Set(reflect.New(from.Type().Elem()))
@@ -65,8 +66,10 @@ func copied(from reflect.Value) reflect.Value {
 	return to
 }
 
-// text returns a text as [Copy] has it.
-func text(text string) string {
+// Text returns a text that is bounded, and fit for a terminal but for its line feeds:
+// what is not has a space in its place. It keeps passwords: use it only for what a
+// program reads again.
+func Text(text string) string {
 	text = cutNames(text, maxPath)
 	cut := len(text) > maxText
 	text = strings.Map(func(r rune) rune {

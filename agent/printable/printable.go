@@ -1,5 +1,7 @@
 // Package printable makes text of others fit for a terminal, a log or an Event:
-// lines of a journal, of a panic, or what a server answers.
+// lines of a journal, of a panic, or what a server answers. As the status, consoles
+// and the cluster have their texts from here, no text has the password of a URL:
+// [Line], [Message] and [Copy] mask it.
 package printable
 
 import (
@@ -7,6 +9,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/loam-os/loam/hint/redact"
 )
 
 // Most is the longest text that is kept of others, in bytes.
@@ -16,6 +20,7 @@ const Most = 4 << 10
 // terminal takes for a command: control characters, C1 among them, and characters
 // that change the direction of others. Bytes that are not UTF-8 are left out.
 func Line(text string, most int) string {
+	text = redact.URLs(text) // Before it is cut, maybe in a password.
 	cut := len(text) > 4*most
 	if cut {
 		text = text[:4*most] // Spaces may go.
@@ -34,7 +39,9 @@ func isPrintable(r rune) bool { return unicode.IsPrint(r) && r != unicode.Replac
 
 // Message returns a text as [Line] does, with names in it cut to [MaxName], so that
 // a name of any length does not take the place of what the message says of it.
-func Message(text string, most int) string { return Line(cutNames(text, MaxName), most) }
+func Message(text string, most int) string {
+	return Line(cutNames(redact.URLs(text), MaxName), most)
+}
 
 // MaxName is the longest name in a [Message], in bytes: as long as the longest name
 // of a file.

@@ -21,6 +21,12 @@ func TestLine(t *testing.T) {
 		{"long", strings.Repeat("a", 60), strings.Repeat("a", 50) + " ..."},
 		{"very long", strings.Repeat("a", 1<<20), strings.Repeat("a", 50) + " ..."},
 		{"cut in a letter", strings.Repeat("a", 49) + "ö", strings.Repeat("a", 49) + " ..."},
+		{"a password", "GET http://ada:s3cret@host", "GET http://ada:xxxxx@host"},
+		{
+			"a password that would be cut",
+			strings.Repeat("a", 36) + " http://ada:s3cret@host",
+			strings.Repeat("a", 36) + " http://ada:xx ...",
+		},
 	} {
 		if got := Line(test.text, 50); got != test.want {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)
@@ -42,6 +48,7 @@ func TestMessageCutsNames(t *testing.T) {
 		{"cut in a letter", strings.Repeat("ö", 200), strings.Repeat("ö", 94) + "..." +
 			strings.Repeat("ö", 32)},
 		{"long", strings.Repeat("a ", 600), strings.Repeat("a ", 500) + " ..."},
+		{"the password of a URL that is cut", "http://a:" + fits + "@host", "http://a:xxxxx@host"},
 	} {
 		if got := Message(test.text, 1000); got != test.want {
 			t.Errorf("%s: %.400q, want %.400q", test.name, got, test.want)
@@ -133,5 +140,19 @@ func TestATextOfACopyIsBounded(t *testing.T) {
 	text := strings.Repeat("aa ", 1<<20)
 	if got := Copy(text); len(got) > maxText+10 || !strings.HasSuffix(got, " ...") {
 		t.Errorf("%d bytes", len(got))
+	}
+}
+
+func TestACopyHasNoPasswords(t *testing.T) {
+	got := Copy(outer{
+		Text:  "fetch a.pack from http://ada:s3cret@host/updates: no answer",
+		Inner: &inner{Names: []string{"http://ada:" + strings.Repeat("s3cret", 1000) + "@host"}},
+	})
+	want := outer{
+		Text:  "fetch a.pack from http://ada:xxxxx@host/updates: no answer",
+		Inner: &inner{Names: []string{"http://ada:xxxxx@host"}},
+	}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(inner{})); diff != "" {
+		t.Errorf("copy (-want +got):\n%s", diff)
 	}
 }

@@ -746,9 +746,10 @@ type Unit struct {
 
 // Write writes s atomically to Path beneath node, the running root directory.
 // Another boot has another. Who may not know the password of the repository cannot
-// read it. Its texts are bounded, and fit for a terminal.
+// read it. Its texts are bounded, and fit for a terminal, and only the repository has
+// the password of its URL.
 func Write(node *durable.Dir, s Status) error {
-	text, err := json.MarshalIndent(printable.Copy(s), "", "  ")
+	text, err := json.MarshalIndent(stored(s), "", "  ")
 	if err != nil {
 		return fmt.Errorf("write %s: %w", Path, err)
 	}
@@ -773,7 +774,16 @@ func Parse(text []byte) (Status, error) {
 	if err != nil {
 		return Status{}, fault.With(fmt.Errorf("parse status: %w", err), fault.NotAStatus)
 	}
-	return printable.Copy(s), nil
+	return stored(s), nil
+}
+
+// stored returns a status as the file has it: its texts are bounded, fit for a
+// terminal and without the passwords of URLs. The repository keeps its own, as
+// `loam plan` asks it.
+func stored(s Status) Status {
+	stored := printable.Copy(s)
+	stored.Repository = printable.Text(s.Repository)
+	return stored
 }
 
 // OwnCluster is a cluster that nodes make by themselves.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -18,6 +19,7 @@ import (
 	"github.com/loam-os/loam/agent/unit"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
+	"github.com/loam-os/loam/hint/redact"
 )
 
 // memoryLimit is below MemoryHigh= of the agent's unit: garbage is collected
@@ -50,7 +52,7 @@ to it, until it is told to stop. loam-agent.service runs it, as root, and no ope
 			debug.SetMemoryLimit(memoryLimit)
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, unix.SIGTERM)
 			defer stop()
-			log := logger()
+			log := logger(os.Stderr)
 			defer log.Sync()
 
 			err := agent.Run(ctx, agent.NodeEnv(log))
@@ -82,8 +84,9 @@ func sayEnded(ctx context.Context) error {
 	return agent.Ended("/", end, isToldToStop, consoles, time.Now())
 }
 
-// logger writes for the journal, which adds the time.
-func logger() *zap.Logger {
+// logger writes for the journal, which adds the time. Whatever is logged, the journal
+// has no passwords of URLs.
+func logger(out io.Writer) *zap.Logger {
 	config := zapcore.EncoderConfig{
 		MessageKey:     "msg",
 		LevelKey:       "level",
@@ -91,5 +94,5 @@ func logger() *zap.Logger {
 		EncodeDuration: zapcore.StringDurationEncoder,
 	}
 	return zap.New(hintCore{zapcore.NewCore(zapcore.NewConsoleEncoder(config),
-		zapcore.Lock(os.Stderr), zap.InfoLevel)})
+		zapcore.Lock(zapcore.AddSync(redact.Writer{To: out})), zap.InfoLevel)})
 }

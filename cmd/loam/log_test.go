@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -33,5 +34,19 @@ func TestLogHasTheHintOfAnErrorBesideIt(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, have); diff != "" {
 		t.Errorf("fields (-want +have)\n%s", diff)
+	}
+}
+
+func TestLogHasNoPasswords(t *testing.T) {
+	const url = "http://ada:s3cret@host/updates"
+	var out strings.Builder
+	log := logger(&out)
+	log.Info("open "+url, zap.String("at", url), zap.Strings("all", []string{url, url}),
+		zap.Error(hint.With(fmt.Errorf("Get %q: no answer", url), "curl %s", url)))
+	if strings.Contains(out.String(), "s3cret") {
+		t.Error(out.String())
+	}
+	if n := strings.Count(out.String(), "http://ada:xxxxx@host/updates"); n != 6 {
+		t.Errorf("%d of 6 URLs: %s", n, out.String())
 	}
 }

@@ -34,7 +34,7 @@ changed is in loam status, and later in /var/lib/loam/repair.`,
 
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, unix.SIGTERM)
 			defer stop()
-			log := logger()
+			log := logger(os.Stderr)
 			defer log.Sync()
 
 			return agent.Repair(ctx, agent.NodeEnv(log))

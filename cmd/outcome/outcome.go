@@ -23,6 +23,7 @@ import (
 	"github.com/loam-os/loam/cmd/usage"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
+	"github.com/loam-os/loam/hint/redact"
 )
 
 // Statuses is the paragraph about exit statuses in the help of a program.
@@ -151,6 +152,21 @@ func (u User) describe(err error) report {
 		r.general = code.Hint()
 	}
 	r.Hint = cmp.Or(strings.Join(hints, "; "), r.general)
+	return r.redacted()
+}
+
+// redacted returns the report without the passwords of URLs, which command lines and
+// answers of servers may have.
+func (r report) redacted() report {
+	r.Message = redact.URLs(r.Message)
+	r.Hint = redact.URLs(r.Hint)
+	r.Mistakes = slices.Clone(r.Mistakes)
+	for i := range r.Mistakes {
+		m := &r.Mistakes[i]
+		for _, text := range []*string{&m.File, &m.Path, &m.Problem, &m.Hint} {
+			*text = redact.URLs(*text)
+		}
+	}
 	return r
 }
 
@@ -201,5 +217,5 @@ func (r report) writeText(out io.Writer, program string, err error) {
 	if r.Code.IsSpecific() {
 		text += "\ncode: " + string(r.Code)
 	}
-	fmt.Fprintf(out, "%s: %s\n", program, text)
+	fmt.Fprintf(out, "%s: %s\n", program, redact.URLs(text))
 }

@@ -131,6 +131,30 @@ func TestErrorOfACommand(t *testing.T) {
 			status: 3,
 		},
 		{
+			name: "a password in a command line",
+			args: "apply a",
+			err: hint.With(errors.New("http://ada:s3cret@host/a: want a directory"),
+				"curl http://ada:s3cret@host/a"),
+			want: "loam: http://ada:xxxxx@host/a: want a directory\n" +
+				"hint: curl http://ada:xxxxx@host/a\n",
+			status: 1,
+		},
+		{
+			name: "a password in a command line, as JSON",
+			args: "apply -o json a",
+			err: hint.With(document.Errors{{
+				Path:    "proxy",
+				Problem: "http://ada:s3cret@host is no mapping",
+				Hint:    "curl http://ada:s3cret@host",
+			}}, "wait for http://ada:s3cret@host"),
+			want: `{"code":"document-invalid","class":"refused",` +
+				`"message":"proxy: http://ada:xxxxx@host is no mapping",` +
+				`"hint":"wait for http://ada:xxxxx@host; curl http://ada:xxxxx@host",` +
+				`"mistakes":[{"path":"proxy","problem":"http://ada:xxxxx@host is no mapping",` +
+				`"hint":"curl http://ada:xxxxx@host"}]}` + "\n",
+			status: 3,
+		},
+		{
 			name: "mistakes of documents, as JSON",
 			args: "apply -o json a",
 			err: errors.Join(

@@ -1,6 +1,10 @@
 package redact
 
-import "testing"
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
 
 func TestURLs(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
@@ -23,5 +27,16 @@ func TestURLs(t *testing.T) {
 		if got := URLs(tt.text); got != tt.want {
 			t.Errorf("%s: %s, want %s", tt.text, got, tt.want)
 		}
+	}
+}
+
+func TestWriterMasksPasswords(t *testing.T) {
+	var out strings.Builder
+	n, err := fmt.Fprint(Writer{&out}, "GET http://ada:s3cret@host/a\n")
+	if err != nil || n != len("GET http://ada:s3cret@host/a\n") {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+	if want := "GET http://ada:xxxxx@host/a\n"; out.String() != want {
+		t.Errorf("%q, want %q", out.String(), want)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/loam-os/loam/agent/upgrade/fill"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
+	"github.com/loam-os/loam/hint/redact"
 	index "github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/image/repository"
 )
@@ -129,7 +130,7 @@ func (f Source) absent(r Request, all []repository.Kubernetes) error {
 	}
 
 	err := fmt.Errorf("version %s of Kubernetes for %s: not in the repository %s",
-		r.Version, r.Arch, f.Ref)
+		r.Version, r.Arch, redact.URLs(f.Ref))
 	if len(archs) > 0 {
 		return hint.With(fault.With(err, fault.WrongArchitecture),
 			"it has the version for %s; `loamctl kubernetes bundle %s --arch %s` publishes it",
@@ -148,11 +149,11 @@ func (f Source) absent(r Request, all []repository.Kubernetes) error {
 func (f Source) named(ix index.Kubernetes, err error) error {
 	switch fault.Of(err) {
 	case fault.RepositoryDamaged:
-		err = fmt.Errorf("fetch %s from %s: %w", ix.Pack.Name, f.Ref, err)
+		err = fmt.Errorf("fetch %s from %s: %w", ix.Pack.Name, redact.URLs(f.Ref), err)
 		return hint.With(err, "`loamctl publish` of an intact copy repairs it; "+
 			"what was fetched before is kept")
 	case fault.RepositoryUnreachable:
-		return fmt.Errorf("fetch %s from %s: %w", ix.Pack.Name, f.Ref, err)
+		return fmt.Errorf("fetch %s from %s: %w", ix.Pack.Name, redact.URLs(f.Ref), err)
 	}
 	return fmt.Errorf("fetch %s: %w", ix.Pack.Name, err)
 }

@@ -462,3 +462,36 @@ type directory struct{ *os.Root }
 func (d directory) Read(name string) ([]byte, error) { return d.ReadFile(name) }
 
 func (d directory) Write(name string, data []byte) error { return d.WriteFile(name, data, 0o600) }
+
+// Errors of a fetch are in the status, in the log and on the consoles.
+func TestErrorsOfAFetchHaveNoPassword(t *testing.T) {
+	r := newRepo(t)
+	r.publish(t, "1.36.3", "amd64", texts("1.36.3"))
+	files := http.FileServer(http.Dir(r.dir))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if strings.HasSuffix(q.URL.Path, ".pack") {
+			http.Error(w, "away", http.StatusServiceUnavailable)
+			return
+		}
+		files.ServeHTTP(w, q)
+	}))
+	defer server.Close()
+
+	for _, row := range []struct{ name, version string }{
+		{"a version that is not there", "1.36.9"},
+		{"a server that goes away", "1.36.3"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			from := r.source(t)
+			from.Ref = strings.Replace(server.URL, "://", "://ada:s3cret@", 1)
+			_, err := newStore(t).Fetch(t.Context(), from, request(row.version))
+			if err == nil {
+				t.Fatal("no error")
+			}
+			text := hint.Text(err)
+			if strings.Contains(text, "s3cret") || !strings.Contains(text, "://ada:xxxxx@") {
+				t.Error(text)
+			}
+		})
+	}
+}

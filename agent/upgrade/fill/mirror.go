@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/loam-os/loam/hint/redact"
 	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/image/repository"
 )
@@ -73,7 +74,7 @@ func (m *Mirrors) Chunk(ctx context.Context, c bundle.Chunk, n int) []byte {
 			continue
 		}
 
-		m.log.Info("mirror", zap.String("at", at.ref), zap.Error(err))
+		m.log.Info("mirror", zap.String("at", redact.URLs(at.ref)), zap.Error(err))
 		m.all = append(m.all[:i], m.all[i+1:]...)
 		i--
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/loam-os/loam/image/bundle"
 )
@@ -127,5 +128,24 @@ func TestAMirrorThatHasNothingIsLeftAlone(t *testing.T) {
 
 	if got := asked.Load(); got > maxMisses+2 {
 		t.Errorf("asked %d times", got)
+	}
+}
+
+func TestTheLogHasNoPasswordOfAMirror(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "no", http.StatusServiceUnavailable)
+	}))
+	defer s.Close()
+
+	core, logs := observer.New(zap.InfoLevel)
+	ref := strings.Replace(s.URL, "://", "://ada:s3cret@", 1)
+	OpenMirrors([]string{ref}, "a.pack", zap.New(core)).Chunk(t.Context(), bundle.Chunk{Len: 10}, 10)
+	if logs.Len() != 1 {
+		t.Fatalf("%d lines", logs.Len())
+	}
+	for key, value := range logs.All()[0].ContextMap() {
+		if strings.Contains(value.(string), "s3cret") {
+			t.Errorf("%s: %s", key, value)
+		}
 	}
 }

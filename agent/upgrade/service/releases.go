@@ -14,6 +14,7 @@ import (
 	"github.com/loam-os/loam/firmware/bootentry"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
+	"github.com/loam-os/loam/hint/redact"
 	"github.com/loam-os/loam/image/bundle"
 	"github.com/loam-os/loam/image/repository"
 )
@@ -183,7 +184,7 @@ func (u underWay) named(err error) error {
 		return err
 	}
 
-	err = fmt.Errorf("fetch %s from %s: %w", name, ref, err)
+	err = fmt.Errorf("fetch %s from %s: %w", name, redact.URLs(ref), err)
 	if code == fault.RepositoryDamaged {
 		return hint.With(err, "`loamctl publish` of an intact copy repairs it, then `loam upgrade`; "+
 			"what was fetched before is kept")

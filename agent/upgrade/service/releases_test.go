@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/loam-os/loam/agent/upgrade"
+	"github.com/loam-os/loam/agent/upgrade/fill"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/image/bundle"
@@ -249,5 +250,31 @@ func TestTheNewestIsFollowed(t *testing.T) {
 				t.Errorf("waits %q, problem %q, follows %q", s.Waits, s.Problem, r.version)
 			}
 		})
+	}
+}
+
+// The error of a step is in the log, in the status, and on the consoles.
+func TestTheErrorOfAStepHasNoPassword(t *testing.T) {
+	r, _ := armedRunner(t)
+	p := newPublished(t)
+	p.follow(t, r)
+	index, _, err := r.Releases.find(t.Context(),
+		wanted{imageID: "loam-node-os", arch: "amd64", atOnce: true}, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := index.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Upgrader.Records.Write("upgrade-index.json", text); err != nil {
+		t.Fatal(err)
+	}
+
+	release := underWay{r.Upgrader.Records, "https://ada:s3cret@192.0.2.1/updates"}
+	err = release.named(fill.Unreached(errors.New("server answers 503")))
+	problem := statusOf(r.Upgrader, upgrade.Op{}, err).Problem
+	if strings.Contains(problem, "s3cret") || !strings.Contains(problem, "://ada:xxxxx@192.0.2.1") {
+		t.Error(problem)
 	}
 }

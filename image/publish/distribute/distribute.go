@@ -25,6 +25,7 @@ import (
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/hint/network"
+	"github.com/loam-os/loam/hint/redact"
 	"github.com/loam-os/loam/image/meter"
 	"github.com/loam-os/loam/image/publish"
 	"github.com/loam-os/loam/image/repository"
@@ -45,7 +46,7 @@ type Listener interface {
 // repository is verified against its own metadata first.
 func To(ctx context.Context, dir, to string, login Login, listener Listener) error {
 	if strings.Contains(dir, "://") {
-		return hint.With(fault.With(fmt.Errorf("%s: want the directory of a repository", dir),
+		return hint.With(fault.With(fmt.Errorf("%s: want the directory of a repository", redact.URLs(dir)),
 			fault.Usage),
 			"publish it on the machine that has it, or copy it here")
 	}
