@@ -149,15 +149,27 @@ func Lenient(err error) (warnings Errors, refusal error) {
 	return warnings, refusal
 }
 
-// userinfo is the part of a URL before its host (RFC 3986, section 3.2).
-var userinfo = regexp.MustCompile(`://[^/\s]*@`)
+var (
+	// userinfo is the part of a URL before its host (RFC 3986, section 3.2).
+	userinfo = regexp.MustCompile(`://[^/\s]*@`)
+	// withoutScheme matches USER:PASSWORD@HOST:PORT, a URL whose scheme is forgotten.
+	// An image with a tag and a digest is not one.
+	withoutScheme = regexp.MustCompile(`^[^\s/:@]*:[^\s/]\S*(@[^\s/:@]+(:[0-9]*)?/?)$`)
+)
+
+// masked returns a text of a document to be shown: without who logs in with a URL,
+// which may have a password, and without the secrets of bootstrap tokens.
+func masked(text string) string {
+	text = userinfo.ReplaceAllString(redact.URLs(text), "://…@")
+	text = withoutScheme.ReplaceAllString(text, "…${1}")
+	return redact.Tokens(text)
+}
 
 // Quote quotes text and cuts it to 60 characters, so that a value from a
-// document fits into an error. Of a URL it leaves out who logs in, which may
-// have a password.
+// document fits into an error. It masks secrets.
 func Quote(text string) string {
 	const most = 60
-	text = userinfo.ReplaceAllString(redact.URLs(text), "://…@")
+	text = masked(text)
 	if runes := []rune(text); len(runes) > most {
 		return fmt.Sprintf("%q…", string(runes[:most]))
 	}

@@ -37,8 +37,10 @@ func fieldsOf(t reflect.Type) fields {
 	return found
 }
 
-// Join returns the path of the field key below path.
+// Join returns the path of the field key below path. It masks secrets: a value that
+// is not indented, or lacks its name, is read as the name of a field.
 func Join(path, key string) string {
+	key = masked(key)
 	if strings.ContainsAny(key, ".[]\" ") || key == "" {
 		return fmt.Sprintf("%s[%q]", path, key)
 	}

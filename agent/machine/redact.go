@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -18,9 +17,6 @@ import (
 
 // mask takes the place of a secret.
 const mask = redact.Mask
-
-// tokenSecret is a bootstrap token, of which the part before the dot is no secret.
-var tokenSecret = regexp.MustCompile(`\b([a-z0-9]{6})\.[a-z0-9]{16}\b`)
 
 // Redact returns a machine.yaml to be shown: without passwords in URLs, the
 // secrets of bootstrap tokens, and the content of files that only their owner may
@@ -103,9 +99,7 @@ func redactNode(n *yaml.Node) bool {
 
 // RedactText takes the passwords of URLs and the secrets of bootstrap tokens out of
 // a text.
-func RedactText(text string) string {
-	return tokenSecret.ReplaceAllString(redact.URLs(text), "${1}."+mask)
-}
+func RedactText(text string) string { return redact.Tokens(redact.URLs(text)) }
 
 // isPrivateFile reports whether a node may be an [InitialFile] that only its owner
 // may read.

@@ -99,3 +99,47 @@ func TestAMistakeHasItsSecretsTakenOut(t *testing.T) {
 		}
 	}
 }
+
+// The error of a document is in the status, in the log and on the consoles.
+func TestAMistakeShowsNoSecret(t *testing.T) {
+	const head = "apiVersion: loam.dev/v1alpha1\nkind: Machine\n"
+	for _, text := range []string{
+		"proxy: http://u:s3cret@h:3128",
+		"proxy: {http://u:s3cret@h:3128}",
+		"proxy:\n  http://u:s3cret@h:3128:",
+		"proxy: {url: [http://u:s3cret@h:3128]}",
+		"proxy: {url: {http://u:s3cret@h:3128: }}",
+		"proxy: {url: 'http://u:s3%cret@h:3128'}",
+		"proxy: {noProxy: ['http://u:1/s3cret@h']}",
+		"proxy: {noProxy: ['u:s3cret@h']}",
+		"proxy: {url: 'u:s3cret@h:3128'}",
+		"source: {cluster: {bootstrapToken: [abcdef.s3crets3crets3cr]}}",
+		"source: {cluster: {abcdef.s3crets3crets3cr: }}",
+		"source: {cluster: {bootstrapToken: abcdef.s3cret}}",
+		"source: {cluster: {bootstraptoken: abcdef.s3cret}}",
+		"source: {cluster: {bootstrap: abcdef.s3cret}}",
+		"source: {cluster: {secret: abcdef.s3crets3crets3cr}}",
+		"files: [{path: /x, content: [s3cret]}]",
+		"files: [{path: /x, base64: s3cret!}]",
+		"files: [{path: /x, content: {s3cret: }}]",
+		"upgrade: {mirrors: ['ftp://u:s3cret@h']}",
+		"upgrade: {mirrors: ['ftp://u:1/s3cret@h']}",
+		"upgrade: {mirrors: 'http://u:s3cret@h'}",
+		"upgrade: {turns: {fleetlock: 'ftp://u:1/s3cret@h'}}",
+		"upgrade: {turns: 'http://u:s3cret@h'}",
+		"upgrade: {turns: {http://u:s3cret@h}}",
+		"trust: {keys: [s3cret]}",
+		"x: &x http://u:s3cret@h\nproxy: {url: *x, url: *x}",
+		"proxy: {url: http://u:s3cret@h:3128",
+		"proxy:\n  url: http://u:s3cret@h:3128\n bad",
+		"proxy:\n  url: http://u:s3cret@h: 3128",
+		"proxy:\n  url: \"http://u:s3cret\\q@h:3128\"",
+		"proxy:\n  url: *http://u:s3cret@h:3128",
+		"proxy:\n  url: !!int http://u:s3cret@h:3128",
+	} {
+		_, err := Decode("machine.yaml", []byte(head+text+"\n"))
+		if err == nil || strings.Contains(err.Error(), "s3cret") || strings.Contains(err.Error(), "cret@") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}

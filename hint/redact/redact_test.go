@@ -20,6 +20,10 @@ func TestURLs(t *testing.T) {
 		{"http://ada:s3#cret/1@host", "http://xxxxx@host"},
 		{"http://ada:s3?cret/1@host", "http://xxxxx@host"},
 		{"oci+http://ada:s3/cret%@host/name:tag", "oci+http://xxxxx@host/name:tag"},
+		{"http://ada:1/s3cret@host", "http://xxxxx@host"},
+		{"ftp://ada:80/s3#cr?et@host:21/a", "ftp://xxxxx@host:21/a"},
+		{"https://[2001:db8::1]:8080/a@b", "https://[2001:db8::1]:8080/a@b"},
+		{"https://host:5000/v2/name@sha256:0123", "https://host:5000/v2/name@sha256:0123"},
 		{`the URL "http://ada:s3/cret@host" is wrong`, `the URL "http://xxxxx@host" is wrong`},
 		{"two: http://a:s3cret@b, http://c:s3/cret@d, and e@f",
 			"two: http://a:xxxxx@b, http://xxxxx@d, and e@f"},
@@ -27,6 +31,17 @@ func TestURLs(t *testing.T) {
 		if got := URLs(tt.text); got != tt.want {
 			t.Errorf("%s: %s, want %s", tt.text, got, tt.want)
 		}
+		if again := URLs(tt.want); again != tt.want {
+			t.Errorf("%s becomes %s", tt.want, again)
+		}
+	}
+}
+
+func TestTokens(t *testing.T) {
+	const text = "abcdef.0123456789abcdef, and v1.2, and abcdef.0123456789abcdef0"
+	const want = "abcdef.xxxxx, and v1.2, and abcdef.0123456789abcdef0"
+	if got := Tokens(text); got != want {
+		t.Errorf("%s, want %s", got, want)
 	}
 }
 
