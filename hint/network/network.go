@@ -23,9 +23,14 @@ type RoundTripper struct{ http.RoundTripper }
 func (r RoundTripper) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := r.RoundTripper.RoundTrip(request)
 	if err != nil {
-		err = Explain(err, request.URL)
+		return response, Explain(err, request.URL)
 	}
-	return response, err
+
+	if isOfProxy(response) {
+		response.Body.Close()
+		return nil, &ProxyAnswer{Host: request.URL.Host, Code: response.StatusCode}
+	}
+	return response, nil
 }
 
 // Explain says what was tried when a request for a URL failed, and what to do.
@@ -38,6 +43,9 @@ func Explain(err error, to *url.URL) error {
 		return err
 	case errors.As(err, new(*ProxyAnswer)):
 		return err
+	case AtProxy(err) != nil:
+		return hint.With(fmt.Errorf("connect to the proxy: %w", err),
+			"is the proxy running, and its address right? %s", fault.ProxyRefuses.Hint())
 	case name != nil:
 		return hint.With(fmt.Errorf("look up %s: %w", name.Name, err), "%s", code.Hint())
 	case op != nil && op.Op == "dial":

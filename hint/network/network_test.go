@@ -3,6 +3,9 @@ package network_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -110,5 +113,122 @@ func TestAProxyThatRefuses(t *testing.T) {
 	const want = "the proxy does not allow connections to host:443: it answers 403 Forbidden"
 	if err.Error() != want || fault.Of(err) != fault.ProxyRefuses || hint.Of(err) == "" {
 		t.Errorf("%v, %s, %s", err, fault.Of(err), hint.Of(err))
+	}
+}
+
+// through returns a client that has to use a proxy.
+func through(t *testing.T, proxy string) *http.Client {
+	t.Helper()
+	u, err := url.Parse(proxy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &http.Client{Transport: network.RoundTripper{RoundTripper: &http.Transport{
+		Proxy:                  http.ProxyURL(u),
+		OnProxyConnectResponse: network.CheckProxy,
+	}}}
+}
+
+// The server was not asked, so the error is not about it.
+func TestAProxyThatCannotBeReached(t *testing.T) {
+	closed := httptest.NewServer(http.NotFoundHandler())
+	closed.Close()
+	secure := httptest.NewTLSServer(http.NotFoundHandler())
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
+	defer secure.Close()
+
+	for _, row := range []struct {
+		name, proxy string
+		code        fault.Code
+	}{
+		{"it is down", closed.URL, fault.ServerUnreachable},
+		{"it has another certificate", secure.URL, fault.CertificateNotTrusted},
+		{"its name has no address", "http://proxy.invalid:3128", fault.NameNotFound},
+	} {
+		for _, scheme := range []string{"http", "https"} {
+			t.Run(row.name+", "+scheme, func(t *testing.T) {
+				client := through(t, row.proxy)
+				if row.code == fault.NameNotFound {
+					inner := client.Transport.(network.RoundTripper).RoundTripper.(*http.Transport)
+					inner.DialContext = func(context.Context, string, string) (net.Conn, error) {
+						return nil, &net.DNSError{Err: "no such host", Name: "proxy.invalid", IsNotFound: true}
+					}
+				}
+
+				_, err := client.Get(scheme + "://releases.site.example/a")
+				if err == nil || !strings.Contains(err.Error(), ": connect to the proxy: ") {
+					t.Errorf("error %v", err)
+				}
+				code := fault.Of(err)
+				if code != row.code || !strings.Contains(hint.Of(err), "is the proxy running") {
+					t.Errorf("code %s, hint %q", code, hint.Of(err))
+				}
+			})
+		}
+	}
+}
+
+func TestAnAnswerOfAProxyInPlaceOfTheServers(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		code   int
+		header [2]string
+		want   fault.Code // "" if it is the server's.
+	}{
+		{
+			"it wants a password",
+			http.StatusProxyAuthRequired,
+			[2]string{"Proxy-Authenticate", "Basic realm=squid"},
+			fault.ProxyRefuses,
+		},
+		{
+			"Squid denies the server",
+			http.StatusForbidden,
+			[2]string{"X-Squid-Error", "ERR_ACCESS_DENIED 0"},
+			fault.ProxyRefuses,
+		},
+		{
+			"another proxy denies the server",
+			http.StatusForbidden,
+			[2]string{"Proxy-Status", "proxy.site.example; error=http_request_denied"},
+			fault.ProxyRefuses,
+		},
+		{
+			"Squid does not reach the server",
+			http.StatusServiceUnavailable,
+			[2]string{"X-Squid-Error", "ERR_CONNECT_FAIL 111"},
+			fault.ServerUnreachable,
+		},
+		{
+			"the server denies a file",
+			http.StatusForbidden,
+			[2]string{"Proxy-Status", "proxy.site.example; received-status=403"},
+			"",
+		},
+		{
+			"the server does not have a file",
+			http.StatusNotFound,
+			[2]string{"Via", "1.1 proxy (squid/6.6)"},
+			"",
+		},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set(row.header[0], row.header[1])
+				w.WriteHeader(row.code)
+			}))
+			defer proxy.Close()
+
+			response, err := through(t, proxy.URL).Get("http://releases.site.example/a")
+			if fault.Of(err) != row.want {
+				t.Errorf("%v, code %s, want %q", err, fault.Of(err), row.want)
+			}
+			switch {
+			case err == nil:
+				response.Body.Close()
+			case !strings.Contains(err.Error(), fmt.Sprint(row.code)) || hint.Of(err) == "":
+				t.Errorf("%v, hint %q", err, hint.Of(err))
+			}
+		})
 	}
 }

@@ -2,9 +2,12 @@ package network
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/loam-os/loam/hint/fault"
 )
@@ -24,6 +27,30 @@ func CheckProxy(_ context.Context, _ *url.URL, request *http.Request, r *http.Re
 		return nil
 	}
 	return &ProxyAnswer{Host: request.Host, Code: r.StatusCode}
+}
+
+// isOfProxy reports whether a response is a proxy's own, and the server was not asked:
+// a request without TLS goes to the proxy itself. 407 is no answer of a server (RFC
+// 9110, section 15.5.8); proxies mark others with Proxy-Status (RFC 9209), and Squid
+// with a field of its own.
+func isOfProxy(r *http.Response) bool {
+	switch code := r.StatusCode; {
+	case code == http.StatusProxyAuthRequired:
+		return true
+	case code == http.StatusForbidden, code >= http.StatusInternalServerError:
+		return r.Header.Get("X-Squid-Error") != "" ||
+			strings.Contains(r.Header.Get("Proxy-Status"), "error=")
+	}
+	return false
+}
+
+// AtProxy returns why the connection to a proxy failed, nil if err is another error.
+func AtProxy(err error) error {
+	op, is := errors.AsType[*net.OpError](err)
+	if !is || op.Op != "proxyconnect" { // As net/http calls it.
+		return nil
+	}
+	return op.Err
 }
 
 func (p *ProxyAnswer) Error() string {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
 )
 
@@ -59,8 +60,11 @@ func unexpected(err error) error {
 // 403 for a file that does not exist.
 func checkAnswer(resp *http.Response) error {
 	switch code := resp.StatusCode; {
-	case code == http.StatusNotFound, code == http.StatusGone, code == http.StatusForbidden:
+	case code == http.StatusNotFound, code == http.StatusGone:
 		return fmt.Errorf("server answers %s: %w", resp.Status, ErrNotFound)
+	case code == http.StatusForbidden:
+		return hint.With(fmt.Errorf("server answers %s: %w", resp.Status, ErrNotFound),
+			"the server, or a proxy on the way to it, may not let this machine have it")
 	case resp.Header.Get("Content-Encoding") != "" &&
 		resp.Header.Get("Content-Encoding") != "identity":
 		return fmt.Errorf("Content-Encoding %.40q: not asked for",

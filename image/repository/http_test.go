@@ -131,6 +131,13 @@ func TestFaultsOfAServer(t *testing.T) {
 		},
 		{"404", status(404), "", ErrNotFound, "404"},
 		{"403, as object stores say it", status(403), "", ErrNotFound, "403"},
+		{
+			"407, which is of a proxy",
+			status(407),
+			"",
+			nil,
+			"the proxy wants a user and a password",
+		},
 		{"503", status(503), "", nil, "server answers 503 Service Unavailable"},
 		{"204", status(204), "", nil, "server answers 204"},
 		{
@@ -184,6 +191,44 @@ func TestFaultsOfAServer(t *testing.T) {
 				t.Errorf("error %v, want %v %q", err, tc.is, tc.err)
 			}
 		})
+	}
+}
+
+// A file that a proxy denies is not one that the repository lacks: the repository was
+// not asked.
+func TestAProxyThatDeniesARepository(t *testing.T) {
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Squid-Error", "ERR_ACCESS_DENIED 0")
+		w.WriteHeader(http.StatusForbidden)
+	}))
+	defer proxy.Close()
+	s, err := Open(proxy.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	_, whole := s.Get(t.Context(), "file", 100)
+	_, part := readRange(t, s, "file", 10, 10)
+	for _, err := range []error{whole, part} {
+		if errors.Is(err, ErrNotFound) || fault.Of(err) != fault.ProxyRefuses {
+			t.Errorf("%v: code %s", err, fault.Of(err))
+		}
+	}
+}
+
+func TestAFileThatIsDeniedHasAHint(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+	}))
+	defer server.Close()
+	s, err := Open(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	_, err = s.Get(t.Context(), "file", 100)
+	if !errors.Is(err, ErrNotFound) || !strings.Contains(hint.Of(err), "a proxy on the way") {
+		t.Errorf("%v, hint %q", err, hint.Of(err))
 	}
 }
 

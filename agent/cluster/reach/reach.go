@@ -131,9 +131,9 @@ func (a Attempt) problem(err error) Problem {
 	if dns, is := errors.AsType[*net.DNSError](err); is {
 		return a.ofName(dns)
 	}
-	if op, is := errors.AsType[*net.OpError](err); is && op.Op == "proxyconnect" {
+	if failed := network.AtProxy(err); failed != nil {
 		return Problem{
-			Text: "the proxy does not connect: " + cause(op.Err),
+			Text: "the proxy does not connect: " + cause(failed),
 			Hint: "see proxy in machine.yaml; noProxy leaves out servers of the own network",
 			Code: fault.ServerUnreachable,
 		}
