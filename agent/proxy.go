@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
+	"path"
 	"slices"
 	"time"
 
@@ -30,17 +31,39 @@ func applyProxy(
 	setenv func(name, value string) error,
 	restart func(ctx context.Context) error,
 ) error {
-	changed, err := writeProxy(dir, s.Text())
+	err := changeProxy(dir, s.Text())
 	for _, v := range s.Environment() {
 		err = errors.Join(err, setenv(v.Name, v.Value))
 	}
-	if err == nil && changed {
-		err = restart(ctx)
+	if err == nil {
+		err = restartUnread(ctx, dir, restart)
 	}
 	if err != nil {
 		return fmt.Errorf("take the proxy of machine.yaml: %w", err)
 	}
 	return nil
+}
+
+// unreadProxy is there from before the proxy changes until containerd has restarted
+// with it. If the agent ends before that, or containerd does not come up in time, the
+// next start of the agent restarts containerd. After a boot it reads the file anyway.
+const unreadProxy = "run/loam/proxy-unread"
+
+// restartUnread restarts containerd if it may not have the proxy of the file yet.
+func restartUnread(
+	ctx context.Context, dir *durable.Dir, restart func(ctx context.Context) error,
+) error {
+	_, err := dir.Root().Lstat(unreadProxy)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := restart(ctx); err != nil {
+		return err
+	}
+	return dir.Remove(unreadProxy)
 }
 
 // proxySettings returns the settings of machine.yaml, with what belongs to the
@@ -66,22 +89,34 @@ func proxySettings(m machine.Machine, root *os.Root, store plane.Store) proxy.Se
 	return s
 }
 
-// writeProxy writes the environment file of the units, or removes it if it
-// would be empty, and reports whether it was another.
-func writeProxy(dir *durable.Dir, text string) (changed bool, err error) {
+// changeProxy makes the environment file of the units equal to text. Before it
+// changes the file, it marks it as unread.
+func changeProxy(dir *durable.Dir, text string) error {
 	have, err := dir.Root().ReadFile(proxy.File)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return false, err
+		return err
 	}
 	if string(have) == text {
-		return false, nil
+		return nil
 	}
 
-	if text == "" {
-		return true, dir.Remove(proxy.File)
+	if err := dir.MkdirAll(path.Dir(unreadProxy)); err != nil {
+		return err
 	}
-	_, err = dir.WriteFile(proxy.File, []byte(text), 0o600)
-	return true, err
+	if err := dir.WriteVolatile(unreadProxy, nil, 0o644); err != nil {
+		return err
+	}
+	return writeProxy(dir, text)
+}
+
+// writeProxy writes the environment file of the units, or removes it if it
+// would be empty.
+func writeProxy(dir *durable.Dir, text string) error {
+	if text == "" {
+		return dir.Remove(proxy.File)
+	}
+	_, err := dir.WriteFile(proxy.File, []byte(text), 0o600)
+	return err
 }
 
 // runtimeUnit reads the environment file when it starts.

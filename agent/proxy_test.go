@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -45,34 +46,32 @@ func (n *testNode) proxySettings() proxy.Settings {
 	return proxySettings(n.machine, n.root, n.planeStore())
 }
 
-// tryProxy takes the proxy of the node's machine.yaml, and has no containerd to
-// restart.
-func (n *testNode) tryProxy(t *testing.T) error {
+// tryProxy takes the proxy of the node's machine.yaml. A restart of containerd ends
+// with the error fails.
+func (n *testNode) tryProxy(t *testing.T, fails error) (restarted bool, err error) {
 	t.Helper()
 	restart := func(context.Context) error {
-		t.Error("containerd is restarted")
-		return nil
+		restarted = true
+		return fails
 	}
-	return applyProxy(t.Context(), n.proxySettings(), n.records(), n.Setenv, restart)
+	err = applyProxy(t.Context(), n.proxySettings(), n.records(), n.Setenv, restart)
+	return restarted, err
 }
 
-func (n *testNode) applyProxy(t *testing.T) {
+// applyProxy is tryProxy with a containerd that comes up; it has to be restarted, or
+// must not be.
+func (n *testNode) applyProxy(t *testing.T, restarts bool) {
 	t.Helper()
-	if err := n.tryProxy(t); err != nil {
-		t.Error(err)
+	restarted, err := n.tryProxy(t, nil)
+	if err != nil || restarted != restarts {
+		t.Errorf("containerd is restarted: %t, want %t; %v", restarted, restarts, err)
 	}
 }
 
 func TestProxyIsTaken(t *testing.T) {
 	n, environment := withProxy(t)
-	text := n.proxySettings().Text()
-	if changed, err := writeProxy(n.records(), text); !changed || err != nil {
-		t.Fatalf("changed %t, %v", changed, err)
-	}
-	if changed, err := writeProxy(n.records(), text); changed || err != nil {
-		t.Errorf("the same again: changed %t, %v", changed, err)
-	}
-	n.applyProxy(t) // It is there already, so containerd goes on.
+	n.applyProxy(t, true)
+	n.applyProxy(t, false) // It is there already, so containerd goes on.
 
 	file := filepath.Join(n.Root, proxy.File)
 	info, err := os.Stat(file)
@@ -90,10 +89,8 @@ func TestProxyIsTaken(t *testing.T) {
 
 	// Without a proxy, nothing is left of it.
 	n.machine.Proxy = machine.Proxy{}
-	if changed, err := writeProxy(n.records(), n.proxySettings().Text()); !changed || err != nil {
-		t.Errorf("changed %t, %v", changed, err)
-	}
-	n.applyProxy(t)
+	n.applyProxy(t, true)
+	n.applyProxy(t, false)
 	want := map[string]string{"HTTP_PROXY": "", "HTTPS_PROXY": "", "NO_PROXY": ""}
 	if diff := cmp.Diff(want, environment); diff != "" {
 		t.Errorf("environment (-want +got):\n%s", diff)
@@ -101,6 +98,24 @@ func TestProxyIsTaken(t *testing.T) {
 	if _, err := n.root.Stat(proxy.File); !os.IsNotExist(err) {
 		t.Errorf("the file is left: %v", err)
 	}
+}
+
+// A slow disk may keep containerd from coming up in time, and the agent may end
+// meanwhile.
+func TestContainerdIsRestartedUntilItHasTheProxy(t *testing.T) {
+	n, _ := withProxy(t)
+	n.applyProxy(t, true)
+
+	n.machine.Proxy.URL = "http://other:3128"
+	for range 2 {
+		restarted, err := n.tryProxy(t, errors.New("timed out"))
+		if !restarted || err == nil {
+			t.Errorf("restarted %t, %v", restarted, err)
+		}
+	}
+
+	n.applyProxy(t, true)
+	n.applyProxy(t, false)
 }
 
 func TestClusterIsReachedWithoutTheProxy(t *testing.T) {
@@ -133,7 +148,7 @@ func TestProxyThatCannotBeWrittenIsSaid(t *testing.T) {
 	if err := n.root.MkdirAll(proxy.File, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	err := n.tryProxy(t)
+	_, err := n.tryProxy(t, nil)
 	if err == nil || strings.Contains(hint.Text(err), "secret") {
 		t.Errorf("error %v", err)
 	}
@@ -174,10 +189,7 @@ func TestFetchesOfTheAgentUseTheProxy(t *testing.T) {
 	n, _ := withProxy(t)
 	n.Setenv = os.Setenv
 	n.machine.Proxy.URL = strings.Replace(server.URL, "http://", "http://node:secret@", 1)
-	if _, err := writeProxy(n.records(), n.proxySettings().Text()); err != nil {
-		t.Fatal(err)
-	}
-	n.applyProxy(t)
+	n.applyProxy(t, true)
 
 	for _, ref := range []string{"http://releases.invalid/loam", "oci+http://registry.invalid/loam"} {
 		store, err := repository.Open(ref)

@@ -199,8 +199,7 @@ func recordSteps(t *testing.T) []recordStep {
 			return naming{Env: n.Env, records: n.records()}.set(fmt.Sprint(nth))
 		}),
 		ofNode("the proxy", proxy.File, func(n *node, nth int) error {
-			_, err := writeProxy(n.records(), fmt.Sprint(nth))
-			return err
+			return writeProxy(n.records(), fmt.Sprint(nth))
 		}),
 		recordStep{
 			"the document of the machine",
