@@ -15,7 +15,6 @@ package fleetlock
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -27,6 +26,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/loam-os/loam/agent/printable"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/redact"
 )
@@ -115,9 +115,25 @@ func (s Server) post(ctx context.Context, path string) error {
 	}
 
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, maxAnswer)) // The status says it, too.
+	return fmt.Errorf("POST %s: %s", redact.URLs(url), why(answer.StatusCode, text))
+}
+
+// maxWhy is how much of an answer is shown, in bytes.
+const maxWhy = 200
+
+// why returns why a server refuses, from its answer. What is before it may answer with
+// a text, or a page.
+func why(code int, text []byte) string {
 	var refused Refusal
-	_ = json.Unmarshal(text, &refused) // It should be JSON.
-	return fmt.Errorf("POST %s: %.200s", redact.URLs(url), cmp.Or(refused.Value, answer.Status))
+	if err := json.Unmarshal(text, &refused); err == nil && refused.Value != "" {
+		return printable.Line(refused.Value, maxWhy)
+	}
+
+	status := strings.TrimSpace(fmt.Sprintf("%d %s", code, http.StatusText(code)))
+	if said := printable.Line(string(text), maxWhy); said != "" {
+		return status + ": " + said
+	}
+	return status
 }
 
 // samePost follows a redirect only if it keeps the request as it is: another page

@@ -230,3 +230,93 @@ func TestWhyAMachineWaitsHasNoPassword(t *testing.T) {
 		t.Errorf("%q, want %q", why, want)
 	}
 }
+
+func TestWhyAServerRefuses(t *testing.T) {
+	for _, row := range []struct {
+		name, text, want string
+	}{
+		{
+			"as the protocol has it",
+			`{"kind": "failed_lock_semaphore_full", "value": "all slots are locked"}`,
+			"all slots are locked",
+		},
+		{"nothing", "", "421 Misdirected Request"},
+		{
+			"a text",
+			"this server is not \"turns\"; hint: loamctl serve --host NAME\n",
+			"421 Misdirected Request: this server is not \"turns\"; hint: loamctl serve --host NAME",
+		},
+		{
+			"JSON of another protocol",
+			`{"error": "no such path"}`,
+			`421 Misdirected Request: {"error": "no such path"}`,
+		},
+		{"codes for a terminal", "a\x1b[2J\nb", "421 Misdirected Request: a [2J b"},
+		{
+			"a long page",
+			strings.Repeat("a", 300),
+			"421 Misdirected Request: " + strings.Repeat("a", 200) + " ...",
+		},
+		{
+			"a long value",
+			`{"value": "` + strings.Repeat("a", 300) + `"}`,
+			strings.Repeat("a", 200) + " ...",
+		},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			if got := why(http.StatusMisdirectedRequest, []byte(row.text)); got != row.want {
+				t.Errorf("%q, want %q", got, row.want)
+			}
+		})
+	}
+}
+
+// A machine that waits says what the server says, and is up to date when that changes.
+func TestAwaitSaysWhyThereIsNoSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &answers{refuses: 7} // A try each 30 s, in 180 s.
+		var armed atomic.Bool
+		armed.Store(true)
+		s := NewSlot(Server{
+			URL:    "http://a",
+			Client: Client{ID: "a", Group: DefaultGroup},
+			HTTP:   &http.Client{Transport: server},
+		}, phaseOf(&armed), func() float64 { return 0.5 }, zap.NewNop())
+
+		changes := func() bool {
+			time.Sleep(2 * retry)
+			synctest.Wait()
+			select {
+			case <-s.Changed():
+				return true
+			default:
+				return false
+			}
+		}
+
+		const unknown = "waits for a slot of http://a"
+		if got := s.Await(true); got != unknown {
+			t.Errorf("before it has asked: %q", got)
+		}
+
+		go s.Run(t.Context())
+		const refused = unknown + ": POST http://a/v1/pre-reboot: 409 Conflict"
+		if isNews, got := changes(), s.Await(true); !isNews || got != refused {
+			t.Errorf("the server refuses: news %t, %q, want %q", isNews, got, refused)
+		}
+		if changes() {
+			t.Error("the same reason again is a change")
+		}
+
+		server.silent.Store(true)
+		isNews, got := changes(), s.Await(true)
+		if !isNews || !strings.Contains(got, "unexpected EOF; hint: ") {
+			t.Errorf("no answer: news %t, %q", isNews, got)
+		}
+
+		server.silent.Store(false)
+		if isNews, got := changes(), s.Await(true); !isNews || got != "" {
+			t.Errorf("it has its slot: news %t, %q", isNews, got)
+		}
+	})
+}

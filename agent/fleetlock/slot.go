@@ -7,6 +7,8 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/network"
 	"github.com/loam-os/loam/hint/redact"
 )
 
@@ -42,6 +44,9 @@ type State struct {
 
 	// Held says that the machine has a slot, Released that it has none for sure.
 	Held, Released bool
+
+	// Problem is why the last step failed, "" if it did not. [Next] does not use it.
+	Problem string
 }
 
 // Next returns the next step. A system that is on trial keeps the slot that the
@@ -97,10 +102,16 @@ func (s *Slot) Await(wants bool) (why string) {
 	if wants && s.state.Held {
 		return ""
 	}
-	return "waits for a slot of " + redact.URLs(s.server.URL)
+
+	why = "waits for a slot of " + redact.URLs(s.server.URL)
+	if s.state.Problem != "" {
+		why += ": " + s.state.Problem
+	}
+	return why
 }
 
-// Changed is signalled when the machine has got its slot.
+// Changed is signalled when the machine has got its slot, or has another reason to
+// wait.
 func (s *Slot) Changed() <-chan struct{} { return s.changed }
 
 // Run asks the server until ctx ends.
@@ -140,13 +151,13 @@ func (s *Slot) step(ctx context.Context) error {
 	switch step {
 	case Lock:
 		if err := s.server.Lock(ctx); err != nil {
-			return err
+			return s.failed(err)
 		}
 		s.set(true)
 		signal(s.changed)
 	case Unlock:
 		if err := s.server.Unlock(ctx); err != nil {
-			return err
+			return s.failed(err)
 		}
 		s.set(false)
 	}
@@ -159,6 +170,20 @@ func (s *Slot) set(held bool) {
 	defer s.mu.Unlock()
 	s.state.Held = held
 	s.state.Released = !held
+	s.state.Problem = ""
+}
+
+// failed records why a step failed, and returns the error. Only another reason is a
+// change.
+func (s *Slot) failed(err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	problem := network.WithoutLocal(hint.Line(err))
+	if problem != s.state.Problem {
+		s.state.Problem = problem
+		signal(s.changed)
+	}
+	return err
 }
 
 func signal(to chan struct{}) {

@@ -5,7 +5,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"regexp"
 	"syscall"
 
 	"github.com/loam-os/loam/agent/document"
@@ -15,6 +14,7 @@ import (
 	"github.com/loam-os/loam/agent/unit"
 	"github.com/loam-os/loam/hint"
 	"github.com/loam-os/loam/hint/fault"
+	"github.com/loam-os/loam/hint/network"
 )
 
 // Describe returns err as the one error that an operator sees: the first of a
@@ -52,7 +52,7 @@ func describe(err error) *status.Error {
 
 	return &status.Error{
 		Path:    document.PathOf(err),
-		Problem: local.ReplaceAllString(err.Error(), ""),
+		Problem: network.WithoutLocal(err.Error()),
 		Hint:    cmp.Or(hint.Of(err), advice(err), fault.Of(err).Hint()),
 	}
 }
@@ -73,12 +73,6 @@ func describeDocument(wrong document.Errors) *status.Error {
 		Hint:     first.Hint,
 	}
 }
-
-// local is the node's own end of a connection in an error of package net, such
-// as "read tcp 10.0.0.4:51234->10.0.0.9:443: connection reset by peer". Its
-// port differs each time: with it, a problem that stays would be news at each
-// try.
-var local = regexp.MustCompile(`\S+:\d+->`)
 
 // advice returns what can be done about an error of the file system or of the
 // clock.

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"regexp"
 	"syscall"
 
 	"github.com/loam-os/loam/hint"
@@ -74,3 +75,12 @@ func advice(err error) string {
 	}
 	return "is the machine running, and do the network and its firewalls let this one reach it?"
 }
+
+// local is this machine's own end of a connection in an error of package net, such as
+// "read tcp 10.0.0.4:51234->10.0.0.9:443: connection reset by peer".
+var local = regexp.MustCompile(`\S+:\d+->`)
+
+// WithoutLocal returns the text of an error without this machine's own end of the
+// connection. Its port differs each time: with it, a problem that stays would be news
+// at each try.
+func WithoutLocal(text string) string { return local.ReplaceAllString(text, "") }

@@ -232,3 +232,11 @@ func TestAnAnswerOfAProxyInPlaceOfTheServers(t *testing.T) {
 		})
 	}
 }
+
+func TestWithoutLocal(t *testing.T) {
+	const text = "read tcp 10.0.0.4:51234->10.0.0.9:443: connection reset by peer"
+	const want = "read tcp 10.0.0.9:443: connection reset by peer"
+	if got := network.WithoutLocal(text); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

@@ -53,13 +53,9 @@ func (o bootOptions) machineServer(out io.Writer) (*machineServer, error) {
 		return nil, err
 	}
 
-	if err := os.MkdirAll(o.state, 0o700); err != nil {
-		return nil, fmt.Errorf("--state: %w", err)
-	}
-
-	root, err := os.OpenRoot(o.state)
+	root, err := openState(o.state)
 	if err != nil {
-		return nil, fmt.Errorf("--state: %w", err)
+		return nil, err
 	}
 
 	s.Record, err = enroll.Open(root, source, time.Now)

@@ -179,9 +179,9 @@ func checkTurns(cmd *cobra.Command, slots int, boots bool) error {
 // serveTurns adds turns to a mux. Their record is in the directory state, until
 // the closer is closed.
 func serveTurns(mux *http.ServeMux, state string, slots int, out io.Writer) (io.Closer, error) {
-	root, err := os.OpenRoot(state)
+	root, err := openState(state)
 	if err != nil {
-		return nil, notADirectory(err)
+		return nil, err
 	}
 	server, err := fleetlock.Open(root, slots, time.Now, out)
 	if err != nil {
@@ -189,6 +189,19 @@ func serveTurns(mux *http.ServeMux, state string, slots int, out io.Writer) (io.
 	}
 	server.Register(mux)
 	return turnsOf{server, root}, nil
+}
+
+// openState opens the directory of --state, and makes it if it is not there. Only
+// its owner may read it: it has join tokens.
+func openState(dir string) (*os.Root, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("--state: %w", notADirectory(err))
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("--state: %w", notADirectory(err))
+	}
+	return root, nil
 }
 
 // turnsOf is a server of turns with the directory of its record.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/loam-os/loam/agent/fleetlock"
 	"github.com/loam-os/loam/agent/link/neighbour"
+	"github.com/loam-os/loam/hint/fault"
 	"github.com/loam-os/loam/image/pxe"
 	"github.com/loam-os/loam/image/repository"
 )
@@ -220,7 +222,8 @@ func TestServeTurns(t *testing.T) {
 	defer out.Close()
 
 	cmd := Command()
-	cmd.SetArgs([]string{"--turns", "1", "--state", t.TempDir(), "--listen", "127.0.0.1:0"})
+	state := filepath.Join(t.TempDir(), "loam-serve") // The command makes it.
+	cmd.SetArgs([]string{"--turns", "1", "--state", state, "--listen", "127.0.0.1:0"})
 	cmd.SetOut(w)
 	ended := make(chan error, 1)
 	go func() {
@@ -252,10 +255,48 @@ func TestServeTurns(t *testing.T) {
 	if got := lines.Text(); got != "one of line-3 takes a turn: 1 of 1" {
 		t.Errorf("printed %q", got)
 	}
+	if info, err := os.Stat(state); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("--state: %v, %v", info, err)
+	}
 
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+}
+
+// machine.yaml may have the name of the server, which the server has to know.
+func TestAMachineSaysHowToServeAName(t *testing.T) {
+	mux := http.NewServeMux()
+	turns, err := serveTurns(mux, t.TempDir(), 1, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer turns.Close()
+	server := httptest.NewServer(hosts(nil).guard(mux))
+	defer server.Close()
+
+	dial := func(ctx context.Context, kind, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, kind, server.Listener.Addr().String())
+	}
+	err = fleetlock.Server{
+		URL:    "http://turns.plant.example:8080",
+		Client: fleetlock.Client{ID: "a", Group: "default"},
+		HTTP:   &http.Client{Transport: &http.Transport{DialContext: dial}},
+	}.Lock(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "loamctl serve --host NAME") {
+		t.Errorf("the machine says: %v", err)
+	}
+}
+
+func TestAStateThatIsAFileIsRefused(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := openState(file)
+	if fault.Of(err) != fault.WrongFileType || !strings.HasPrefix(err.Error(), "--state: ") {
+		t.Errorf("%v, %s", err, fault.Of(err))
 	}
 }
 
