@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"net/http"
+	"regexp"
 	"strings"
 	"time"
 
@@ -20,11 +21,17 @@ type Cluster struct {
 	Server *kubeconfig.Server
 
 	// For is how long a token is good, Group one more than system:bootstrappers
-	// that its bearer is in; "" if none. It has to begin with
-	// system:bootstrappers:.
+	// that its bearer is in; "" if none. IsGroup says which ones there are.
 	For   time.Duration
 	Group string
 }
+
+// group is BootstrapGroupPattern of k8s.io/cluster-bootstrap/token/api.
+var group = regexp.MustCompile(`^system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]$`)
+
+// IsGroup reports whether the bearer of a token may be in a group of that name. With
+// another one, an API server does not accept the token at all.
+func IsGroup(name string) bool { return group.MatchString(name) }
 
 // Next is a new one.
 func (c Cluster) Next(_ func(string) bool, now time.Time) (string, time.Time, error) {

@@ -63,3 +63,33 @@ func TestCluster(t *testing.T) {
 		t.Errorf("%s, %v", answer, err)
 	}
 }
+
+// The rows are of the tests of Kubernetes' own check (k8s.io/cluster-bootstrap,
+// token/util).
+func TestGroupsThatAnAPIServerAccepts(t *testing.T) {
+	for _, row := range []struct {
+		name, group string
+		want        bool
+	}{
+		{"one word", "system:bootstrappers:foo", true},
+		{"several words", "system:bootstrappers:foo:bar:baz", true},
+		{"dashes and a number", "system:bootstrappers:foo-bar-42", true},
+		{"the longest", "system:bootstrappers:" + strings.Repeat("x", 256), true},
+		{"too long", "system:bootstrappers:" + strings.Repeat("x", 257), false},
+		{"a capital letter", "system:bootstrappers:Foo", false},
+		{"an underscore", "system:bootstrappers:foo_1", false},
+		{"another prefix", "foo", false},
+		{"the group of all tokens", "system:bootstrappers", false},
+		{"the prefix alone", "system:bootstrappers:", false},
+		{"a space", "system:bootstrappers: ", false},
+		{"a colon at the end", "system:bootstrappers:foo:", false},
+		{"a dash at the end", "system:bootstrappers:foo-", false},
+		{"a line feed at the end", "system:bootstrappers:foo\n", false},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			if IsGroup(row.group) != row.want {
+				t.Errorf("IsGroup(%q) is %t", row.group, !row.want)
+			}
+		})
+	}
+}

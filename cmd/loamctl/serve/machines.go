@@ -114,6 +114,12 @@ func (o bootOptions) source() (enroll.Source, error) {
 			usage.Errorf("--tokens-valid %s: a machine needs minutes to install itself", o.valid),
 			"give it 5m or more",
 		)
+	case o.kubeconfig != "" && o.group != "" && !enroll.IsGroup(o.group):
+		return nil, hint.With(
+			usage.Errorf("--tokens-group %q: no API server accepts a token with that group", o.group),
+			"write one group of small letters, digits, : and -, such as "+
+				"system:bootstrappers:loam:node-agent",
+		)
 	case o.kubeconfig != "":
 		server, err := kubeconfig.Open([]string{o.kubeconfig}, "")
 		return enroll.Cluster{Server: server, For: o.valid, Group: o.group}, err

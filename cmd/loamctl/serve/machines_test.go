@@ -89,6 +89,19 @@ func TestSiteRefuses(t *testing.T) {
 				"hint: give it 5m or more",
 		},
 		{
+			"a group of tokens that no API server accepts",
+			"",
+			"",
+			func(o *bootOptions) {
+				o.tokens = ""
+				o.kubeconfig = "none"
+				o.valid = time.Hour
+				o.group = "plant"
+			},
+			`--tokens-group "plant": no API server accepts a token with that group` + "\n" +
+				"hint: write one group of small letters",
+		},
+		{
 			"tokens that are not there",
 			"",
 			"",
