@@ -24,7 +24,6 @@ import (
 	"github.com/loam-os/loam/agent/fleetlock"
 	"github.com/loam-os/loam/agent/hostname"
 	"github.com/loam-os/loam/agent/kernel"
-	"github.com/loam-os/loam/agent/network"
 	"github.com/loam-os/loam/agent/plane"
 	"github.com/loam-os/loam/agent/proxy"
 	"github.com/loam-os/loam/agent/trust"
@@ -67,14 +66,8 @@ func check(report *document.Report, m Machine) {
 	switch m.HostnameFrom {
 	case "":
 	case FromDHCP, FromSerial:
-		asks := func(i network.Interface) bool { return i.DHCP4 }
-		static := len(m.Network.Interfaces) > 0 && !slices.ContainsFunc(m.Network.Interfaces, asks)
-		switch {
-		case m.Hostname != "":
+		if m.Hostname != "" {
 			report.Add("hostnameFrom", "is set as well as hostname", "keep one of them")
-		case m.HostnameFrom == FromDHCP && static:
-			report.Add("hostnameFrom", "no interface of network asks a DHCP server, which has the name",
-				"write dhcp4: true, or a hostname")
 		}
 	default:
 		report.Add("hostnameFrom", document.Quote(m.HostnameFrom)+" is not known here",

@@ -17,6 +17,8 @@ func mountFails(t *testing.T, c *container.Container) {
 	dir := durable.New(c.OpenRoot(t), nil)
 	place(t, dir, units+"var-disk.mount",
 		"[Mount]\nWhat=nothing\nWhere=/var/disk\nType=ext4\n[Install]\nRequiredBy=local-fs.target\n")
+	// That of the image would take the terminal, which is a device of this machine.
+	place(t, dir, units+"emergency.service", "[Service]\nType=oneshot\nExecStart=true\n")
 	place(t, dir, units+"needs.service", "[Unit]\nRequiresMountsFor=/var/disk\n"+sleeper)
 	place(t, dir, units+"other.service", sleeper)
 	link(t, dir, units+"local-fs.target.requires/var-disk.mount", "../var-disk.mount")

@@ -17,8 +17,10 @@ import (
 	"github.com/loam-os/loam/agent/boot"
 	"github.com/loam-os/loam/agent/hostname"
 	"github.com/loam-os/loam/agent/machine"
+	"github.com/loam-os/loam/agent/network"
 	"github.com/loam-os/loam/agent/networkd"
 	"github.com/loam-os/loam/firmware/identity"
+	"github.com/loam-os/loam/hint"
 )
 
 // Choose returns the host name that machine.yaml gives the node, directly or by
@@ -36,9 +38,25 @@ func Choose(m machine.Machine, root *os.Root) (string, error) {
 	}
 
 	if m.HostnameFrom == machine.FromDHCP {
-		return fromDHCP(root.FS())
+		name, err := fromDHCP(root.FS())
+		if name == "" && err == nil && !asksDHCP(m) {
+			err = errNoDHCP
+		}
+		return name, err
 	}
 	return fromMachine(root.FS()), nil
+}
+
+// errNoDHCP means that the name will not come, until machine.yaml is another.
+var errNoDHCP = hint.With(
+	errors.New("hostnameFrom: no interface of network asks a DHCP server, which has the name"),
+	"write dhcp4: true, or a hostname",
+)
+
+// asksDHCP reports whether an interface asks a server that may have the name.
+func asksDHCP(m machine.Machine) bool {
+	asks := func(i network.Interface) bool { return i.DHCP4 }
+	return len(m.Network.Interfaces) == 0 || slices.ContainsFunc(m.Network.Interfaces, asks)
 }
 
 // fromDHCP returns the first name of a DHCP server that is a host name.

@@ -1,8 +1,15 @@
 package nodename
 
 import (
+	"errors"
+	"path/filepath"
 	"testing"
 	"testing/fstest"
+
+	"github.com/loam-os/loam/agent/boot"
+	"github.com/loam-os/loam/agent/machine"
+	"github.com/loam-os/loam/agent/network"
+	"github.com/loam-os/loam/test/files"
 )
 
 func TestNameOfAMachine(t *testing.T) {
@@ -54,5 +61,38 @@ func TestNameOfAMachine(t *testing.T) {
 				t.Errorf("%q, want %q", got, test.want)
 			}
 		})
+	}
+}
+
+// A name that no server will ever give is a mistake, unless the node has it already.
+func TestANameOfDHCPNeedsAnInterfaceThatAsks(t *testing.T) {
+	static := network.Interface{Name: "lan"}
+	asks := network.Interface{Name: "lan", DHCP4: true}
+	for _, test := range []struct {
+		name, recorded string
+		interfaces     []network.Interface
+		want           string
+		refused        bool
+	}{
+		{"any network", "", nil, "", false},
+		{"one that asks", "", []network.Interface{static, asks}, "", false},
+		{"none that asks", "", []network.Interface{static}, "", true},
+		{"none that asks any more", "node-7", []network.Interface{static}, "node-7", false},
+	} {
+		root := files.Root(t)
+		if test.recorded != "" {
+			err := errors.Join(root.MkdirAll(filepath.Dir(boot.HostnameFile), 0o755),
+				root.WriteFile(boot.HostnameFile, []byte(test.recorded+"\n"), 0o644))
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+
+		m := machine.Machine{HostnameFrom: machine.FromDHCP}
+		m.Network.Interfaces = test.interfaces
+		got, err := Choose(m, root)
+		if got != test.want || (err != nil) != test.refused {
+			t.Errorf("%s: %q, %v", test.name, got, err)
+		}
 	}
 }
