@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -247,7 +246,7 @@ func (u upgrades) startFleetLock(
 	slot := fleetlock.NewSlot(fleetlock.Server{
 		URL:    u.from.Turns.FleetLock,
 		Client: client,
-		HTTP:   &http.Client{},
+		HTTP:   fleetlock.NewHTTP(),
 	}, func() string { return s.State().Phase }, rand.Float64, u.Log)
 	s.Turns = slotTurns{slot}
 	u.run(func() { slot.Run(ctx) })

@@ -18,6 +18,7 @@ import (
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -28,7 +29,9 @@ import (
 
 	"github.com/loam-os/loam/agent/printable"
 	"github.com/loam-os/loam/hint"
+	"github.com/loam-os/loam/hint/network"
 	"github.com/loam-os/loam/hint/redact"
+	"github.com/loam-os/loam/image/repository/roots"
 )
 
 // Header must be "true" in each request, so that no other request is taken for
@@ -74,7 +77,32 @@ type Server struct {
 	URL string
 
 	Client Client
-	HTTP   *http.Client
+	// HTTP is [NewHTTP] but in tests.
+	HTTP *http.Client
+}
+
+// NewHTTP returns a client for a machine that runs for months and asks seldom: each
+// request trusts the authorities that the machine has by then.
+func NewHTTP() *http.Client {
+	return &http.Client{Transport: network.RoundTripper{RoundTripper: fresh{}}}
+}
+
+// fresh makes a connection for each request.
+type fresh struct{}
+
+// RoundTrip implements [http.RoundTripper].
+func (fresh) RoundTrip(r *http.Request) (*http.Response, error) {
+	trust, err := roots.Machine()
+	if err != nil {
+		return nil, err
+	}
+
+	return (&http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		OnProxyConnectResponse: network.CheckProxy,
+		TLSClientConfig:        &tls.Config{RootCAs: trust, MinVersion: tls.VersionTLS12},
+		DisableKeepAlives:      true,
+	}).RoundTrip(r)
 }
 
 // Lock takes a slot, or keeps the one that the machine has.
@@ -107,7 +135,7 @@ func (s Server) post(ctx context.Context, path string) error {
 	client.CheckRedirect = samePost
 	answer, err := client.Do(r)
 	if err != nil {
-		return hint.With(err, "is upgrade.turns.fleetlock of machine.yaml right, and its server up?")
+		return hint.With(err, "the server is upgrade.turns.fleetlock of machine.yaml")
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode == http.StatusOK {

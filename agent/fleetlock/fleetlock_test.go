@@ -2,9 +2,13 @@ package fleetlock
 
 import (
 	"encoding/json"
+	"encoding/pem"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,6 +18,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"go.uber.org/zap"
+
+	"github.com/loam-os/loam/hint/fault"
 )
 
 // TestARequestIsThatOfTheSpecification compares it with the example of the
@@ -51,6 +57,36 @@ func TestARequestIsThatOfTheSpecification(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, body); diff != "" {
 		t.Errorf("body (-want +got):\n%s", diff)
+	}
+}
+
+// TestTheServerIsTrustedOnceItsAuthorityIsThere has a machine that asks before its
+// configuration brings the authority of the server.
+func TestTheServerIsTrustedOnceItsAuthorityIsThere(t *testing.T) {
+	server := httptest.NewUnstartedServer(
+		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	defer server.Close()
+	bundle := filepath.Join(t.TempDir(), "bundle.crt")
+	if err := os.WriteFile(bundle, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("SSL_CERT_FILE", bundle)
+	t.Setenv("SSL_CERT_DIR", t.TempDir())
+
+	machine := Server{URL: server.URL, HTTP: NewHTTP()}
+	err := machine.Lock(t.Context())
+	if fault.Of(err) != fault.CertificateNotTrusted {
+		t.Fatalf("before: %v", err)
+	}
+
+	authority := &pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}
+	if err := os.WriteFile(bundle, pem.EncodeToMemory(authority), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := machine.Lock(t.Context()); err != nil {
+		t.Errorf("after: %v", err)
 	}
 }
 
