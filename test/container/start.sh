@@ -14,12 +14,16 @@ mount -t proc proc proc
 mount -t sysfs sysfs sys
 mount -t cgroup2 cgroup2 sys/fs/cgroup
 for dir in dev run tmp; do mount -t tmpfs -o mode=0755 tmpfs "$dir"; done
-for node in null zero full random urandom tty; do
-	: >"dev/$node"
-	mount --bind "/dev/$node" "dev/$node"
-done
-: >dev/console
-mount --bind /dev/null dev/console
+# Nodes of its own, as systemd changes the mode and the owner of its console: of a
+# node that is bound here, it would be this machine's that changes.
+mknod -m 0666 dev/null c 1 3
+mknod -m 0666 dev/zero c 1 5
+mknod -m 0666 dev/full c 1 7
+mknod -m 0666 dev/random c 1 8
+mknod -m 0666 dev/urandom c 1 9
+mknod -m 0666 dev/tty c 5 0
+# All that is written to it is gone.
+mknod -m 0600 dev/console c 1 3
 mkdir dev/pts dev/shm run/notify
 mount -t devpts -o newinstance,ptmxmode=0666 devpts dev/pts
 ln -s pts/ptmx dev/ptmx
