@@ -1,7 +1,10 @@
 package node
 
 import (
+	"os"
+	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -28,9 +31,8 @@ func TestNodeGoesBack(t *testing.T) {
 	parallel(t, 3*time.Minute)
 	b := open(t)
 	m := b.flash(t, b.file(".raw"))
-	credentials := map[string]string{"loam.machine": machineYAML(b.manifest.Arch,
-		"source: {file: {path: "+watched+"}}\n")}
-	n := m.on(t, credentials)
+	n := m.on(t, map[string]string{"loam.machine": machineYAML(b.manifest.Arch,
+		"source: {file: {path: "+watched+"}}\n")})
 	n.shell()
 	files := file("/etc/demo/one", "1") + file("/var/lib/demo/real", "real")
 	n.write(watched, header+service("one")+"  files:\n"+files)
@@ -88,12 +90,15 @@ func TestNodeGoesBack(t *testing.T) {
 		n.t = t
 		n.sh("loam apply --try 1h /run/try.yaml; sync")
 		n.want("cat /etc/demo/one", "3")
+		n.sh("echo drift >/etc/drift; echo changed >/etc/hosts; sync")
 
 		if err := n.Kill(); err != nil {
 			t.Fatal(err)
 		}
 
-		n = m.on(whole, credentials)
+		m.tool("qemu-img", "resize", "-q", m.config.Disk, "16G")
+		n = m.on(whole, map[string]string{"loam.machine": machineYAML(b.manifest.Arch,
+			"kernel: {modules: [sctp, btrfs], ioUring: true}\n")})
 		n.t = t
 		n.expect(regexp.MustCompile(`verified, generation ` + good))
 		n.shell()
@@ -102,6 +107,20 @@ func TestNodeGoesBack(t *testing.T) {
 		n.want("cat /etc/demo/one; systemctl is-active one.service", "1active")
 		n.want("loam history -o json | grep -c '\"reason\".*restarted before it was confirmed'",
 			"1")
+	})
+
+	t.Run("without a source and on a larger disk, all is there", func(t *testing.T) {
+		n.t = t
+		n.isOpen()
+		n.want("stat -Lc %a /etc/demo/one; ls /etc/drift 2>&1; true",
+			"644\nls: cannot access '/etc/drift': No such file or directory")
+		n.want("grep -c changed /etc/hosts; true", "0")
+		n.want("cat /etc/machine-id | wc -c", "33")
+
+		kib, _ := strconv.Atoi(n.sh("df --output=size -k /var | tail -1 | tr -d ' '"))
+		if kib < 12<<20 {
+			t.Errorf("/var has %d KiB of a disk of 16 GiB", kib)
+		}
 	})
 
 	t.Run("an operator rolls back and forth", func(t *testing.T) {
@@ -118,4 +137,12 @@ func TestNodeGoesBack(t *testing.T) {
 
 	n.t = t
 	n.off()
+
+	raw := filepath.Join(m.config.Dir, "disk.raw")
+	m.tool("qemu-img", "convert", "-O", "raw", m.config.Disk, raw)
+	defer os.Remove(raw)
+	out := m.tool("sfdisk", "--verify", raw)
+	if !strings.Contains(out, "No errors detected.") {
+		t.Errorf("sfdisk: %s", out)
+	}
 }

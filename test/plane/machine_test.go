@@ -238,16 +238,14 @@ func poll(t testing.TB, what string, ready func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), hostTimeout)
 	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
 
-	for {
+	for pause := 20 * time.Millisecond; ; pause = min(pause*6/5, 100*time.Millisecond) {
 		err := ready(ctx)
 		if err == nil {
 			return
 		}
 		select {
-		case <-tick.C:
+		case <-time.After(pause):
 		case <-ctx.Done():
 			t.Fatalf("%s: %v", what, err)
 		}

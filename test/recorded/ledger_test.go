@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -41,6 +42,38 @@ func (w *fixture) readLedger() (*turns.Ledger, error) {
 	}
 	l, readErr := turns.ReadLedger(o.Metadata.Annotations)
 	return &l, errors.Join(err, readErr)
+}
+
+// watchLedger returns each state that the ledger has from now on, and ends when the test
+// does.
+func (w *fixture) watchLedger() <-chan turns.Ledger {
+	w.Helper()
+	dir, name := path.Split(ledgerLease)
+	at := strings.TrimSuffix(dir, "/") + "?watch=1&fieldSelector=metadata.name=" + name
+	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
+	states := make(chan turns.Ledger)
+
+	var group sync.WaitGroup
+	group.Go(func() {
+		defer close(states)
+		_ = w.Watch(ctx, at, func(line []byte) {
+			var event struct{ Object object }
+			err := json.Unmarshal(line, &event)
+			l, readErr := turns.ReadLedger(event.Object.Metadata.Annotations)
+			if err := errors.Join(err, readErr); err != nil {
+				w.Errorf("ledger: %v", err)
+			}
+			select {
+			case states <- l:
+			case <-ctx.Done():
+			}
+		})
+	})
+	w.Cleanup(func() {
+		cancel()
+		group.Wait()
+	})
+	return states
 }
 
 // inTurn fails the test unless a node is the only one that has a turn, and is marked. The
@@ -568,7 +601,7 @@ func TestATurnCostsFewRequests(t *testing.T) {
 	}
 }
 
-// TestAPoolChangesInChunks looks at the ledger of a larger pool all the time: it
+// TestAPoolChangesInChunks looks at each state of the ledger of a larger pool: it
 // never has more turns than the policy allows, and one before the first node is
 // done.
 func TestAPoolChangesInChunks(t *testing.T) {
@@ -576,17 +609,15 @@ func TestAPoolChangesInChunks(t *testing.T) {
 	const size, away = 16, 4
 	f := newPool(t, size, `{"maxUnavailable": "25%"}`,
 		func(context.Context, string) error { return nil })
+	states := f.watchLedger()
 	f.says(osc("two"))
-	f.await("the ledger", func() error {
-		if f.ledger() == nil {
-			return errors.New("there is none")
-		}
-		return nil
-	})
 
 	done := 0
 	for done < size {
-		l := f.ledger()
+		l, ok := <-states
+		if !ok {
+			t.Fatalf("no more states of the ledger after %d nodes", done)
+		}
 		turns := len(l.Holders) + len(l.Restored)
 		if turns > away || l.Failed > 0 || l.Done < done {
 			t.Fatalf("%d turns, ledger %+v", turns, l)
