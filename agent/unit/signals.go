@@ -67,9 +67,12 @@ func (s *signals) DeliverSignal(_, name string, signal *dbus.Signal) {
 	switch name {
 	case "UnitNew", "UnitRemoved":
 		// The units that it requires, or that require it, are signaled as
-		// changed.
+		// changed. A unit that has changed before systemd came to announce it is
+		// announced as new only (bus_unit_send_change_signal in systemd's
+		// dbus-unit.c).
 		if path, ok := argument[dbus.ObjectPath](signal, 1); ok {
 			s.forget(path)
+			s.notify(unitName(path))
 		}
 	case "JobRemoved":
 		job, isJob := argument[dbus.ObjectPath](signal, 1)
