@@ -83,7 +83,9 @@ func suite(ctx context.Context, args []string) error {
 		return err
 	}
 	r.short = *short
+	pauses := watchPauses(ctx)
 	summary, err := r.run(ctx, groups)
+	summary.Pauses = pauses()
 	if err != nil {
 		return err
 	}

@@ -118,6 +118,18 @@ func TestAStageStartsWhenThoseBeforeItHaveEnded(t *testing.T) {
 	}
 }
 
+func TestAPauseIsLongerThanABusyMachineTakes(t *testing.T) {
+	last := time.Now()
+	for took, want := range map[time.Duration]bool{
+		time.Second: false, 5 * time.Second: false, pauseLimit: true, 3 * time.Minute: true,
+	} {
+		p, ok := pauseBetween(last, last.Add(took))
+		if ok != want || p.Took != took || p.Began != last {
+			t.Errorf("after %v: %v, %v", took, p, ok)
+		}
+	}
+}
+
 func TestAnUnsteadyTestIsNotRed(t *testing.T) {
 	r := tiny(t)
 	summary, err := r.run(t.Context(), []stage.Group{{tests("packages", "./unsteady")}})

@@ -36,8 +36,16 @@ type Line struct {
 	Trace []string
 }
 
+// Pause is a time in which the machine ran nothing: the times of tests have it, too, and
+// a test may have failed by it.
+type Pause struct {
+	Began time.Time
+	Took  time.Duration
+}
+
 // Summary is how a run went.
 type Summary struct {
+	Pauses   []Pause
 	Failed   []Line
 	Unsteady []Line
 	Passed   int
@@ -143,6 +151,10 @@ func why(f events.Failure) string {
 func (s Summary) Write(w io.Writer) {
 	s.writeTable(w)
 	fmt.Fprintln(w)
+	for _, p := range s.Pauses {
+		fmt.Fprintf(w, "paused    this machine ran nothing for %v from %s\n",
+			p.Took.Round(time.Second), p.Began.Format(time.TimeOnly))
+	}
 	for _, line := range s.Unsteady {
 		fmt.Fprintf(w, "unsteady  %s: %s (passed when run again alone)\n", line.Name, line.Why)
 		line.writeTrace(w)

@@ -189,6 +189,16 @@ FAILED    suite: 4 unsteady and 0 failed tests: want at most 3 in all
 	}
 }
 
+func TestAPauseOfTheMachineIsNamed(t *testing.T) {
+	var have strings.Builder
+	began := time.Date(2026, time.November, 30, 21, 18, 7, 0, time.UTC)
+	report.Summary{Pauses: []report.Pause{{Began: began, Took: 186 * time.Second}}}.Write(&have)
+	want := "\npaused    this machine ran nothing for 3m6s from 21:18:07\n"
+	if !strings.Contains(have.String(), want) {
+		t.Error(have.String())
+	}
+}
+
 func TestSlowest(t *testing.T) {
 	var have strings.Builder
 	report.Slowest(&have, []report.Stage{{Log: read(t, "hangs")}, {Name: "style"}}, naming)
