@@ -19,6 +19,9 @@ type Options struct {
 	// the certificates of kubelets.
 	Controllers bool
 
+	// LeavesNodes has the controllers not judge whether a Node is Ready.
+	LeavesNodes bool
+
 	// Scheduler runs kube-scheduler.
 	Scheduler bool
 
@@ -38,6 +41,9 @@ type Cluster struct {
 	api    *process
 	egress *egress
 	audits bool
+
+	// leavesNodes is as of Options.
+	leavesNodes bool
 
 	authorizers []runningAuthorizer
 }
@@ -79,6 +85,7 @@ func (c *Cluster) run(ctx context.Context, o Options) (err error) {
 	}
 
 	c.audits = o.Audit
+	c.leavesNodes = o.LeavesNodes
 	for _, a := range o.Authorizers {
 		if err := c.addAuthorizer(a); err != nil {
 			return err

@@ -7,5 +7,8 @@
 //	                               |
 //	                   Do, Watch, NewToken, AdminKubeconfig
 //
+// Tests that change nothing of a control plane itself have one after the other, from a
+// Lender.
+//
 // make cluster runs the same for an operator.
 package cluster

@@ -59,10 +59,14 @@ func (c *Cluster) apiFlags() []string {
 // controllerFlags: one instance needs no leader, and would wait for its lease
 // after each restart.
 func (c *Cluster) controllerFlags() []string {
+	controllers := "*,bootstrap-signer-controller,token-cleaner-controller"
+	if c.leavesNodes {
+		controllers += ",-node-lifecycle-controller"
+	}
 	return []string{
 		"--kubeconfig=controllers.kubeconfig",
 		"--leader-elect=false", "--secure-port=0",
-		"--controllers=*,bootstrap-signer-controller,token-cleaner-controller",
+		"--controllers=" + controllers,
 		"--use-service-account-credentials",
 		// Each controller asks for its account at start: at the usual 20
 		// requests a second that takes 5 s.

@@ -132,7 +132,7 @@ func (w *fixture) runPods() {
 // node evicts its pods, with the rights of its kubelet.
 func TestANodeDrainsItself(t *testing.T) {
 	t.Parallel()
-	w := newFixture(t, cluster.Options{Controllers: true})
+	w := newFixtureIn(t, cluster.Start(t, cluster.Options{Controllers: true}))
 	w.policy = `{"maxUnavailable": 1}`
 	w.join(disturbing("one"))
 	w.write(kubeletCertificate, w.kubelet("node-1"))

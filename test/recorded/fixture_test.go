@@ -57,13 +57,18 @@ type fixture struct {
 	count int
 }
 
+// controlPlanes are those of the tests that do not need one of their own.
+var controlPlanes cluster.Lender
+
 func newFixture(t testing.TB, options cluster.Options) *fixture {
-	w := &fixture{
-		TB:      t,
-		systemd: &units.Fake{},
-		token:   "token",
-		Cluster: cluster.Start(t, options),
-	}
+	t.Helper()
+	return newFixtureIn(t, controlPlanes.Borrow(t, options))
+}
+
+// newFixtureIn is newFixture in a cluster.
+func newFixtureIn(t testing.TB, c *cluster.Cluster) *fixture {
+	t.Helper()
+	w := &fixture{TB: t, systemd: &units.Fake{}, token: "token", Cluster: c}
 	w.AllowNodeAgents(t, "node-1")
 	return w
 }

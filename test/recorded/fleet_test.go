@@ -48,7 +48,7 @@ type sighting struct {
 // returns. steady is as of New.
 func newFleet(t testing.TB, size int, steady time.Duration, text string) *fleet {
 	t.Helper()
-	return newFleetIn(t, cluster.Start(t, cluster.Options{}), size, steady, text, nil)
+	return newFleetIn(t, controlPlanes.Borrow(t, cluster.Options{}), size, steady, text, nil)
 }
 
 // newFleetIn is newFleet in a cluster, with an obstacle for jobs.

@@ -51,7 +51,9 @@ func TestMain(m *testing.M) {
 	case reference != "":
 		err = becomeReference(reference)
 	default:
-		os.Exit(m.Run())
+		code := m.Run()
+		controlPlanes.Close()
+		os.Exit(code)
 	}
 
 	if err != nil {

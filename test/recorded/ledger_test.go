@@ -95,7 +95,7 @@ func newPool(
 	t *testing.T, size int, policy string, obstacle func(ctx context.Context, node string) error,
 ) *fleet {
 	t.Helper()
-	return newPoolIn(t, cluster.Start(t, cluster.Options{}), size, policy, obstacle)
+	return newPoolIn(t, controlPlanes.Borrow(t, cluster.Options{}), size, policy, obstacle)
 }
 
 // newPoolIn is newPool in a cluster.
