@@ -46,8 +46,8 @@ func (d Disk) FAT(t testing.TB) {
 // cut copies the ESP to a file.
 func (d Disk) cut(t testing.TB, file string) {
 	t.Helper()
-	Run(t, "qemu-img", "dd", "-f", "raw", "-O", "raw", "bs=1M", "if="+d.File, "of="+file,
-		fmt.Sprint("skip=", d.ESPStart>>20), fmt.Sprint("count=", (d.ESPStart+d.ESPSize)>>20))
+	Run(t, "dd", "bs=1M", "conv=sparse", "status=none", "if="+d.File, "of="+file,
+		fmt.Sprint("skip=", d.ESPStart>>20), fmt.Sprint("count=", d.ESPSize>>20))
 }
 
 // Dissected is what systemd-dissect says of a disk.
