@@ -110,6 +110,11 @@ func (t *Transport) watch(r *http.Request) (*http.Response, error) {
 	case <-a.begun:
 		return a.response, nil
 	case <-ctx.Done():
+	}
+	select {
+	case <-a.begun: // The server has answered, and ended the watch itself.
+		return a.response, nil
+	default:
 		return nil, ctx.Err()
 	}
 }

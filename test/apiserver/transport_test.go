@@ -2,10 +2,13 @@ package apiserver_test
 
 import (
 	"bufio"
+	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -88,4 +91,40 @@ func TestACutEndsWatches(t *testing.T) {
 			t.Errorf("after the cut: %q: %v", line, err)
 		}
 	})
+}
+
+// TestAWatchThatEndsAtOnceIsAnswered has many at a time, as the server is rarely done
+// before its caller looks.
+func TestAWatchThatEndsAtOnceIsAnswered(t *testing.T) {
+	over := &apiserver.Transport{Server: http.HandlerFunc(
+		func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "expired\n") })}
+	var all sync.WaitGroup
+	defer all.Wait()
+	for range 64 {
+		all.Go(func() {
+			for range 1000 {
+				if err := watchOnce(t.Context(), over); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+}
+
+// watchOnce reads a watch that says "expired" and ends.
+func watchOnce(ctx context.Context, over http.RoundTripper) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://memory"+nodes+"?watch=1", nil)
+	if err != nil {
+		return err
+	}
+	a, err := over.RoundTrip(r)
+	if err != nil {
+		return err
+	}
+	defer a.Body.Close()
+	if text, err := io.ReadAll(a.Body); string(text) != "expired\n" || err != nil {
+		return fmt.Errorf("%q, %w", text, err)
+	}
+	return nil
 }
