@@ -38,6 +38,9 @@ type fixture struct {
 	// from is how the node reaches the cluster, nil for as the tests have it.
 	from func() agent.Config
 
+	// counted ends the names of the flow schemas by which the API server counts.
+	counted string
+
 	// token is the Secret whose token is synced to tokenFile.
 	token string
 

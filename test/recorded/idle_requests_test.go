@@ -1,6 +1,7 @@
 package recorded
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/http"
@@ -24,32 +25,34 @@ type tally struct {
 }
 
 // flowSchemas sort agents' requests into classes, for the server counts by flow
-// schema: each request when it is let in, a watch too. The priority level is
-// the one in which they are without (flow schema global-default).
+// schema: each request when it is let in, a watch too. A name is the beginning of one.
+// The priority level is the one in which they are without (flow schema global-default).
 var flowSchemas = []struct{ name, rule string }{
 	{
-		"agents-renewals",
+		"agents-renewals-",
 		`"verbs": ["update"], "apiGroups": ["coordination.k8s.io"], "resources": ["leases"]`,
 	},
-	{"agents-watches", `"verbs": ["watch"], "apiGroups": ["*"], "resources": ["*"]`},
-	{"agents-rest", `"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]`},
+	{"agents-watches-", `"verbs": ["watch"], "apiGroups": ["*"], "resources": ["*"]`},
+	{"agents-rest-", `"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]`},
 }
 
 // countRequests has the server count, which it does once it says that the flow
-// schemas refer to something.
+// schemas refer to something. Their names are new: the server counts on for one of an
+// old name, and makes the sixth of a name in a minute wait for another minute.
 func (w *fixture) countRequests() {
 	w.Helper()
+	w.counted = strings.ToLower(rand.Text())
 	const path = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas"
 	for i, f := range flowSchemas {
 		w.must(http.MethodPost, path, fmt.Sprintf(`{"metadata": {"name": %q}, "spec": {
 			"priorityLevelConfiguration": {"name": "global-default"}, "matchingPrecedence": %d, "distinguisherMethod": {"type": "ByUser"},
 			"rules": [{"subjects": [{"kind": "Group", "group": {"name": %q}}], "resourceRules": [{%s, "clusterScope": true, "namespaces": ["*"]}]}]
-		}}`, f.name, 9000+i, agentGroup, f.rule))
+		}}`, f.name+w.counted, 9000+i, agentGroup, f.rule))
 	}
 
 	for _, f := range flowSchemas {
 		w.await("flow schema "+f.name, func() error {
-			status, _ := w.must(http.MethodGet, path+"/"+f.name, "")["status"].(map[string]any)
+			status, _ := w.must(http.MethodGet, path+"/"+f.name+w.counted, "")["status"].(map[string]any)
 			if status["conditions"] == nil {
 				return errors.New("not seen yet")
 			}
@@ -70,7 +73,7 @@ func (w *fixture) tally() tally {
 	for line := range strings.Lines(string(page)) {
 		name, value, ok := strings.Cut(strings.TrimSpace(line), "} ")
 		if !ok || !strings.HasPrefix(name, "apiserver_flowcontrol_") ||
-			!strings.Contains(name, `flow_schema="agents-`) {
+			!strings.Contains(name, w.counted+`"`) {
 			continue
 		}
 
@@ -94,9 +97,9 @@ func (a *tally) add(name string, n float64) {
 	case metric == "request_wait_duration_seconds_sum":
 		a.waited += n
 	case metric != "dispatched_requests_total":
-	case strings.Contains(labels, `"agents-renewals"`):
+	case strings.Contains(labels, `"agents-renewals-`):
 		a.renewals += n
-	case strings.Contains(labels, `"agents-watches"`):
+	case strings.Contains(labels, `"agents-watches-`):
 		a.watches += n
 	default:
 		a.rest += n
