@@ -82,7 +82,7 @@ func TestAMachineThatIsInstalledAgainTakesItsTurn(t *testing.T) {
 func TestTheTurnOfANodeThatIsGoneDoesNotStopThePool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := fifty()
-		o.Nodes = 300
+		o.Nodes = 200
 		o.Policy = `{"maxUnavailable": "5%", "chunks": ["100%"]}`
 		o.Limits = Limits{Total: o.Nodes / 20}
 		f := New(t, o, Configuration("one"))
@@ -94,9 +94,9 @@ func TestTheTurnOfANodeThatIsGoneDoesNotStopThePool(t *testing.T) {
 		f.Options.Nodes--
 		f.Await("the rollout", time.Hour, func() error { return f.runs(Configuration("two")) })
 
-		time.Sleep(time.Hour)
+		time.Sleep(30 * time.Minute)
 		f.Configure(Configuration("three"))
-		took := f.Await("the next rollout", 15*time.Minute, func() error {
+		took := f.Await("the next rollout", 12*time.Minute, func() error {
 			return f.runs(Configuration("three"))
 		})
 		t.Logf("the next rollout: %s", took)
