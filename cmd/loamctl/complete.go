@@ -78,7 +78,8 @@ func completeContexts(
 	return kubeconfig.Contexts(kubeconfig.Files(file, os.Getenv)), complete.NoFiles
 }
 
-// completeTimeout is how long a cluster has to say what can be typed.
+// completeTimeout is how long a cluster has to say what can be typed, unless the caller
+// of the command sets a deadline.
 const completeTimeout = 3 * time.Second
 
 // completePools offers the pools that have a ledger in the cluster that the command
@@ -99,8 +100,13 @@ func completePools(
 	}
 	defer server.Close()
 
-	ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
-	defer cancel()
+	ctx := cmd.Context()
+	if _, isSet := ctx.Deadline(); !isSet {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, completeTimeout)
+		defer cancel()
+	}
+
 	if len(args) == 0 {
 		pools, _ := rollout.Pools(ctx, server)
 		return pools, complete.NoFiles
