@@ -33,7 +33,7 @@ func TestPlan(t *testing.T) {
 	hint := count.Job{
 		Package:  module + "/hint",
 		N:        50,
-		Timeout:  100 * time.Minute,
+		Timeout:  5 * time.Hour,
 		Parallel: 4,
 	}
 	agent := count.Job{

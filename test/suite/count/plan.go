@@ -41,7 +41,7 @@ var (
 	packages = stage{
 		name:     "packages",
 		n:        50,
-		each:     2 * time.Minute,
+		each:     6 * time.Minute,
 		parallel: 4,
 	}
 	systemd = stage{
