@@ -149,13 +149,13 @@ var situations = []situation{
 	{
 		name:       "nothing at the other end",
 		interfaces: `[{name: lan, nic: {name: wire0}, addresses: [192.0.2.10/24]}]`,
-		before:     "ip -n outside link set peer down",
+		before:     "ip -n outside link set port down",
 		problems:   []string{"wire0 (lan): no carrier: nothing is at the other end, or it is off"},
 	},
 	{
 		name:       "no server",
 		interfaces: `[{name: lan, nic: {name: wire0}, dhcp4: true}]`,
-		before:     "systemctl stop outside; ip -n outside link set peer up",
+		before:     "systemctl stop outside; ip -n outside link set port up",
 		problems:   []string{"wire0 (lan): it has no address yet"},
 	},
 }
@@ -187,6 +187,13 @@ func whatNetworkdMakes(t *testing.T, c *container.Container) {
 			defer sh("systemctl stop systemd-networkd systemd-networkd.socket; " +
 				"ip link set wire0 down; ip addr flush wire0; ip link set wire0 mtu 1500; " +
 				"ip link del br0; ip link del spare0; rm -rf /run/systemd/netif/*; systemctl reset-failed")
+			defer func() {
+				if t.Failed() {
+					t.Log(sh("journalctl --no-pager -b -o short-monotonic -u outside -u systemd-networkd | " +
+						"tail -n 500; cat /proc/uptime; ip -d addr show wire0; " +
+						"ip netns exec outside ip -d addr show peer"))
+				}
+			}()
 
 			if out := sh(s.before); out != "" {
 				t.Fatal(out)

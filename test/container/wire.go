@@ -10,9 +10,9 @@ import (
 //go:embed wire.sh
 var wireScript string
 
-// Wire gives the container a NIC, wire0, whose wire ends in a network of its
-// own, Peer: there another networkd of the same tree has the interface peer,
-// and is configured by router (systemd.network(5)). The container's networkd is
+// Wire gives the container a NIC, wire0, whose wire ends at port, a port of a switch in
+// a network of its own, Peer: there another networkd of the same tree has the
+// interface peer, and is configured by router (systemd.network(5)). The container's networkd is
 // stopped, with what would start it.
 func (c *Container) Wire(t *testing.T, router string) {
 	t.Helper()
