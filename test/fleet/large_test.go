@@ -62,9 +62,11 @@ func TestALargeFleet(t *testing.T) {
 		curves = append(curves, stop())
 		polls, rest := m.report(t, "configuration", took)
 		if text == "" {
-			if took > 10*time.Minute || polls > 20 || (size > 250 && rest > 10) {
+			// The nodes of a rollout without a pause look more often: 12 to 21 times in 32
+			// runs. Without the order of the nodes it is 41 times.
+			if took > 10*time.Minute || polls > 30 || (size > 250 && rest > 10) {
 				t.Errorf("%d nodes took %s, and %.1f polls and %.1f other requests each, "+
-					"want at most 10m, 20 and 10", size, took, polls, rest)
+					"want at most 10m, 30 and 10", size, took, polls, rest)
 			}
 			return
 		}
