@@ -1,14 +1,21 @@
 package docs
 
 import (
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestErrorsPageHasEveryHintOfTheCode(t *testing.T) {
-	p, err := Load("../..", "./hint/...", "./agent/...", "./cmd/...", "./image/...",
+// loaded is the code of everything that runs on a node or builds one; to read it takes a
+// second.
+var loaded = sync.OnceValues(func() (*Program, error) {
+	return Load("../..", "./hint/...", "./agent/...", "./cmd/...", "./image/...",
 		"./firmware/...", "./partitions/...")
+})
+
+func TestErrorsPageHasEveryHintOfTheCode(t *testing.T) {
+	p, err := loaded()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -16,8 +23,7 @@ func TestErrorsPageHasEveryHintOfTheCode(t *testing.T) {
 }
 
 func TestEveryCodeIsUsed(t *testing.T) {
-	p, err := Load("../..", "./hint/...", "./agent/...", "./cmd/...", "./image/...",
-		"./firmware/...")
+	p, err := loaded()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 )
 
 func TestSignalsPageHasEveryMetricEventAndCondition(t *testing.T) {
-	p, err := Load("../..", "./agent/...")
+	p, err := loaded()
 	if err != nil {
 		t.Fatal(err)
 	}

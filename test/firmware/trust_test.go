@@ -216,6 +216,7 @@ func firmwareStarts(t *testing.T, db, dbx []byte, owner *identity, images [][]by
 // TestOVMFDecidesAlike: OVMF, with Secure Boot on, starts what
 // firmware/secureboot says, but for one image.
 func TestOVMFDecidesAlike(t *testing.T) {
+	judge.Dir(t, "LOAM_TOOLS_TREE") // Keys are made for a second.
 	dir := t.TempDir()
 	root := issue(t, dir, "root", true, nil)
 	mid := issue(t, dir, "intermediate", true, root)

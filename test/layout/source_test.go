@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -15,11 +16,15 @@ import (
 // can be divided by the fields that each method uses.
 const maxMethods = 20
 
-// sources parses our Go files, by their names from the top level.
-func sources(t *testing.T) (*token.FileSet, map[string]*ast.File) {
-	t.Helper()
-	files := token.NewFileSet()
-	all := map[string]*ast.File{}
+// source is our Go files, by their names from the top level.
+type source struct {
+	positions *token.FileSet
+	files     map[string]*ast.File
+}
+
+// parsed is all of it; to parse it takes half a second.
+var parsed = sync.OnceValues(func() (source, error) {
+	s := source{token.NewFileSet(), map[string]*ast.File{}}
 	err := filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -30,20 +35,25 @@ func sources(t *testing.T) (*token.FileSet, map[string]*ast.File) {
 		case filepath.Ext(path) != ".go":
 			return nil
 		}
-		file, err := parser.ParseFile(files, path, nil, 0)
-		all[strings.TrimPrefix(path, "../../")] = file
+		file, err := parser.ParseFile(s.positions, path, nil, 0)
+		s.files[strings.TrimPrefix(path, "../../")] = file
 		return err
 	})
+	return s, err
+})
+
+func sources(t *testing.T) source {
+	t.Helper()
+	s, err := parsed()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return files, all
+	return s
 }
 
 func TestNoTypeHasMoreThanTwentyMethods(t *testing.T) {
-	_, files := sources(t)
 	count := map[string]int{}
-	for name, file := range files {
+	for name, file := range sources(t).files {
 		if strings.HasSuffix(name, "_test.go") || strings.HasPrefix(name, "test/") {
 			continue
 		}
@@ -77,8 +87,8 @@ func receiver(of ast.Expr) string {
 }
 
 func TestAnAndWithinAnOrHasParentheses(t *testing.T) {
-	positions, files := sources(t)
-	for _, file := range files {
+	code := sources(t)
+	for _, file := range code.files {
 		ast.Inspect(file, func(n ast.Node) bool {
 			or, ok := n.(*ast.BinaryExpr)
 			if !ok || or.Op != token.LOR {
@@ -87,7 +97,7 @@ func TestAnAndWithinAnOrHasParentheses(t *testing.T) {
 			for _, operand := range []ast.Expr{or.X, or.Y} {
 				if and, ok := operand.(*ast.BinaryExpr); ok && and.Op == token.LAND {
 					t.Errorf("%s: && within ||: parentheses or a name say what belongs together",
-						positions.Position(and.Pos()))
+						code.positions.Position(and.Pos()))
 				}
 			}
 			return true
@@ -101,13 +111,13 @@ func TestAnAndWithinAnOrHasParentheses(t *testing.T) {
 var relative = regexp.MustCompile(`^Test(What|Who|Which|Where|When|How)([A-Z]|$)`)
 
 func TestNamesOfTestsAreStatements(t *testing.T) {
-	positions, files := sources(t)
-	for _, file := range files {
+	code := sources(t)
+	for _, file := range code.files {
 		for _, d := range file.Decls {
 			f, ok := d.(*ast.FuncDecl)
 			if ok && f.Recv == nil && relative.MatchString(f.Name.Name) {
 				t.Errorf("%s: the name %s is no statement of what the test shows",
-					positions.Position(f.Pos()), f.Name.Name)
+					code.positions.Position(f.Pos()), f.Name.Name)
 			}
 		}
 	}

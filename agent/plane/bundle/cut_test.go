@@ -60,7 +60,7 @@ func TestPowerCuts(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	every := judge.PickOf(5, 5, 1)
+	every := judge.PickOf(11, 5, 1)
 	points := 0
 	type point struct {
 		disk   [sha256.Size]byte
