@@ -17,13 +17,16 @@ var modules = []program.Module{
 		},
 	},
 	{
-		Name: "images",
-		Dir:  "test/cluster/images",
-		Tags: "grpcnotrace", // As CoreDNS' own build.
-		Programs: []program.Program{
-			{Name: "coredns", Package: "./coredns"},
-			{Name: "pause", Package: "./pause"},
-		},
+		Name:     "coredns",
+		Dir:      "test/cluster/images",
+		Tags:     "grpcnotrace", // As CoreDNS' own build.
+		Programs: []program.Program{{Name: "coredns", Package: "./coredns"}},
+	},
+	{
+		// Most tests of clusters need it, and few need CoreDNS, which takes a minute to build.
+		Name:     "pause",
+		Dir:      "test/cluster/images",
+		Programs: []program.Program{{Name: "pause", Package: "./pause"}},
 	},
 	{
 		Name: "registry",
