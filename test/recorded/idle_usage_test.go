@@ -1,6 +1,8 @@
 package recorded
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -63,6 +65,34 @@ func usageOf(t testing.TB, pid int) usage {
 	}
 
 	return u
+}
+
+// asleep reports a thread of a process that runs, or waits for a disk (proc_pid_stat(5),
+// state): it may be within a system call whose effect is already seen.
+func asleep(pid int) error {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err == nil && len(threads) == 0 {
+		err = fmt.Errorf("no process %d", pid)
+	}
+	if err != nil {
+		return err
+	}
+
+	for _, name := range threads {
+		text, err := os.ReadFile(name)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+			continue // It has ended.
+		}
+		if err != nil {
+			return err
+		}
+		// Its name, which is in parentheses, may have any byte.
+		_, rest, _ := strings.Cut(string(text[bytes.LastIndexByte(text, ')')+1:]), " ")
+		if !strings.HasPrefix(rest, "S") {
+			return fmt.Errorf("%s: state %.1s", name, rest)
+		}
+	}
+	return nil
 }
 
 // figure is the number behind a key of a file in /proc.
